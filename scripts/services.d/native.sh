@@ -1,0 +1,125 @@
+# Servers without a container engine: Debian, as root.
+#
+# Each server runs in a mount and a process namespace of its own. Its mounts
+# and all its processes (epmd, launchers) go when its first process goes, so
+# one recorded pid is enough to stop it and nothing can be left behind. The
+# network is the machine's loopback.
+# shellcheck shell=bash disable=SC2154
+
+native_tools() {
+	unshare --mount --pid --fork true 2>/dev/null ||
+		die "no right to mount here: use a privileged container, or set WATERSHIP_TEST_AMQP_URL and WATERSHIP_TEST_STORE_URL"
+	local packages=() name
+	command -v curl >/dev/null || packages+=(curl)
+	for name in "$@"; do
+		"${name%%[0-9]*}_packages" "$name"
+	done
+	((${#packages[@]} > 0)) || return 0
+	mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+	echo "services: installing ${packages[*]}"
+	{
+		apt-get update -q &&
+			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${packages[@]}"
+	} >"$dir/logs/apt.log" 2>&1 || die "install ${packages[*]} (see $dir/logs/apt.log)"
+}
+
+native_fetch() {
+	"${1%%[0-9]*}_fetch" "$1"
+}
+
+# fetch_once DIRECTORY WHAT LOG COMMAND...: the command makes the directory,
+# unless it is cached. Checkouts share the cache, hence the lock.
+fetch_once() {
+	local failed=0
+	mkdir -p "$cache"
+	exec 7>"$1.lock"
+	flock 7
+	if [[ ! -d $1 ]]; then
+		echo "services: fetching $2, once"
+		rm -rf "$1.new"
+		{ "${@:4}" "$1.new" && mv "$1.new" "$1"; } >"$3" 2>&1 || failed=1
+	fi
+	exec 7>&-
+	return "$failed"
+}
+
+native_start() {
+	rm -f "$dir/$1.pid"
+	"${1%%[0-9]*}_configure" "$1"
+	setsid unshare --mount --propagation private --pid --fork "$self" inside "$1" \
+		</dev/null >>"$dir/logs/$1.log" 2>&1 8>&- 9<&- &
+	local tries
+	for ((tries = 0; tries < 100; tries++)); do
+		[[ ! -s $dir/$1.pid ]] || return 0
+		sleep 0.05
+	done
+	die "$1 did not start: see $dir/logs/$1.log"
+}
+
+# The first process in the namespaces, which becomes the server. /proc is
+# still the machine's: its pid there is the one that others can signal.
+native_inside() {
+	local pid
+	read -r pid _ </proc/self/stat
+	identity "$pid" >"$dir/$1.pid.new"
+	mv "$dir/$1.pid.new" "$dir/$1.pid"
+	ulimit -n 65536 2>/dev/null || true
+	cd /
+	"${1%%[0-9]*}_inside" "$1"
+}
+
+# A pid with its start time and boot: what makes it that process and no other
+# which got the same number later.
+identity() {
+	local stat fields boot
+	{ stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
+	boot=$(</proc/sys/kernel/random/boot_id)
+	read -ra fields <<<"${stat##*) }" # what follows the name: state is 0, start time 19
+	[[ ${fields[0]} != Z ]] || return 1
+	echo "$1 ${fields[19]} $boot"
+}
+
+native_alive() {
+	local recorded
+	[[ -s $dir/$1.pid ]] || return 1
+	recorded=$(<"$dir/$1.pid")
+	[[ $(identity "${recorded%% *}") == "$recorded" ]]
+}
+
+# native_signal NAME SIGNAL SECONDS: signal, and wait until it is gone.
+native_signal() {
+	local recorded deadline=$((SECONDS + $3))
+	native_alive "$1" || return 0
+	recorded=$(<"$dir/$1.pid")
+	kill -s "$2" "${recorded%% *}" 2>/dev/null || true
+	while native_alive "$1"; do
+		((SECONDS < deadline)) || return 1
+		sleep 0.1
+	done
+}
+
+native_kill() {
+	native_signal "$1" KILL 30 || die "$1 does not end"
+}
+
+native_stop() {
+	native_signal "$1" TERM 60 || native_kill "$1"
+}
+
+native_down() {
+	local file name
+	for file in "$dir"/*.pid; do
+		[[ -e $file ]] || continue
+		name=$(basename "$file" .pid)
+		native_kill "$name"
+	done
+}
+
+# native_ctl NAME ...: rabbitmqctl next to the broker.
+native_ctl() {
+	local recorded
+	native_alive "$1" || die "$1 is down"
+	recorded=$(<"$dir/$1.pid")
+	rabbitmq_program "$1" rabbitmqctl "${@:2}"
+	nsenter --target "${recorded%% *}" --mount --pid -- "${program[@]}"
+}
