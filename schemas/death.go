@@ -1,0 +1,80 @@
+package schemas
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Death is why and where a message was dead-lettered
+// (https://www.rabbitmq.com/docs/dlx#effects).
+type Death struct {
+	Queue      string
+	Reason     string // rejected, expired, maxlen, delivery_limit
+	Exchange   string // with which it came to the queue
+	RoutingKey string
+	Expiration string // milliseconds as text; the broker took it off
+	Time       time.Time
+	Count      int64
+}
+
+// LatestDeath is the newest x-death entry: of a queue, or of any where queue is "".
+func LatestDeath(headers amqp.Table, queue string) (Death, bool) {
+	deaths, _ := headers["x-death"].([]any)
+	for _, element := range deaths {
+		entry, ok := element.(amqp.Table)
+		if !ok {
+			continue
+		}
+		if death := readDeath(entry); queue == "" || death.Queue == queue {
+			return death, true
+		}
+	}
+	return Death{}, false
+}
+
+func readDeath(entry amqp.Table) Death {
+	h := ours(entry)
+	death := Death{
+		Queue:      h.text("queue"),
+		Reason:     h.text("reason"),
+		Exchange:   h.text("exchange"),
+		Expiration: h.text("original-expiration"),
+		Count:      h.int("count"),
+	}
+	death.Time, _ = entry["time"].(time.Time)
+	if keys, _ := entry["routing-keys"].([]any); len(keys) > 0 {
+		death.RoutingKey, _ = keys[0].(string)
+	}
+	return death
+}
+
+// DeadLetter is the envelope of a dead letter as it came to the queue where it
+// died, that death, and whether the message is a dead letter at all.
+func DeadLetter(arrived Envelope) (Envelope, Death, bool) {
+	death, found := LatestDeath(arrived.Headers, "")
+	if !found {
+		return arrived, Death{}, false
+	}
+	return arrived.asBefore(death), death, true
+}
+
+// asBefore undoes what dead-lettering did to a message.
+func (e Envelope) asBefore(death Death) Envelope {
+	e.Exchange, e.RoutingKey = death.Exchange, death.RoutingKey
+	if e.Properties.Expiration == "" {
+		e.Properties.Expiration = death.Expiration
+	}
+	e.Headers = withoutDeath(e.Headers)
+	return e
+}
+
+func withoutDeath(table amqp.Table) amqp.Table {
+	kept := make(amqp.Table, len(table))
+	for name, value := range table {
+		if !ownedByBroker(name) {
+			kept[name] = value
+		}
+	}
+	return kept
+}

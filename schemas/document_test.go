@@ -1,0 +1,91 @@
+package schemas
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// everyType is a table with every field type that the client can carry.
+func everyType() amqp.Table {
+	return amqp.Table{
+		"bool": true, "int8": int8(-8), "uint8": uint8(200), "int16": int16(-16),
+		"uint16": uint16(60000), "int32": int32(-32), "uint32": uint32(4e9),
+		"int64": int64(math.MinInt64), "float32": float32(0.1), "float64": math.Copysign(0, -1),
+		"nan": math.Float64frombits(0x7ff8000000000123), "inf": float32(math.Inf(-1)),
+		"decimal": amqp.Decimal{Scale: 2, Value: -12345}, "string": "é \x00 \" \\ \u2028",
+		"not utf-8 \xff": "\xfe\xff", "bytes": []byte{0, 255}, "none": nil, "": "an empty key",
+		"time": time.Unix(math.MaxInt64, 0), "year 0": time.Unix(-62167219200, 0),
+		"array": []any{int32(1), "two", []any{}, amqp.Table{"deep": nil}},
+		"table": amqp.Table{"a.b": amqp.Table{"c": int64(1)}}, "tenant": "acme",
+	}
+}
+
+func everyProperty() Properties {
+	return Properties{
+		ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 7,
+		CorrelationID: "corr", ReplyTo: "reply \xff", Expiration: "60000", MessageID: "m-1",
+		Timestamp: time.Unix(1700000000, 0), Type: "order", UserID: "guest", AppID: "shop",
+	}
+}
+
+func TestTableKeepsEveryType(t *testing.T) {
+	table := everyType()
+	got, err := ParseTable(AppendTable(nil, table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(table, got, bitwise()); diff != "" {
+		t.Errorf("a table changed on its way through JSON (-want +got):\n%s", diff)
+	}
+}
+
+// bitwise compares floats by their bits and times by their seconds.
+func bitwise() cmp.Options {
+	return cmp.Options{
+		cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }),
+		cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
+		cmp.Comparer(func(a, b time.Time) bool { return a.Unix() == b.Unix() }),
+	}
+}
+
+func TestDocumentKeepsTheEvent(t *testing.T) {
+	for name, body := range map[string][]byte{
+		"empty": nil, "text": []byte("hello"), "json": []byte(`{"a":{"b":[1,2]}}`), "binary": {0, 1, 0xff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := failedEvent(body)
+			got, err := ParseDocument(DocumentFormat{}.Append(nil, want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, bitwise(), cmpopts.IgnoreUnexported(Event{})); diff != "" {
+				t.Errorf("an event changed on its way through its document (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func failedEvent(body []byte) Event {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
+	state := State{Version: WireVersion, Message: "01J", EventID: "01K", Delay: 10 * time.Second, Replay: "job", ReplayOf: "01A", Parent: "v1:p"}
+	state = state.Failed(at, 20*time.Millisecond, "orders", Failure{Message: "no stock of item 42", Type: "http.Status", Class: "default", Stack: "main.go:1"})
+	e := Envelope{Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: everyType(), Body: body}
+	state.Fingerprint = e.Fingerprint()
+	return Event{
+		State: state, Action: RetryScheduled, TimeSource: TimeOfEvent, Sequence: 1234567, Ingested: at,
+		Source: "rabbit@shop/", VHost: "/", Envelope: e, BodySize: len(body),
+	}
+}
+
+func TestParseDocumentRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, source := range []string{`{`, `{}`, `{"watership":{"version":99}}`, `{"watership":{"version":1},"amqp":{"headers":[{"key":"a","float128":1}]}}`} {
+		if _, err := ParseDocument([]byte(source)); err == nil {
+			t.Errorf("ParseDocument(%s) gave no error", source)
+		}
+	}
+}

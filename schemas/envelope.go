@@ -1,0 +1,101 @@
+// Package schemas says what Watership's data looks like: the envelope of a
+// message, what travels with it, the events of its life, the document that is
+// kept of each, and the query language that finds them. It is the leaf of the
+// import graph and does no I/O.
+package schemas
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Envelope is a message with all that is needed to publish it again unchanged.
+//
+// An absent property and an empty one are the same here, since the AMQP client
+// does not tell them apart. BCC never reaches a consumer and cannot be kept.
+type Envelope struct {
+	Exchange   string // "" is the default exchange
+	RoutingKey string
+	Properties Properties
+	Headers    amqp.Table
+	Body       []byte
+}
+
+// Properties are the properties of the AMQP basic class (AMQP 0-9-1 §1.8.1)
+// but for the headers. The zero value of each means that it is absent.
+type Properties struct {
+	ContentType     string
+	ContentEncoding string
+	DeliveryMode    uint8 // 1 transient, 2 persistent
+	Priority        uint8
+	CorrelationID   string
+	ReplyTo         string
+	Expiration      string // milliseconds, as text
+	MessageID       string
+	Timestamp       time.Time // whole seconds
+	Type            string
+	UserID          string
+	AppID           string
+}
+
+// FromDelivery takes the envelope out of what a consumer received.
+// The envelope shares headers and body with the delivery.
+func FromDelivery(d amqp.Delivery) Envelope {
+	return Envelope{
+		Exchange:   d.Exchange,
+		RoutingKey: d.RoutingKey,
+		Properties: Properties{
+			ContentType:     d.ContentType,
+			ContentEncoding: d.ContentEncoding,
+			DeliveryMode:    d.DeliveryMode,
+			Priority:        d.Priority,
+			CorrelationID:   d.CorrelationId,
+			ReplyTo:         d.ReplyTo,
+			Expiration:      d.Expiration,
+			MessageID:       d.MessageId,
+			Timestamp:       d.Timestamp,
+			Type:            d.Type,
+			UserID:          d.UserId,
+			AppID:           d.AppId,
+		},
+		Headers: d.Headers,
+		Body:    d.Body,
+	}
+}
+
+// Publishing is the envelope as the client publishes it; exchange and routing
+// key are given beside it. It shares headers and body with the envelope.
+func (e Envelope) Publishing() amqp.Publishing {
+	p := e.Properties
+	return amqp.Publishing{
+		Headers:         e.Headers,
+		ContentType:     p.ContentType,
+		ContentEncoding: p.ContentEncoding,
+		DeliveryMode:    p.DeliveryMode,
+		Priority:        p.Priority,
+		CorrelationId:   p.CorrelationID,
+		ReplyTo:         p.ReplyTo,
+		Expiration:      p.Expiration,
+		MessageId:       p.MessageID,
+		Timestamp:       p.Timestamp,
+		Type:            p.Type,
+		UserId:          p.UserID,
+		AppId:           p.AppID,
+		Body:            e.Body,
+	}
+}
+
+type envelopeKey struct{}
+
+// NewContext returns a context that carries the envelope of the message being handled.
+func NewContext(ctx context.Context, e Envelope) context.Context {
+	return context.WithValue(ctx, envelopeKey{}, e)
+}
+
+// FromContext returns the envelope of the message being handled, and whether there is one.
+func FromContext(ctx context.Context) (Envelope, bool) {
+	e, ok := ctx.Value(envelopeKey{}).(Envelope)
+	return e, ok
+}

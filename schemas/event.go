@@ -1,0 +1,189 @@
+package schemas
+
+import (
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Action says what an event is about.
+type Action string
+
+// The events of a message's life.
+const (
+	Published      Action = "published"       // seen by the tap
+	Handled        Action = "handled"         // a handler succeeded
+	RetryScheduled Action = "retry_scheduled" // an attempt failed, another follows
+	Poisoned       Action = "poisoned"        // given up
+	Replayed       Action = "replayed"        // sent again by a job
+	Discarded      Action = "discarded"       // an operator decided against it
+	Quarantined    Action = "quarantined"     // stands for a document that the store refused
+)
+
+// Outcome is the value of event.outcome (ECS).
+func (a Action) Outcome() string {
+	switch a {
+	case Handled, Replayed:
+		return "success"
+	case RetryScheduled, Poisoned, Quarantined:
+		return "failure"
+	}
+	return "unknown"
+}
+
+// TimeSource says where an event's time comes from.
+type TimeSource string
+
+// The sources of time, the best first.
+const (
+	TimeOfEvent     TimeSource = "event"     // we were there when it happened
+	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms
+	TimeOfPublisher TimeSource = "publisher" // the timestamp property
+	TimeTaken       TimeSource = "taken"     // when the indexer took it
+)
+
+// Event is one fact about a message. It is written to the store once.
+type Event struct {
+	State // EventID is the document's id
+
+	Action     Action
+	TimeSource TimeSource
+	Sequence   int64     // microseconds; the order in which the indexer took it
+	Ingested   time.Time // when it was stored
+	Source     string    // configured name of the RabbitMQ system
+	VHost      string
+
+	Envelope Envelope
+	BodySize int       // bytes, also where the body is elsewhere
+	BodyIn   BodyPlace // where the body is
+
+	QuarantinedAction Action // of a quarantined event: what it stands for
+
+	second bool // the id has the sequence appended already
+}
+
+// BodyPlace says where the body of an event is.
+type BodyPlace string
+
+// The places where a body can be.
+const (
+	BodyHere         BodyPlace = ""           // in the event itself
+	BodyInPublished  BodyPlace = "published"  // in the `published` event of the same fingerprint
+	BodyInUnstorable BodyPlace = "unstorable" // in the queue of messages too large for the store
+)
+
+// Decoder makes events of what reaches the indexer.
+type Decoder struct {
+	Source   string
+	VHost    string
+	Topology Topology
+}
+
+// Lifecycle reads an event from the log: an ordinary message that one of ours
+// published to the exchange of events, its action as the routing key.
+func (dec Decoder) Lifecycle(d amqp.Delivery) (Event, error) {
+	arrived := FromDelivery(d)
+	if d.Exchange != dec.Topology.Events() {
+		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
+			d.Exchange, dec.Topology.Events())
+	}
+	envelope, state, err := Unwrap(arrived)
+	if err != nil {
+		return Event{}, err
+	}
+	if state.EventID == "" {
+		return Event{}, fmt.Errorf("the event has no %s header", headerEventID)
+	}
+	event := dec.event(Action(d.RoutingKey), envelope, state)
+	event.TimeSource = TimeOfEvent
+	if size, omitted := arrived.Headers[headerBodySize]; omitted {
+		event.BodyIn = BodyInPublished
+		event.BodySize = int(ours{headerBodySize: size}.int(headerBodySize))
+	}
+	return event, nil
+}
+
+// Tapped makes a `published` event of a copy that the tap took at a time with
+// a sequence. Its origin is always the delivery's. Nothing that a message
+// carries can make it fail.
+func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Event {
+	arrived := FromDelivery(d)
+	if d.Exchange == dec.Topology.Late() {
+		if death, found := LatestDeath(d.Headers, dec.Topology.Index()); found {
+			arrived = arrived.asBefore(death)
+		}
+	}
+	belief, err := Believe(arrived, "")
+	if err != nil { // headers of a newer version: kept with the message, meaning nothing here
+		belief = Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+	}
+	event := dec.event(Published, belief.Envelope, belief.State)
+	event.Sequence = sequence
+	event.EventID = dec.tapID(event)
+	event.Time, event.TimeSource = publishedAt(event.Envelope, taken)
+	return event
+}
+
+func (dec Decoder) event(action Action, e Envelope, s State) Event {
+	return Event{
+		State: s, Action: action, Source: dec.Source, VHost: dec.VHost,
+		Envelope: e, BodySize: len(e.Body),
+	}
+}
+
+// IDFromContent says whether the event's id follows from its content alone, so
+// that a second, equal message has the same one.
+func (e Event) IDFromContent() bool {
+	action := e.Action
+	if action == Quarantined {
+		action = e.QuarantinedAction
+	}
+	return action == Published && !e.second && e.Envelope.Properties.MessageID != ""
+}
+
+// tapID is the same for each delivery of one copy where the message has an id
+// of its own; else the sequence tells equal messages apart.
+func (dec Decoder) tapID(e Event) string {
+	id := dec.Source + ":" + e.Fingerprint
+	if e.Replay != "" {
+		id += ":" + e.Replay
+	}
+	if e.IDFromContent() {
+		return id
+	}
+	return e.sequencedID(id)
+}
+
+func (e Event) sequencedID(id string) string { return fmt.Sprintf("%s:%d", id, e.Sequence) }
+
+// Second is the event of a second message, equal to one that is stored under
+// the same id: its id has its sequence appended.
+func (e Event) Second() Event {
+	e.EventID, e.second = e.sequencedID(e.EventID), true
+	return e
+}
+
+// Quarantine is the event that stands for one whose document the store refused.
+// It keeps the id, and its document holds the envelope raw.
+func (e Event) Quarantine(reason string) Event {
+	e.QuarantinedAction, e.Action = e.Action, Quarantined
+	e.Failure = Failure{Type: "quarantined", Message: reason}
+	return e
+}
+
+// publishedAt is the best that is known of when a message was published. A
+// publisher's clock is believed within an hour of ours, or in the past.
+func publishedAt(e Envelope, taken time.Time) (time.Time, TimeSource) {
+	if ms := ours(e.Headers).int(headerBrokerTime); ms > 0 && plausible(time.UnixMilli(ms), taken) {
+		return time.UnixMilli(ms), TimeOfBroker
+	}
+	if stamp := e.Properties.Timestamp; !stamp.IsZero() && plausible(stamp, taken) {
+		return stamp, TimeOfPublisher
+	}
+	return taken, TimeTaken
+}
+
+func plausible(t, taken time.Time) bool {
+	return t.Year() >= 2000 && t.Before(taken.Add(time.Hour))
+}

@@ -1,0 +1,141 @@
+package schemas
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// WireVersion is the version of the headers below. A message whose version is
+// newer is kept as it is and never guessed at.
+const WireVersion = 1
+
+// Our headers. None begins with "x-": RabbitMQ owns those.
+const (
+	headerPrefix = "watership-"
+
+	headerVersion     = "watership-v"
+	headerFingerprint = "watership-fingerprint"
+	headerMessage     = "watership-message"
+	headerQueue       = "watership-queue"
+	headerAttempt     = "watership-attempt"
+	headerExchange    = "watership-origin-exchange"
+	headerRoutingKey  = "watership-origin-routing-key"
+	headerFirstFailed = "watership-first-failed"
+	headerError       = "watership-error"
+	headerErrorType   = "watership-error-type"
+	headerErrorClass  = "watership-error-class"
+	headerStack       = "watership-stack"
+	headerEventID     = "watership-event-id"
+	headerTime        = "watership-time"
+	headerAttempts    = "watership-attempts"
+	headerDelay       = "watership-delay"
+	headerDuration    = "watership-duration"
+	headerParent      = "watership-parent"
+	headerReplay      = "watership-replay"
+	headerReplayOf    = "watership-replay-of"
+	headerBodySize    = "watership-body-size"
+
+	headerExpiration   = "watership-expiration"
+	headerUserID       = "watership-user-id"
+	headerCarbonCopy   = "watership-cc"
+	headerPriority     = "watership-priority"
+	headerDeliveryMode = "watership-delivery-mode"
+)
+
+// HeaderQueue names the queue that failed. The exchange of the last hop routes by it.
+const HeaderQueue = headerQueue
+
+// Headers with a meaning for RabbitMQ (https://www.rabbitmq.com/docs/sender-selected,
+// https://www.rabbitmq.com/docs/message-interceptors).
+const (
+	headerCC         = "CC"
+	headerBCC        = "BCC"
+	headerBrokerTime = "timestamp_in_ms"
+)
+
+// Our own headers fit a budget, since all headers of a message share one frame.
+const (
+	errorBudget = 1 << 10 // bytes
+	stackBudget = 8 << 10 // bytes
+)
+
+// ownedByBroker says whether RabbitMQ itself writes a header
+// (https://www.rabbitmq.com/docs/dlx#effects). Brokers before 4.0 believe an
+// x-death that a client publishes, so none is published again.
+func ownedByBroker(name string) bool {
+	switch name {
+	case "x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+// ours reads our headers out of a table, whatever types a client gave them.
+type ours amqp.Table
+
+func (h ours) text(name string) string {
+	s, _ := h[name].(string)
+	return s
+}
+
+func (h ours) int(name string) int64 {
+	switch v := h[name].(type) {
+	case int64:
+		return v
+	case int32:
+		return int64(v)
+	case int16:
+		return int64(v)
+	case int8:
+		return int64(v)
+	case uint8:
+		return int64(v)
+	case uint16:
+		return int64(v)
+	case uint32:
+		return int64(v)
+	}
+	return 0
+}
+
+func (h ours) time(name string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, h.text(name))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func (h ours) setText(name, value string) {
+	if value != "" {
+		h[name] = value
+	}
+}
+
+func (h ours) setInt(name string, value int64) {
+	if value != 0 {
+		h[name] = value
+	}
+}
+
+func (h ours) setTime(name string, value time.Time) {
+	if !value.IsZero() {
+		h[name] = value.UTC().Format(time.RFC3339Nano)
+	}
+}
+
+// shorten cuts s to at most limit bytes without cutting a character in two.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const ellipsis = "…"
+	cut := limit - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + ellipsis
+}

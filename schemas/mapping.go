@@ -1,0 +1,82 @@
+package schemas
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// TemplateVersion is the version of the templates that Install writes; it is
+// in their _meta, beside the mark that they are ours.
+const TemplateVersion = 1
+
+// mappings is the component template that both data streams are composed of.
+//
+//go:embed templates/mappings.json
+var mappings []byte
+
+//go:embed templates/stream.json
+var streamTemplate []byte
+
+// MappingsTemplate is the body of the component template that says how
+// documents are indexed.
+func MappingsTemplate() []byte { return mappings }
+
+// StreamTemplate is the body of the index template of one data stream. An empty
+// retention keeps documents for ever.
+func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
+	var body map[string]any
+	if err := json.Unmarshal(streamTemplate, &body); err != nil {
+		return nil, fmt.Errorf("reading the embedded stream template: %w", err)
+	}
+	body["index_patterns"] = []string{stream}
+	body["composed_of"] = []string{mappings}
+	if retention != "" {
+		template := body["template"].(map[string]any)
+		template["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}
+	}
+	return json.Marshal(body)
+}
+
+// Fields are the fields of the document that can be searched: those of the
+// mapping, and the families of labels, which the mapping makes as they come.
+func Fields() (query.Fields, error) {
+	var template struct {
+		Template struct {
+			Mappings property `json:"mappings"`
+		} `json:"template"`
+	}
+	if err := json.Unmarshal(mappings, &template); err != nil {
+		return query.Fields{}, fmt.Errorf("reading the embedded mappings: %w", err)
+	}
+	families := []query.Field{{Name: "labels.*", Type: query.Keyword}, {Name: "numeric_labels.*", Type: query.Double}}
+	return query.Fields{Known: template.Template.Mappings.fields("", families)}, nil
+}
+
+type property struct {
+	Type       string              `json:"type"`
+	Enabled    *bool               `json:"enabled"`
+	Index      *bool               `json:"index"`
+	Properties map[string]property `json:"properties"`
+}
+
+func (p property) fields(path string, list []query.Field) []query.Field {
+	if p.Enabled != nil && !*p.Enabled || p.Index != nil && !*p.Index || p.Type == "binary" {
+		return list
+	}
+	if p.Type != "" && p.Type != "object" {
+		list = append(list, query.Field{Name: path, Type: query.FieldType(p.Type)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
+		child := p.Properties[name]
+		if path != "" {
+			name = path + "." + name
+		}
+		list = child.fields(name, list)
+	}
+	return list
+}

@@ -1,0 +1,92 @@
+package query
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// SyntaxError says where a text stops being a query.
+type SyntaxError struct {
+	Query    string
+	Offset   int    // in bytes
+	Found    string // what stands there
+	Expected string // what could stand there
+	Hint     string // a way out, if one is known
+}
+
+// Error is the problem, the query, and a caret under the place.
+func (e *SyntaxError) Error() string {
+	message := fmt.Sprintf("found %s, expected %s", e.Found, e.Expected)
+	return withCaret(message, e.Hint, Place{e.Query, e.Offset})
+}
+
+// FieldError says that a query asks for what the fields cannot answer.
+type FieldError struct {
+	Field   string // as the query has it
+	Problem string
+	Hint    string   // a way out, if one is known
+	Near    []string // the names that could have been meant
+	At      Place
+}
+
+// Error is the problem, the query, and a caret under the place.
+func (e *FieldError) Error() string {
+	hint := e.Hint
+	if len(e.Near) > 0 {
+		hint = "did you mean " + alternatives(e.Near) + "?"
+	}
+	return withCaret(e.Problem, hint, e.At)
+}
+
+func alternatives(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// withCaret shows the one line of the query that matters.
+func withCaret(message, hint string, at Place) string {
+	if hint != "" {
+		message += "; " + hint
+	}
+	if at.Query == "" {
+		return message
+	}
+	start := strings.LastIndexByte(at.Query[:at.Offset], '\n') + 1
+	line, _, _ := strings.Cut(at.Query[start:], "\n")
+	column := utf8.RuneCountInString(at.Query[start:at.Offset])
+	return message + "\n" + strings.Map(visible, line) + "\n" + strings.Repeat(" ", column) + "^"
+}
+
+// visible keeps the caret in its column, and control sequences out of terminals.
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
+}
+
+func (s *scanner) fail(offset int, found, expected, hint string) *SyntaxError {
+	return &SyntaxError{Query: s.text, Offset: offset, Found: found, Expected: expected, Hint: hint}
+}
+
+// found names what stands here.
+func (s *scanner) found() string {
+	rest := s.rest()
+	switch {
+	case rest == "":
+		return "the end of the query"
+	case rest[0] == '"':
+		return "a quote"
+	}
+	word := strings.IndexFunc(rest, func(r rune) bool { return isSpace(r) || strings.ContainsRune(special, r) })
+	if word < 0 {
+		word = len(rest)
+	}
+	return strconv.Quote(rest[:max(word, 1)])
+}

@@ -1,0 +1,65 @@
+package query
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// near finds up to three names that a wrong one could stand for: by a slip of
+// the fingers in the whole name or its last segment, or by its end missing.
+func (f Fields) near(name string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var candidates []candidate
+	for _, full := range f.names() {
+		d := min(distance(name, full), distance(name, full[strings.LastIndexByte(full, '.')+1:]))
+		if strings.HasPrefix(full, name+".") {
+			d = 0
+		}
+		if d <= max(1, len(name)/3) {
+			candidates = append(candidates, candidate{full, d})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	var names []string
+	for _, c := range candidates[:min(3, len(candidates))] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func (f Fields) names() []string {
+	names := make([]string, 0, len(f.Known)+len(f.Labels))
+	for _, field := range f.Known {
+		if !field.family() {
+			names = append(names, field.Name)
+		}
+	}
+	return append(names, f.Labels...)
+}
+
+// distance is the number of characters to add, take away or change to make one
+// name of the other (Levenshtein), in any case.
+func distance(a, b string) int {
+	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, r := range from {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j, s := range to {
+			change := diagonal
+			if r != s {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
+}

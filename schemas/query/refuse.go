@@ -1,0 +1,98 @@
+package query
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Fits reports whether the field can answer. A store that expands a pattern of
+// fields leaves out those that cannot: one text among the numbers would make it
+// refuse the whole query.
+func (n Is) Fits(field Field) bool { return n.refusal(field) == nil }
+
+// Fits reports whether the field can answer.
+func (n Range) Fits(field Field) bool { return n.refusal(field) == nil }
+
+func (n Is) refusal(field Field) *FieldError {
+	if n.Value.Pattern.Wild() {
+		return n.wildRefusal(field)
+	}
+	return n.Value.refusal(field)
+}
+
+func (n Exists) refusal(Field) *FieldError { return nil }
+
+// refusal of a range: Elasticsearch compares the values of a flattened field as
+// text, by which 9 is more than 10, and only between two bounds.
+func (n Range) refusal(field Field) *FieldError {
+	if field.Type != Flattened {
+		return n.Value.refusal(field)
+	}
+	return &FieldError{
+		Field:   field.Name,
+		Problem: "ranges do not work on " + field.keys(),
+		Hint:    field.labelHint("numeric_labels"),
+		At:      n.At,
+	}
+}
+
+// wildRefusal of a flattened key is narrower than Elasticsearch: there
+// `headers.a: *x` also finds what ends in x under any other key, and `a*x`
+// finds nothing (8.19).
+func (n Is) wildRefusal(field Field) *FieldError {
+	_, prefix := n.Value.Pattern.Prefix()
+	refused := &FieldError{Field: field.Name, At: n.Value.At}
+	switch {
+	case field.Parent != "" && !prefix:
+		refused.Problem = "on " + field.keys() + " a wildcard works only at the end of a value"
+		refused.Hint = field.labelHint("labels")
+	case field.Type == Long, field.Type == Double, field.Type == Date, field.Type == Boolean:
+		refused.Problem = fmt.Sprintf("wildcards do not work on %s, a field of type %s", field.Name, field.Type)
+	default:
+		return nil
+	}
+	return refused
+}
+
+// refusal says why the field cannot have the value.
+func (v Value) refusal(field Field) *FieldError {
+	text := v.Pattern.Text()
+	refused := &FieldError{Field: field.Name, At: v.At}
+	switch {
+	case field.Type == Date && !isDate(text):
+		refused.Problem = strconv.Quote(text) + " is not a date"
+		refused.Hint = `write 2026-01-31, "2026-01-31T10:00:00Z", now-1h, now-1d/d or milliseconds since 1970`
+	case field.Type == Boolean && text != "true" && text != "false":
+		refused.Problem = fmt.Sprintf("%q is neither true nor false, and %s has nothing else", text, field.Name)
+	case (field.Type == Long || field.Type == Double) && !isNumber(text):
+		refused.Problem = fmt.Sprintf("%q is not a number, and %s has nothing else", text, field.Name)
+	default:
+		return nil
+	}
+	return refused
+}
+
+// keys names a flattened field by what is in it.
+func (f Field) keys() string {
+	if f.Parent != "" {
+		return f.Parent + ".*"
+	}
+	return f.Name
+}
+
+// labelHint is the way out for headers, which a list in the configuration
+// copies to fields of their own.
+func (f Field) labelHint(list string) string {
+	if f.Parent != "headers" {
+		return ""
+	}
+	key := strings.TrimPrefix(f.Name, f.Parent+".")
+	return fmt.Sprintf("put the header on the list %s and query %[1]s.%s", list, key)
+}
+
+// isNumber takes the decimal numbers, and not what else Go reads as one.
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil && !strings.ContainsAny(text, "xXpPiInN_")
+}

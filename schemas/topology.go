@@ -1,0 +1,64 @@
+package schemas
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultPrefix is the first part of the names of our exchanges and queues
+// unless the configuration says otherwise.
+const DefaultPrefix = "watership"
+
+// Topology names our exchanges and queues. The zero value uses DefaultPrefix.
+type Topology struct {
+	Prefix string
+}
+
+func (t Topology) name(suffix string) string {
+	if t.Prefix == "" {
+		return DefaultPrefix + suffix
+	}
+	return t.Prefix + suffix
+}
+
+// Tap is the internal fanout exchange to which each tapped exchange is bound.
+func (t Topology) Tap() string { return t.name(".tap") }
+
+// Events is the topic exchange of lifecycle events; the routing key is the action.
+func (t Topology) Events() string { return t.name(".events") }
+
+// Log is the queue of lifecycle events.
+func (t Topology) Log() string { return t.name(".log") }
+
+// Index is the queue of tap copies.
+func (t Topology) Index() string { return t.name(".index") }
+
+// Late is the fanout exchange for tap copies that expired while the indexer lagged.
+func (t Topology) Late() string { return t.name(".late") }
+
+// IndexLate is the queue of tap copies that expired while the indexer lagged.
+func (t Topology) IndexLate() string { return t.name(".index.late") }
+
+// Retry is the exchange and the queue of dead letters of consumers in any language.
+func (t Topology) Retry() string { return t.name(".retry") }
+
+// Delay is the queue whose messages all wait as long as d, in whole milliseconds.
+func (t Topology) Delay(d time.Duration) string {
+	return t.name(".delay." + strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// Due is the queue of messages that have waited.
+func (t Topology) Due() string { return t.name(".due") }
+
+// Return is the headers exchange of the last hop to queues that are not ours.
+func (t Topology) Return() string { return t.name(".return") }
+
+// Poison is the queue of messages that were given up.
+func (t Topology) Poison() string { return t.name(".poison") }
+
+// Unstorable is the queue of messages too large for the store.
+func (t Topology) Unstorable() string { return t.name(".unstorable") }
+
+// Owns says whether an exchange or queue is one of ours.
+func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.name(".")) }
