@@ -1,0 +1,15 @@
+package rabbit
+
+import "context"
+
+// ClusterName is the name of the broker's cluster, as it says when a connection
+// opens (https://www.rabbitmq.com/docs/parameters); "" where it says nothing. It
+// waits for a live connection as long as ctx allows.
+func (c *Connection) ClusterName(ctx context.Context) (string, error) {
+	live, _, err := c.await(ctx)
+	if err != nil {
+		return "", err
+	}
+	name, _ := live.Properties["cluster_name"].(string)
+	return name, nil
+}

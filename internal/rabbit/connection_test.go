@@ -1,0 +1,191 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+func TestOpenChecksTheURLAndHidesThePassword(t *testing.T) {
+	for _, url := range []string{
+		"http://user:secret@host/", "amqp://user:secret@host:port/", "amqp://user:sec ret@host/", "amqp://user:secret@host/%zz", "::secret",
+	} {
+		c, err := Open(Config{URL: url})
+		if err == nil {
+			c.Close()
+			t.Errorf("%q was accepted", url)
+			continue
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error shows the password: %v", url, err)
+		}
+	}
+}
+
+func TestChannelSaysWhyThereIsNone(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close() // nobody listens there now
+	c := open(t, "amqp://user:secret@"+listener.Addr().String(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = c.Channel(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrongPasswordIsTheReason(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		c := open(t, strings.Replace(b.URL, "guest:guest", "guest:wrong", 1), nil)
+		rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "403") })
+		if strings.Contains(c.Err().Error(), "wrong") {
+			t.Errorf("the error shows the password: %v", c.Err())
+		}
+	})
+}
+
+func TestSilentBrokerIsGivenUp(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 100)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		for conn := range accepted {
+			conn.Close()
+		}
+	})
+	log := &rabbittest.Log{}
+	c := open(t, "amqp://"+listener.Addr().String(), func(cfg *Config) {
+		cfg.DialTimeout = 50 * time.Millisecond
+		cfg.Logger = log.Logger()
+	})
+	for range 3 { // it comes back, and is told once
+		rabbittest.Receive(t, accepted)
+	}
+	if err := c.Err(); !strings.Contains(err.Error(), "no AMQP handshake within 50ms") {
+		t.Errorf("got %v", err)
+	}
+	if n := log.Count(""); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+func TestCloseInterruptsADialThatHangs(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c, err := Open(Config{URL: "amqp://" + listener.Addr().String(), DialTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Channel(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed connection answers %v", err)
+	}
+}
+
+func TestConnectionComesBackAndTellsOnce(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		proxy := b.Proxy(t)
+		log := &rabbittest.Log{}
+		c := open(t, proxy.URL, func(cfg *Config) { cfg.Logger = log.Logger() })
+		for range 2 {
+			ch, err := c.Channel(patient(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+			proxy.Cut()
+			rabbittest.Receive(t, closed)
+			rabbittest.Eventually(t, "several failed attempts", func() bool {
+				return c.Err() != nil && strings.Contains(c.Err().Error(), "refused")
+			})
+			proxy.Mend()
+		}
+		if _, err := c.Channel(patient(t)); err != nil {
+			t.Fatal(err)
+		}
+		if lost, back := log.Count("lost"), log.Count("connected to"); lost != 2 || back != 3 || log.Count("") != 5 {
+			t.Errorf("lost %d times, connected %d times:\n%s", lost, back, log)
+		}
+	})
+}
+
+func TestConnectionCutInMidFrame(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		proxy := b.Proxy(t)
+		proxy.Add(`{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":300}}`)
+		for _, large := range []bool{false, true} {
+			c := open(t, proxy.URL, func(cfg *Config) { cfg.LargeFrames = large })
+			rabbittest.Eventually(t, "an attempt", func() bool { return !strings.Contains(c.Err().Error(), "not connected yet") })
+		}
+		c := open(t, proxy.URL, nil)
+		proxy.Remove("cut")
+		if _, err := c.Channel(patient(t)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSilenceEndsTheConnection(t *testing.T) {
+	b := rabbittest.Newest(t)
+	rabbittest.NoLeaks(t)
+	proxy := b.Proxy(t)
+	c := open(t, proxy.URL, func(cfg *Config) { cfg.Heartbeat = time.Second })
+	ch, err := c.Channel(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+	rabbittest.Receive(t, closed)
+}
+
+func TestConnectionHasItsName(t *testing.T) {
+	b := rabbittest.Newest(t)
+	c := open(t, b.URL, func(cfg *Config) { cfg.Name = "a name" })
+	conn, _, err := c.await(patient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := conn.Config.Properties["connection_name"]; name != "a name" {
+		t.Errorf("got %v", name)
+	}
+}

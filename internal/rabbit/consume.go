@@ -1,0 +1,143 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ConsumeConfig says what to consume, and how much at once.
+type ConsumeConfig struct {
+	// Queue is the queue's name. "" is the queue that Setup declared last on its
+	// channel, which is how one named by the broker is consumed.
+	Queue string
+
+	// Prefetch is how many messages the broker hands out before it wants
+	// acknowledgements, 1 to 65,535. Zero: no limit, which puts a whole queue into
+	// memory.
+	Prefetch int
+
+	Tag       string     // consumer tag, "": the client makes one
+	Exclusive bool       // be the only consumer; refused while there is another
+	NoLocal   bool       // sent as it is; RabbitMQ ignores it
+	Args      amqp.Table // such as x-stream-offset, x-priority
+
+	// Setup runs on the channel of each new session before it consumes, so that
+	// queues and bindings come back with the broker. Nil: nothing to do.
+	Setup func(*amqp.Channel) error
+}
+
+// Consume opens a channel, consumes the queue on it and calls each with the
+// session, for as long as there is reason to:
+//
+//   - When the session ends without each wanting it (connection or channel lost,
+//     queue deleted, consumer cancelled by the broker), the context and the
+//     deliveries of the session end. Whatever each then returns, a new session
+//     follows after a pause, and each is called again.
+//   - When each returns while its session lives, Consume closes the channel,
+//     which gives unacknowledged messages back, and returns what each returned:
+//     nil for "done", or an error of the caller's own.
+//   - When ctx ends, so does the session; Consume returns once each has, with
+//     the cause of ctx.
+//
+// A queue that cannot be consumed (not there, used exclusively, refused by Setup)
+// is tried for ever with growing pauses; it is logged when that begins and ends.
+func (c *Connection) Consume(ctx context.Context, q ConsumeConfig, each func(ctx context.Context, s *Session) error) error {
+	r := reporter{log: c.log.With("queue", q.Queue)}
+	for failures := 0; ; {
+		since := time.Now()
+		lost, err := c.consumeOnce(ctx, q, &r, each)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if lost == nil || errors.Is(lost, ErrClosed) {
+			return errors.Join(lost, err)
+		}
+		if time.Since(since) >= healthyAfter {
+			failures = 0
+		}
+		failures++
+		r.failed(lost)
+		c.cfg.Backoff.wait(ctx, failures)
+	}
+}
+
+// consumeOnce is one session. Its first error is why the session was lost, nil
+// if it was not; the second is what each returned.
+func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *reporter, each func(context.Context, *Session) error) (lost, err error) {
+	s, err := c.newSession(ctx, q)
+	if err != nil {
+		return err, nil
+	}
+	r.well()
+	err = each(s.ctx, s)
+	return s.end(), err
+}
+
+// reporter logs that consuming failed once, and that it succeeded again once.
+// The loss of the connection is its owner's to log: a thousand consumers share it.
+type reporter struct {
+	log  *slog.Logger
+	told bool
+}
+
+func (r *reporter) failed(err error) {
+	if r.told || errors.Is(err, errConnectionLost) {
+		return
+	}
+	r.told = true
+	r.log.Warn("consumer lost; consuming again as soon as possible", "error", err)
+}
+
+func (r *reporter) well() {
+	if r.told {
+		r.log.Info("consuming again")
+	}
+	r.told = false
+}
+
+func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
+	s := &Session{conn: c, tag: q.Tag, watched: make(chan struct{})}
+	var closed <-chan *amqp.Error
+	var cancelled <-chan string
+	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {
+		closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+		// The broker cancels a consumer at most once; room for the client's own.
+		cancelled = ch.NotifyCancel(make(chan string, 2))
+		return s.start(ch, q)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.ch = ch
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	if !c.spawn(func() { s.watch(conn, closed, cancelled) }) {
+		s.cancel(ErrClosed)
+		return nil, ErrClosed
+	}
+	return s, nil
+}
+
+func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
+	if q.Setup != nil {
+		if err := q.Setup(ch); err != nil {
+			return err
+		}
+	}
+	if err := ch.Qos(q.Prefetch, 0, false); err != nil {
+		return fmt.Errorf("set prefetch %d: %w", q.Prefetch, err)
+	}
+	if s.tag == "" {
+		s.tag = consumerTag()
+	}
+	deliveries, err := ch.Consume(q.Queue, s.tag, false, q.Exclusive, q.NoLocal, false, q.Args)
+	if err != nil {
+		return fmt.Errorf("consume queue %q: %w", q.Queue, err)
+	}
+	s.Deliveries = deliveries
+	return nil
+}

@@ -1,0 +1,148 @@
+package rabbit
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// dial makes one attempt: stream, TLS and AMQP handshake within DialTimeout,
+// or less where ctx ends sooner.
+func dial(ctx context.Context, cfg Config) (*amqp.Connection, error) {
+	uri, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	raw, err := openStream(ctx, cfg, uri)
+	if err != nil {
+		return nil, err
+	}
+	// Closing the stream is what ends a handshake with a silent broker.
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	stream, err := wrapStream(ctx, cfg, uri, raw)
+	if err == nil {
+		var conn *amqp.Connection
+		conn, err = amqp.DialConfig(plainURL(cfg.URL, uri), cfg.handshake(stream))
+		if err == nil && stop() {
+			return conn, nil
+		}
+	}
+	stop()
+	raw.Close()
+	return nil, dialError(ctx, cfg, err)
+}
+
+func dialError(ctx context.Context, cfg Config, err error) error {
+	switch {
+	case ctx.Err() == context.DeadlineExceeded:
+		return fmt.Errorf("no AMQP handshake within %v", cfg.DialTimeout)
+	case err == nil:
+		return ctx.Err()
+	default:
+		return withoutURL(err)
+	}
+}
+
+func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error) {
+	addr := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
+	if cfg.Dial != nil {
+		return cfg.Dial("tcp", addr)
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", addr)
+}
+
+// wrapStream puts TLS and the larger frames around the stream. Frames inside TLS
+// can be read only after it, which is why the client library is not left to do it.
+func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (net.Conn, error) {
+	stream := raw
+	if uri.Scheme == "amqps" {
+		conf, err := tlsConfig(cfg.TLS, uri)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(raw, conf)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS handshake with %s: %w", uri.Host, err)
+		}
+		stream = secure
+	}
+	if cfg.LargeFrames {
+		stream = &largeFrames{Conn: stream}
+	}
+	return stream, nil
+}
+
+// plainURL is the URL for a stream that already has its TLS.
+func plainURL(raw string, uri amqp.URI) string {
+	u, err := url.Parse(raw)
+	if err != nil || uri.Scheme != "amqps" {
+		return raw
+	}
+	u.Scheme = "amqp"
+	return u.String()
+}
+
+// handshake is the client library's configuration for one connection on stream.
+func (c Config) handshake(stream net.Conn) amqp.Config {
+	conf := c.AMQP
+	conf.Recovery = nil
+	conf.FrameSize = 0
+	if c.LargeFrames {
+		conf.FrameSize = amqp.FrameSizeUnlimited
+	}
+	conf.Heartbeat = c.Heartbeat
+	conf.Properties = maps.Clone(c.AMQP.Properties)
+	if conf.Properties == nil {
+		conf.Properties = amqp.NewConnectionProperties()
+	}
+	if c.Name != "" {
+		conf.Properties.SetClientConnectionName(c.Name)
+	}
+	conf.Dial = func(string, string) (net.Conn, error) { return stream, nil }
+	return conf
+}
+
+// tlsConfig follows RabbitMQ's query parameters of an amqps URL
+// (https://www.rabbitmq.com/docs/uri-query-parameters) where none is given.
+func tlsConfig(given *tls.Config, uri amqp.URI) (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: uri.ServerName}
+	if given != nil {
+		conf = given.Clone()
+	} else if err := loadCertificates(conf, uri); err != nil {
+		return nil, err
+	}
+	if conf.ServerName == "" {
+		conf.ServerName = uri.Host
+	}
+	return conf, nil
+}
+
+func loadCertificates(conf *tls.Config, uri amqp.URI) error {
+	if uri.CACertFile != "" {
+		pem, err := os.ReadFile(uri.CACertFile)
+		if err != nil {
+			return fmt.Errorf("read CA certificate: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		conf.RootCAs.AppendCertsFromPEM(pem)
+	}
+	if uri.CertFile == "" || uri.KeyFile == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(uri.CertFile, uri.KeyFile)
+	if err != nil {
+		return fmt.Errorf("load client certificate: %w", err)
+	}
+	conf.Certificates = []tls.Certificate{pair}
+	return nil
+}

@@ -1,0 +1,217 @@
+package rabbit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// ErrNotFound says that the broker knows no such exchange or queue.
+var ErrNotFound = errors.New("not found")
+
+// Management asks RabbitMQ's management API (https://www.rabbitmq.com/docs/http-api-reference)
+// for what AMQP does not tell: bindings, arguments, policies.
+type Management struct {
+	base     string // without user and trailing slash
+	user     *url.Userinfo
+	client   *http.Client
+	maxBytes int64
+}
+
+const (
+	managementTimeout  = 10 * time.Second
+	managementMaxBytes = 64 << 20 // of one answer; a vhost of 100,000 bindings needs about 30 MiB
+)
+
+// NewManagement returns a client for a URL such as http://user:password@host:15672.
+// Client may be nil. Its error never shows the password.
+func NewManagement(rawURL string, client *http.Client) (*Management, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("management URL is not valid: %w", withoutURL(err))
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("management URL is not valid, expected http://user:password@host:15672")
+	}
+	if client == nil {
+		client = &http.Client{Timeout: managementTimeout}
+	}
+	user := u.User
+	u.User = nil
+	return &Management{
+		base: strings.TrimRight(u.String(), "/"), user: user, client: client, maxBytes: managementMaxBytes,
+	}, nil
+}
+
+// ManagementURL is where the management API of the broker at an AMQP URL is by
+// default: the same host and login, port 15672, or 15671 with TLS.
+func ManagementURL(amqpURL string) (string, error) {
+	uri, err := parseURL(amqpURL)
+	if err != nil {
+		return "", err
+	}
+	u := url.URL{Scheme: "http", User: url.UserPassword(uri.Username, uri.Password), Host: net.JoinHostPort(uri.Host, "15672")}
+	if uri.Scheme == "amqps" {
+		u.Scheme, u.Host = "https", net.JoinHostPort(uri.Host, "15671")
+	}
+	return u.String(), nil
+}
+
+// Overview is what the broker says about itself.
+type Overview struct {
+	ClusterName string `json:"cluster_name"`
+	Node        string `json:"node"`
+	Version     string `json:"rabbitmq_version"`
+}
+
+// Overview asks for the cluster's name and version.
+func (m *Management) Overview(ctx context.Context) (Overview, error) {
+	return get[Overview](ctx, m, "overview")
+}
+
+// Login is who the broker takes us for.
+type Login struct {
+	Name string `json:"name"`
+	Tags tags   `json:"tags"`
+}
+
+// tags: a list since RabbitMQ 3.9, text with commas before.
+type tags []string
+
+func (t *tags) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err == nil {
+		*t = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// WhoAmI asks for the login's name and tags, and so checks the password.
+func (m *Management) WhoAmI(ctx context.Context) (Login, error) {
+	return get[Login](ctx, m, "whoami")
+}
+
+// Binding routes messages from an exchange to a queue or another exchange.
+type Binding struct {
+	Source          string         `json:"source"`
+	Destination     string         `json:"destination"`
+	DestinationType string         `json:"destination_type"` // "queue" or "exchange"
+	RoutingKey      string         `json:"routing_key"`
+	Arguments       map[string]any `json:"arguments"` // as JSON has them: numbers are float64
+}
+
+// Bindings lists where an exchange sends to. ErrNotFound if there is no such exchange.
+func (m *Management) Bindings(ctx context.Context, vhost, exchange string) ([]Binding, error) {
+	return get[[]Binding](ctx, m, "exchanges", vhost, exchange, "bindings", "source")
+}
+
+// Exchange is what the broker knows of an exchange.
+type Exchange struct {
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Internal   bool           `json:"internal"`
+	Arguments  map[string]any `json:"arguments"`
+	Policy     string         `json:"policy"`
+}
+
+// Exchange asks for one exchange. ErrNotFound if there is none.
+func (m *Management) Exchange(ctx context.Context, vhost, name string) (Exchange, error) {
+	return get[Exchange](ctx, m, "exchanges", vhost, name)
+}
+
+// Queue is what the broker knows of a queue.
+type Queue struct {
+	Name           string         `json:"name"`
+	Type           string         `json:"type"` // quorum, classic, stream
+	Durable        bool           `json:"durable"`
+	AutoDelete     bool           `json:"auto_delete"`
+	Exclusive      bool           `json:"exclusive"`
+	Arguments      map[string]any `json:"arguments"`
+	Policy         string         `json:"policy"`          // "" for none
+	OperatorPolicy string         `json:"operator_policy"` // "" for none
+
+	// Effective is the policy's and the operator policy's definitions merged by
+	// the broker: keys such as delivery-limit, max-length, without "x-". Arguments
+	// go before the policy; of numeric limits the lower one counts.
+	Effective policyDefinition `json:"effective_policy_definition"`
+
+	Messages  int64 `json:"messages"`
+	Ready     int64 `json:"messages_ready"`
+	Unacked   int64 `json:"messages_unacknowledged"`
+	Consumers int   `json:"consumers"`
+}
+
+// policyDefinition is an object, but an empty one is [] in some versions.
+type policyDefinition map[string]any
+
+func (d *policyDefinition) UnmarshalJSON(data []byte) error {
+	if string(data) == "[]" || string(data) == `""` {
+		return nil
+	}
+	return json.Unmarshal(data, (*map[string]any)(d))
+}
+
+// Queue asks for one queue. ErrNotFound if there is none. Counts lag by up to 5 s.
+func (m *Management) Queue(ctx context.Context, vhost, name string) (Queue, error) {
+	return get[Queue](ctx, m, "queues", vhost, name)
+}
+
+// Queues lists the queues of a vhost.
+func (m *Management) Queues(ctx context.Context, vhost string) ([]Queue, error) {
+	return get[[]Queue](ctx, m, "queues", vhost)
+}
+
+func get[T any](ctx context.Context, m *Management, path ...string) (answer T, err error) {
+	what := strings.Join(path, " ")
+	for i := range path {
+		path[i] = url.PathEscape(path[i])
+	}
+	body, err := m.fetch(ctx, strings.Join(path, "/"))
+	if err == nil {
+		err = json.Unmarshal(body, &answer)
+	}
+	if err != nil {
+		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, what, err)
+	}
+	return answer, nil
+}
+
+func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+"/api/"+path, nil)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	if m.user != nil {
+		password, _ := m.user.Password()
+		request.SetBasicAuth(m.user.Username(), password)
+	}
+	response, err := m.client.Do(request)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, m.maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(body)) > m.maxBytes:
+		return nil, fmt.Errorf("answer is larger than %d bytes", m.maxBytes)
+	case response.StatusCode == http.StatusNotFound:
+		return nil, ErrNotFound
+	case response.StatusCode == http.StatusUnauthorized:
+		return nil, errors.New("login refused (401)")
+	case response.StatusCode/100 != 2:
+		return nil, fmt.Errorf("%s: %.200s", response.Status, body)
+	}
+	return body, nil
+}

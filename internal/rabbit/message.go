@@ -1,0 +1,186 @@
+package rabbit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Message is what Publish sends.
+type Message struct {
+	Exchange   string // "" is the default exchange
+	RoutingKey string // at most 255 bytes
+	Optional   bool   // do not mind when it reaches no queue; else that is an UnroutableError
+	Publishing amqp.Publishing
+}
+
+// AMQP reply codes for what we refuse ourselves (AMQP 0-9-1 §1.2).
+const (
+	codeFrame    = amqp.FrameError    // 501
+	codeSyntax   = amqp.SyntaxError   // 502
+	codeInternal = amqp.InternalError // 541, what RabbitMQ answers to NaN
+)
+
+const (
+	shortstrMax = 255 // bytes (AMQP 0-9-1 §4.2.5.3)
+
+	// Around the properties of a header frame: frame header and end, class,
+	// weight, body size, property flags.
+	headerFrameOverhead = frameHeader + 1 + 2 + 2 + 8 + 2
+)
+
+// check refuses what would end the connection, and every other message in flight
+// with it, instead of the message alone. What else is wrong with a message ends
+// only the channel, and is found out by sending it.
+func (m Message) check() error {
+	texts := [...]struct{ what, text string }{
+		{"exchange", m.Exchange},
+		{"routing key", m.RoutingKey},
+		{"content type", m.Publishing.ContentType},
+		{"content encoding", m.Publishing.ContentEncoding},
+		{"correlation id", m.Publishing.CorrelationId},
+		{"reply-to", m.Publishing.ReplyTo},
+		{"expiration", m.Publishing.Expiration},
+		{"message id", m.Publishing.MessageId},
+		{"type", m.Publishing.Type},
+		{"user id", m.Publishing.UserId},
+		{"app id", m.Publishing.AppId},
+	}
+	for _, t := range texts {
+		if len(t.text) > shortstrMax {
+			return m.refused(codeSyntax, fmt.Sprintf("%s of %d bytes, at most %d are possible", t.what, len(t.text), shortstrMax))
+		}
+	}
+	if reason := checkTable(m.Publishing.Headers); reason != nil {
+		return m.refused(reason.code, reason.text)
+	}
+	return nil
+}
+
+// checkSize refuses headers that do not fit into one frame of the connection, 0 for no limit.
+func (m Message) checkSize(frameMax int) error {
+	if size := m.headerFrame(); frameMax > 0 && size > frameMax {
+		return m.refused(codeFrame, fmt.Sprintf("properties and headers need a frame of %d bytes, the broker takes %d", size, frameMax))
+	}
+	return nil
+}
+
+func (m Message) refused(code int, reason string) error {
+	return &RefusedError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: code, Reason: reason}
+}
+
+// headerFrame is the size of the message's header frame, in bytes.
+func (m Message) headerFrame() int {
+	p := m.Publishing
+	size := headerFrameOverhead
+	for _, text := range [...]string{
+		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,
+	} {
+		if text != "" {
+			size += 1 + len(text)
+		}
+	}
+	if p.DeliveryMode > 0 {
+		size++
+	}
+	if p.Priority > 0 {
+		size++
+	}
+	if !p.Timestamp.IsZero() {
+		size += 8
+	}
+	if len(p.Headers) > 0 {
+		size += tableSize(p.Headers)
+	}
+	return size
+}
+
+// tableSize and fieldSize follow AMQP 0-9-1 §4.2.5.5 with RabbitMQ's field types.
+func tableSize(t amqp.Table) int {
+	size := 4
+	for key, value := range t {
+		size += 1 + len(key) + fieldSize(value)
+	}
+	return size
+}
+
+func fieldSize(value any) int {
+	switch v := value.(type) {
+	case nil:
+		return 1
+	case bool, byte, int8:
+		return 2
+	case int16, uint16:
+		return 3
+	case int, int32, uint32, float32:
+		return 5
+	case amqp.Decimal:
+		return 6
+	case string:
+		return 5 + len(v)
+	case []byte:
+		return 5 + len(v)
+	case amqp.Table:
+		return 1 + tableSize(v)
+	case []any:
+		size := 5
+		for _, element := range v {
+			size += fieldSize(element)
+		}
+		return size
+	}
+	return 9 // int64, float64, time.Time
+}
+
+type refusal struct {
+	code int
+	text string
+}
+
+func checkTable(t amqp.Table) *refusal {
+	for key, value := range t {
+		if len(key) > shortstrMax {
+			return &refusal{codeSyntax, fmt.Sprintf("header name of %d bytes, at most %d are possible", len(key), shortstrMax)}
+		}
+		if reason := checkField(key, value); reason != nil {
+			return reason
+		}
+	}
+	return nil
+}
+
+func checkField(key string, value any) *refusal {
+	switch v := value.(type) {
+	case nil, bool, byte, int8, int16, uint16, int32, uint32, int64, amqp.Decimal, string, []byte, time.Time:
+		return nil
+	case int:
+		if v < math.MinInt32 || v > math.MaxInt32 { // the client library would cut it to 32 bits
+			return &refusal{codeSyntax, fmt.Sprintf("header %q: %d does not fit an int, which travels as 32 bits; use int64", key, v)}
+		}
+		return nil
+	case float32:
+		return checkFloat(key, float64(v))
+	case float64:
+		return checkFloat(key, v)
+	case amqp.Table:
+		return checkTable(v)
+	case []any:
+		for _, element := range v {
+			if reason := checkField(key, element); reason != nil {
+				return reason
+			}
+		}
+		return nil
+	}
+	return &refusal{codeSyntax, fmt.Sprintf("header %q: AMQP has no type for %T", key, value)}
+}
+
+func checkFloat(key string, v float64) *refusal {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return &refusal{codeInternal, fmt.Sprintf("header %q: %s has no place in a RabbitMQ header", key, strconv.FormatFloat(v, 'g', -1, 64))}
+	}
+	return nil
+}

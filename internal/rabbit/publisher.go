@@ -1,0 +1,189 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// PublisherConfig bounds a Publisher. The zero value is good for most.
+type PublisherConfig struct {
+	// Window is how many messages may be on their way at once, sent and not yet
+	// confirmed; they are kept in memory. Zero: 1,000.
+	Window int
+
+	// StopTimeout is how long Close waits for confirms. Zero: 10 s.
+	StopTimeout time.Duration
+}
+
+const (
+	defaultWindow      = 1000
+	defaultStopTimeout = 10 * time.Second
+)
+
+// Publisher publishes with confirms, many messages at a time on one channel.
+// One goroutine owns the channel and is the only one that writes to it.
+//
+// A message is sent again when the connection is lost before its confirm came:
+// it may arrive twice, and is never lost. Order is that of Send, but for what is
+// sent again.
+type Publisher struct {
+	conn   *Connection
+	cfg    PublisherConfig
+	slots  chan struct{} // one for each message from Send to its outcome
+	submit chan *Pending // to the owner
+
+	ctx  context.Context // ends when Close has waited long enough, and with the owner
+	stop context.CancelFunc
+	work sync.WaitGroup // the owner, and one goroutine for each unconfirmed message
+
+	closing   chan struct{} // closed by Close: nothing new is taken
+	closeOnce sync.Once
+
+	using atomic.Pointer[amqp.Connection] // what the owner may be stuck writing to
+}
+
+// NewPublisher returns a publisher on c, which stays the caller's to close, after
+// the publisher. It opens its channel at once and again whenever that is lost.
+func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
+	if cfg.Window <= 0 {
+		cfg.Window = defaultWindow
+	}
+	if cfg.StopTimeout <= 0 {
+		cfg.StopTimeout = defaultStopTimeout
+	}
+	p := &Publisher{
+		conn:    c,
+		cfg:     cfg,
+		slots:   make(chan struct{}, cfg.Window),
+		submit:  make(chan *Pending),
+		closing: make(chan struct{}),
+	}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.work.Go(p.run)
+	return p
+}
+
+// Publish sends the message and returns when the broker has made it safe: nil
+// when it was routed and confirmed. Else the error is an UnroutableError, a
+// NackedError or a RefusedError, which concern this message only, ErrClosed, or
+// the cause of ctx; after the latter two the message may yet have arrived.
+func (p *Publisher) Publish(ctx context.Context, m Message) error {
+	pending, err := p.Send(ctx, m)
+	if err != nil {
+		return err
+	}
+	return pending.Wait(ctx)
+}
+
+// Send hands the message to the publisher and returns before it is confirmed.
+// It waits while the window is full or the broker cannot be reached, as long as
+// ctx allows. The message is sent in any case before those of later calls of the
+// same goroutine. ctx also bounds how long it is tried: it is not sent, or sent
+// again, after ctx has ended.
+func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	pending := &Pending{message: m, ctx: ctx, done: make(chan error, 1), conn: p.conn}
+	select {
+	case <-p.closing:
+		return nil, ErrClosed
+	case <-p.ctx.Done():
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, pending.abandoned(ctx)
+	case p.slots <- struct{}{}:
+	}
+	err := ErrClosed
+	select {
+	case p.submit <- pending:
+		return pending, nil
+	case <-ctx.Done():
+		err = pending.abandoned(ctx)
+	case <-p.closing:
+	case <-p.ctx.Done():
+	}
+	<-p.slots
+	return nil, err
+}
+
+// Close takes nothing new, waits for the messages on their way, at most for
+// StopTimeout, and answers ErrClosed for those that are left. It returns an
+// error that counts them.
+func (p *Publisher) Close() error {
+	p.closeOnce.Do(func() { close(p.closing) })
+	left := p.drain()
+	p.stop()
+	// A write to a broker that has stopped reading ends only with the connection.
+	unstick := time.AfterFunc(closeTimeout, func() {
+		if conn := p.using.Load(); conn != nil {
+			_ = conn.CloseDeadline(time.Now())
+		}
+	})
+	p.work.Wait()
+	unstick.Stop()
+	if left > 0 {
+		return fmt.Errorf("publisher closed with %d messages unconfirmed", left)
+	}
+	return nil
+}
+
+// drain waits until every slot is free, and says how many were not.
+func (p *Publisher) drain() int {
+	timer := time.NewTimer(p.cfg.StopTimeout)
+	defer timer.Stop()
+	for free := range p.cfg.Window {
+		select {
+		case p.slots <- struct{}{}:
+		case <-p.ctx.Done(): // closed before
+			return 0
+		case <-timer.C:
+			return p.cfg.Window - free
+		}
+	}
+	return 0
+}
+
+// finish gives the outcome to whoever waits for it; once for each message.
+func (p *Publisher) finish(m *Pending, err error) {
+	m.done <- err
+	<-p.slots
+}
+
+// Pending is a message on its way.
+type Pending struct {
+	message Message
+	ctx     context.Context
+	conn    *Connection
+	done    chan error // one outcome
+
+	strikes int // how often the broker broke off while only this was on its way; the owner's
+}
+
+// Wait returns the outcome, as Publish does. It is to be called once.
+func (m *Pending) Wait(ctx context.Context) error {
+	select {
+	case err := <-m.done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-m.done: // both at once: the outcome says more
+		return err
+	default:
+		return m.abandoned(ctx)
+	}
+}
+
+func (m *Pending) abandoned(ctx context.Context) error {
+	err := context.Cause(ctx)
+	if why := m.conn.Err(); why != nil {
+		err = fmt.Errorf("%w (no connection to the broker: %w)", err, why)
+	}
+	return fmt.Errorf("publish to exchange %q with routing key %q, not confirmed: %w", m.message.Exchange, m.message.RoutingKey, err)
+}

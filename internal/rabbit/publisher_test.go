@@ -1,0 +1,291 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+func TestPublishConfirmsAndReturns(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		queue := b.Queue(t, nil)
+		p := publisher(t, open(t, b.URL, nil), 100)
+		// Half go to a queue and half nowhere, all mixed on one channel.
+		var calls sync.WaitGroup
+		for i := range 500 {
+			calls.Go(func() {
+				if err := p.Publish(patient(t), to(queue, fmt.Sprint(i))); err != nil {
+					t.Errorf("routed message: %v", err)
+				}
+			})
+			calls.Go(func() {
+				m := to(queue+".missing", fmt.Sprint(i%7)) // many are equal to the byte
+				m.Publishing.Headers = amqp.Table{"n": i % 3, "when": time.Unix(100, 5), "list": []any{int64(1), []byte("x")}}
+				var lost *UnroutableError
+				if err := p.Publish(patient(t), m); !errors.As(err, &lost) || lost.RoutingKey != m.RoutingKey || lost.Code != 312 {
+					t.Errorf("message to nowhere: %v", err)
+				}
+				m.Optional = true
+				if err := p.Publish(patient(t), m); err != nil {
+					t.Errorf("optional message to nowhere: %v", err)
+				}
+			})
+		}
+		calls.Wait()
+		if n := wantAll(t, b, queue, 500); n != 0 {
+			t.Errorf("%d duplicates on a healthy connection", n)
+		}
+	})
+}
+
+func TestSendKeepsOrder(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := b.Queue(t, nil)
+		p := publisher(t, open(t, b.URL, nil), 64)
+		waitAll(t, sendAll(t, p, queue, 1000))
+		for i, d := range b.Take(t, queue, 1000) {
+			if string(d.Body) != fmt.Sprint(i) {
+				t.Fatalf("message %d is %s", i, d.Body)
+			}
+		}
+	})
+}
+
+func TestFullQueueNacksOneMessageOnly(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		full := b.Queue(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+		queue := b.Queue(t, nil)
+		p := publisher(t, open(t, b.URL, nil), 0)
+		if err := p.Publish(patient(t), to(full, "fits")); err != nil {
+			t.Fatal(err)
+		}
+		healthy := sendAll(t, p, queue, 10)
+		var nacked *NackedError
+		if err := p.Publish(patient(t), to(full, "does not")); !errors.As(err, &nacked) {
+			t.Errorf("got %v", err)
+		}
+		waitAll(t, healthy)
+	})
+}
+
+// pills are messages that no broker takes, each for another reason.
+func pills(queue string) map[string]Message {
+	foreign := to(queue, "pill")
+	foreign.Publishing.UserId = "somebody"
+	expiration := to(queue, "pill")
+	expiration.Publishing.Expiration = "soon"
+	copies := to(queue, "pill")
+	copies.Publishing.Headers = amqp.Table{"CC": "no list"}
+	missing := to(queue, "pill")
+	missing.Exchange = "test.no.such.exchange"
+	headers := to(queue, "pill")
+	headers.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 131072)}
+	nan := to(queue, "pill")
+	nan.Publishing.Headers = amqp.Table{"list": []any{amqp.Table{"n": math.NaN()}}}
+	inf := to(queue, "pill")
+	inf.Publishing.Headers = amqp.Table{"n": float32(math.Inf(-1))}
+	kind := to(queue, "pill")
+	kind.Publishing.Headers = amqp.Table{"n": struct{}{}}
+	name := to(queue, "pill")
+	name.Publishing.Headers = amqp.Table{strings.Repeat("n", 256): "v"}
+	key := to(strings.Repeat("k", 256), "pill")
+	id := to(queue, "pill")
+	id.Publishing.MessageId = strings.Repeat("i", 256)
+	return map[string]Message{
+		"user_id": foreign, "expiration": expiration, "CC": copies, "exchange": missing, "headers": headers,
+		"NaN": nan, "Inf": inf, "type": kind, "header name": name, "routing key": key, "message id": id,
+	}
+}
+
+func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for what, pill := range pills("") {
+			t.Run(what, func(t *testing.T) {
+				rabbittest.NoLeaks(t)
+				queue := b.Queue(t, nil)
+				if pill.RoutingKey == "" {
+					pill.RoutingKey = queue
+				}
+				c := open(t, b.URL, nil)
+				p := publisher(t, c, 50)
+				before := sendAll(t, p, queue, 20)
+				pending, err := p.Send(patient(t), pill)
+				after := sendAll(t, p, queue, 20)
+				if err == nil {
+					err = pending.Wait(patient(t))
+				}
+				var refused *RefusedError
+				if !errors.As(err, &refused) || refused.Code == 0 || refused.Reason == "" {
+					t.Errorf("got %v", err)
+				}
+				waitAll(t, before)
+				waitAll(t, after)
+				wantAll(t, b, queue, 20)
+				if live, _, err := c.await(patient(t)); err != nil || live.IsClosed() {
+					t.Error("the connection was lost")
+				}
+			})
+		}
+	})
+}
+
+func TestOversizeBodyIsRefused(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		if strings.HasPrefix(b.Version, "3.") {
+			t.Skip("3.x takes up to 128 MiB")
+		}
+		queue := b.Queue(t, nil)
+		p := publisher(t, open(t, b.URL, nil), 10)
+		pill := to(queue, "")
+		pill.Publishing.Body = make([]byte, 17<<20)
+		pending, err := p.Send(patient(t), pill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := sendAll(t, p, queue, 5)
+		var refused *RefusedError
+		if err := pending.Wait(patient(t)); !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed {
+			t.Errorf("got %v", err)
+		}
+		waitAll(t, rest)
+	})
+}
+
+// TestHeadersUpToTheLimit shows that what is let through is taken, to the byte.
+func TestHeadersUpToTheLimit(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := b.Queue(t, nil)
+		p := publisher(t, open(t, b.URL, nil), 10)
+		m := to(queue, "x")
+		m.Publishing.Headers = amqp.Table{
+			"a": true, "b": byte(1), "c": int8(1), "d": int16(1), "e": uint16(1), "f": 1, "g": int32(1), "h": uint32(1),
+			"i": int64(1), "j": float32(1), "k": float64(1), "l": amqp.Decimal{Scale: 1, Value: 1}, "m": "s", "n": []byte("b"),
+			"o": time.Unix(1, 0), "p": nil, "q": amqp.Table{"x": "y"}, "r": []any{"x", int64(1)}, "fill": "",
+		}
+		m.Publishing.MessageId, m.Publishing.Timestamp, m.Publishing.Priority = "id", time.Unix(1, 0), 1
+		for over := range 2 {
+			m.Publishing.Headers["fill"] = ""
+			m.Publishing.Headers["fill"] = strings.Repeat("x", 131072-m.headerFrame()+over)
+			err := p.Publish(patient(t), m)
+			var refused *RefusedError
+			if over == 0 && err != nil || over > 0 && !errors.As(err, &refused) {
+				t.Errorf("%d bytes over: %v", over, err)
+			}
+		}
+		b.Take(t, queue, 1)
+	})
+}
+
+func TestLostConnectionIsSentAgain(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		queue := b.Queue(t, nil)
+		proxy := b.Proxy(t)
+		p := publisher(t, open(t, proxy.URL, nil), 200)
+		const total = 3000
+		sent := make(chan []*Pending)
+		go func() { sent <- sendAll(t, p, queue, total) }()
+		for range 5 {
+			at := b.Len(t, queue)
+			rabbittest.Eventually(t, "more messages in the queue", func() bool {
+				n := b.Len(t, queue)
+				return n > at || n >= total
+			})
+			proxy.Cut()
+			proxy.Mend()
+		}
+		waitAll(t, rabbittest.Receive(t, sent))
+		t.Logf("%d duplicates", wantAll(t, b, queue, total))
+	})
+}
+
+func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
+	b := rabbittest.Newest(t)
+	rabbittest.NoLeaks(t)
+	queue := b.Queue(t, nil)
+	proxy := b.Proxy(t)
+	c := open(t, proxy.URL, nil)
+	p := publisher(t, c, 10)
+	if err := p.Publish(patient(t), to(queue, "first")); err != nil {
+		t.Fatal(err)
+	}
+	// Confirms do not come any more.
+	proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := p.Publish(ctx, to(queue, "second")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	proxy.Cut()
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.Publish(ctx, to(queue, "third")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no connection") {
+		t.Errorf("got %v", err)
+	}
+	proxy.Remove("mute")
+	proxy.Mend()
+	if err := p.Publish(patient(t), to(queue, "fourth")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseWaitsForConfirmsWithinItsBounds(t *testing.T) {
+	b := rabbittest.Newest(t)
+	rabbittest.NoLeaks(t)
+	queue := b.Queue(t, nil)
+	proxy := b.Proxy(t)
+	c := open(t, proxy.URL, nil)
+	healthy := NewPublisher(c, PublisherConfig{})
+	all := sendAll(t, healthy, queue, 500)
+	if err := healthy.Close(); err != nil {
+		t.Errorf("with everything confirmed: %v", err)
+	}
+	waitAll(t, all)
+	if err := healthy.Publish(patient(t), to(queue, "late")); !errors.Is(err, ErrClosed) {
+		t.Errorf("publish after close: %v", err)
+	}
+	if err := healthy.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+
+	stuck := NewPublisher(c, PublisherConfig{StopTimeout: 50 * time.Millisecond})
+	if err := stuck.Publish(patient(t), to(queue, "x")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+	pending := sendAll(t, stuck, queue, 3)
+	if err := stuck.Close(); err == nil || !strings.Contains(err.Error(), "3 messages") {
+		t.Errorf("with three unconfirmed: %v", err)
+	}
+	for _, m := range pending {
+		if err := m.Wait(patient(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestPublisherEndsWithItsConnection(t *testing.T) {
+	b := rabbittest.Newest(t)
+	rabbittest.NoLeaks(t)
+	c := open(t, b.URL, nil)
+	p := NewPublisher(c, PublisherConfig{})
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(patient(t), to("x", "y")); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

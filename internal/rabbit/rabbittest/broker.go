@@ -1,0 +1,184 @@
+// Package rabbittest gives tests real brokers, faults between them and us, and
+// the means to see that nothing is left behind.
+package rabbittest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Broker is a real RabbitMQ that a test may use, and must not fill or configure.
+type Broker struct {
+	Version       string // such as 3.10.8
+	URL           string
+	ManagementURL string // "" where there is none
+}
+
+// Each runs a test against every broker of WATERSHIP_TEST_AMQP_URLS. Without any
+// it skips the test, or fails it where WATERSHIP_TEST_REQUIRED is set.
+func Each(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	for _, b := range brokers(t) {
+		t.Run(b.Version, func(t *testing.T) { test(t, b) })
+	}
+}
+
+// Newest is one broker, for what does not depend on the version.
+func Newest(t testing.TB) Broker {
+	t.Helper()
+	all := brokers(t)
+	return all[len(all)-1]
+}
+
+func brokers(t testing.TB) []Broker {
+	t.Helper()
+	urls := strings.Fields(os.Getenv("WATERSHIP_TEST_AMQP_URLS"))
+	if len(urls) == 0 {
+		const reason = `no broker: WATERSHIP_TEST_AMQP_URLS is not set (scripts/services up; eval "$(scripts/services env)")`
+		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	management := strings.Fields(os.Getenv("WATERSHIP_TEST_MANAGEMENT_URLS"))
+	all := make([]Broker, len(urls))
+	for i, url := range urls {
+		all[i] = Broker{Version: version(t, url), URL: url}
+		if i < len(management) {
+			all[i].ManagementURL = management[i]
+		}
+	}
+	return all
+}
+
+func version(t testing.TB, url string) string {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatalf("broker does not answer: %v", err)
+	}
+	defer conn.Close()
+	text, _ := conn.Properties["version"].(string)
+	return text
+}
+
+// Name is a name that no other test uses.
+func Name(t testing.TB) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return "test." + name + "." + rand.Text()[:10]
+}
+
+// Admin is a plain connection beside the code under test. It ends with the test.
+func (b Broker) Admin(t testing.TB) *amqp.Connection {
+	t.Helper()
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		t.Fatalf("connect to the broker: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// Channel is a channel of its own Admin connection.
+func (b Broker) Channel(t testing.TB) *amqp.Channel {
+	t.Helper()
+	ch, err := b.Admin(t).Channel()
+	if err != nil {
+		t.Fatalf("open channel: %v", err)
+	}
+	return ch
+}
+
+// Queue declares a durable queue with a name of its own, which goes with the test.
+func (b Broker) Queue(t testing.TB, args amqp.Table) string {
+	t.Helper()
+	name := Name(t)
+	if _, err := b.Channel(t).QueueDeclare(name, true, false, false, false, args); err != nil {
+		t.Fatalf("declare queue: %v", err)
+	}
+	b.DeleteQueue(t, name)
+	return name
+}
+
+// DeleteQueue deletes a queue when the test ends.
+func (b Broker) DeleteQueue(t testing.TB, name string) {
+	t.Cleanup(func() {
+		b.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
+	})
+}
+
+// DeleteExchange deletes an exchange when the test ends.
+func (b Broker) DeleteExchange(t testing.TB, name string) {
+	t.Cleanup(func() {
+		b.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
+	})
+}
+
+func (b Broker) cleanup(f func(*amqp.Channel)) {
+	conn, err := amqp.Dial(b.URL)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if ch, err := conn.Channel(); err == nil {
+		f(ch)
+	}
+}
+
+// Len is the number of messages ready in a queue.
+func (b Broker) Len(t testing.TB, queue string) int {
+	t.Helper()
+	q, err := b.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		t.Fatalf("look at queue %s: %v", queue, err)
+	}
+	return q.Messages
+}
+
+// Take takes n messages out of a queue, in their order, and acknowledges them.
+func (b Broker) Take(t testing.TB, queue string, n int) []amqp.Delivery {
+	t.Helper()
+	ch := b.Channel(t)
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatalf("consume %s: %v", queue, err)
+	}
+	taken := make([]amqp.Delivery, 0, n)
+	for len(taken) < n {
+		d := Receive(t, deliveries)
+		if err := d.Ack(false); err != nil {
+			t.Fatalf("ack: %v", err)
+		}
+		taken = append(taken, d)
+	}
+	_ = ch.Close()
+	return taken
+}
+
+// Service runs scripts/services, such as Service(t, "restart") for this broker.
+func (b Broker) Service(t testing.TB, verb string) {
+	t.Helper()
+	script := os.Getenv("WATERSHIP_TEST_SERVICES")
+	if script == "" {
+		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal("WATERSHIP_TEST_SERVICES is not set")
+		}
+		t.Skip("the broker cannot be restarted: WATERSHIP_TEST_SERVICES is not set")
+	}
+	name := "rabbitmq4"
+	if strings.HasPrefix(b.Version, "3.") {
+		name = "rabbitmq3"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, script, verb, name).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s %s: %v\n%s", script, verb, name, err, out)
+	}
+}

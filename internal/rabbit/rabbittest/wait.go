@@ -1,0 +1,78 @@
+package rabbittest
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for what must happen.
+const Patience = 30 * time.Second
+
+// Receive takes one value, or fails the test.
+func Receive[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case value, ok := <-from:
+		if !ok {
+			t.Fatal("channel is closed; a value was expected")
+		}
+		return value
+	case <-timer.C:
+		t.Fatal("nothing came")
+	}
+	panic("unreachable")
+}
+
+// Eventually waits until the condition holds, or fails the test.
+func Eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("never came true: %s", what)
+}
+
+// NoLeaks fails the test if goroutines of ours or of the AMQP client outlive it.
+// Call it first: cleanups run last in, first out. Not for parallel tests.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	before := ours()
+	t.Cleanup(func() {
+		var left []string
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			if left = ours(); len(left) <= len(before) {
+				return
+			}
+		}
+		t.Errorf("%d goroutines before the test, %d after it:\n%s", len(before), len(left), strings.Join(left, "\n\n"))
+	})
+}
+
+// ours are the stacks of goroutines that run our code or the AMQP client's.
+func ours() []string {
+	buffer := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(buffer, true)
+		if n < len(buffer) {
+			buffer = buffer[:n]
+			break
+		}
+		buffer = make([]byte, 2*len(buffer))
+	}
+	var stacks []string
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		if strings.Contains(stack, "rabbitmq/amqp091-go.") || strings.Contains(stack, "watership/internal/rabbit.") ||
+			strings.Contains(stack, "watership/pipeline/amqp.") {
+			if !strings.Contains(stack, "testing.tRunner") && !strings.Contains(stack, "rabbittest.ours") {
+				stacks = append(stacks, stack)
+			}
+		}
+	}
+	return stacks
+}

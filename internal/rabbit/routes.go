@@ -1,0 +1,152 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Routes tells whether a message would reach a queue that is not ours. On a
+// tapped exchange a mandatory publish cannot tell: the tap is itself a route.
+// It asks the management API, and remembers the answers: use a new one for each
+// question that has to be fresh. It is not safe for concurrent use.
+type Routes struct {
+	management *Management
+	conn       *Connection
+	vhost      string
+	topology   schemas.Topology
+	exchanges  map[string]routed
+}
+
+type routed struct {
+	kind     string
+	bindings []Binding
+}
+
+// NewRoutes asks management about exchanges and conn about queues.
+func NewRoutes(management *Management, conn *Connection, vhost string, topology schemas.Topology) *Routes {
+	return &Routes{management, conn, vhost, topology, map[string]routed{}}
+}
+
+// Queue says whether a queue exists. It needs no management API.
+func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
+	err := r.conn.Do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	broker, refused := reply(err)
+	switch {
+	case refused && broker.Code == amqp.NotFound:
+		return false, nil
+	case refused && broker.Code == amqp.ResourceLocked: // there, for one connection
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("looking for queue %q: %w", queue, err)
+	}
+	return true, nil
+}
+
+// Exchange says whether a message would be routed from its exchange to a queue
+// that is not ours, also by way of other exchanges. Alternate exchanges do not
+// count: with a tap they never take effect.
+func (r *Routes) Exchange(ctx context.Context, e schemas.Envelope) (bool, error) {
+	if e.Exchange == "" {
+		return r.Queue(ctx, e.RoutingKey)
+	}
+	return r.reaches(ctx, e.Exchange, e, map[string]bool{})
+}
+
+func (r *Routes) reaches(ctx context.Context, exchange string, e schemas.Envelope, seen map[string]bool) (bool, error) {
+	if seen[exchange] {
+		return false, nil
+	}
+	seen[exchange] = true
+	from, err := r.exchange(ctx, exchange)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, binding := range from.bindings {
+		if r.topology.Owns(binding.Destination) || !routes(from.kind, binding, e) {
+			continue
+		}
+		if binding.DestinationType == "queue" {
+			return true, nil
+		}
+		if there, err := r.reaches(ctx, binding.Destination, e, seen); there || err != nil {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+func (r *Routes) exchange(ctx context.Context, name string) (routed, error) {
+	if known, ok := r.exchanges[name]; ok {
+		return known, nil
+	}
+	info, err := r.management.Exchange(ctx, r.vhost, name)
+	if err != nil {
+		return routed{}, err
+	}
+	bindings, err := r.management.Bindings(ctx, r.vhost, name)
+	if err != nil {
+		return routed{}, err
+	}
+	r.exchanges[name] = routed{info.Type, bindings}
+	return r.exchanges[name], nil
+}
+
+// routes is how each type of exchange decides
+// (https://www.rabbitmq.com/docs/exchanges). Of types that a plugin adds every
+// binding counts: the worst is a message that the broker returns.
+func routes(kind string, b Binding, e schemas.Envelope) bool {
+	switch kind {
+	case amqp.ExchangeDirect:
+		return b.RoutingKey == e.RoutingKey
+	case amqp.ExchangeTopic:
+		return topicMatches(strings.Split(b.RoutingKey, "."), strings.Split(e.RoutingKey, "."))
+	case amqp.ExchangeHeaders:
+		return headersMatch(b.Arguments, e.Headers)
+	}
+	return true
+}
+
+// topicMatches: `*` is one word, `#` any number of them.
+func topicMatches(pattern, words []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(words) == 0
+	case pattern[0] == "#":
+		return topicMatches(pattern[1:], words) || len(words) > 0 && topicMatches(pattern, words[1:])
+	case len(words) == 0:
+		return false
+	}
+	return (pattern[0] == "*" || pattern[0] == words[0]) && topicMatches(pattern[1:], words[1:])
+}
+
+// headersMatch compares as text, since JSON has lost the types of the arguments.
+func headersMatch(arguments map[string]any, headers amqp.Table) bool {
+	mode, _ := arguments["x-match"].(string)
+	matches, wanted := 0, 0
+	for name, value := range arguments {
+		if name == "x-match" || strings.HasPrefix(name, "x-") && !strings.HasSuffix(mode, "-with-x") {
+			continue
+		}
+		wanted++
+		have, present := headers[name]
+		if present && (value == nil || fmt.Sprint(have) == fmt.Sprint(value)) {
+			matches++
+		}
+	}
+	if strings.HasPrefix(mode, "any") {
+		return matches > 0
+	}
+	return matches == wanted
+}
