@@ -1,0 +1,85 @@
+package amqp
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// handle hands out one delivery and settles it. ctx is the session's.
+func (s *subscription) handle(ctx context.Context, session *rabbit.Session, d *amqp091.Delivery) {
+	defer s.leavePlace()
+	msg, cancel := s.message(ctx, d)
+	defer cancel()
+	select {
+	case s.out <- msg:
+	case <-s.stop: // not taken: goes back when the channel is closed
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-msg.Acked():
+		s.tally.acked(d)
+		s.report(session.Ack(d.DeliveryTag, false), msg)
+	case <-msg.Nacked():
+		cancel()
+		s.giveBack(ctx, session, d, msg)
+	case <-s.expired.Done():
+	}
+}
+
+// message is the delivery as Watermill has it. A delivery that the configured
+// marshaler refuses would come again for ever: it is handed out by ours.
+func (s *subscription) message(ctx context.Context, d *amqp091.Delivery) (*message.Message, context.CancelFunc) {
+	msg, err := s.cfg.Marshaler.Unmarshal(*d)
+	if err != nil {
+		s.complained.Do(func() {
+			s.log.Error("the configured marshaler refuses messages; they are handed out by the lossless one", err,
+				watermill.LogFields{"topic": s.topic})
+		})
+		msg, _ = Marshaler{}.Unmarshal(*d)
+	}
+	messageCtx := withRedelivered(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d.Redelivered)
+	messageCtx, cancel := context.WithCancel(messageCtx)
+	msg.SetContext(messageCtx)
+	return msg, cancel
+}
+
+// giveBack returns a nacked message to its queue after a pause, or at once where
+// that ends anyway. A queue without requeue dead-letters it without a pause.
+func (s *subscription) giveBack(ctx context.Context, session *rabbit.Session, d *amqp091.Delivery, msg *message.Message) {
+	requeue := !s.cfg.Consume.NoRequeueOnNack
+	if requeue {
+		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(d)))
+	}
+	s.report(session.Nack(d.DeliveryTag, false, requeue), msg)
+}
+
+func (s *subscription) pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stop:
+	case <-ctx.Done():
+	}
+}
+
+// report: the only error is that the session has ended, which was logged when it did.
+func (s *subscription) report(err error, msg *message.Message) {
+	if err != nil {
+		s.log.Debug("acknowledgement dropped, the message comes again", watermill.LogFields{
+			"topic": s.topic, "message_uuid": msg.UUID, "reason": err.Error(),
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// LiveTopology keeps a topology in place while messages flow: it declares it,
+// brings back a queue whose consumer finds it gone, and adds what turns out to
+// be needed. It is a watermill-amqp TopologyBuilder whose topics are the names
+// of the queues.
+type LiveTopology struct {
+	Conn   *rabbit.Connection
+	Config TopologyConfig
+}
+
+var _ wamqp.TopologyBuilder = LiveTopology{}
+
+const rebuildTimeout = 30 * time.Second
+
+// Declare declares everything.
+func (l LiveTopology) Declare(ctx context.Context) error { return Declare(ctx, l.Conn, l.Config) }
+
+// DeclareDelay makes sure that the delay queue of d exists. d is in whole milliseconds.
+func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
+	return l.on(ctx).queue(queue{l.Config.Delay(d), l.Config.delayArgs(d.Milliseconds())})
+}
+
+// BindReturn binds a queue of another service to the exchange of the last hop,
+// which routes by the header that names the queue. It fails with a
+// *rabbit.RefusedError of code 404 where there is no such queue.
+func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
+	err := l.Conn.Do(ctx, func(ch *amqp091.Channel) error {
+		return ch.QueueBind(queue, "", l.Config.Return(), false, amqp091.Table{
+			"x-match": "all", schemas.HeaderQueue: queue,
+		})
+	})
+	var broker *amqp091.Error
+	if errors.As(err, &broker) && broker.Server {
+		return &rabbit.RefusedError{Exchange: l.Config.Return(), Code: broker.Code, Reason: broker.Reason}
+	}
+	return err
+}
+
+// BuildTopology brings back one queue with its bindings.
+func (l LiveTopology) BuildTopology(_ *amqp091.Channel, name, _ string, _ wamqp.Config, _ watermill.LoggerAdapter) error {
+	ctx, cancel := context.WithTimeout(context.Background(), rebuildTimeout)
+	defer cancel()
+	for _, r := range l.Config.Routes {
+		if r.Queue == name {
+			return l.on(ctx).route(r, l.Config.args(nil))
+		}
+	}
+	for _, q := range l.Config.queues() {
+		if q.name == name {
+			return l.ours(ctx, q)
+		}
+	}
+	return fmt.Errorf("queue %q is not of this topology", name)
+}
+
+func (l LiveTopology) ours(ctx context.Context, q queue) error {
+	if err := l.on(ctx).queue(q); err != nil {
+		return err
+	}
+	for _, b := range l.Config.bindings() {
+		if b.queue != q.name {
+			continue
+		}
+		if err := l.on(ctx).bind(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExchangeDeclare has nothing to do: queues are all that topics name.
+func (l LiveTopology) ExchangeDeclare(*amqp091.Channel, string, wamqp.Config) error { return nil }
+
+func (l LiveTopology) on(ctx context.Context) declarer { return declarer{ctx: ctx, conn: l.Conn} }

@@ -1,0 +1,166 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// QueueType is what kind of queue our own are, and route queues where they are new.
+type QueueType string
+
+const (
+	Quorum  QueueType = "quorum"  // replicated; the default
+	Classic QueueType = "classic" // on one node
+)
+
+// TopologyConfig says what Declare is to declare.
+type TopologyConfig struct {
+	schemas.Topology
+
+	QueueType QueueType       // "" is Quorum
+	Delays    []time.Duration // of the delay queues, whole milliseconds, each above zero
+	Tap       []Tap
+	Routes    []Route
+
+	// IndexLimit is the greatest number of messages that the index queue and the
+	// one for late copies keep each; the oldest are dropped. Zero: no limit.
+	IndexLimit int64
+}
+
+// Tap is an exchange whose messages are copied to the index queue.
+type Tap struct {
+	Exchange string
+	Type     string   // topic, fanout, headers or direct; for when the exchange is declared
+	Keys     []string // the routing keys to copy of a direct exchange; topic: "#" if empty
+}
+
+// Route is a queue with its bindings.
+type Route struct {
+	Queue string
+	Bind  []Bind
+}
+
+// Bind binds a route's queue to an exchange, which must exist.
+type Bind struct {
+	Exchange string
+	Key      string
+}
+
+// noDeliveryLimit is what RabbitMQ takes as no limit in every version: 4.x has a
+// default of 20, after which it drops a message silently, and -1 drops at the
+// first redelivery on 3.10.
+const noDeliveryLimit = int32(2147483647)
+
+// Declare declares our own exchanges and queues, the delay queues, the taps and
+// the queues of routes. It may be called at any time and as often as one likes:
+// what is there stays as it is. Arguments of a queue of ours that differ from what
+// is there end it with a TopologyError, since a queue's arguments never change.
+func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	d := declarer{ctx: ctx, conn: conn}
+	for _, e := range cfg.exchanges() {
+		if err := d.exchange(e); err != nil {
+			return err
+		}
+	}
+	for _, q := range cfg.queues() {
+		if err := d.queue(q); err != nil {
+			return err
+		}
+	}
+	for _, b := range cfg.bindings() {
+		if err := d.bind(b); err != nil {
+			return err
+		}
+	}
+	for _, tap := range cfg.Tap {
+		if err := d.tap(tap, cfg.Topology.Tap()); err != nil {
+			return err
+		}
+	}
+	for _, route := range cfg.Routes {
+		if err := d.route(route, cfg.args(nil)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c TopologyConfig) queueType() QueueType {
+	if c.QueueType == "" {
+		return Quorum
+	}
+	return c.QueueType
+}
+
+func (c TopologyConfig) validate() error {
+	if t := c.queueType(); t != Quorum && t != Classic {
+		return fmt.Errorf("queue type %q: expected quorum or classic", t)
+	}
+	for _, d := range c.Delays {
+		if d < time.Millisecond || d%time.Millisecond != 0 {
+			return fmt.Errorf("delay %v: expected whole milliseconds, at least one", d)
+		}
+	}
+	for _, tap := range c.Tap {
+		if err := c.validateTap(tap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c TopologyConfig) validateTap(tap Tap) error {
+	switch {
+	case tap.Exchange == "":
+		return fmt.Errorf("tap: the default exchange cannot be tapped, since nothing can be bound to it")
+	case c.Owns(tap.Exchange):
+		return fmt.Errorf("tap: exchange %q is one of our own; its messages would be recorded without end", tap.Exchange)
+	}
+	switch tap.Type {
+	case amqp091.ExchangeTopic, amqp091.ExchangeFanout, amqp091.ExchangeHeaders:
+		return nil
+	case amqp091.ExchangeDirect:
+		if len(tap.Keys) == 0 {
+			return fmt.Errorf("tap of exchange %q: a direct exchange needs the routing keys to copy", tap.Exchange)
+		}
+		return nil
+	}
+	return fmt.Errorf("tap of exchange %q: type %q: expected topic, fanout, headers or direct", tap.Exchange, tap.Type)
+}
+
+type exchange struct {
+	name, kind string
+	internal   bool
+}
+
+func (c TopologyConfig) exchanges() []exchange {
+	return []exchange{
+		{c.Topology.Tap(), amqp091.ExchangeFanout, true},
+		{c.Events(), amqp091.ExchangeTopic, false},
+		{c.Late(), amqp091.ExchangeFanout, false},
+		{c.Retry(), amqp091.ExchangeTopic, false},
+		{c.Return(), amqp091.ExchangeHeaders, false},
+	}
+}
+
+type binding struct {
+	queue, exchange, key string
+}
+
+func (c TopologyConfig) bindings() []binding {
+	return []binding{
+		{c.Log(), c.Events(), "#"},
+		{c.Index(), c.Topology.Tap(), ""},
+		{c.IndexLate(), c.Late(), ""},
+		{c.Retry(), c.Retry(), "#"},
+	}
+}
