@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	// returnPause is the wait before another try at a queue that is full or gone.
+	returnPause = 10 * time.Second
+
+	// returnGrace is how long a queue may be gone before its messages are given
+	// up; deploys re-create queues.
+	returnGrace = 5 * time.Minute
+)
+
+// retrier is the retry handler. It takes the dead letters of consumers in any
+// language to a delay queue or to poison, and what has waited to the queue
+// that failed and to no other.
+type retrier struct {
+	*steps
+	hop      lasthop.Hop
+	policyOf func(queue string) retry.Policy
+}
+
+// handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
+func (r *retrier) handleDead(msg *message.Message) error {
+	ctx := msg.Context()
+	arrived, _ := schemas.FromContext(ctx)
+	letter, death, dead := schemas.DeadLetter(arrived)
+	if !dead {
+		return r.poisonUnknown(ctx, arrived, "it reached the retry exchange without being dead-lettered: no x-death header")
+	}
+	belief, err := schemas.Believe(letter, death.Queue)
+	if err != nil {
+		return err
+	}
+	why := deathError(death)
+	state := belief.State.Failed(r.now(), 0, death.Queue, failure(why))
+	return r.failed(ctx, belief.Envelope, state, r.policyOf(death.Queue), why)
+}
+
+// DeathError is a dead letter as a failure of the consumer.
+type DeathError struct {
+	Queue  string
+	Reason string // RabbitMQ's: rejected, expired, maxlen or delivery_limit
+}
+
+func (e *DeathError) Error() string {
+	switch e.Reason {
+	case "rejected":
+		return fmt.Sprintf("rejected by a consumer of queue %q", e.Queue)
+	case "expired":
+		return fmt.Sprintf("expired in queue %q", e.Queue)
+	case "maxlen":
+		return fmt.Sprintf("pushed out of queue %q, which was full", e.Queue)
+	case "delivery_limit":
+		return fmt.Sprintf("delivered too often from queue %q without being acknowledged, as by a consumer that crashes", e.Queue)
+	}
+	return fmt.Sprintf("dead-lettered from queue %q: %s", e.Queue, e.Reason)
+}
+
+// deathError: a rejection is tried again, every other death is final.
+func deathError(death schemas.Death) error {
+	err := &DeathError{Queue: death.Queue, Reason: death.Reason}
+	if death.Reason == "rejected" {
+		return err
+	}
+	return retry.Permanent(err)
+}
+
+// handleDue takes a message that has waited to its queue, then acknowledges.
+func (r *retrier) handleDue(msg *message.Message) error {
+	ctx := msg.Context()
+	arrived, _ := schemas.FromContext(ctx)
+	e, state, err := schemas.Unwrap(arrived)
+	if err != nil {
+		return err
+	}
+	if state.Version == 0 || state.Queue == "" || e.Fingerprint() != state.Fingerprint {
+		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
+	}
+	return r.back(ctx, e, state)
+}
+
+// back is the last hop. Nobody is held up by a queue that is full or gone.
+func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	err := r.hop.Deliver(ctx, e, state)
+	var gone *rabbit.UnroutableError
+	var full *rabbit.NackedError
+	var refused *rabbit.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &full):
+		return r.wait(ctx, e, state, returnPause)
+	case errors.As(err, &gone) && r.now().Before(state.Time.Add(state.Delay+returnGrace)):
+		return r.wait(ctx, e, state, returnPause)
+	case errors.As(err, &gone), errors.As(err, &refused):
+		state.Failure.Message = fmt.Sprintf("could not go back to queue %q: %v; it had failed with: %s",
+			state.Queue, err, state.Failure.Message)
+		return r.poison(ctx, e, state)
+	}
+	return fmt.Errorf("returning a message to queue %q: %w", state.Queue, err)
+}
+
+// poisonUnknown gives up what somebody put into a queue of ours by hand.
+func (r *retrier) poisonUnknown(ctx context.Context, arrived schemas.Envelope, reason string) error {
+	belief, err := schemas.Believe(arrived, "")
+	if err != nil {
+		return err
+	}
+	state := belief.State.Failed(r.now(), 0, "", failure(errors.New(reason)))
+	return r.poison(ctx, belief.Envelope, state)
+}

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// publisher publishes a message and returns once the broker has it safe.
+type publisher interface {
+	Publish(ctx context.Context, m rabbit.Message) error
+}
+
+// delayDeclarer makes sure that the delay queue of d exists.
+type delayDeclarer interface {
+	DeclareDelay(ctx context.Context, d time.Duration) error
+}
+
+// steps are what handlers do with messages. Each makes the next copy durable
+// before it returns, the harmless copy first: the event, then the message;
+// the acknowledgement follows when the handler returns. A crash anywhere gives
+// a duplicate and never a loss.
+type steps struct {
+	topology  schemas.Topology
+	publisher publisher
+	delays    delayDeclarer
+	taps      []amqp.Tap
+	now       func() time.Time
+	newID     func() string
+	logger    *slog.Logger
+}
+
+// handled says that a handler succeeded.
+func (s *steps) handled(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	return s.event(ctx, schemas.Handled, e, state)
+}
+
+// failed sends a message whose attempt failed to where its policy says.
+func (s *steps) failed(ctx context.Context, e schemas.Envelope, state schemas.State, policy retry.Policy, why error) error {
+	decision := policy.Next(why, state.Attempt)
+	if state.Message == "" {
+		state.Message = s.newID()
+	}
+	switch decision.Verb {
+	case retry.Poison:
+		return s.poison(ctx, e, state)
+	case retry.Wait:
+		state.Attempt--
+	}
+	state.Delay = decision.Delay
+	if err := s.event(ctx, schemas.RetryScheduled, e, state); err != nil {
+		return err
+	}
+	return s.wait(ctx, e, state, decision.Delay)
+}
+
+// event publishes one event of a message's life. Its id is given before the
+// first publish, so that a redelivery is the same document.
+func (s *steps) event(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State) error {
+	if state.EventID == "" {
+		state.EventID = s.newID()
+	}
+	publishing := schemas.Wrap(e, state)
+	if s.bodyIsElsewhere(action, e) {
+		publishing = schemas.WrapWithoutBody(e, state)
+	}
+	err := s.publisher.Publish(ctx, rabbit.Message{
+		Exchange: s.topology.Events(), RoutingKey: string(action), Publishing: publishing,
+	})
+	if err != nil {
+		return fmt.Errorf("publishing the %s event: %w", action, err)
+	}
+	return nil
+}
+
+// bodyIsElsewhere: events that come often leave out a body that the tap has kept.
+func (s *steps) bodyIsElsewhere(action schemas.Action, e schemas.Envelope) bool {
+	if action != schemas.Handled && action != schemas.RetryScheduled {
+		return false
+	}
+	return slices.ContainsFunc(s.taps, func(tap amqp.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
+}
+
+// wait puts a message into the queue where all wait equally long.
+func (s *steps) wait(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
+	message := rabbit.Message{RoutingKey: s.topology.Delay(delay), Publishing: schemas.Wrap(e, state)}
+	err := s.publisher.Publish(ctx, message)
+	var missing *rabbit.UnroutableError
+	if errors.As(err, &missing) {
+		if err := s.delays.DeclareDelay(ctx, delay); err != nil {
+			return fmt.Errorf("declaring the delay queue of %s: %w", delay, err)
+		}
+		err = s.publisher.Publish(ctx, message)
+	}
+	if err != nil {
+		return fmt.Errorf("scheduling a retry in %s: %w", delay, err)
+	}
+	return nil
+}
+
+// poison gives a message up. The id of its event is given here, since the
+// poison handler may see the message twice.
+func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	if state.Message == "" {
+		state.Message = s.newID()
+	}
+	state.EventID, state.Delay = s.newID(), 0
+	err := s.publisher.Publish(ctx, rabbit.Message{
+		RoutingKey: s.topology.Poison(), Publishing: schemas.Wrap(e, state),
+	})
+	if err != nil {
+		return fmt.Errorf("giving a message up: %w", err)
+	}
+	return nil
+}
+
+// failure is what travels of an error.
+func failure(err error) schemas.Failure {
+	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err)}
+	var panicked *retry.PanicError
+	if errors.As(err, &panicked) {
+		why.Stack = panicked.Stack
+	}
+	return why
+}
