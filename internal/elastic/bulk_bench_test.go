@@ -1,0 +1,54 @@
+package elastic
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+const inABulk = 1000
+
+// BenchmarkBulkBody and BenchmarkBulkAnswer are all that a bulk costs us
+// besides the wire; one operation is one document.
+func BenchmarkBulkBody(b *testing.B) {
+	s := &Store{stream: DefaultStream}
+	docs := make([]schemas.Document, inABulk)
+	for i := range docs {
+		docs[i] = document(benchmarkID(i))
+		docs[i].Source = fmt.Appendf(nil, `{"body":{"text":%q}}`, strings.Repeat("x", 1500))
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if n%inABulk == 0 {
+			body := make([]byte, 0, s.bulkSize(docs))
+			for _, doc := range docs {
+				body = s.appendCreate(body, doc)
+			}
+		}
+	}
+}
+
+func BenchmarkBulkAnswer(b *testing.B) {
+	s := &Store{stream: DefaultStream}
+	var docs []schemas.Document
+	var items []string
+	for i := range inABulk {
+		docs = append(docs, document(benchmarkID(i)))
+		items = append(items, fmt.Sprintf(`{"create":{"_id":%q,"status":201}}`, benchmarkID(i)))
+	}
+	answer := []byte(`{"items":[` + strings.Join(items, ",") + `]}`)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if n%inABulk == 0 {
+			if _, err := s.readBulk(answer, docs); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func benchmarkID(i int) string {
+	return fmt.Sprintf("rabbit@shop/:v1:%064d:%d", i, 1700000000000000+i)
+}

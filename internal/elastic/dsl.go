@@ -1,0 +1,173 @@
+package elastic
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Compile makes Elasticsearch's query of a tree that query.Resolve has checked.
+// A nil tree matches everything.
+//
+// The result is what Kibana sends for the same text (toElasticsearchQuery in
+// kbn-es-query), so that both find the same documents. It differs where that
+// would be an error or a wrong answer: see compilePattern, anyOf and expand.
+func Compile(node query.Node, fields query.Fields) map[string]any {
+	switch n := node.(type) {
+	case nil, query.All:
+		return map[string]any{"match_all": map[string]any{}}
+	case query.And:
+		return boolean("filter", compileAll(n, fields))
+	case query.Or:
+		return anyOf(compileAll(n, fields))
+	case query.Not:
+		return boolean("must_not", Compile(n.Node, fields))
+	case query.Is:
+		if n.Field == nil {
+			return compileAnywhere(n.Value)
+		}
+		return anyOf(each(expand(n.Field, fields, n.Fits), func(f query.Field) map[string]any { return compileIs(f, n.Value) }))
+	case query.Exists:
+		return anyOf(each(expand(n.Field, fields, anyField), compileExists))
+	case query.Range:
+		return anyOf(each(expand(n.Field, fields, n.Fits), func(f query.Field) map[string]any { return compileRange(f, n) }))
+	default:
+		panic(fmt.Sprintf("elastic: a query node of type %T", node))
+	}
+}
+
+func compileAll(nodes []query.Node, fields query.Fields) []map[string]any {
+	return each(nodes, func(node query.Node) map[string]any { return Compile(node, fields) })
+}
+
+// compileAnywhere asks the index's default fields. `lenient` leaves out those
+// that cannot hold the value.
+func compileAnywhere(value query.Value) map[string]any {
+	if value.Pattern.Wild() {
+		return queryString(value.Pattern)
+	}
+	kind := "best_fields"
+	if value.Quoted {
+		kind = "phrase"
+	}
+	return map[string]any{"multi_match": map[string]any{"type": kind, "query": literal(value), "lenient": true}}
+}
+
+func compileIs(field query.Field, value query.Value) map[string]any {
+	switch {
+	case value.Pattern.Wild():
+		return compilePattern(field, value.Pattern)
+	case field.Type == query.Date:
+		return about("range", field, map[string]any{"gte": literal(value), "lte": literal(value)})
+	case field.Type == query.Keyword:
+		return about("term", field, map[string]any{"value": literal(value)})
+	case value.Quoted:
+		return about("match_phrase", field, literal(value))
+	default:
+		return about("match", field, literal(value))
+	}
+}
+
+// compilePattern does not do as Kibana with flattened fields, for which a
+// query_string splits a value at its spaces and, below a key, finds what other
+// keys have. A key gets a prefix, the only pattern that query.Resolve lets
+// through to it.
+func compilePattern(field query.Field, pattern query.Pattern) map[string]any {
+	prefix, isPrefix := pattern.Prefix()
+	switch {
+	case field.Parent != "" && isPrefix:
+		return about("prefix", field, map[string]any{"value": prefix})
+	case field.Type == query.Keyword, field.Type == query.Flattened:
+		return about("wildcard", field, map[string]any{"value": pattern.Join("*", escape)})
+	default:
+		return queryString(pattern, field.Name)
+	}
+}
+
+func compileExists(field query.Field) map[string]any {
+	return map[string]any{"exists": map[string]any{"field": field.Name}}
+}
+
+func compileRange(field query.Field, n query.Range) map[string]any {
+	names := map[query.Op]string{query.Less: "lt", query.LessOrEqual: "lte", query.Greater: "gt", query.GreaterOrEqual: "gte"}
+	return about("range", field, map[string]any{names[n.Op]: literal(n.Value)})
+}
+
+// expand finds the fields that a name stands for. Of those that a pattern finds
+// it leaves out the ones that cannot answer, for which Elasticsearch would
+// refuse the whole query. A name that nobody knows stays, as in Kibana: other
+// indices may have it.
+func expand(name query.Pattern, fields query.Fields, fits func(query.Field) bool) []query.Field {
+	if !name.Wild() {
+		field, ok := fields.Lookup(name.Text())
+		if !ok {
+			field.Name = name.Text()
+		}
+		return []query.Field{field}
+	}
+	var found []query.Field
+	for _, field := range fields.Match(name) {
+		if fits(field) {
+			found = append(found, field)
+		}
+	}
+	return found
+}
+
+func anyField(query.Field) bool { return true }
+
+// literal is a value in JSON. As in Kibana, true and false without quotes are
+// booleans, and a number is the text of one. Kibana also sends null, which
+// Elasticsearch refuses; here it is a word.
+func literal(value query.Value) any {
+	text := value.Pattern.Text()
+	if !value.Quoted && (text == "true" || text == "false") {
+		return text == "true"
+	}
+	return text
+}
+
+// escape is for query_string, and does no harm in a wildcard query.
+func escape(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune(`+-=&|><!(){}[]^"~*?:\/`, r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func queryString(pattern query.Pattern, fields ...string) map[string]any {
+	params := map[string]any{"query": pattern.Join("*", escape)}
+	if len(fields) > 0 {
+		params["fields"] = fields
+	}
+	return map[string]any{"query_string": params}
+}
+
+func about(kind string, field query.Field, params any) map[string]any {
+	return map[string]any{kind: map[string]any{field.Name: params}}
+}
+
+func boolean(occur string, clauses any) map[string]any {
+	return map[string]any{"bool": map[string]any{occur: clauses}}
+}
+
+// anyOf of nothing matches nothing; an empty `should` would match everything.
+func anyOf(clauses []map[string]any) map[string]any {
+	if len(clauses) == 0 {
+		return map[string]any{"match_none": map[string]any{}}
+	}
+	return map[string]any{"bool": map[string]any{"should": clauses, "minimum_should_match": 1}}
+}
+
+func each[T any](items []T, compile func(T) map[string]any) []map[string]any {
+	compiled := make([]map[string]any, len(items))
+	for i, item := range items {
+		compiled[i] = compile(item)
+	}
+	return compiled
+}

@@ -1,0 +1,67 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+)
+
+// largestAnswer bounds what is read of an answer, in bytes. A page of events is
+// far below it: one of the largest messages takes about 100 MB at worst.
+const largestAnswer = 512 << 20
+
+// yes is for the options of esapi, where absent and false are not the same.
+func yes() *bool {
+	value := true
+	return &value
+}
+
+// ask sends a request that may be sent twice and reads its answer, unless into
+// is nil. doing says for errors what is being done, such as "counting events".
+func (s *Store) ask(ctx context.Context, doing string, request esapi.Request, into any) error {
+	body, err := s.send(ctx, s.patient, doing, request)
+	if err != nil || into == nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return s.nonsense(doing, "gave an answer that cannot be read: "+oneLine(err.Error()))
+	}
+	return nil
+}
+
+// send returns the whole answer, or a *schemas.StoreError.
+func (s *Store) send(ctx context.Context, by esapi.Transport, doing string, request esapi.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	response, err := request.Do(ctx, by)
+	if err != nil {
+		return nil, s.noAnswer(doing, err)
+	}
+	defer response.Body.Close()
+	if response.IsError() || response.StatusCode >= 300 {
+		// Only its words are wanted, so it need not arrive to the end.
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+		return nil, s.refusal(doing, response.StatusCode, response.Header, body)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer+1))
+	if err != nil {
+		return nil, s.noAnswer(doing, fmt.Errorf("the answer broke off after %d bytes: %w", len(body), err))
+	}
+	if len(body) > largestAnswer {
+		return nil, s.nonsense(doing, fmt.Sprintf("gave an answer of more than %d bytes", largestAnswer))
+	}
+	return body, nil
+}
+
+// asJSON is the body of a request. It must not be given what JSON has no form for.
+func asJSON(value any) io.Reader {
+	body, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("elastic: a request body: %v", err)) // only ever maps, texts and numbers of ours
+	}
+	return bytes.NewReader(body)
+}

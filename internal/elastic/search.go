@@ -1,0 +1,114 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// filter is Elasticsearch's query for what a selection wants. Nothing is
+// scored: events are sorted by their time or their sequence.
+func (s *Store) filter(sel schemas.Selection) map[string]any {
+	clauses := []map[string]any{Compile(sel.Query, s.fields)}
+	if sel.UpTo != 0 {
+		clauses = append(clauses, sequence("lte", sel.UpTo))
+	}
+	if sel.Order == schemas.BySequence && sel.After != (schemas.Cursor{}) {
+		clauses = append(clauses, behind(sel.After))
+	}
+	return boolean("filter", clauses)
+}
+
+func sequence(op string, value int64) map[string]any {
+	return map[string]any{"range": map[string]any{"event.sequence": map[string]any{op: value}}}
+}
+
+// behind a cursor are higher sequences, and of its own the higher ids.
+func behind(c schemas.Cursor) map[string]any {
+	return anyOf([]map[string]any{
+		sequence("gt", c.Sequence),
+		boolean("filter", []map[string]any{
+			{"term": map[string]any{"event.sequence": c.Sequence}},
+			{"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}},
+		}),
+	})
+}
+
+type searchAnswer struct {
+	PIT      string `json:"pit_id"`
+	TimedOut bool   `json:"timed_out"`
+	Shards   shards `json:"_shards"`
+	Hits     struct {
+		Total struct {
+			Value int64 `json:"value"`
+		} `json:"total"`
+		Hits []hit `json:"hits"`
+	} `json:"hits"`
+}
+
+type shards struct {
+	Total  int `json:"total"`
+	Failed int `json:"failed"`
+}
+
+// hit is a document that was found. Sort is kept as it came: its numbers go
+// beyond what a float64 holds.
+type hit struct {
+	Index  string             `json:"_index"`
+	ID     string             `json:"_id"`
+	Source json.RawMessage    `json:"_source"`
+	Sort   []json.RawMessage  `json:"sort"`
+	Fields map[string][]int64 `json:"fields"`
+}
+
+// search gives all that there is or an error: an answer from only some shards
+// would look like an answer. Streams that are not there yet are empty. indices
+// is nil for a search in a point in time.
+func (s *Store) search(ctx context.Context, doing string, indices []string, body map[string]any) (searchAnswer, error) {
+	var answer searchAnswer
+	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool)}
+	if indices != nil {
+		request.IgnoreUnavailable = yes() // not allowed in a point in time, which settled it
+	}
+	if err := s.ask(ctx, doing, request, &answer); err != nil {
+		return answer, err
+	}
+	if answer.TimedOut || answer.Shards.Failed > 0 {
+		return answer, s.nonsense(doing, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t",
+			answer.Shards.Failed, answer.Shards.Total, answer.TimedOut))
+	}
+	return answer, nil
+}
+
+// Count says how many documents a selection has that can be found by now (see
+// Refresh). Order, Limit and WithoutBody do not matter to it. A document that
+// is in two indices, which Events would give once, counts twice.
+func (s *Store) Count(ctx context.Context, sel schemas.Selection) (int64, error) {
+	answer, err := s.search(ctx, "counting events", s.both(), map[string]any{
+		"size":             0,
+		"track_total_hits": true,
+		"query":            s.filter(sel),
+	})
+	return answer.Hits.Total.Value, err
+}
+
+// Refresh makes everything that was created so far visible to Events and
+// Count. Without it that takes a second (index.refresh_interval).
+func (s *Store) Refresh(ctx context.Context) error {
+	const doing = "making new documents visible"
+	var answer struct {
+		Shards shards `json:"_shards"`
+	}
+	request := esapi.IndicesRefreshRequest{Index: s.both(), IgnoreUnavailable: yes()}
+	if err := s.ask(ctx, doing, request, &answer); err != nil {
+		return err
+	}
+	if answer.Shards.Failed > 0 {
+		return s.nonsense(doing, fmt.Sprintf("failed to in %d of %d shards", answer.Shards.Failed, answer.Shards.Total))
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package storetest
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func testCreatedOnce(t *testing.T, s subject) {
+	first, second := s.event(1), s.event(2)
+	second.EventID = first.EventID
+	s.create(t, documents(first), schemas.Created)
+	conflict := s.create(t, documents(second), schemas.Conflict)[0]
+	if conflict.Index == "" {
+		t.Error("a conflict does not name the index")
+	}
+	stored := schemas.Stored{Index: conflict.Index, ID: first.EventID}
+	if got := s.sequences(t, stored); got[stored] != first.Sequence {
+		t.Errorf("the sequence of what was there: got %v, want %d", got, first.Sequence)
+	}
+	s.refresh(t)
+	wantNumbers(t, s.read(t, s.mine(t, "")), "1")
+}
+
+func testTwiceInABatch(t *testing.T, s subject) {
+	first, second := s.event(1), s.event(2)
+	second.EventID = first.EventID
+	s.create(t, documents(first, second), schemas.Created, schemas.Conflict)
+	s.refresh(t)
+	wantNumbers(t, s.read(t, s.mine(t, "")), "1")
+}
+
+func testMixedBatch(t *testing.T, s subject) {
+	s.create(t, documents(s.event(1)), schemas.Created)
+	failed := s.event(4)
+	failed.Action = schemas.Poisoned // to the other stream
+	docs := documents(s.event(1), s.event(2), s.event(3), failed)
+	docs = append(docs,
+		s.raw("date", `{"@timestamp":"yesterday","watership":{"version":1}}`),
+		s.raw("broken", `{"@timestamp":`),
+		s.raw(strings.Repeat("long", 200), `{"@timestamp":"2026-01-01T00:00:00Z"}`),
+	)
+	docs = append(docs, documents(s.event(5))...)
+	results := s.create(t, docs, schemas.Conflict, schemas.Created, schemas.Created, schemas.Created,
+		schemas.Refused, schemas.Refused, schemas.Refused, schemas.Created)
+	for _, result := range results[4:7] {
+		if result.Reason == "" || strings.Contains(result.Reason, "\n") {
+			t.Errorf("a refusal wants a reason of one line, got %q", result.Reason)
+		}
+	}
+	s.refresh(t)
+	sel := s.mine(t, "")
+	sel.Order = schemas.BySequence
+	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
+}
+
+func testEmptyBatch(t *testing.T, s subject) {
+	s.create(t, nil)
+	long := s.raw(strings.Repeat("long", 200), `{}`)
+	s.create(t, []schemas.Document{long}, schemas.Refused)
+}
+
+func testOddIDs(t *testing.T, s subject) {
+	var events []schemas.Event
+	var ids []string
+	for n, odd := range []string{`"quoted" \ and / # ? & <b>`, "línea\n\t\x01", "日本", strings.Repeat("x", 300)} {
+		event := s.event(n + 1)
+		event.EventID = s.source + odd
+		events = append(events, event)
+		ids = append(ids, event.EventID)
+	}
+	s.keep(t, events...)
+	s.create(t, documents(events...), schemas.Conflict, schemas.Conflict, schemas.Conflict, schemas.Conflict)
+	if found := s.find(t, ids...); len(found) != len(ids) {
+		t.Errorf("found %d of %d odd ids: %v", len(found), len(ids), found)
+	}
+	for _, event := range s.read(t, s.mine(t, "")) {
+		if want := ids[event.Sequence-1]; event.EventID != want {
+			t.Errorf("id %q came back as %q", want, event.EventID)
+		}
+	}
+}
+
+// A publisher's JSON is kept as it was sent, pretty-printed or not.
+func testLineBreaks(t *testing.T, s subject) {
+	event := s.event(1)
+	event.Envelope.Body = []byte("{\r\n  \"order\":\n    1\n}\n")
+	s.keep(t, event, s.event(2))
+	for _, got := range s.read(t, s.mine(t, "body.json.order: 1")) {
+		if string(got.Envelope.Body) != string(event.Envelope.Body) {
+			t.Errorf("body %q came back as %q", event.Envelope.Body, got.Envelope.Body)
+		}
+		return
+	}
+	t.Error("the event is not found by its body")
+}
+
+func testConcurrent(t *testing.T, s subject) {
+	const writers, documentsEach = 8, 50
+	docs := documents(s.events(1, documentsEach)...)
+	var created [documentsEach]atomic.Int32
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			results, err := s.Create(t.Context(), docs)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i, result := range results {
+				switch result.Status {
+				case schemas.Created:
+					created[i].Add(1)
+				case schemas.Conflict:
+				default:
+					t.Errorf("document %d: %+v", i, result)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range created {
+		if n := created[i].Load(); n != 1 {
+			t.Errorf("document %d was created %d times", i, n)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// many is more than two pages of any store.
+const many = 2500
+
+func testPages(t *testing.T, s subject) {
+	s.keep(t, s.events(1, many)...)
+	for _, sel := range []schemas.Selection{
+		{Order: schemas.BySequence},
+		{Order: schemas.BySequence, WithoutBody: true},
+		{Order: schemas.NewestFirst},
+		{Order: schemas.BySequence, Limit: 1500},
+	} {
+		sel.Query = s.mine(t, "").Query
+		wantRun(t, s.read(t, sel), sel)
+	}
+}
+
+// wantRun wants every sequence once, in order.
+func wantRun(t *testing.T, events []schemas.Event, sel schemas.Selection) {
+	t.Helper()
+	want := many
+	if sel.Limit > 0 {
+		want = sel.Limit
+	}
+	if len(events) != want {
+		t.Fatalf("%+v gave %d events, want %d", sel, len(events), want)
+	}
+	for i, event := range events {
+		expected := int64(i + 1)
+		if sel.Order == schemas.NewestFirst {
+			expected = int64(many - i)
+		}
+		if event.Sequence != expected {
+			t.Fatalf("%+v gave event %d in place %d", sel, event.Sequence, i)
+		}
+	}
+}
+
+// testStableView writes in front of and behind a reader.
+func testStableView(t *testing.T, s subject) {
+	s.keep(t, s.events(1, many)...)
+	sel := s.mine(t, "")
+	sel.Order = schemas.BySequence
+	read := 0
+	for event, err := range s.Events(t.Context(), sel) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read++; event.Sequence != int64(read) {
+			t.Fatalf("event %d in place %d", event.Sequence, read)
+		}
+		if read == 1 {
+			s.keep(t, s.events(many+1, many+100)...)
+			early := s.event(0)
+			s.keep(t, early)
+		}
+	}
+	if read != many {
+		t.Errorf("read %d events, want the %d that there were", read, many)
+	}
+	if n := s.count(t, sel); n != many+101 {
+		t.Errorf("counted %d afterwards, want %d", n, many+101)
+	}
+}
+
+// testBreakingOff breaks off more often than a store can leave something open.
+func testBreakingOff(t *testing.T, s subject) {
+	s.keep(t, s.events(1, 3)...)
+	for range 600 { // Elasticsearch allows 500 (search.max_open_scroll_context)
+		for event, err := range s.Events(t.Context(), s.mine(t, "")) {
+			if err != nil || event.Sequence != 3 {
+				t.Fatalf("got event %d, %v", event.Sequence, err)
+			}
+			break
+		}
+	}
+}
+
+func testDone(t *testing.T, s subject) {
+	s.keep(t, s.event(1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Create(ctx, documents(s.event(2)))
+	var failed *schemas.StoreError
+	if !errors.As(err, &failed) || failed.Kind != schemas.StoreAway || !errors.Is(err, context.Canceled) {
+		t.Errorf("creating gave %v, want a store that is away, since canceled", err)
+	}
+	reads := 0
+	for _, err := range s.Events(ctx, s.mine(t, "")) {
+		if reads++; !errors.Is(err, context.Canceled) {
+			t.Errorf("reading gave %v, want canceled", err)
+		}
+	}
+	if reads != 1 {
+		t.Errorf("reading went on: %d turns", reads)
+	}
+	if _, err := s.Count(ctx, s.mine(t, "")); !errors.Is(err, context.Canceled) {
+		t.Errorf("counting gave %v, want canceled", err)
+	}
+}
+
+// wantAboutDocument wants an error that does not end a reading and says which
+// document it is about.
+func wantAboutDocument(t *testing.T, err error, id string) {
+	t.Helper()
+	var failed *schemas.StoreError
+	if errors.As(err, &failed) {
+		t.Errorf("%v would end the reading", err)
+	}
+	if !strings.Contains(err.Error(), fmt.Sprintf("%q", id)) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q: want one line that names %q", err, id)
+	}
+}

@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func testQueries(t *testing.T, s subject) {
+	poisoned := s.event(2)
+	poisoned.Action = schemas.Poisoned
+	poisoned.Failure = schemas.Failure{Message: "no stock of item 42", Type: "http.Status"}
+	poisoned.Envelope.Headers = map[string]any{"tenant": "umbrella"}
+	s.keep(t, s.event(1), poisoned, s.event(3))
+	for text, want := range map[string]string{
+		"":                       "1 2 3",
+		"event.action: poisoned": "2",
+		"headers.tenant: acme":   "1 3",
+		"headers.tenant: acme and not body.json.order: 3":    "1",
+		"error.message: stock":                               "2",
+		`error.message: "item 42"`:                           "2",
+		"event.sequence >= 2":                                "2 3",
+		`@timestamp < "2026-05-04T03:02:03Z"`:                "1",
+		"event.action: (published or poisoned)":              "1 2 3",
+		"headers.tenant: nobody":                             "",
+		"error.type: http* or messaging.message.id: \"m-3\"": "2 3",
+	} {
+		sel := s.mine(t, text)
+		sel.Order = schemas.BySequence
+		events := s.read(t, sel)
+		if numbers(events) != want {
+			t.Errorf("%s: got %q, want %q", text, numbers(events), want)
+		}
+		if n := s.count(t, sel); n != int64(len(events)) {
+			t.Errorf("%s: counted %d, read %d", text, n, len(events))
+		}
+	}
+}
+
+func testNewestFirst(t *testing.T, s subject) {
+	events := s.events(1, 5)
+	events[0].Time = began.Add(1000e9) // the first taken, the last to happen
+	s.keep(t, events...)
+	sel := s.mine(t, "")
+	wantNumbers(t, s.read(t, sel), "1 5 4 3 2")
+	sel.Limit = 2
+	wantNumbers(t, s.read(t, sel), "1 5")
+	sel.Limit, sel.UpTo = 0, 4
+	wantNumbers(t, s.read(t, sel), "1 4 3 2")
+}
+
+func testBySequence(t *testing.T, s subject) {
+	events := s.events(1, 5)
+	for i := range events {
+		events[i].Time = began.Add(-events[i].Time.Sub(began))
+	}
+	s.keep(t, events[3], events[0], events[4], events[2], events[1])
+	sel := s.mine(t, "")
+	sel.Order = schemas.BySequence
+	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
+	sel.Limit = 3
+	wantNumbers(t, s.read(t, sel), "1 2 3")
+}
+
+// testCursor reads on behind every event in turn, also behind one of several
+// that have the same sequence.
+func testCursor(t *testing.T, s subject) {
+	events := s.events(1, 6)
+	events[2].Sequence, events[3].Sequence = 2, 2
+	s.keep(t, events...)
+	sel := s.mine(t, "")
+	sel.Order = schemas.BySequence
+	for i, event := range events {
+		sel.After = schemas.Cursor{Sequence: event.Sequence, EventID: event.EventID}
+		rest := s.read(t, sel)
+		if len(rest) != len(events)-i-1 || len(rest) > 0 && rest[0].EventID != events[i+1].EventID {
+			t.Errorf("behind event %d came %q, want the %d behind it", i, numbers(rest), len(events)-i-1)
+		}
+		if n := s.count(t, sel); n != int64(len(rest)) {
+			t.Errorf("behind event %d: counted %d, read %d", i, n, len(rest))
+		}
+	}
+}
+
+func testBound(t *testing.T, s subject) {
+	s.keep(t, s.events(1, 5)...)
+	sel := s.mine(t, "")
+	sel.Order, sel.UpTo = schemas.BySequence, 4
+	sel.After = schemas.Cursor{Sequence: 2, EventID: s.event(2).EventID}
+	wantNumbers(t, s.read(t, sel), "3 4")
+	if n := s.count(t, sel); n != 2 {
+		t.Errorf("counted %d, want 2", n)
+	}
+}
+
+func testWithoutBody(t *testing.T, s subject) {
+	s.keep(t, s.events(1, 3)...)
+	sel := s.mine(t, "")
+	sel.Order, sel.WithoutBody = schemas.BySequence, true
+	events := s.read(t, sel)
+	wantNumbers(t, events, "1 2 3")
+	for i, got := range events {
+		want := s.event(i + 1)
+		if got.Envelope.Body != nil {
+			t.Errorf("a body came: %q", got.Envelope.Body)
+		}
+		want.Envelope.Body = nil
+		wantSame(t, want, got)
+	}
+}
+
+// testUnreadable reads on behind what it cannot read.
+func testUnreadable(t *testing.T, s subject) {
+	s.keep(t, s.events(1, 3)...)
+	source := `{"@timestamp":"2026-05-04T03:02:03.5Z","event":{"id":"from the future","sequence":2},` +
+		`"watership":{"version":99,"source":"` + s.source + `"}}`
+	s.create(t, []schemas.Document{s.raw("strange", source)}, schemas.Created)
+	s.refresh(t)
+	sel := s.mine(t, "")
+	sel.Order = schemas.BySequence
+	var events []schemas.Event
+	var errs []error
+	for event, err := range s.Events(t.Context(), sel) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		events = append(events, event)
+	}
+	wantNumbers(t, events, "1 2 3")
+	if len(errs) != 1 {
+		t.Fatalf("got errors %v, want one", errs)
+	}
+	wantAboutDocument(t, errs[0], s.source+"strange")
+}
