@@ -24,8 +24,20 @@ func (f DocumentFormat) appendBody(o *object, body []byte) {
 	}
 	if !f.NoBodyJSON && isSearchableObject(body) {
 		o.key("json")
-		o.dst = append(o.dst, bytes.TrimSpace(body)...)
+		o.dst = appendOneLine(o.dst, body)
 	}
+}
+
+// appendOneLine appends valid JSON, in which a line can end only between values:
+// a document is one line in a bulk request and in lists.
+func appendOneLine(dst, body []byte) []byte {
+	for _, c := range bytes.TrimSpace(body) {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst
 }
 
 func appendRaw(o *object, body []byte) {
