@@ -1,0 +1,79 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// check finds what is wrong between settings that are each right.
+func (l *loader) check(c *Config) {
+	ours := schemas.Topology{Prefix: c.Topology.Prefix}
+	l.checkTap(c.Tap.Exchanges, ours)
+	l.checkRoutes(c, ours)
+	l.checkPolicy("retry.default", c.Retry.Default, c)
+	l.checkLabels(c.Index)
+}
+
+func (l *loader) checkTap(exchanges []TapExchange, ours schemas.Topology) {
+	names := map[string]bool{}
+	for i, tap := range exchanges {
+		at := element("tap.exchanges", i)
+		l.require(at+".name", tap.Name == "", "the name of an exchange (the default exchange cannot be tapped)")
+		l.require(at+".type", tap.Type == "", "topic, fanout, direct or headers")
+		l.require(at+".keys", tap.Type == "direct" && len(tap.Keys) == 0, "the routing keys to record, since a direct exchange has no key for all")
+		l.require(at+".keys", len(tap.Keys) > 0 && (tap.Type == "fanout" || tap.Type == "headers"), "none: such an exchange is tapped whole")
+		l.require(at+".name", ours.Owns(tap.Name), "an exchange that is not our own")
+		l.require(at+".name", strings.HasPrefix(tap.Name, "amq.rabbitmq."), "an exchange that does not copy our own deliveries")
+		l.require(at+".name", names[tap.Name], "each exchange once")
+		names[tap.Name] = true
+	}
+}
+
+func (l *loader) checkRoutes(c *Config, ours schemas.Topology) {
+	queues := map[string]bool{}
+	for i, route := range c.Routes {
+		at := element("routes", i)
+		l.require(at+".queue", route.Queue == "", "the name of a queue")
+		l.require(at+".queue", ours.Owns(route.Queue), "a queue that is not our own")
+		l.require(at+".queue", queues[route.Queue], "each queue once")
+		l.require(at+".handler.http.url", route.Handler.HTTP.URL.IsZero(), "the URL to which messages are posted")
+		l.checkPolicy(at+".retry", route.Retry, c)
+		for j, bind := range route.Bind {
+			at := element(at+".bind", j) + ".exchange"
+			l.require(at, bind.Exchange == "", "the name of an exchange (every queue is bound to the default exchange)")
+			l.require(at, ours.Owns(bind.Exchange), "an exchange that is not our own")
+		}
+		queues[route.Queue] = true
+	}
+}
+
+func (l *loader) checkPolicy(path, name string, c *Config) {
+	_, known := c.Retry.Policies[name]
+	l.require(path, !known, "a policy of retry.policies: "+strings.Join(c.policyNames(), ", "))
+}
+
+// checkLabels refuses two headers that would be one field.
+func (l *loader) checkLabels(index Index) {
+	for _, labels := range []struct {
+		key   string
+		names []string
+	}{{"index.labels", index.Labels}, {"index.numeric_labels", index.NumericLabels}} {
+		var fields []string
+		for _, name := range labels.names {
+			// As in the document: dots would make an object of the label.
+			field := strings.ReplaceAll(name, ".", "_")
+			l.require(labels.key, slices.Contains(fields, field), "each label once, with . and _ alike")
+			fields = append(fields, field)
+		}
+	}
+}
+
+// require reports a value, and what should stand there instead. What was not
+// readable in the first place is reported already.
+func (l *loader) require(path string, wrong bool, expected string) {
+	if wrong && !l.failed[path] {
+		l.failAt(path, "expected "+expected)
+	}
+}

@@ -1,0 +1,174 @@
+// Package config reads the configuration of Watership: from flags, environment
+// variables and a YAML file, in this order of precedence, over defaults. All
+// mistakes are reported at once, each with its key, where it stands, its value
+// and what was expected. Passwords are never printed.
+package config
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// Config is everything that can be set. Load fills in the defaults, so a field
+// is never empty except where its comment says so.
+type Config struct {
+	// Source names the RabbitMQ system in every event, so that several can share
+	// a store. Empty: the cluster's name and the vhost.
+	Source string
+
+	AMQP     AMQP
+	Store    Store
+	Topology Topology
+	Tap      Tap
+
+	// Routes are the queues that are consumed, each name once. None is possible:
+	// then messages are only recorded and replayed.
+	Routes []Route
+
+	Retry Retry
+	Index Index
+	HTTP  HTTP
+	Log   Log
+
+	settings []Setting
+}
+
+// AMQP says where RabbitMQ is.
+type AMQP struct {
+	// URL holds login, host and vhost; amqp or amqps. Default:
+	// amqp://guest:guest@localhost:5672/.
+	URL URL
+
+	// ManagementURL is RabbitMQ's HTTP API. Default: the host and login of URL, on
+	// port 15672, or 15671 with TLS.
+	ManagementURL URL
+}
+
+// Store says where events are kept.
+type Store struct {
+	// URL is Elasticsearch's; http or https. Default: http://localhost:9200.
+	URL URL
+
+	// Stream is the first part of the names of the two data streams, NAME-traffic
+	// and NAME-failures. Default: watership-messages.
+	Stream string
+
+	Retention Retention
+}
+
+// Retention says how long events are kept; 0 is for ever. An event that has gone
+// can be neither found nor replayed. FormatDuration writes it as Elasticsearch
+// reads it.
+type Retention struct {
+	Traffic  time.Duration // published and handled messages; default 30d
+	Failures time.Duration // all else, far fewer; default 90d
+}
+
+// Topology says how our own exchanges and queues are made.
+type Topology struct {
+	// Prefix begins their names. Changing it later leaves the old ones, and the
+	// messages in them, behind. Default: watership.
+	Prefix string
+
+	// QueueType is quorum, which survives the loss of a node and costs a
+	// replicated log a queue, or classic. Default: quorum.
+	QueueType string
+}
+
+// Tap lists the exchanges whose every message is copied to the store.
+type Tap struct {
+	Exchanges []TapExchange
+}
+
+// TapExchange is one exchange that is tapped. Each of its messages is routed
+// once more, and stored.
+type TapExchange struct {
+	Name string
+	Type string // topic, fanout, direct or headers: what it is on the server
+
+	// Keys are the binding keys. A direct exchange needs all that are of interest;
+	// a topic exchange is tapped whole ("#") without; others have none.
+	Keys []string
+}
+
+// Route is a queue, its bindings, its handler and its retry policy.
+type Route struct {
+	Queue   string
+	Bind    []Bind // none: the queue is bound by others
+	Handler Handler
+
+	// Concurrency is how many messages are handled at a time; 1 keeps their order.
+	// Each occupies memory and one call of the handler. Default: 16.
+	Concurrency int
+
+	// Retry names a policy in Retry.Policies. Default: Retry.Default.
+	Retry string
+}
+
+// Bind is a binding from an exchange, which must exist, to a route's queue.
+type Bind struct {
+	Exchange string
+	Key      string // may be empty
+}
+
+// Handler says what is done with a route's messages.
+type Handler struct {
+	HTTP HTTPHandler
+}
+
+// HTTPHandler posts each message to a service.
+type HTTPHandler struct {
+	URL     URL           // required
+	Timeout time.Duration // of one call; default 30s
+}
+
+// Retry holds the retry policies.
+type Retry struct {
+	// Default names the policy of routes that name none, and of dead letters of
+	// other consumers. Default: default.
+	Default string
+
+	// Policies by name. The policy named default is retry.Default unless it is
+	// given. Each delay has a queue of its own.
+	Policies map[string]retry.Policy
+}
+
+// Index says how events are written to the store.
+type Index struct {
+	Batch Batch
+
+	// Labels are headers that are also keywords labels.NAME, NumericLabels those
+	// that are also numbers numeric_labels.NAME, where ranges can be asked for.
+	// Each is one more field in every index. Default: none.
+	Labels        []string
+	NumericLabels []string
+
+	Body Body
+}
+
+// Batch bounds one request to the store; whichever bound is reached first sends it.
+type Batch struct {
+	Events int           // default 1000
+	Bytes  int           // of the documents; default 5MiB
+	Wait   time.Duration // since the first event; how late an event can be found; default 500ms
+}
+
+// Body says what of a message's body can be searched. Whole bodies are stored
+// and replayed either way. Both together cost Elasticsearch a quarter more CPU.
+type Body struct {
+	Text bool // its words; default true
+	JSON bool // its JSON fields; default true
+}
+
+// HTTP is the listener for health checks and metrics.
+type HTTP struct {
+	Listen string // host:port; empty, the default, is off
+}
+
+// Log says what is logged, to standard error.
+type Log struct {
+	Level  slog.Level // debug, info, warn or error; default info
+	Format string     // text or json; default text
+}

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The example configuration has every key, if only as a comment, and no mistake.
+func TestExampleFile(t *testing.T) {
+	const file = "../../docs/watership.example.yaml"
+	if _, err := Load(Sources{File: file}); err != nil {
+		t.Error(err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range Keys() {
+		last := key.Name[strings.LastIndex(key.Name, ".")+1:]
+		if !regexp.MustCompile(`(?m)^ *(# )?` + last + `:`).Match(content) {
+			t.Errorf("%s has no %s", file, key.Name)
+		}
+	}
+	// What is commented out holds too once it is not.
+	active := regexp.MustCompile(`(?m)^( *)# ([a-z_]+: [^#\n]+)( #.*)?$`).ReplaceAll(content, []byte("$1$2"))
+	t.Chdir(t.TempDir())
+	write(t, "w.yaml", string(active))
+	c, err := Load(Sources{File: "w.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Source != "shop" || c.HTTP.Listen == "" {
+		t.Errorf("uncommented: %+v", c)
+	}
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// Form is how a key is written where there is only text: in the environment and
+// in flags.
+type Form int
+
+// A key holds one value, a list written with commas, or a structure as YAML.
+const (
+	Scalar Form = iota
+	List
+	Structure
+)
+
+// Key is something that can be set.
+type Key struct {
+	Name    string // as in the file: amqp.url
+	Form    Form
+	Default string // as it would be written; empty where there is none
+	Help    string // one line
+
+	read read
+}
+
+// Variable is the key's environment variable.
+func (k Key) Variable() string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
+}
+
+// Flag is the key's command line flag, without the dashes.
+func (k Key) Flag() string {
+	return strings.NewReplacer(".", "-", "_", "-").Replace(k.Name)
+}
+
+// Keys lists everything that can be set.
+func Keys() []Key { return keys(new(Config)) }
+
+// Variables lists every environment variable that is understood.
+func Variables() []string {
+	names := []string{FileVariable}
+	for _, key := range Keys() {
+		names = append(names, key.Variable())
+	}
+	return names
+}
+
+// keys binds every key to its field of c, in the order in which they are listed.
+func keys(c *Config) []Key {
+	return append(serverKeys(c), workKeys(c)...)
+}
+
+func serverKeys(c *Config) []Key {
+	return []Key{
+		{Name: "source", Help: "name of the RabbitMQ system in every event (default: its cluster name and vhost)", read: value(name(0, 200), &c.Source)},
+		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "RabbitMQ", read: value(address("amqp", "amqps"), &c.AMQP.URL)},
+		{Name: "amqp.management_url", Help: "RabbitMQ's HTTP API (default: from amqp.url)", read: value(address("http", "https"), &c.AMQP.ManagementURL)},
+		{Name: "store.url", Default: "http://localhost:9200", Help: "Elasticsearch", read: value(address("http", "https"), &c.Store.URL)},
+		{Name: "store.stream", Default: "watership-messages", Help: "first part of the names of the data streams", read: value(streamName, &c.Store.Stream)},
+		{Name: "store.retention.traffic", Default: "30d", Help: "how long published and handled messages are kept; 0 is for ever", read: value(retention, &c.Store.Retention.Traffic)},
+		{Name: "store.retention.failures", Default: "90d", Help: "how long everything else is kept; 0 is for ever", read: value(retention, &c.Store.Retention.Failures)},
+		{Name: "topology.prefix", Default: "watership", Help: "first part of the names of our exchanges and queues", read: value(prefix, &c.Topology.Prefix)},
+		{Name: "topology.queue_type", Default: "quorum", Help: "type of our queues: quorum or classic", read: value(oneOf("quorum", "classic"), &c.Topology.QueueType)},
+	}
+}
+
+func workKeys(c *Config) []Key {
+	return []Key{
+		{Name: "tap.exchanges", Form: Structure, Help: "exchanges whose every message is recorded", read: each(readTap, &c.Tap.Exchanges)},
+		{Name: "routes", Form: Structure, Help: "queues with their bindings, handler and retry policy", read: each(readRoute, &c.Routes)},
+		{Name: "retry.default", Default: "default", Help: "retry policy where none is named", read: value(name(1, 200), &c.Retry.Default)},
+		{Name: "retry.policies", Form: Structure, Help: "retry policies by name, each with the delays between attempts", read: readPolicies(&c.Retry.Policies)},
+		{Name: "index.batch.events", Default: "1000", Help: "most events in one request to the store", read: value(wholeNumber(1, 100_000), &c.Index.Batch.Events)},
+		{Name: "index.batch.bytes", Default: "5MiB", Help: "most bytes in one request to the store", read: value(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
+		{Name: "index.batch.wait", Default: "500ms", Help: "longest wait for a request to the store to fill", read: value(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
+		{Name: "index.labels", Form: List, Help: "headers that can be searched as labels.NAME", read: list(name(1, 255), &c.Index.Labels)},
+		{Name: "index.numeric_labels", Form: List, Help: "headers that can be searched as numbers, with ranges, as numeric_labels.NAME", read: list(name(1, 255), &c.Index.NumericLabels)},
+		{Name: "index.body.text", Default: "true", Help: "whether the words of bodies can be searched", read: value(boolean, &c.Index.Body.Text)},
+		{Name: "index.body.json", Default: "true", Help: "whether the JSON fields of bodies can be searched", read: value(boolean, &c.Index.Body.JSON)},
+		{Name: "http.listen", Help: "host:port of health checks and metrics (default: off)", read: value(listenAddress, &c.HTTP.Listen)},
+		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: value(logLevel, &c.Log.Level)},
+		{Name: "log.format", Default: "text", Help: "text or json", read: value(oneOf("text", "json"), &c.Log.Format)},
+	}
+}

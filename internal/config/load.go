@@ -1,0 +1,172 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// Sources is where settings are read from. The zero value has only defaults.
+type Sources struct {
+	File    string            // a YAML file; empty: the one FileVariable names, if any
+	Environ []string          // NAME=value, as of os.Environ; only WATERSHIP_* is read
+	Flags   map[string]string // by key, as a flag has it; an empty value counts
+}
+
+// Load reads a configuration: flags before environment before file before
+// defaults. Its error is of type Mistakes, and then there is no configuration.
+func Load(from Sources) (Config, error) {
+	var c Config
+	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
+	settings, err := merge(
+		l.defaults(),
+		l.file(fileName(from)),
+		l.environment(from.Environ),
+		l.flags(from.Flags),
+	)
+	if err != nil {
+		return Config{}, err
+	}
+	for _, key := range l.keys {
+		if n, found := settings[key.Name].(node); found {
+			key.read(l, key.Name, n)
+		}
+	}
+	l.complete(&c)
+	l.check(&c)
+	if len(l.mistakes) > 0 {
+		l.mistakes.sort()
+		return Config{}, l.mistakes
+	}
+	c.settings = l.describe()
+	return c, nil
+}
+
+func fileName(from Sources) string {
+	if from.File != "" {
+		return from.File
+	}
+	name := ""
+	for _, variable := range from.Environ {
+		if value, found := strings.CutPrefix(variable, FileVariable+"="); found {
+			name = value
+		}
+	}
+	return name
+}
+
+// merge lays each layer over the one before it.
+func merge(layers ...layer) (map[string]any, error) {
+	merged := koanf.New(".")
+	for _, l := range layers {
+		if err := merged.Load(confmap.Provider(l, "."), nil); err != nil {
+			return nil, fmt.Errorf("merging settings: %w", err)
+		}
+	}
+	return merged.All(), nil
+}
+
+// loader collects what is found on the way to a Config.
+type loader struct {
+	keys     []Key
+	mistakes Mistakes
+	seen     map[string]node // by full key: routes[0].queue
+	order    []string        // of seen
+	failed   map[string]bool
+}
+
+// keep remembers a value for Describe and for mistakes found later.
+func (l *loader) keep(path string, n node) {
+	if _, again := l.seen[path]; !again {
+		l.order = append(l.order, path)
+	}
+	l.seen[path] = n
+}
+
+// fail reports a mistake, the first of each key.
+func (l *loader) fail(path string, n node, expected string) {
+	if path != "" && l.failed[path] {
+		return
+	}
+	l.failed[path] = true
+	l.mistakes = append(l.mistakes, Mistake{Key: path, Value: l.show(path, n), Origin: n.Origin, Expected: expected})
+}
+
+// failAt reports a mistake in a value that was kept, or in what should hold it.
+func (l *loader) failAt(path, expected string) {
+	for at := path; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		if n, found := l.seen[at]; found {
+			if at != path {
+				n = node{Origin: n.Origin}
+			}
+			l.fail(path, n, expected)
+			return
+		}
+	}
+	l.fail(path, node{}, expected)
+}
+
+func (l *loader) unknown(name string, origin Origin, known []string) {
+	origin.Name = redact(origin.Name)
+	l.fail(redact(name), node{Origin: origin}, "is not known; the nearest is "+nearest(name, known))
+}
+
+// show is a value without passwords.
+func (l *loader) show(path string, n node) string {
+	if strings.HasSuffix(path, "url") && n.Form == text {
+		return redactURL(n.Text)
+	}
+	return n.show()
+}
+
+func (l *loader) describe() []Setting {
+	settings := make([]Setting, 0, len(l.order))
+	for _, path := range l.order {
+		n := l.seen[path]
+		if value := l.show(path, n); value != "" {
+			settings = append(settings, Setting{Key: path, Value: value, Origin: n.Origin})
+		}
+	}
+	return settings
+}
+
+func (l *loader) names() []string {
+	names := make([]string, len(l.keys))
+	for i, key := range l.keys {
+		names[i] = key.Name
+	}
+	return names
+}
+
+// namesAndGroups is what may stand in a file: keys, and what they are under.
+func (l *loader) namesAndGroups() []string {
+	var names []string
+	for _, name := range l.names() {
+		for at, char := range name {
+			if char == '.' {
+				names = append(names, name[:at])
+			}
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (l *loader) isKey(name string) bool { return slices.Contains(l.names(), name) }
+
+// childrenOf lists the keys under a group.
+func (l *loader) childrenOf(group string) []string {
+	if group == "" {
+		return l.names()
+	}
+	var names []string
+	for _, name := range l.names() {
+		if strings.HasPrefix(name, group+".") {
+			names = append(names, name)
+		}
+	}
+	return names
+}

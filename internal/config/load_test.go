@@ -1,0 +1,191 @@
+package config
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// full sets every key in the file.
+const full = `
+source: shop
+amqp: {url: "amqps://shop:pw@rabbit/prod", management_url: "https://rabbit:1"}
+store:
+  url: https://store:9200
+  stream: shop-messages
+  retention: {traffic: 1d12h, failures: 0}
+topology: {prefix: shop.messages, queue_type: classic}
+tap:
+  exchanges:
+    - {name: github, type: topic}
+    - {name: orders, type: direct, keys: [new, paid]}
+routes:
+  - queue: orders
+    bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s}}
+    concurrency: 1
+    retry: slow
+  - queue: rest
+    handler: {http: {url: "http://localhost:8080/rest"}}
+retry:
+  default: none
+  policies:
+    slow: {delays: [1m, 2h, 1d]}
+    none: {delays: []}
+index:
+  batch: {events: 2000, bytes: 1MB, wait: 1s}
+  labels: [tenant, region]
+  numeric_labels: [amount]
+  body: {text: false, json: false}
+http: {listen: ":8181"}
+log: {level: debug, format: json}
+`
+
+func TestEveryKeyOfTheFile(t *testing.T) {
+	want := Config{
+		Source: "shop",
+		AMQP:   AMQP{URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1")},
+		Store: Store{
+			URL: NewURL("https://store:9200"), Stream: "shop-messages",
+			Retention: Retention{Traffic: 36 * time.Hour},
+		},
+		Topology: Topology{Prefix: "shop.messages", QueueType: "classic"},
+		Tap: Tap{Exchanges: []TapExchange{
+			{Name: "github", Type: "topic"},
+			{Name: "orders", Type: "direct", Keys: []string{"new", "paid"}},
+		}},
+		Routes: []Route{
+			{
+				Queue:   "orders",
+				Bind:    []Bind{{Exchange: "github", Key: "push.#"}, {Exchange: "orders"}},
+				Handler: postTo("http://localhost:8080/", 5*time.Second), Concurrency: 1, Retry: "slow",
+			},
+			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none"},
+		},
+		Retry: Retry{Default: "none", Policies: map[string]retry.Policy{
+			"slow":    {Delays: []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour}},
+			"none":    {},
+			"default": retry.Default(),
+		}},
+		Index: Index{
+			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
+			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
+		},
+		HTTP: HTTP{Listen: ":8181"},
+		Log:  Log{Level: slog.LevelDebug, Format: "json"},
+	}
+	diffConfig(t, want, load(t, full, nil, nil))
+}
+
+func TestDefaults(t *testing.T) {
+	diffConfig(t, Config{
+		AMQP: AMQP{URL: NewURL("amqp://guest:guest@localhost:5672/"), ManagementURL: NewURL("http://guest:guest@localhost:15672")},
+		Store: Store{
+			URL: NewURL("http://localhost:9200"), Stream: "watership-messages",
+			Retention: Retention{Traffic: 30 * day, Failures: 90 * day},
+		},
+		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
+		Retry:    Retry{Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}},
+		Index:    Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Body: Body{Text: true, JSON: true}},
+		Log:      Log{Format: "text"},
+	}, load(t, "", nil, nil))
+}
+
+func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
+	file := "source: file\nlog: {level: warn}\nindex: {batch: {events: 1, wait: 1s}, labels: [file]}\n"
+	environ := []string{"WATERSHIP_SOURCE=environment", "WATERSHIP_LOG_LEVEL=error", "WATERSHIP_INDEX_BATCH_WAIT=", "WATERSHIP_INDEX_LABELS=a, b"}
+	flags := map[string]string{"source": "flag"}
+	c := load(t, file, environ, flags)
+	got := []any{c.Source, c.Log.Level, c.Index.Batch.Events, c.Index.Batch.Wait, c.Index.Batch.Bytes, c.Index.Labels}
+	want := []any{"flag", slog.LevelError, 1, time.Second, 5 << 20, []string{"a", "b"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	origins := map[string]string{}
+	for _, s := range c.Describe() {
+		origins[s.Key] = s.Origin.String()
+	}
+	for key, want := range map[string]string{
+		"source": "--source", "log.level": "WATERSHIP_LOG_LEVEL", "index.batch.events": "w.yaml:3",
+		"index.batch.bytes": "default", "amqp.management_url": "from amqp.url",
+	} {
+		if origins[key] != want {
+			t.Errorf("%s is from %q, want %q", key, origins[key], want)
+		}
+	}
+}
+
+func TestStructuresFromTheEnvironment(t *testing.T) {
+	c := load(t, full, []string{
+		`WATERSHIP_ROUTES=[{queue: a, handler: {http: {url: "http://h/"}}}]`,
+		`WATERSHIP_TAP_EXCHANGES=[{"name": "x", "type": "headers"}]`,
+		`WATERSHIP_RETRY_POLICIES={none: {delays: [1s]}}`,
+	}, nil)
+	want := []Route{{Queue: "a", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "none"}}
+	if diff := cmp.Diff(want, c.Routes, compareURLs); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	if got := c.Retry.Policies["none"].Delays; len(got) != 1 || len(c.Tap.Exchanges) != 1 {
+		t.Errorf("got policy %v and tap %v", got, c.Tap)
+	}
+}
+
+func TestManagementURLFollowsTheBroker(t *testing.T) {
+	for amqp, want := range map[string]string{
+		"amqp://a:p%40ss@rabbit:5673/vhost": "http://a:p%40ss@rabbit:15672",
+		"amqps://a:b@rabbit/":               "https://a:b@rabbit:15671",
+		"amqp://[::1]:5672":                 "http://[::1]:15672",
+	} {
+		c := load(t, "", []string{"WATERSHIP_AMQP_URL=" + amqp}, nil)
+		if got := c.AMQP.ManagementURL.Reveal(); got != want {
+			t.Errorf("of %s: got %s, want %s", amqp, got, want)
+		}
+	}
+}
+
+// Variables and flags must each belong to one key, though dots and underscores
+// become the same in them.
+func TestNamesAreUnambiguous(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range Keys() {
+		for _, name := range []string{key.Variable(), key.Flag()} {
+			if other, taken := seen[name]; taken {
+				t.Errorf("%s is both %s and %s", name, other, key.Name)
+			}
+			seen[name] = key.Name
+		}
+		if key.Help == "" {
+			t.Errorf("%s has no help", key.Name)
+		}
+	}
+}
+
+var compareURLs = cmp.AllowUnexported(URL{})
+
+func diffConfig(t *testing.T, want, got Config) {
+	t.Helper()
+	options := []cmp.Option{compareURLs, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func postTo(url string, timeout time.Duration) Handler {
+	return Handler{HTTP: HTTPHandler{URL: NewURL(url), Timeout: timeout}}
+}
+
+func load(t *testing.T, file string, environ []string, flags map[string]string) Config {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	write(t, "w.yaml", file)
+	c, err := Load(Sources{File: "w.yaml", Environ: environ, Flags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The parsers of values. What they return as errors says what was expected, and
+// never repeats the value, which may hold a password.
+
+func oneOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", errors.New("expected " + alternatives(words))
+		}
+		return s, nil
+	}
+}
+
+// alternatives is "a, b or c".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func boolean(s string) (bool, error) {
+	if s != "true" && s != "false" {
+		return false, errors.New("expected true or false")
+	}
+	return s == "true", nil
+}
+
+func wholeNumber(low, high int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("expected a whole number from %d to %d", low, high)
+		}
+		return n, nil
+	}
+}
+
+// name is text of so many bytes, as it goes into AMQP's short strings.
+func name(low, high int) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if len(s) < low || len(s) > high || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return "", fmt.Errorf("expected text of %d to %d bytes", low, high)
+		}
+		return s, nil
+	}
+}
+
+// shortString is the longest name that AMQP can carry, in bytes.
+const shortString = 255
+
+// queueName is the name of a queue that we declare.
+func queueName(s string) (string, error) {
+	if strings.HasPrefix(s, "amq.") {
+		return "", errors.New("expected a name that does not begin with amq., which RabbitMQ keeps for itself")
+	}
+	return name(1, shortString)(s)
+}
+
+func prefix(s string) (string, error) {
+	if len(s) > 200 || strings.HasPrefix(s, "amq.") || !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(s) {
+		return "", errors.New("expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front")
+	}
+	return s, nil
+}
+
+// streamName begins the name of a data stream. Elasticsearch's own templates
+// claim everything that begins like its kinds of data
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/index-templates.html).
+func streamName(s string) (string, error) {
+	if len(s) > 200 || !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`).MatchString(s) {
+		return "", errors.New("expected up to 200 lower-case letters, digits, dots, dashes and underscores")
+	}
+	for _, taken := range []string{"logs-", "metrics-", "traces-", "synthetics-", "profiling-"} {
+		if strings.HasPrefix(s, taken) {
+			return "", errors.New("expected a name that does not begin with " + taken + ", which Elasticsearch keeps for its own data streams")
+		}
+	}
+	return s, nil
+}
+
+// address is a URL with a host.
+func address(schemes ...string) func(string) (URL, error) {
+	return func(s string) (URL, error) {
+		u, err := url.Parse(s)
+		expected := fmt.Sprintf("expected a URL such as %s://user:password@host:port", schemes[0])
+		switch {
+		case err != nil:
+			return URL{}, errors.New(expected + ", with other characters in the password written as %XX")
+		case !slices.Contains(schemes, u.Scheme):
+			return URL{}, errors.New(expected + ", with scheme " + alternatives(schemes))
+		case u.Hostname() == "" || u.Opaque != "":
+			return URL{}, errors.New(expected)
+		case u.Port() != "" && !isPort(u.Port()):
+			return URL{}, errors.New(expected + ", with a port from 1 to 65535")
+		case u.Fragment != "":
+			return URL{}, errors.New(expected + ", with # written as %23")
+		}
+		return URL{s}, nil
+	}
+}
+
+func isPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 1<<16
+}
+
+func listenAddress(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	_, port, err := net.SplitHostPort(s)
+	if n, notNumber := strconv.Atoi(port); err != nil || notNumber != nil || n < 0 || n >= 1<<16 {
+		return "", errors.New("expected host:port such as 127.0.0.1:8181, or nothing")
+	}
+	return s, nil
+}
+
+func logLevel(s string) (slog.Level, error) {
+	words := []string{"debug", "info", "warn", "error"}
+	levels := []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
+	i := slices.Index(words, s)
+	if i < 0 {
+		return 0, errors.New("expected " + alternatives(words))
+	}
+	return levels[i], nil
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValues(t *testing.T) {
+	for _, test := range []struct {
+		key, value, problem string // problem is part of the message; empty: accepted
+	}{
+		{"amqp.url", "amqp://host", ""},
+		{"amqp.url", "http://host", "scheme amqp or amqps"},
+		{"amqp.url", "amqp:///vhost", "expected a URL"},
+		{"amqp.url", "amqp://host:70000", "port from 1 to 65535"},
+		{"amqp.url", "amqp://a:b#c@host", "%XX"},
+		{"amqp.url", "amqp://host/#", ""},
+		{"amqp.url", "amqp://host/#x", "%23"},
+		{"store.stream", "shop", ""},
+		{"store.stream", "Shop", "lower-case"},
+		{"store.stream", "logs-shop", "does not begin with logs-"},
+		{"store.retention.traffic", "0", ""},
+		{"store.retention.traffic", "30d", ""},
+		{"store.retention.traffic", "30m", "at least 1h"},
+		{"store.retention.traffic", "99999999999d", "at least 1h"},
+		{"topology.prefix", "amq.x", "without amq."},
+		{"topology.prefix", "a b", "letters"},
+		{"index.batch.events", "0", "from 1 to 100000"},
+		{"index.batch.events", "1.5", "whole number"},
+		{"index.batch.bytes", "64KiB", ""},
+		{"index.batch.bytes", "1 MB", ""},
+		{"index.batch.bytes", "65535", "from 64KiB to 100MiB"},
+		{"index.batch.bytes", "1TiB", "from 64KiB to 100MiB"},
+		{"index.batch.wait", "2h", "from 1ms to 1m"},
+		{"index.labels", "a.b,a_b", "each label once"},
+		{"index.body.text", "yes", "true or false"},
+		{"http.listen", "", ""},
+		{"http.listen", "[::1]:0", ""},
+		{"http.listen", "8181", "host:port"},
+		{"http.listen", "localhost:http", "host:port"},
+		{"log.level", "WARN", "debug, info, warn or error"},
+		{"retry.default", "fast", "a policy of retry.policies: default"},
+		{"tap.exchanges", "[{name: amq.topic, type: topic}]", ""},
+		{"tap.exchanges", "[{name: amq.rabbitmq.trace, type: topic}]", "our own deliveries"},
+		{"tap.exchanges", "[{type: topic}]", "the name of an exchange"},
+		{"routes", "[{queue: a, bind: [{exchange: watership.events}], handler: {http: {url: 'http://h'}}}]", "not our own"},
+		{"routes", "[{queue: '" + strings.Repeat("a", 256) + "'}]", "1 to 255 bytes"},
+		{"retry.policies", "{a: {delays: [4294967295ms]}}", ""},
+		{"retry.policies", "{a: {delays: [4294967296ms]}}", "4294967295ms"},
+		{"retry.policies", "{a: {delays: [0s]}}", "from 1ms"},
+		{"retry.policies", "{a: {delays: [1.5ms]}}", "whole milliseconds"},
+	} {
+		_, err := Load(Sources{Flags: map[string]string{test.key: test.value}})
+		switch {
+		case test.problem == "" && err != nil:
+			t.Errorf("%s: %v", test.value, err)
+		case test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)):
+			t.Errorf("%s = %s: got %v, want %q", test.key, test.value, err, test.problem)
+		}
+	}
+}
+
+func TestFormatDurationIsReadBack(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		30 * day: "30d", 36 * time.Hour: "36h", 90 * time.Second: "90s", 1500 * time.Millisecond: "1500ms", 0: "0ns",
+	} {
+		got := FormatDuration(d)
+		back, err := parseDuration(got)
+		if got != want || err != nil || back != d {
+			t.Errorf("%v is written as %s (want %s) and read as %v, %v", d, got, want, back, err)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for word, want := range map[string]string{"amqp.ulr": "amqp.url", "store.uri": "store.url", "WATERSHIP_LOGLEVEL": "log.level"} {
+		if got := nearest(word, []string{"amqp.url", "store.url", "log.level"}); got != want && word != "WATERSHIP_LOGLEVEL" {
+			t.Errorf("nearest to %s is %s, want %s", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	variablePrefix = "WATERSHIP_"
+	testPrefix     = "WATERSHIP_TEST_" // for the tests' servers; not ours to judge
+
+	// FileVariable names the configuration file where no flag does.
+	FileVariable = "WATERSHIP_CONFIG"
+)
+
+// layer is what one source sets, by key.
+type layer map[string]any
+
+// defaults is the lowest layer.
+func (l *loader) defaults() layer {
+	settings := layer{}
+	for _, key := range l.keys {
+		if key.Default != "" {
+			settings[key.Name] = textNode(key.Default, Origin{Place: Default})
+		}
+	}
+	return settings
+}
+
+// file reads a YAML file. No name is an empty file.
+func (l *loader) file(name string) layer {
+	settings := layer{}
+	if name == "" {
+		return settings
+	}
+	origin := Origin{Place: File, Name: name}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		l.fail("", node{Origin: origin}, "expected a configuration file: "+readError(err))
+		return settings
+	}
+	root, err := parseYAML(content, origin)
+	if err != nil {
+		l.failYAML("", origin, err)
+		return settings
+	}
+	l.sort("", root, settings)
+	return settings
+}
+
+func readError(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// sort puts the values of a tree under their keys.
+func (l *loader) sort(path string, n node, into layer) {
+	if n.Form != mapping && n.Form != absent {
+		l.fail(path, n, "expected keys such as "+l.childrenOf(path)[0])
+		return
+	}
+	for _, f := range n.Fields {
+		name := join(path, f.Name)
+		switch {
+		case l.isKey(name) && into[name] != nil: // amqp.url, and url under amqp
+			l.fail(name, f.Value, "expected each key once")
+		case l.isKey(name) && f.Value.Form != absent:
+			into[name] = f.Value
+		case l.isKey(name): // null is as good as nothing
+		case len(l.childrenOf(name)) > 0:
+			l.sort(name, f.Value, into)
+		default:
+			l.unknown(name, f.Value.Origin, l.namesAndGroups())
+		}
+	}
+}
+
+// environment reads the variables that begin with our prefix. An empty one
+// counts as not set, since that is how compose files pass on what is not set.
+func (l *loader) environment(variables []string) layer {
+	settings := layer{}
+	byVariable := map[string]Key{}
+	for _, key := range l.keys {
+		byVariable[key.Variable()] = key
+	}
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || name == FileVariable {
+			continue
+		}
+		origin := Origin{Place: Environment, Name: name}
+		if key, known := byVariable[name]; !known {
+			l.unknown(name, origin, Variables())
+		} else if value != "" {
+			l.fromText(key, value, origin, settings)
+		}
+	}
+	return settings
+}
+
+// flags reads values by key.
+func (l *loader) flags(values map[string]string) layer {
+	settings := layer{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		i := slices.IndexFunc(l.keys, func(k Key) bool { return k.Name == name })
+		if i < 0 {
+			l.unknown(name, Origin{Place: Flag, Name: name}, l.names())
+			continue
+		}
+		l.fromText(l.keys[i], values[name], Origin{Place: Flag, Name: "--" + l.keys[i].Flag()}, settings)
+	}
+	return settings
+}
+
+// fromText reads what a variable or a flag holds.
+func (l *loader) fromText(key Key, value string, origin Origin, into layer) {
+	n := textNode(value, origin)
+	switch key.Form {
+	case List:
+		n = node{Form: sequence, Origin: origin}
+		for item := range strings.SplitSeq(value, ",") {
+			n.Items = append(n.Items, textNode(strings.TrimSpace(item), origin))
+		}
+	case Structure:
+		var err error
+		if n, err = parseYAML([]byte(value), origin); err != nil {
+			l.failYAML(key.Name, origin, err)
+			return
+		}
+	}
+	into[key.Name] = n
+}
+
+// failYAML reports a text that is not YAML, at its line where that is known.
+func (l *loader) failYAML(key string, origin Origin, err error) {
+	messages := []string{err.Error()}
+	var several *yaml.TypeError
+	if errors.As(err, &several) {
+		messages = several.Errors
+	}
+	for _, message := range messages {
+		message = strings.TrimPrefix(message, "yaml: ")
+		at := origin
+		if _, err := fmt.Sscanf(message, "line %d:", &at.Line); err == nil && at.Place == File {
+			_, message, _ = strings.Cut(message, ": ")
+		} else {
+			at.Line = 0
+		}
+		l.fail(key, node{Origin: at}, "expected YAML: "+redact(message))
+	}
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
+)
+
+// URL is an address that may hold a password. However it is printed, logged or
+// encoded, the password is hidden; Reveal is the way to connect.
+type URL struct {
+	full string
+}
+
+// NewURL is the URL as it is written, unchecked.
+func NewURL(full string) URL { return URL{full} }
+
+// Reveal is the URL with its password.
+func (u URL) Reveal() string { return u.full }
+
+// IsZero says whether there is no URL.
+func (u URL) IsZero() bool { return u.full == "" }
+
+// String is the URL without its password.
+func (u URL) String() string { return redactURL(u.full) }
+
+// Format writes String for every verb, so that no %d or %#v shows the password.
+func (u URL) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, u.String()) }
+
+// MarshalText encodes String.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// LogValue logs String.
+func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+const hidden = "xxxxx"
+
+// redactURL hides the password of a URL. Of text that cannot be taken apart with
+// certainty (a password may hold any character, unescaped), it shows only the
+// scheme and what follows the last @.
+func redactURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Fragment != "" || strings.Count(text, "@") > ats(u) {
+		return redactBluntly(text)
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), hidden)
+	}
+	u.RawQuery = redactQuery(u.RawQuery)
+	return u.String()
+}
+
+func ats(u *url.URL) int {
+	if u.User == nil {
+		return 0
+	}
+	return 1
+}
+
+func redactBluntly(text string) string {
+	if text == "" {
+		return ""
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		scheme, rest = "", text
+	} else {
+		scheme += "://"
+	}
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return scheme + hidden
+	}
+	host, _, _ := strings.Cut(rest[at:], "?")
+	return scheme + hidden + host
+}
+
+// redactQuery hides parameters that hold secrets, such as RabbitMQ's password
+// of a private key.
+func redactQuery(query string) string {
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		written, _, found := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(written)
+		if found && (err != nil || isSecret(name)) {
+			pairs[i] = written + "=" + hidden
+		}
+	}
+	return strings.Join(pairs, "&")
+}
+
+func isSecret(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"pass", "secret", "token", "apikey", "api_key"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// redact hides what may be a password in text that is not known to be a URL.
+func redact(text string) string {
+	before, _, found := strings.Cut(text, "@")
+	switch {
+	case strings.Contains(text, "://"):
+		return redactURL(text)
+	case found && strings.Contains(before, ":"):
+		return redactBluntly(text)
+	default:
+		return text
+	}
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestURLHidesItsPassword(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                    "",
+		"amqp://localhost:5672/":              "amqp://localhost:5672/",
+		"amqp://guest@localhost/":             "amqp://guest@localhost/",
+		"amqp://guest:s3cret@host:1/v":        "amqp://guest:xxxxx@host:1/v",
+		"amqp://guest:s3@cret@host/":          "amqp://xxxxx@host/",
+		"amqp://guest:s3/cret@host/":          "amqp://xxxxx@host/",
+		"amqp://guest:1#s3cret@host/":         "amqp://xxxxx@host/",
+		"amqp://guest:1?s3cret@host/":         "amqp://xxxxx@host/",
+		"amqp://guest:1/s3cret@host/":         "amqp://xxxxx@host/",
+		"amqp://guest:%zzs3cret@host/":        "amqp://xxxxx@host/",
+		"amqp://guest:s3cret":                 "amqp://xxxxx",
+		"guest:s3cret@host":                   "xxxxx@host",
+		"guest:s3cret":                        "xxxxx",
+		"amqps://h/?password=s3cret&a=b":      "amqps://h/?password=xxxxx&a=b",
+		"amqps://h/?p%61ssword=s3cret":        "amqps://h/?p%61ssword=xxxxx",
+		"amqps://a@b@h/?certpassword=s3cret&": "amqps://xxxxx@h/",
+	} {
+		if got := NewURL(url).String(); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestNoWayOfPrintingShowsAPassword(t *testing.T) {
+	u := NewURL("amqp://guest:s3cret@host/")
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		fmt.Fprintf(&out, verb+verb+"\n", u, AMQP{URL: u})
+	}
+	logger := slog.New(slog.NewJSONHandler(&out, nil))
+	logger.Info("connecting", "url", u, "config", AMQP{URL: u})
+	slog.New(slog.NewTextHandler(&out, nil)).Info("connecting", "url", u, "config", AMQP{URL: u})
+	if err := json.NewEncoder(&out).Encode(Config{AMQP: AMQP{URL: u}}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "s3cret") || !strings.Contains(out.String(), "guest:xxxxx@host") {
+		t.Error(out.String())
+	}
+}
+
+// Whatever else is wrong with it, a configuration is described and complained
+// about without its passwords.
+func TestNoPasswordInMistakesOrDescription(t *testing.T) {
+	const secret = "s3cret"
+	url := "://guest:" + secret + "@host"
+	for _, key := range Keys() {
+		for _, scheme := range []string{"amqp", "http", "gopher", "", "[", "{"} {
+			_, err := Load(Sources{Environ: []string{key.Variable() + "=" + scheme + url}})
+			rejectSecret(t, secret, err)
+			_, err = Load(Sources{Flags: map[string]string{key.Name: scheme + url, key.Name + scheme + url: ""}})
+			rejectSecret(t, secret, err)
+		}
+	}
+	c := load(t, "routes: [{queue: a, handler: {http: {url: http"+url+"}}}]", []string{
+		"WATERSHIP_AMQP_URL=amqp" + url, "WATERSHIP_AMQP_MANAGEMENT_URL=http" + url, "WATERSHIP_STORE_URL=http" + url,
+	}, nil)
+	rejectSecret(t, secret, fmt.Errorf("%v %+v %#v", c.Describe(), c, c))
+}
+
+func rejectSecret(t *testing.T, secret string, err error) {
+	t.Helper()
+	if err != nil && strings.Contains(err.Error(), secret) {
+		t.Errorf("shows the password: %v", err)
+	}
+}
