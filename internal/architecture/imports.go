@@ -1,0 +1,101 @@
+// Package architecture holds the rules of which package may know which. They
+// keep the parts replaceable: what records does not know what replays, and
+// neither knows where events are kept.
+package architecture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/watershipmq/watership"
+
+// pkg is a package and what it imports, by import path.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+// rule forbids the packages under from to depend on any under not, directly or
+// through others. Paths are within the module; an empty one is all of it.
+type rule struct {
+	why  string
+	from []string
+	not  []string
+	save []string // from not
+}
+
+func rules() []rule {
+	parts := []string{"indexer", "replayer", "pipeline"}
+	stores := []string{"internal/elastic", "internal/sqlite"}
+	list := []rule{
+		{why: "schemas is the leaf that all others share", from: []string{"schemas"}, not: []string{""}, save: []string{"schemas"}},
+		{why: "retry decides and knows nothing else", from: []string{"retry"}, not: []string{""}, save: []string{"retry"}},
+		{why: "a store serves the parts and does not know them", from: stores, not: append(parts, "cmd")},
+		{why: "only cmd/watership knows every part", from: []string{""}, not: []string{"cmd"}},
+		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/storetest"}},
+	}
+	for _, part := range parts {
+		others := slices.DeleteFunc(slices.Clone(parts), func(other string) bool { return other == part })
+		list = append(list,
+			rule{why: "the parts do not know one another", from: []string{part}, not: others},
+			rule{why: "a part states what it needs of a store and does not know which", from: []string{part}, not: stores},
+		)
+	}
+	return list
+}
+
+// violations says which dependencies break a rule, each with its way there.
+func violations(packages []pkg) []string {
+	var found []string
+	for _, r := range rules() {
+		for _, p := range packages {
+			if !under(p.ImportPath, r.from) || r.exempts(p.ImportPath) {
+				continue
+			}
+			if way := wayTo(p.ImportPath, packages, r.forbids); way != nil {
+				found = append(found, fmt.Sprintf("%s: %s", strings.Join(way, " → "), r.why))
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// exempts says whether a package is among those that only some may know, and so
+// may know the others of them.
+func (r rule) exempts(path string) bool { return slices.Contains(r.from, "") && under(path, r.not) }
+
+func (r rule) forbids(path string) bool { return under(path, r.not) && !under(path, r.save) }
+
+// wayTo is a shortest chain of imports from a package to one that is forbidden.
+func wayTo(from string, packages []pkg, forbidden func(string) bool) []string {
+	imports := map[string][]string{}
+	for _, p := range packages {
+		imports[p.ImportPath] = p.Imports
+	}
+	seen := map[string]bool{from: true}
+	for ways := [][]string{{from}}; len(ways) > 0; ways = ways[1:] {
+		way := ways[0]
+		for _, next := range imports[way[len(way)-1]] {
+			longer := append(slices.Clone(way), next)
+			if forbidden(next) {
+				return longer
+			}
+			if !seen[next] {
+				seen[next] = true
+				ways = append(ways, longer)
+			}
+		}
+	}
+	return nil
+}
+
+// under says whether path is one of dirs or below it.
+func under(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		base := strings.TrimSuffix(module+"/"+dir, "/")
+		return path == base || strings.HasPrefix(path, base+"/")
+	})
+}

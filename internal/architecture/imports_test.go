@@ -1,0 +1,108 @@
+package architecture
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestImportRules(t *testing.T) {
+	for _, violation := range violations(list(t)) {
+		t.Error(violation)
+	}
+}
+
+func TestViolationsAreFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		imports string // from to, comma-separated
+		want    string // the start of the only violation; empty: none
+	}{
+		"schemas within itself":     {"schemas schemas/query", ""},
+		"schemas of another":        {"schemas retry", "schemas → retry: schemas is the leaf"},
+		"part of schemas":           {"schemas/query internal/config", "schemas/query → internal/config: schemas is the leaf"},
+		"retry of schemas":          {"retry schemas", "retry → schemas: retry decides"},
+		"indexer of replayer":       {"indexer replayer", "indexer → replayer: the parts"},
+		"pipeline within itself":    {"pipeline pipeline/amqp", ""},
+		"through a third":           {"indexer internal/x, internal/x pipeline/amqp", "indexer → internal/x → pipeline/amqp: the parts"},
+		"a part of a store":         {"replayer internal/elastic", "replayer → internal/elastic: a part states"},
+		"a store of a part":         {"internal/sqlite indexer", "internal/sqlite → indexer: a store serves"},
+		"the command of everything": {"cmd/watership indexer, cmd/watership replayer, cmd/watership internal/elastic", ""},
+		"anything of the command":   {"internal/x cmd/watership", "internal/x → cmd/watership: only cmd/watership"},
+		"the suite outside tests":   {"internal/elastic internal/storetest", "internal/elastic → internal/storetest: the suite"},
+		"a name that only begins":   {"schemas indexerx, pipelinex internal/elastic", "schemas → indexerx: schemas is the leaf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.ReplaceAll(strings.Join(violations(parse(test.imports)), "\n"), module+"/", "")
+			if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) || strings.Contains(got, "\n") {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func parse(imports string) []pkg {
+	var packages []pkg
+	for pair := range strings.SplitSeq(imports, ", ") {
+		from, to, _ := strings.Cut(pair, " ")
+		packages = append(packages, pkg{module + "/" + from, []string{module + "/" + to}})
+	}
+	return merge(packages)
+}
+
+func merge(packages []pkg) []pkg {
+	var merged []pkg
+	at := map[string]int{}
+	for _, p := range packages {
+		i, found := at[p.ImportPath]
+		if !found {
+			at[p.ImportPath] = len(merged)
+			merged = append(merged, p)
+			continue
+		}
+		merged[i].Imports = append(merged[i].Imports, p.Imports...)
+	}
+	return merged
+}
+
+// list reads the imports of every package of the module, tests left out. It opens
+// the files itself, and so the test's result is not cached when one changes.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	var packages []pkg
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		imports, err := importsOf(path)
+		dir := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(path, "../../")))
+		packages = append(packages, pkg{module + "/" + dir, imports})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packages = merge(packages); len(packages) < 5 {
+		t.Fatalf("found only %d packages", len(packages))
+	}
+	return packages
+}
+
+func importsOf(file string) ([]string, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, spec := range parsed.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths, nil
+}
