@@ -1,0 +1,41 @@
+# make help lists what there is. PKG names the packages to test: make test PKG=./indexer
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO ?= go
+PKG ?= ./...
+TEST_TIMEOUT ?= 20m
+
+# The servers that tests need, and where they are, for the rest of a recipe.
+WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
+
+.PHONY: help build test lint bench soak clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build ./watership
+	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
+
+test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
+	@.ci/tools
+	$(WITH_SERVERS) && $(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG)
+
+lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy modules
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print0 | xargs -0 $(GO) tool gofumpt -l) && \
+		if [[ -n $$unformatted ]]; then printf 'run go tool gofumpt -w on\n%s\n' "$$unformatted"; exit 1; fi
+	$(GO) test ./internal/architecture
+	$(GO) mod tidy -diff
+
+bench: ## Run every benchmark on real servers
+	$(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
+
+soak: ## Run the long forms of the tests that break things
+	@.ci/tools
+	$(WITH_SERVERS) && WATERSHIP_TEST_SOAK=1 $(GO) test -race -v -run Soak -p 1 -timeout 12h $(PKG)
+
+clean: ## Throw away the test servers, their data and what was built
+	scripts/services down
+	rm -rf watership dist
