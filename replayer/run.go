@@ -98,7 +98,9 @@ func (r *Replayer) sendAll(ctx context.Context, plan Plan, onTheWay chan<- *pass
 }
 
 func (r *Replayer) passage(job Job, e schemas.Event) *passage {
-	state := schemas.State{Fingerprint: e.Envelope.Fingerprint(), Replay: job.ID, ReplayOf: e.EventID}
+	state := schemas.State{
+		Fingerprint: e.Envelope.Fingerprint(), Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
+	}
 	if job.Target == ToFailedQueue {
 		state.Queue = e.Queue
 	}
@@ -154,7 +156,6 @@ func (r *Replayer) send(ctx context.Context, p *passage, reached map[string]bool
 func (r *Replayer) say(ctx context.Context, p *passage) error {
 	state := p.state
 	state.EventID = state.Replay + ":" + state.ReplayOf
-	state.Time = r.now()
 	state.Message, state.Queue = p.event.Message, p.event.Queue
 	pending, err := r.cfg.Publisher.Send(ctx, rabbit.Message{
 		Exchange:   r.cfg.Topology.Events(),

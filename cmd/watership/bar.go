@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// bar shows on a terminal how far long work has come, and is silent elsewhere.
+type bar struct {
+	out     io.Writer
+	total   int
+	started time.Time
+	drawn   time.Time
+	on      bool
+}
+
+const (
+	barWidth   = 30
+	barRefresh = 100 * time.Millisecond
+)
+
+func newBar(out io.Writer, total int) *bar {
+	return &bar{out: out, total: total, started: time.Now(), on: isTerminal(out)}
+}
+
+func (b *bar) show(done int) {
+	now := time.Now()
+	if !b.on || now.Sub(b.drawn) < barRefresh && done < b.total {
+		return
+	}
+	b.drawn = now
+	filled := barWidth * done / max(b.total, 1)
+	rate := float64(done) / max(now.Sub(b.started).Seconds(), 0.001)
+	left := time.Duration(float64(b.total-done) / max(rate, 0.001) * float64(time.Second))
+	fmt.Fprintf(b.out, "\r\x1b[K[%s%s] %d/%d  %.0f/s  %s left", strings.Repeat("#", filled),
+		strings.Repeat(".", barWidth-filled), done, b.total, rate, left.Round(time.Second))
+}
+
+func (b *bar) end() {
+	if b.on && !b.drawn.IsZero() {
+		fmt.Fprintln(b.out)
+	}
+}

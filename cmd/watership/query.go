@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// parseQuery makes a query of what was typed, with the full names of fields.
+func (s system) parseQuery(text string) (query.Node, error) {
+	node, err := query.Parse(text)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	fields, err := schemas.Fields()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.cfg.Index.Labels {
+		fields.Labels = append(fields.Labels, "labels."+name)
+	}
+	for _, name := range s.cfg.Index.NumericLabels {
+		fields.Labels = append(fields.Labels, "numeric_labels."+name)
+	}
+	node, err = query.Resolve(node, fields)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return node, nil
+}
+
+// span is a period that a command is limited to.
+type span struct{ since, from, to string }
+
+func (p *span) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.since, "since", "", "only events of the last 15m, 2h, 7d, ...")
+	cmd.Flags().StringVar(&p.from, "from", "", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
+	cmd.Flags().StringVar(&p.to, "to", "", "only events before a time")
+}
+
+// limit adds the period to a query.
+func (p *span) limit(node query.Node) (query.Node, error) {
+	if p.since != "" && p.from != "" {
+		return nil, usagef("--since and --from both say where to begin: give one of them")
+	}
+	from := p.from
+	if p.since != "" {
+		from = "now-" + p.since
+	}
+	all := query.And{node}
+	for _, bound := range []struct {
+		op   query.Op
+		text string
+	}{{query.GreaterOrEqual, from}, {query.Less, p.to}} {
+		if bound.text == "" {
+			continue
+		}
+		compared, err := timeBound(bound.op, bound.text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, compared)
+	}
+	if len(all) == 1 {
+		return node, nil
+	}
+	return all, nil
+}
+
+func timeBound(op query.Op, text string) (query.Node, error) {
+	fields, err := schemas.Fields()
+	if err != nil {
+		return nil, err
+	}
+	compared, err := query.Resolve(query.Range{
+		Field: query.Pattern{"@timestamp"}, Op: op, Value: query.Value{Pattern: query.Pattern{text}, Quoted: true},
+	}, fields)
+	if err != nil {
+		return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", text)
+	}
+	return compared, nil
+}
+
+// about matches the events of a message by whatever it is called.
+func about(id string) query.Node {
+	var either query.Or
+	for _, field := range []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"} {
+		either = append(either, is(field, id))
+	}
+	return either
+}
+
+func is(field, value string) query.Node {
+	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
+}
+
+func oneLine(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// isJSON says whether a body is a JSON document rather than text that happens to be a JSON value.
+func isJSON(body []byte) bool {
+	trimmed := bytes.TrimSpace(body)
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// terminal is where a command reads and writes: data on out, all else on err.
+type terminal struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// usageError is a mistake of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run carries out one command line and returns the exit code.
+func run(ctx context.Context, t terminal, args, environ []string) int {
+	root := newRoot(t, environ)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, syscall.EPIPE): // whoever read our output has enough
+		return exitOK
+	}
+	fmt.Fprintf(t.err, "watership: %v\n", err)
+	var usage usageError
+	var mistakes config.Mistakes
+	if errors.As(err, &usage) || errors.As(err, &mistakes) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// newRoot is the whole command line.
+func newRoot(t terminal, environ []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "watership",
+		Short: "Record, retry, find and replay the messages of a RabbitMQ system",
+		Long: `Watership records every message of a RabbitMQ system in Elasticsearch, retries
+what fails, sets aside what cannot succeed, and replays any of it to where it
+came from.
+
+Every setting is a flag, an environment variable (amqp.url is WATERSHIP_AMQP_URL)
+or a key of the configuration file; flags go before the environment, and the
+environment before the file.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+	})
+	from := addSettings(root.PersistentFlags(), environ)
+	for _, command := range []func(*settings) *cobra.Command{
+		newServe, newSetup, newPublish, newSearch, newShow, newReplay, newHealthcheck,
+	} {
+		root.AddCommand(command(from))
+	}
+	root.AddCommand(newVersion())
+	return root
+}
+
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(cmd.Commands()))
+	for _, command := range cmd.Commands() {
+		names = append(names, command.Name())
+	}
+	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
+}
+
+// exactly wants so many arguments and says what they are.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("expected %s, got %d arguments (see '%s --help')", what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}

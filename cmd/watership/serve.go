@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func newServe(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Run the pipeline and the indexer until SIGTERM",
+		Long: `serve declares the topology, taps the exchanges, runs the routes with their
+retry and poison handlers, and indexes every event. It waits for servers that
+are away. On SIGTERM or SIGINT it stops fetching, lets handlers finish, gives
+the rest back to the queues and exits with 0.`,
+		Example: "  watership serve --config watership.yaml",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			return s.serve(cmd.Context())
+		},
+	}
+}
+
+// serve runs everything in one process.
+//
+//	publishers ─► exchange ─► route's queue ─► business ── ok ────────► `handled` event
+//	                 │            ▲                │ error
+//	                 │ tap        │                ├─ again ─► delay.<ms> ─► due ─┐
+//	                 ▼            └── retry ◄──────┼──────────────────────────────┘
+//	               index                           └─ never ─► poison ─► `poisoned` event
+//	                 │                                                        │
+//	                 └──────────► indexer ◄── log ◄── events ◄────────────────┘
+//	                                 │
+//	                                 ▼
+//	                           Elasticsearch
+//
+// pipeline has the handlers, indexer the rest; they share nothing but the broker.
+func (s system) serve(ctx context.Context) error {
+	store, err := s.store()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	handlers, err := pipeline.New(s.pipeline())
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return handlers.Run(ctx) })
+	group.Go(func() error { return s.index(ctx, store, handlers.Running()) })
+	group.Go(func() error { return s.listen(ctx, store, handlers.Running()) })
+	s.logger.Info("serving", "broker", s.cfg.AMQP.URL, "store", s.cfg.Store.URL,
+		"routes", len(s.cfg.Routes), "tapped", len(s.cfg.Tap.Exchanges))
+	err = group.Wait()
+	s.logger.Info("stopped")
+	return err
+}
+
+func (s system) pipeline() pipeline.Config {
+	cfg := pipeline.Config{
+		URL: s.cfg.AMQP.URL.Reveal(), Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
+		Tap: s.taps(), Default: s.policy(""), Logger: s.logger,
+	}
+	for _, r := range s.cfg.Routes {
+		route := pipeline.Route{
+			Queue: r.Queue, Concurrency: r.Concurrency, Policy: s.policy(r.Retry),
+			Handler: pipeline.HTTP(pipeline.HTTPConfig{URL: r.Handler.HTTP.URL.Reveal(), Timeout: r.Handler.HTTP.Timeout}),
+		}
+		for _, bind := range r.Bind {
+			route.Bind = append(route.Bind, pipeline.Binding(bind))
+		}
+		cfg.Routes = append(cfg.Routes, route)
+	}
+	return cfg
+}
+
+// index runs the indexer once the topology is there.
+func (s system) index(ctx context.Context, store *elastic.Store, declared <-chan struct{}) (err error) {
+	select {
+	case <-declared:
+	case <-ctx.Done():
+		return nil
+	}
+	if err := s.install(ctx, store); err != nil || ctx.Err() != nil {
+		return err
+	}
+	consuming, err := s.connect("indexing", true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, consuming.Close()) }()
+	sending, err := s.connect("setting aside", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sending.Close()) }()
+	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	source, err := s.source(ctx, consuming)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	return indexer.New(indexer.Config{
+		Broker: consuming, Publisher: publisher, Store: store, Logger: s.logger, Format: s.format(),
+		Decoder: schemas.Decoder{Source: source, VHost: s.vhost, Topology: s.topology},
+		Batch: indexer.Batch{
+			Events: s.cfg.Index.Batch.Events, Bytes: s.cfg.Index.Batch.Bytes, Wait: s.cfg.Index.Batch.Wait,
+		},
+	}).Run(ctx)
+}
+
+const installPause = 2 * time.Second
+
+// install puts the templates in place, and waits for a store that is away.
+func (s system) install(ctx context.Context, store *elastic.Store) error {
+	for told := false; ; told = true {
+		err := store.Install(ctx)
+		var failed *schemas.StoreError
+		if err == nil || !errors.As(err, &failed) || failed.Kind == schemas.StoreRefused {
+			return ignoreEnd(ctx, err)
+		}
+		if !told {
+			s.logger.Warn("waiting for the store; messages stay in their queues", "store", s.cfg.Store.URL, "error", err)
+		}
+		select {
+		case <-time.After(installPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ignoreEnd: being stopped is no failure.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// terminalOf is where a command reads and writes.
+func terminalOf(cmd *cobra.Command) terminal {
+	return terminal{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr()}
+}
+
+// bounded is for requests of commands that a person waits for.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, commandPatience,
+		fmt.Errorf("no answer within %s", commandPatience))
+}
+
+const commandPatience = 15 * time.Second

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// system makes the parts of Watership as the configuration says.
+type system struct {
+	cfg      config.Config
+	logger   *slog.Logger
+	topology schemas.Topology
+	login    string
+	vhost    string
+}
+
+func (s *settings) system(t terminal) (system, error) {
+	cfg, err := s.load()
+	if err != nil {
+		return system{}, err
+	}
+	uri, err := amqp091.ParseURI(cfg.AMQP.URL.Reveal())
+	if err != nil {
+		return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
+	}
+	return system{
+		cfg: cfg, logger: t.logger(cfg.Log),
+		topology: schemas.Topology{Prefix: cfg.Topology.Prefix}, login: uri.Username, vhost: uri.Vhost,
+	}, nil
+}
+
+func (s system) store() (*elastic.Store, error) {
+	retention := map[schemas.Stream]string{}
+	if d := s.cfg.Store.Retention.Traffic; d > 0 {
+		retention[schemas.Traffic] = config.FormatDuration(d)
+	}
+	if d := s.cfg.Store.Retention.Failures; d > 0 {
+		retention[schemas.Failures] = config.FormatDuration(d)
+	}
+	return elastic.Open(elastic.Config{
+		URLs: []string{s.cfg.Store.URL.Reveal()}, Stream: s.cfg.Store.Stream,
+		Retention: retention, Logger: s.logger,
+	})
+}
+
+func (s system) connect(name string, consuming bool) (*rabbit.Connection, error) {
+	return rabbit.Open(rabbit.Config{
+		URL: s.cfg.AMQP.URL.Reveal(), Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
+	})
+}
+
+// source names the RabbitMQ system in every event.
+func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, error) {
+	if s.cfg.Source != "" {
+		return s.cfg.Source, nil
+	}
+	cluster, err := conn.ClusterName(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking the broker for its name: %w", err)
+	}
+	if cluster == "" {
+		return "", errors.New("the broker does not say its cluster's name: set source in the configuration")
+	}
+	return cluster + "/" + s.vhost, nil
+}
+
+func (s system) format() schemas.DocumentFormat {
+	return schemas.DocumentFormat{
+		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,
+		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON,
+	}
+}
+
+func (s system) taps() []amqp.Tap {
+	var taps []amqp.Tap
+	for _, exchange := range s.cfg.Tap.Exchanges {
+		taps = append(taps, amqp.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+	}
+	return taps
+}
+
+func (s system) policy(name string) *retry.Policy {
+	if name == "" {
+		name = s.cfg.Retry.Default
+	}
+	policy := s.cfg.Retry.Policies[name]
+	return &policy
+}
