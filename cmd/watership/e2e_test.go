@@ -50,6 +50,7 @@ type installation struct {
 	exchange string
 	queue    string
 	listen   string
+	environ  []string // of the commands; nil: ours
 }
 
 // storeURL is the Elasticsearch of the tests.
@@ -161,6 +162,7 @@ func (i *installation) run(t *testing.T, args ...string) result {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, i.binary, append(args, "--config", i.config)...)
+	cmd.Env = i.environ
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

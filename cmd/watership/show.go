@@ -72,8 +72,29 @@ func life(ctx context.Context, store *elastic.Store, id string) ([]schemas.Event
 		}
 	}
 	events, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence}))
-	slices.SortStableFunc(events, func(a, b schemas.Event) int { return a.Time.Compare(b.Time) })
-	return events, err
+	return inOrder(events), err
+}
+
+// inOrder sorts events by when they happened. Of a message that carries no time
+// it is known only when the tap's copy was recorded, which may be after its
+// first failure; it was published before anything else happened to it.
+func inOrder(events []schemas.Event) []schemas.Event {
+	type passage struct{ fingerprint, job string }
+	first := map[passage]time.Time{}
+	for _, e := range events {
+		p := passage{e.Fingerprint, e.Replay}
+		if earliest, seen := first[p]; e.Action != schemas.Replayed && (!seen || e.Time.Before(earliest)) {
+			first[p] = e.Time
+		}
+	}
+	happened := func(e schemas.Event) time.Time {
+		if e.Action == schemas.Published && e.TimeSource == schemas.TimeTaken {
+			return first[passage{e.Fingerprint, e.Replay}].Add(-1)
+		}
+		return e.Time
+	}
+	slices.SortStableFunc(events, func(a, b schemas.Event) int { return happened(a).Compare(happened(b)) })
+	return events
 }
 
 // whole is an event that has the body, else the first.
@@ -212,6 +233,9 @@ func stepText(e schemas.Event) string {
 	switch e.Action {
 	case schemas.Published:
 		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), cell(e.Envelope.RoutingKey, 60))
+		if e.TimeSource == schemas.TimeTaken {
+			text += ", recorded at this time"
+		}
 	case schemas.Handled:
 		text += fmt.Sprintf(", took %s", e.Duration.Round(time.Microsecond))
 	case schemas.RetryScheduled:
