@@ -1,8 +1,14 @@
 package schemas
 
+import (
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
 // Belief is what a message that arrived at a queue is taken for.
 type Belief struct {
-	Envelope Envelope // its exchange and routing key are the origin
+	Envelope Envelope // its exchange and routing key are the origin; may share with what arrived
 	State    State    // with the fingerprint always set
 
 	// Mismatch says that the message named this queue and carried a
@@ -20,7 +26,10 @@ type Belief struct {
 // The exchange and routing key of arrived are those of the delivery or, for a
 // dead letter, those with which it came to the queue where it died.
 func Believe(arrived Envelope, queue string) (Belief, error) {
-	wrapped, state, err := Unwrap(arrived)
+	if !carriesOurs(arrived.Headers) {
+		return Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}, nil
+	}
+	wrapped, state, err := unwrapHeaders(arrived)
 	if err != nil {
 		return Belief{}, err
 	}
@@ -33,7 +42,7 @@ func Believe(arrived Envelope, queue string) (Belief, error) {
 		return fresh, nil
 	}
 	fresh := newMessage(arrived)
-	if state.Fingerprint == fresh.State.Fingerprint {
+	if state.Fingerprint == fresh.State.Fingerprint && checkMark(state) {
 		fresh.State.Replay, fresh.State.ReplayOf = state.Replay, state.ReplayOf
 		fresh.Envelope.Properties.UserID = wrapped.Properties.UserID
 	}
@@ -41,6 +50,22 @@ func Believe(arrived Envelope, queue string) (Belief, error) {
 }
 
 func newMessage(arrived Envelope) Belief {
-	arrived.Headers = withoutOurs(arrived.Headers)
+	arrived.Headers = without(arrived.Headers, ownedByUs)
 	return Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+}
+
+// checkMark refuses a replay mark that would make no id of an event.
+func checkMark(s State) bool {
+	return len(s.Replay) <= longestJob && utf8.ValidString(s.Replay) && len(s.ReplayOf) <= longestID
+}
+
+const longestJob = 128 // bytes
+
+func carriesOurs(headers amqp.Table) bool {
+	for name := range headers {
+		if ownedByUs(name) {
+			return true
+		}
+	}
+	return false
 }

@@ -65,16 +65,6 @@ func (e Envelope) asBefore(death Death) Envelope {
 	if e.Properties.Expiration == "" {
 		e.Properties.Expiration = death.Expiration
 	}
-	e.Headers = withoutDeath(e.Headers)
+	e.Headers = without(e.Headers, ownedByBroker)
 	return e
-}
-
-func withoutDeath(table amqp.Table) amqp.Table {
-	kept := make(amqp.Table, len(table))
-	for name, value := range table {
-		if !ownedByBroker(name) {
-			kept[name] = value
-		}
-	}
-	return kept
 }

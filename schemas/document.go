@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"time"
-	"unicode/utf8"
 )
 
 // DocumentVersion is the version of the document; documents of a newer one are
@@ -50,64 +49,93 @@ func (f DocumentFormat) Document(e Event) Document {
 
 // Append appends the source of an event's document.
 func (f DocumentFormat) Append(dst []byte, e Event) []byte {
+	var room [keysRoom]string
+	headers := sortedKeys(room[:0], e.Envelope.Headers)
 	o := beginObject(dst)
 	o.time("@timestamp", storable(e.Time))
-	appendEventFields(&o, e)
-	o.nested("messaging", func(o *object) { appendMessaging(o, e) })
-	o.nested("error", func(o *object) { appendError(o, e.Failure) })
-	if trace := traceID(e.Envelope.Headers); trace != "" {
-		o.nested("trace", func(o *object) { o.string("id", trace) })
-	}
-	o.nested("watership", func(o *object) { appendWatership(o, e) })
-	o.nested("amqp", func(o *object) { appendExact(o, e.Envelope) })
-	switch {
-	case e.Action == Quarantined: // nothing that a store could refuse again
-		o.nested("body", func(o *object) { appendRaw(o, e.Envelope.Body) })
-	case e.BodyIn == BodyHere:
-		f.appendHeaders(&o, e.Envelope.Headers)
-		o.nested("body", func(o *object) { f.appendBody(o, e.Envelope.Body) })
-	default:
-		f.appendHeaders(&o, e.Envelope.Headers)
-	}
+	appendEventFields(&o, &e)
+	appendMessaging(&o, &e)
+	appendError(&o, e.Failure)
+	appendTrace(&o, &e)
+	appendWatership(&o, &e)
+	exact := o.open("amqp")
+	appendExact(&o, e.Envelope, headers)
+	o.close(exact)
+	f.appendContent(&o, &e, headers)
 	return o.end()
 }
 
-func appendEventFields(o *object, e Event) {
-	o.nested("event", func(o *object) {
-		o.string("id", e.EventID)
-		o.string("action", string(e.Action))
-		o.string("outcome", e.Action.Outcome())
-		o.positive("duration", e.Duration.Nanoseconds())
-		o.int("sequence", e.Sequence)
-		o.time("ingested", e.Ingested)
-	})
+// appendContent makes headers and body searchable, but for a document that
+// stands for a refused one: that has nothing that a store could refuse again.
+func (f DocumentFormat) appendContent(o *object, e *Event, headers []string) {
+	if e.Action != Quarantined {
+		f.appendHeaders(o, e.Envelope.Headers, headers)
+	}
+	if e.BodyIn != BodyHere {
+		return
+	}
+	body := o.open("body")
+	if e.Action == Quarantined {
+		appendRaw(o, e.Envelope.Body)
+	} else {
+		f.appendBody(o, e.Envelope.Body)
+	}
+	o.close(body)
 }
 
-func appendMessaging(o *object, e Event) {
+func appendEventFields(o *object, e *Event) {
+	event := o.open("event")
+	o.string("id", e.EventID)
+	o.string("action", string(e.Action))
+	o.string("outcome", e.Action.Outcome())
+	o.positive("duration", e.Duration.Nanoseconds())
+	o.int("sequence", e.Sequence)
+	o.time("ingested", e.Ingested)
+	o.close(event)
+}
+
+func appendMessaging(o *object, e *Event) {
+	messaging := o.open("messaging")
 	o.string("system", "rabbitmq")
-	o.nested("destination", func(o *object) { o.text("name", e.Envelope.Exchange) })
-	o.nested("rabbitmq", func(o *object) {
-		o.nested("destination", func(o *object) { o.text("routing_key", e.Envelope.RoutingKey) })
-	})
-	o.nested("message", func(o *object) {
-		o.string("id", e.Envelope.Properties.MessageID)
-		o.string("conversation_id", e.Envelope.Properties.CorrelationID)
-		o.nested("body", func(o *object) { o.int("size", int64(e.BodySize)) })
-	})
+	destination := o.open("destination")
+	o.text("name", e.Envelope.Exchange)
+	o.close(destination)
+	rabbitmq := o.open("rabbitmq")
+	destination = o.open("destination")
+	o.text("routing_key", e.Envelope.RoutingKey)
+	o.close(destination)
+	o.close(rabbitmq)
+	message := o.open("message")
+	o.string("id", e.Envelope.Properties.MessageID)
+	o.string("conversation_id", e.Envelope.Properties.CorrelationID)
+	body := o.open("body")
+	o.int("size", int64(e.BodySize))
+	o.close(body)
+	o.close(message)
 	o.string("type", e.Envelope.Properties.Type)
 	o.string("content_type", e.Envelope.Properties.ContentType)
 	o.string("app_id", e.Envelope.Properties.AppID)
 	o.string("user_id", e.Envelope.Properties.UserID)
 	o.string("reply_to", e.Envelope.Properties.ReplyTo)
+	o.close(messaging)
 }
 
 func appendError(o *object, f Failure) {
+	failure := o.open("error")
 	o.string("type", f.Type)
 	o.string("message", f.Message)
 	o.string("stack_trace", f.Stack)
+	o.close(failure)
 }
 
-func appendWatership(o *object, e Event) {
+func appendTrace(o *object, e *Event) {
+	trace := o.open("trace")
+	o.string("id", traceID(e.Envelope.Headers))
+	o.close(trace)
+}
+
+func appendWatership(o *object, e *Event) {
+	watership := o.open("watership")
 	o.int("version", DocumentVersion)
 	o.string("source", e.Source)
 	o.string("vhost", e.VHost)
@@ -127,10 +155,11 @@ func appendWatership(o *object, e Event) {
 	}
 	o.string("body_in", string(e.BodyIn))
 	o.string("quarantined_action", string(e.QuarantinedAction))
-	o.nested("replay", func(o *object) {
-		o.string("job", e.Replay)
-		o.string("of", e.ReplayOf)
-	})
+	replay := o.open("replay")
+	o.string("job", e.Replay)
+	o.string("of", e.ReplayOf)
+	o.close(replay)
+	o.close(watership)
 }
 
 func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
@@ -149,48 +178,8 @@ func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 
 // storable leaves out a time that a date field would refuse.
 func storable(t time.Time) time.Time {
-	if t.Year() < 0 || t.Year() > 9999 {
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
 		return time.Time{}
 	}
 	return t
-}
-
-// appendExact writes the envelope, but for its body, from which replay
-// restores it to the last bit. Nothing else of the document is read for that.
-func appendExact(o *object, e Envelope) {
-	p := e.Properties
-	o.text("exchange", e.Exchange)
-	o.text("routing_key", e.RoutingKey)
-	o.nested("properties", func(o *object) {
-		o.text("content_type", p.ContentType)
-		o.text("content_encoding", p.ContentEncoding)
-		o.positive("delivery_mode", int64(p.DeliveryMode))
-		o.positive("priority", int64(p.Priority))
-		o.text("correlation_id", p.CorrelationID)
-		o.text("reply_to", p.ReplyTo)
-		o.text("expiration", p.Expiration)
-		o.text("message_id", p.MessageID)
-		if !p.Timestamp.IsZero() {
-			o.int("timestamp", p.Timestamp.Unix())
-		}
-		o.text("type", p.Type)
-		o.text("user_id", p.UserID)
-		o.text("app_id", p.AppID)
-	})
-	if len(e.Headers) > 0 {
-		o.key("headers")
-		o.dst = AppendTable(o.dst, e.Headers)
-	}
-}
-
-// text writes a string exactly, as name or, where it is not UTF-8, as name64.
-func (o *object) text(name, value string) {
-	switch {
-	case value == "":
-	case utf8.ValidString(value):
-		o.string(name, value)
-	default:
-		o.key(name + "64")
-		o.dst = appendBase64(o.dst, []byte(value))
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -24,57 +23,88 @@ const (
 )
 
 // appendHeaders makes headers searchable: all of them as text, and those on
-// the lists as labels.
-func (f DocumentFormat) appendHeaders(o *object, table amqp.Table) {
-	o.nested("headers", func(o *object) { appendFlattened(o, table, 1, 0) })
-	o.nested("labels", func(o *object) {
-		for _, name := range f.Labels {
-			if text, ok := scalarText(table[name]); ok {
-				o.string(labelName(name), shorten(text, flattenedTerm/4))
-			}
+// the lists as labels. keys are those of the table, sorted.
+func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string) {
+	headers := o.open("headers")
+	appendFlattened(o, table, keys, 1, 0)
+	o.close(headers)
+	labels := o.open("labels")
+	for i, name := range f.Labels {
+		if text, ok := scalarText(table[name]); ok && !namedBefore(f.Labels, i) {
+			o.string(labelName(name), shorten(text, flattenedTerm/4))
 		}
-	})
-	o.nested("numeric_labels", func(o *object) {
-		for _, name := range f.NumericLabels {
-			if number, ok := finiteNumber(table[name]); ok {
-				o.key(labelName(name))
-				o.dst = strconv.AppendFloat(o.dst, number, 'g', -1, 64)
-			}
+	}
+	o.close(labels)
+	labels = o.open("numeric_labels")
+	for i, name := range f.NumericLabels {
+		if number, ok := finiteNumber(table[name]); ok && !namedBefore(f.NumericLabels, i) {
+			o.key(labelName(name))
+			o.dst = strconv.AppendFloat(o.dst, number, 'g', -1, 64)
 		}
-	})
+	}
+	o.close(labels)
 }
 
 // labelName has no dots, which would make an object of the label (ECS labels).
 func labelName(header string) string { return strings.ReplaceAll(header, ".", "_") }
 
-func appendFlattened(o *object, table amqp.Table, depth, path int) {
-	seen := make(map[string]bool, len(table))
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		name := strings.ToValidUTF8(key, "\ufffd")
-		if seen[name] || strings.ContainsRune(name, 0) {
-			continue
+// namedBefore says whether an earlier header has the same label: a duplicate
+// key would spoil the document.
+func namedBefore(headers []string, i int) bool {
+	return slices.ContainsFunc(headers[:i], func(other string) bool { return labelName(other) == labelName(headers[i]) })
+}
+
+func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int) {
+	var replaced map[string]bool
+	for _, key := range keys {
+		name := key
+		if !utf8.ValidString(key) {
+			name = strings.ToValidUTF8(key, "\ufffd")
+			if _, taken := table[name]; taken || replaced[name] {
+				continue
+			}
+			if replaced == nil {
+				replaced = map[string]bool{}
+			}
+			replaced[name] = true
 		}
-		seen[name] = true
-		appendFlattenedValue(o, name, table[key], depth, path+len(name)+1)
+		if strings.IndexByte(name, 0) < 0 {
+			appendFlattenedValue(o, name, table[key], depth, path+len(name)+1)
+		}
 	}
 }
 
 func appendFlattenedValue(o *object, name string, value any, depth, path int) {
 	switch v := value.(type) {
+	case nil:
 	case amqp.Table:
 		if depth < flattenedDepth {
-			o.nested(name, func(o *object) { appendFlattened(o, v, depth+1, path) })
+			nested := o.open(name)
+			var room [keysRoom]string
+			appendFlattened(o, v, sortedKeys(room[:0], v), depth+1, path)
+			o.close(nested)
 		}
 	case []any:
 		if texts := scalarTexts(v, path); len(texts) > 0 {
 			o.key(name)
 			o.dst = appendStrings(o.dst, texts)
 		}
-	default:
-		if text, ok := scalarText(v); ok && path+len(text) < flattenedTerm {
+	case string:
+		if 3*len(v)+path < flattenedTerm { // so long at most when it is made UTF-8
 			o.key(name)
-			o.dst = appendString(o.dst, text)
+			o.dst = appendString(o.dst, v)
+			return
 		}
+		o.flattened(name, value, path)
+	default:
+		o.flattened(name, value, path)
+	}
+}
+
+func (o *object) flattened(name string, value any, path int) {
+	if text, ok := scalarText(value); ok && path+len(text) < flattenedTerm {
+		o.key(name)
+		o.dst = appendString(o.dst, text)
 	}
 }
 
@@ -115,8 +145,12 @@ func scalarText(value any) (string, bool) {
 		return time.Unix(v.Unix(), 0).UTC().Format(time.RFC3339), true
 	case amqp.Decimal:
 		return decimalText(v), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case float32, float64:
+		return fmt.Sprint(v), true
 	}
-	return fmt.Sprint(value), true
+	return strconv.FormatInt(integer(value), 10), true
 }
 
 func decimalText(d amqp.Decimal) string {
@@ -134,7 +168,11 @@ func finiteNumber(value any) (float64, bool) {
 
 // traceID is the trace of a W3C traceparent header (https://www.w3.org/TR/trace-context/#traceparent-header).
 func traceID(headers amqp.Table) string {
-	parts := strings.Split(ours(headers).text("traceparent"), "-")
+	parent := ours(headers).text("traceparent")
+	if parent == "" {
+		return ""
+	}
+	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
 		return ""
 	}

@@ -2,7 +2,9 @@ package schemas
 
 import (
 	"fmt"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -49,7 +51,7 @@ type Event struct {
 
 	Action     Action
 	TimeSource TimeSource
-	Sequence   int64     // microseconds; the order in which the indexer took it
+	Sequence   int64     // microseconds; the order in which the indexer took it, see Decoder
 	Ingested   time.Time // when it was stored
 	Source     string    // configured name of the RabbitMQ system
 	VHost      string
@@ -80,9 +82,11 @@ type Decoder struct {
 	Topology Topology
 }
 
-// Lifecycle reads an event from the log: an ordinary message that one of ours
-// published to the exchange of events, its action as the routing key.
-func (dec Decoder) Lifecycle(d amqp.Delivery) (Event, error) {
+// Lifecycle reads an event from the log, taken at a time with a sequence: an
+// ordinary message that one of ours published to the exchange of events, its
+// action as the routing key. What is no such message gives an error, and is
+// for Unreadable.
+func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (Event, error) {
 	arrived := FromDelivery(d)
 	if d.Exchange != dec.Topology.Events() {
 		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
@@ -92,16 +96,44 @@ func (dec Decoder) Lifecycle(d amqp.Delivery) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	if state.EventID == "" {
-		return Event{}, fmt.Errorf("the event has no %s header", headerEventID)
+	if err := checkID(state.EventID); err != nil {
+		return Event{}, err
 	}
 	event := dec.event(Action(d.RoutingKey), envelope, state)
-	event.TimeSource = TimeOfEvent
+	event.Sequence, event.TimeSource = sequence, TimeOfEvent
+	if storable(event.Time).IsZero() {
+		event.Time, event.TimeSource = taken, TimeTaken
+	}
 	if size, omitted := arrived.Headers[headerBodySize]; omitted {
 		event.BodyIn = BodyInPublished
-		event.BodySize = int(ours{headerBodySize: size}.int(headerBodySize))
+		event.BodySize = int(integer(size))
 	}
 	return event, nil
+}
+
+// longestID is what Elasticsearch takes as an _id
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/mapping-id-field.html).
+const longestID = 512 // bytes
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("the event has no %s header", headerEventID)
+	case len(id) > longestID || !utf8.ValidString(id):
+		return fmt.Errorf("the event's %s header is no id: UTF-8 of at most %d bytes", headerEventID, longestID)
+	}
+	return nil
+}
+
+// Unreadable is the quarantined event of a message in the log that is no event,
+// for the reason why. Its envelope is the message as it arrived, with every
+// header.
+func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, why error) Event {
+	arrived := FromDelivery(d)
+	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: arrived.Fingerprint()})
+	event.Sequence, event.Time, event.TimeSource = sequence, taken, TimeTaken
+	event.EventID = dec.tapID(event)
+	return event.Quarantine(why.Error())
 }
 
 // Tapped makes a `published` event of a copy that the tap took at a time with
@@ -145,22 +177,25 @@ func (e Event) IDFromContent() bool {
 // tapID is the same for each delivery of one copy where the message has an id
 // of its own; else the sequence tells equal messages apart.
 func (dec Decoder) tapID(e Event) string {
-	id := dec.Source + ":" + e.Fingerprint
+	id := make([]byte, 0, 128)
+	id = append(append(append(id, dec.Source...), ':'), e.Fingerprint...)
 	if e.Replay != "" {
-		id += ":" + e.Replay
+		id = append(append(id, ':'), e.Replay...)
 	}
-	if e.IDFromContent() {
-		return id
+	if !e.IDFromContent() {
+		id = e.appendSequence(id)
 	}
-	return e.sequencedID(id)
+	return string(id)
 }
 
-func (e Event) sequencedID(id string) string { return fmt.Sprintf("%s:%d", id, e.Sequence) }
+func (e Event) appendSequence(id []byte) []byte {
+	return strconv.AppendInt(append(id, ':'), e.Sequence, 10)
+}
 
 // Second is the event of a second message, equal to one that is stored under
 // the same id: its id has its sequence appended.
 func (e Event) Second() Event {
-	e.EventID, e.second = e.sequencedID(e.EventID), true
+	e.EventID, e.second = string(e.appendSequence([]byte(e.EventID))), true
 	return e
 }
 
@@ -185,5 +220,6 @@ func publishedAt(e Envelope, taken time.Time) (time.Time, TimeSource) {
 }
 
 func plausible(t, taken time.Time) bool {
-	return t.Year() >= 2000 && t.Before(taken.Add(time.Hour))
+	// Not by Before, which the farthest times that a header can hold overflow.
+	return t.Year() >= 2000 && t.Unix() < taken.Add(time.Hour).Unix()
 }

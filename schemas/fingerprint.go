@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"maps"
 	"math"
 	"slices"
@@ -28,124 +27,133 @@ const fingerprintVersion = "v1:"
 // "watership-" (ours), and BCC; timestamp and timestamp_in_ms where the latter
 // is present, since then the broker set both.
 func (e Envelope) Fingerprint() string {
-	d := digest{sha256.New()}
-	d.text(e.Exchange)
-	d.text(e.RoutingKey)
+	hash := sha256.New()
+	hash.Write(e.appendCanonical(make([]byte, 0, 1024)))
+	hash.Write(e.Body) // not copied: it may be large
+	text := make([]byte, 0, len(fingerprintVersion)+2*sha256.Size)
+	return string(hex.AppendEncode(append(text, fingerprintVersion...), hash.Sum(nil)))
+}
+
+// appendCanonical appends the canonical encoding up to the body's bytes: every
+// value has a tag or a fixed place, and everything of variable length is
+// preceded by that length, so that no two different messages have the same.
+func (e Envelope) appendCanonical(dst []byte) []byte {
 	p := e.Properties
-	for _, property := range []string{
-		p.ContentType, p.ContentEncoding, p.CorrelationID, p.ReplyTo,
-		p.MessageID, p.Type, p.AppID,
+	for _, text := range [...]string{
+		e.Exchange, e.RoutingKey,
+		p.ContentType, p.ContentEncoding, p.CorrelationID, p.ReplyTo, p.MessageID, p.Type, p.AppID,
 	} {
-		d.text(property)
+		dst = canonicalText(dst, text)
 	}
-	d.timestamp(e)
-	d.headers(e.Headers)
-	d.bytes(e.Body)
-	return fingerprintVersion + hex.EncodeToString(d.Sum(nil))
+	dst = canonicalTimestamp(dst, e)
+	dst = canonicalHeaders(dst, e.Headers)
+	return canonical(dst, '#', uint64(len(e.Body)))
 }
 
-// digest hashes a canonical encoding: every value has a tag or a fixed place,
-// and everything of variable length is preceded by that length, so that no two
-// different messages have the same encoding.
-type digest struct{ hash.Hash }
-
-func (d digest) fixed(tag byte, bits uint64) {
-	var b [9]byte
-	b[0] = tag
-	binary.BigEndian.PutUint64(b[1:], bits)
-	d.Write(b[:])
+func canonical(dst []byte, tag byte, bits uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, tag), bits)
 }
 
-func (d digest) bytes(b []byte) {
-	d.fixed('#', uint64(len(b)))
-	d.Write(b)
+func canonicalText(dst []byte, s string) []byte {
+	return append(canonical(dst, '#', uint64(len(s))), s...)
 }
 
-func (d digest) text(s string) { d.bytes([]byte(s)) }
-
-func (d digest) timestamp(e Envelope) {
+func canonicalTimestamp(dst []byte, e Envelope) []byte {
 	_, brokerSet := e.Headers[headerBrokerTime]
 	if brokerSet || e.Properties.Timestamp.IsZero() {
-		d.fixed('V', 0)
-		return
+		return canonical(dst, 'V', 0)
 	}
-	d.fixed('T', uint64(e.Properties.Timestamp.Unix()))
+	return canonical(dst, 'T', uint64(e.Properties.Timestamp.Unix()))
 }
 
-func (d digest) headers(table amqp.Table) {
-	kept := maps.Clone(table)
-	maps.DeleteFunc(kept, func(name string, _ any) bool { return changesOnTheWay(name) })
-	d.table(kept)
+func canonicalHeaders(dst []byte, table amqp.Table) []byte {
+	var room [keysRoom]string
+	keys := slices.DeleteFunc(sortedKeys(room[:0], table), changesOnTheWay)
+	return canonicalMembers(dst, table, keys)
 }
 
 // changesOnTheWay says whether brokers or we may add, change or remove a header.
 func changesOnTheWay(name string) bool {
-	return strings.HasPrefix(name, "x-") || strings.HasPrefix(name, headerPrefix) ||
+	return strings.HasPrefix(name, "x-") || ownedByUs(name) ||
 		name == headerCC || name == headerBCC || name == headerBrokerTime
 }
 
-func (d digest) table(table amqp.Table) {
-	d.fixed('F', uint64(len(table)))
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		d.text(key)
-		d.value(table[key])
-	}
+func canonicalTable(dst []byte, table amqp.Table) []byte {
+	return canonicalMembers(dst, table, slices.Sorted(maps.Keys(table)))
 }
 
-// value has the tags of RabbitMQ's table field types.
-func (d digest) value(value any) {
+func canonicalMembers(dst []byte, table amqp.Table, keys []string) []byte {
+	dst = canonical(dst, 'F', uint64(len(keys)))
+	for _, key := range keys {
+		dst = canonicalValue(canonicalText(dst, key), table[key])
+	}
+	return dst
+}
+
+// keysRoom is how many headers are sorted without allocating.
+const keysRoom = 32
+
+// sortedKeys appends the keys of a table and sorts them all.
+func sortedKeys(dst []string, table amqp.Table) []string {
+	for key := range table {
+		dst = append(dst, key)
+	}
+	slices.Sort(dst)
+	return dst
+}
+
+// canonicalValue has the tags of RabbitMQ's table field types.
+func canonicalValue(dst []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:
-		d.fixed('V', 0)
+		return canonical(dst, 'V', 0)
 	case bool:
-		d.fixed('t', truth(v))
+		return canonical(dst, 't', truth(v))
 	case string:
-		d.fixed('S', 0)
-		d.text(v)
+		return canonicalText(canonical(dst, 'S', 0), v)
 	case []byte:
-		d.fixed('x', 0)
-		d.bytes(v)
+		dst = canonical(canonical(dst, 'x', 0), '#', uint64(len(v)))
+		return append(dst, v...)
 	case time.Time:
-		d.fixed('T', uint64(v.Unix()))
+		return canonical(dst, 'T', uint64(v.Unix()))
 	case amqp.Table:
-		d.table(v)
+		return canonicalTable(dst, v)
 	case []any:
-		d.fixed('A', uint64(len(v)))
+		dst = canonical(dst, 'A', uint64(len(v)))
 		for _, element := range v {
-			d.value(element)
+			dst = canonicalValue(dst, element)
 		}
-	default:
-		d.number(value)
+		return dst
 	}
+	return canonicalNumber(dst, value)
 }
 
-func (d digest) number(value any) {
+func canonicalNumber(dst []byte, value any) []byte {
 	switch v := value.(type) {
 	case int8:
-		d.fixed('b', uint64(v))
+		return canonical(dst, 'b', uint64(v))
 	case uint8:
-		d.fixed('B', uint64(v))
+		return canonical(dst, 'B', uint64(v))
 	case int16:
-		d.fixed('s', uint64(v))
+		return canonical(dst, 's', uint64(v))
 	case uint16:
-		d.fixed('u', uint64(v))
+		return canonical(dst, 'u', uint64(v))
 	case int32:
-		d.fixed('I', uint64(v))
+		return canonical(dst, 'I', uint64(v))
 	case int: // the client writes it as a 32-bit integer
-		d.fixed('I', uint64(int32(v)))
+		return canonical(dst, 'I', uint64(int32(v)))
 	case uint32:
-		d.fixed('i', uint64(v))
+		return canonical(dst, 'i', uint64(v))
 	case int64:
-		d.fixed('l', uint64(v))
+		return canonical(dst, 'l', uint64(v))
 	case float32:
-		d.fixed('f', uint64(math.Float32bits(v)))
+		return canonical(dst, 'f', uint64(math.Float32bits(v)))
 	case float64:
-		d.fixed('d', math.Float64bits(v))
+		return canonical(dst, 'd', math.Float64bits(v))
 	case amqp.Decimal:
-		d.fixed('D', uint64(v.Scale)<<32|uint64(uint32(v.Value)))
-	default:
-		panic(fmt.Sprintf("schemas: a %T cannot be in an AMQP table", value))
+		return canonical(dst, 'D', uint64(v.Scale)<<32|uint64(uint32(v.Value)))
 	}
+	panic(fmt.Sprintf("schemas: a %T cannot be in an AMQP table", value))
 }
 
 func truth(b bool) uint64 {

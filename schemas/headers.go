@@ -81,8 +81,11 @@ func (h ours) text(name string) string {
 	return s
 }
 
-func (h ours) int(name string) int64 {
-	switch v := h[name].(type) {
+func (h ours) int(name string) int64 { return integer(h[name]) }
+
+// integer is 0 for what is no integer.
+func integer(value any) int64 {
+	switch v := value.(type) {
 	case int64:
 		return v
 	case int32:
@@ -97,6 +100,8 @@ func (h ours) int(name string) int64 {
 		return int64(v)
 	case uint32:
 		return int64(v)
+	case int: // the client writes it as a 32-bit integer
+		return int64(int32(v))
 	}
 	return 0
 }
@@ -133,6 +138,9 @@ func shorten(s string, limit int) string {
 		return s
 	}
 	const ellipsis = "…"
+	if limit < len(ellipsis) {
+		return ""
+	}
 	cut := limit - len(ellipsis)
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--

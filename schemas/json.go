@@ -12,34 +12,64 @@ const hexDigits = "0123456789abcdef"
 // appendString appends s as a JSON string (RFC 8259 §7). Bytes that are not
 // UTF-8 become U+FFFD: where that would lose something, the caller writes
 // base64 instead.
-func appendString(dst []byte, s string) []byte {
+func appendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
+		if i = skipPlain(s, i); i == len(s) {
+			break
+		}
+		size, replacement := 1, ""
+		if c := s[i]; c >= utf8.RuneSelf {
+			var r rune
+			if r, size = decodeRune(s, i); r != utf8.RuneError || size > 1 {
+				i += size
 				continue
 			}
-			dst = append(dst, s[start:i]...)
-			dst = appendEscape(dst, c)
-			i++
-			start = i
-			continue
+			replacement = "\ufffd"
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, "\ufffd"...)
-			i++
-			start = i
-			continue
+		dst = append(dst, s[start:i]...)
+		if replacement != "" {
+			dst = append(dst, replacement...)
+		} else {
+			dst = appendEscape(dst, s[i])
 		}
 		i += size
+		start = i
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// skipPlain is the place of the next byte that cannot simply be copied, eight
+// bytes at a time where there are as many.
+func skipPlain[T string | []byte](s T, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		if !plain(w) {
+			break
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return i
+}
+
+// plain says whether none of eight bytes is a control character, a quote, a
+// backslash or beyond ASCII: subtracting borrows into a byte's highest bit only
+// where the byte is too small.
+func plain(w uint64) bool {
+	const ones, highest = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^(ones*'"'), w^(ones*'\\')
+	return (w|(w-ones*' ')|(quote-ones)|(backslash-ones))&highest == 0
+}
+
+func decodeRune[T string | []byte](s T, i int) (rune, int) {
+	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 }
 
 func appendEscape(dst []byte, c byte) []byte {
@@ -72,7 +102,8 @@ func appendTime(dst []byte, t time.Time) []byte {
 // timeLayout has microseconds, which is as fine as event.sequence.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// object appends a JSON object member by member; fields without a value are left out.
+// object appends a JSON object member by member; members without a value are
+// left out, and so are objects within it that come out empty.
 type object struct {
 	dst   []byte
 	empty bool
@@ -81,6 +112,28 @@ type object struct {
 func beginObject(dst []byte) object { return object{append(dst, '{'), true} }
 
 func (o *object) end() []byte { return append(o.dst, '}') }
+
+// opened is where an object within an object begins.
+type opened struct {
+	mark  int
+	empty bool
+}
+
+// open begins an object within the object, to be ended by close.
+func (o *object) open(name string) opened {
+	begun := opened{len(o.dst), o.empty}
+	o.key(name)
+	o.dst, o.empty = append(o.dst, '{'), true
+	return begun
+}
+
+func (o *object) close(begun opened) {
+	if o.empty {
+		o.dst, o.empty = o.dst[:begun.mark], begun.empty
+		return
+	}
+	o.dst = append(o.dst, '}')
+}
 
 func (o *object) key(name string) {
 	if !o.empty {
@@ -114,17 +167,4 @@ func (o *object) time(name string, value time.Time) {
 		o.key(name)
 		o.dst = appendTime(o.dst, value)
 	}
-}
-
-// nested appends an object unless it comes out empty.
-func (o *object) nested(name string, members func(*object)) {
-	mark, wasEmpty := len(o.dst), o.empty
-	o.key(name)
-	inner := beginObject(o.dst)
-	members(&inner)
-	if inner.empty {
-		o.dst, o.empty = o.dst[:mark], wasEmpty
-		return
-	}
-	o.dst = inner.end()
 }

@@ -2,9 +2,7 @@ package schemas
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -21,8 +19,13 @@ import (
 // It takes every type that amqp091-go can write; it panics on others, which
 // cannot have come from a broker (amqp.Table.Validate tells).
 func AppendTable(dst []byte, table amqp.Table) []byte {
+	var room [keysRoom]string
+	return appendMembers(dst, table, sortedKeys(room[:0], table))
+}
+
+func appendMembers(dst []byte, table amqp.Table, keys []string) []byte {
 	dst = append(dst, '[')
-	for i, key := range slices.Sorted(maps.Keys(table)) {
+	for i, key := range keys {
 		if i > 0 {
 			dst = append(dst, ',')
 		}

@@ -21,8 +21,18 @@ func (e *NewerVersionError) Error() string {
 // Wrap makes what travels between our own queues: the envelope, whose exchange
 // and routing key are the origin, with its state in headers. The five
 // properties that cannot travel as they are become headers too, and our copies
-// are persistent.
+// are persistent. A stack is shortened where space is short. A message whose
+// headers leave no room for ours travels in front of its own body.
 func Wrap(e Envelope, s State) amqp.Publishing {
+	if !e.LeavesRoom() {
+		return wrapInBody(e, s)
+	}
+	p := wrapInHeaders(e, s)
+	shortenStack(p)
+	return p
+}
+
+func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	p := e.Publishing()
 	headers := ours(withoutState(e.Headers))
 	headers.setText(headerExpiration, p.Expiration)
@@ -44,18 +54,30 @@ func Wrap(e Envelope, s State) amqp.Publishing {
 // WrapWithoutBody is Wrap for an event whose body is kept elsewhere; the size
 // of the body is said instead.
 func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
+	size := len(e.Body)
+	e.Body = nil
 	p := Wrap(e, s)
-	p.Headers[headerBodySize] = int64(len(e.Body))
-	p.Body = nil
+	p.Headers[headerBodySize] = int64(size)
 	return p
 }
 
 // WrapForQueue is Wrap for the last hop, to the single queue s.Queue: the
 // properties are as first published again. user_id is restored only where it
 // is login, since RabbitMQ refuses another's; CC is not, since it would reach
-// other queues.
+// other queues. A message whose headers leave no room for ours takes only what
+// it is recognised by, or, if even that does not fit, the name of the queue
+// alone, and is new there.
 func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
-	p := Wrap(e, s)
+	if !e.LeavesRoom() {
+		s = State{Fingerprint: s.Fingerprint, Queue: s.Queue, Replay: s.Replay, ReplayOf: s.ReplayOf}
+	}
+	p := wrapInHeaders(e, s)
+	shortenStack(p)
+	if frameSize(p) > frameMax {
+		p.Headers = withoutState(e.Headers)
+		delete(p.Headers, headerCC)
+		p.Headers[headerQueue] = s.Queue
+	}
 	p.Expiration = e.Properties.Expiration
 	p.Priority = e.Properties.Priority
 	p.DeliveryMode = e.Properties.DeliveryMode
@@ -65,9 +87,19 @@ func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	return p
 }
 
+// shortenStack makes room for what the broker adds, as far as the stack is
+// what takes it.
+func shortenStack(p amqp.Publishing) {
+	stack := ours(p.Headers).text(headerStack)
+	if excess := frameSize(p) + deathRoom - frameMax; excess > 0 && stack != "" {
+		p.Headers[headerStack] = shorten(stack, max(0, len(stack)-excess))
+	}
+}
+
 // WrapForExchange makes a replay to the exchange and routing key of e: the
 // message as first published, marked with fingerprint and replay alone. It
-// begins anew, without attempts and without an instance id.
+// begins anew, without attempts and without an instance id. Where its headers
+// leave no room even for the mark, it goes without.
 func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
 	headers := ours(withoutState(e.Headers))
@@ -77,6 +109,9 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 		p.UserId = ""
 		headers.setText(headerUserID, e.Properties.UserID)
 	}
+	if frameSize(p) > frameMax {
+		p.Headers = withoutState(e.Headers)
+	}
 	return p
 }
 
@@ -84,6 +119,14 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 // without our headers has a zero state and the exchange and routing key it
 // arrived with. It fails only with a NewerVersionError.
 func Unwrap(arrived Envelope) (Envelope, State, error) {
+	e, state, err := unwrapHeaders(arrived)
+	if inBody, wrapped := unwrapBody(arrived); err == nil && wrapped {
+		return inBody, state, nil
+	}
+	return e, state, err
+}
+
+func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 	headers := ours(arrived.Headers)
 	state := readState(headers)
 	if state.Version > WireVersion {
@@ -108,13 +151,16 @@ func Unwrap(arrived Envelope) (Envelope, State, error) {
 
 // withoutState copies a header table without what is ours and what is the broker's.
 func withoutState(table amqp.Table) amqp.Table {
-	return withoutDeath(withoutOurs(table))
+	return without(table, func(name string) bool { return ownedByUs(name) || ownedByBroker(name) })
 }
 
-func withoutOurs(table amqp.Table) amqp.Table {
+func ownedByUs(name string) bool { return strings.HasPrefix(name, headerPrefix) }
+
+// without copies a header table without some, with room for our headers.
+func without(table amqp.Table, not func(name string) bool) amqp.Table {
 	kept := make(amqp.Table, len(table)+roomForState)
 	for name, value := range table {
-		if !strings.HasPrefix(name, headerPrefix) {
+		if !not(name) {
 			kept[name] = value
 		}
 	}

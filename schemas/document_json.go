@@ -1,0 +1,234 @@
+package schemas
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// isSearchableObject says whether a flattened field takes the body: a JSON
+// object (RFC 8259), not too deep, no duplicate key, no NUL in a key, no value
+// too long. The body must be UTF-8.
+//
+// It reads the body once and by itself: the standard library's tokens would
+// cost more than everything else that is done to a message.
+func isSearchableObject(body []byte) bool {
+	s := scanner{data: body}
+	s.space()
+	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
+		return false
+	}
+	s.space()
+	return s.at == len(body)
+}
+
+type scanner struct {
+	data []byte
+	at   int
+	keys [][]byte // of the objects that are open
+}
+
+// value reads a value that is depth objects and arrays deep and whose keys so
+// far have path bytes.
+func (s *scanner) value(depth, path int) bool {
+	s.space()
+	if s.at == len(s.data) {
+		return false
+	}
+	begin := s.at
+	switch c := s.data[s.at]; c {
+	case '{':
+		return depth <= flattenedDepth && s.object(depth, path)
+	case '[':
+		return depth <= flattenedDepth && s.array(depth, path)
+	case '"':
+		_, ok := s.string()
+		return ok && path+s.at-begin < flattenedTerm
+	case 't':
+		return s.literal("true", path)
+	case 'f':
+		return s.literal("false", path)
+	case 'n':
+		return s.literal("null", path)
+	}
+	return s.number() && path+s.at-begin < flattenedTerm
+}
+
+func (s *scanner) object(depth, path int) bool {
+	s.at++
+	first := len(s.keys)
+	many := map[string]bool(nil)
+	for s.next('}', len(s.keys) == first && many == nil) {
+		key, ok := s.key()
+		if !ok || s.seen(key, first, &many) {
+			return false
+		}
+		if !s.skip(':') || !s.value(depth+1, path+len(key)+1) {
+			return false
+		}
+	}
+	s.keys = s.keys[:first]
+	return s.skip('}')
+}
+
+// fewKeys is how many keys of an object are compared one by one.
+const fewKeys = 32
+
+// seen keeps a key, and says whether the object had it before.
+func (s *scanner) seen(key []byte, first int, many *map[string]bool) bool {
+	if *many == nil && len(s.keys)-first < fewKeys {
+		for _, other := range s.keys[first:] {
+			if bytes.Equal(key, other) {
+				return true
+			}
+		}
+		s.keys = append(s.keys, key)
+		return false
+	}
+	if *many == nil {
+		*many = map[string]bool{}
+		for _, other := range s.keys[first:] {
+			(*many)[string(other)] = true
+		}
+	}
+	known := (*many)[string(key)]
+	(*many)[string(key)] = true
+	return known
+}
+
+func (s *scanner) array(depth, path int) bool {
+	s.at++
+	for first := true; s.next(']', first); first = false {
+		if !s.value(depth+1, path) {
+			return false
+		}
+	}
+	return s.skip(']')
+}
+
+// next says whether another member or element follows, and reads the comma
+// before it. Where something is wrong, what is read next will not fit.
+func (s *scanner) next(end byte, first bool) bool {
+	s.space()
+	if s.at == len(s.data) || s.data[s.at] == end {
+		return false
+	}
+	return first || s.skip(',')
+}
+
+func (s *scanner) skip(c byte) bool {
+	s.space()
+	if s.at == len(s.data) || s.data[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.data) {
+		switch s.data[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scanner) literal(word string, path int) bool {
+	if !bytes.HasPrefix(s.data[s.at:], []byte(word)) || path+len(word) >= flattenedTerm {
+		return false
+	}
+	s.at += len(word)
+	return true
+}
+
+// key reads a key and undoes its escapes.
+func (s *scanner) key() ([]byte, bool) {
+	s.space()
+	begin := s.at
+	if s.at == len(s.data) || s.data[s.at] != '"' {
+		return nil, false
+	}
+	escaped, ok := s.string()
+	if !ok || !escaped {
+		return s.data[begin+1 : max(s.at-1, begin+1)], ok
+	}
+	var key string
+	if json.Unmarshal(s.data[begin:s.at], &key) != nil || strings.IndexByte(key, 0) >= 0 {
+		return nil, false
+	}
+	return []byte(key), true
+}
+
+// string reads a string, and says whether it has escapes and whether it is one.
+func (s *scanner) string() (escaped, ok bool) {
+	for s.at++; s.at < len(s.data); {
+		if s.at = skipPlain(s.data, s.at); s.at == len(s.data) {
+			break
+		}
+		switch c := s.data[s.at]; {
+		case c == '"':
+			s.at++
+			return escaped, true
+		case c >= utf8.RuneSelf:
+			s.at++
+		case c != '\\' || !s.escape():
+			return false, false
+		default:
+			escaped = true
+		}
+	}
+	return false, false
+}
+
+func (s *scanner) escape() bool {
+	s.at++
+	if s.at == len(s.data) {
+		return false
+	}
+	c := s.data[s.at]
+	s.at++
+	if c != 'u' {
+		return strings.IndexByte(`"\/bfnrt`, c) >= 0
+	}
+	for end := s.at + 4; s.at < end; s.at++ {
+		if s.at == len(s.data) || strings.IndexByte("0123456789abcdefABCDEF", s.data[s.at]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scanner) number() bool {
+	s.one("-")
+	if !s.one("0") && s.digits() == 0 {
+		return false
+	}
+	if s.one(".") && s.digits() == 0 {
+		return false
+	}
+	if s.one("eE") {
+		s.one("+-")
+		return s.digits() > 0
+	}
+	return true
+}
+
+func (s *scanner) one(of string) bool {
+	if s.at < len(s.data) && strings.IndexByte(of, s.data[s.at]) >= 0 {
+		s.at++
+		return true
+	}
+	return false
+}
+
+func (s *scanner) digits() int {
+	begin := s.at
+	for s.at < len(s.data) && s.data[s.at] >= '0' && s.data[s.at] <= '9' {
+		s.at++
+	}
+	return s.at - begin
+}

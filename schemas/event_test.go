@@ -1,0 +1,125 @@
+package schemas
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func TestWhenAMessageWasPublished(t *testing.T) {
+	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for name, test := range map[string]struct {
+		brokers any
+		own     time.Time
+		want    time.Time
+		source  TimeSource
+	}{
+		"nobody says":               {nil, time.Time{}, taken, TimeTaken},
+		"the broker says":           {int64(1777863720123), time.Unix(1777863000, 0), time.UnixMilli(1777863720123), TimeOfBroker},
+		"the publisher says":        {nil, time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
+		"a clock an hour fast":      {nil, taken.Add(59 * time.Minute), taken.Add(59 * time.Minute), TimeOfPublisher},
+		"the future":                {nil, taken.Add(time.Hour), taken, TimeTaken},
+		"year 0":                    {nil, time.Unix(-62167219200, 0), taken, TimeTaken},
+		"the end of time":           {nil, time.Unix(1<<63-1, 0), taken, TimeTaken},
+		"1970":                      {int64(1), time.Unix(0, 0), taken, TimeTaken},
+		"a broker's time as text":   {"1777863720123", time.Time{}, taken, TimeTaken},
+		"a broker's absurd time":    {int64(1<<63 - 1), time.Time{}, taken, TimeTaken},
+		"a broker's time, negative": {int64(-1), time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := amqp.Delivery{Exchange: "shop", Timestamp: test.own}
+			if test.brokers != nil {
+				d.Headers = amqp.Table{headerBrokerTime: test.brokers}
+			}
+			event := Decoder{}.Tapped(d, taken, 1)
+			if !event.Time.Equal(test.want) || event.TimeSource != test.source {
+				t.Errorf("got %v by %s, want %v by %s", event.Time, event.TimeSource, test.want, test.source)
+			}
+		})
+	}
+}
+
+func TestALateCopyHasItsOrigin(t *testing.T) {
+	dec := Decoder{Source: "s"}
+	intime := Envelope{Exchange: "shop", RoutingKey: "k", Properties: Properties{MessageID: "m", Expiration: "100"}, Body: []byte("x")}
+	late := delivery(intime)
+	late.Exchange, late.Expiration = dec.Topology.Late(), ""
+	late.Headers = amqp.Table{"x-first-death-queue": dec.Topology.Index(), "x-death": []any{
+		amqp.Table{"queue": "another", "exchange": "wrong", "routing-keys": []any{"wrong"}, "count": int64(1)},
+		amqp.Table{
+			"queue": dec.Topology.Index(), "exchange": "shop", "routing-keys": []any{"k"}, "reason": "expired",
+			"original-expiration": "100", "count": int64(1),
+		},
+	}}
+	event := dec.Tapped(late, time.Now(), 1)
+	wantEnvelope(t, event.Envelope, intime)
+	if want := dec.Tapped(delivery(intime), time.Now(), 2); event.EventID != want.EventID {
+		t.Errorf("got id %s, in time it is %s", event.EventID, want.EventID)
+	}
+}
+
+func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
+	dec := Decoder{Source: "s"}
+	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for name, d := range map[string]amqp.Delivery{
+		"another exchange":    {Exchange: "", RoutingKey: dec.Topology.Log(), Headers: amqp.Table{headerEventID: "01K"}},
+		"no id":               {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(1)}},
+		"an id too long":      {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: strings.Repeat("x", 513)}},
+		"an id that is bytes": {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "\xff"}},
+		"a newer version":     {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(2), headerEventID: "01K"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := dec.Lifecycle(d, taken, 5)
+			if err == nil {
+				t.Fatal("it is taken for an event")
+			}
+			event := dec.Unreadable(d, taken, 5, err)
+			wantEnvelope(t, event.Envelope, FromDelivery(d))
+			if event.Action != Quarantined || event.Failure.Message != err.Error() || event.Sequence != 5 || !event.Time.Equal(taken) {
+				t.Errorf("got %+v", event)
+			}
+			if checkID(event.EventID) != nil {
+				t.Errorf("its id is no id: %q", event.EventID)
+			}
+		})
+	}
+}
+
+func TestAnEventAlwaysHasATime(t *testing.T) {
+	dec, taken := Decoder{}, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for said, want := range map[string]time.Time{
+		"": taken, "tomorrow": taken, "2026-05-04T03:02:00.5Z": taken.Add(-500 * time.Millisecond), "9999-12-31T23:59:59-09:00": taken,
+	} {
+		d := amqp.Delivery{Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "01K", headerTime: said}}
+		event, err := dec.Lifecycle(d, taken, 1)
+		if err != nil || !event.Time.Equal(want) {
+			t.Errorf("%q: got %v, %v", said, event.Time, err)
+		}
+	}
+}
+
+func TestAQuarantinedEventKeepsItsID(t *testing.T) {
+	event := Decoder{Source: "s"}.Tapped(delivery(everyEnvelope()), time.Now(), 1)
+	refused := event.Quarantine("too many fields")
+	if refused.EventID != event.EventID || refused.QuarantinedAction != Published || !refused.IDFromContent() || refused.Action.Stream() != Failures {
+		t.Errorf("got %+v", refused)
+	}
+	parsed := throughDocument(t, refused)
+	wantEnvelope(t, parsed.Envelope, event.Envelope)
+	if parsed.Failure.Message != "too many fields" || parsed.QuarantinedAction != Published {
+		t.Errorf("got %+v", parsed)
+	}
+}
+
+func TestNewerVersionsAreNamed(t *testing.T) {
+	_, err := Decoder{}.Lifecycle(amqp.Delivery{
+		Exchange: Topology{}.Events(), Headers: amqp.Table{headerVersion: int64(9)},
+	}, time.Now(), 1)
+	var newer *NewerVersionError
+	if !errors.As(err, &newer) || newer.Version != 9 || !strings.Contains(err.Error(), "watership-v 9") {
+		t.Errorf("got %v", err)
+	}
+}

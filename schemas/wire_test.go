@@ -1,0 +1,230 @@
+package schemas
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// arriving is a publishing as whoever consumes it gets it.
+func arriving(p amqp.Publishing, exchange, key string) Envelope {
+	return FromDelivery(amqp.Delivery{
+		Exchange: exchange, RoutingKey: key, Headers: p.Headers, Body: p.Body,
+		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
+		Priority: p.Priority, CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration,
+		MessageId: p.MessageId, Timestamp: p.Timestamp, Type: p.Type, UserId: p.UserId, AppId: p.AppId,
+	})
+}
+
+// everyEnvelope has what cannot travel as it is: the five properties.
+func everyEnvelope() Envelope {
+	headers := everyType()
+	headers["CC"] = []any{"audit", "\xff"}
+	return Envelope{
+		Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: headers, Body: []byte{0, 1, 0xff},
+	}
+}
+
+// fullState has everything, as long as it may be.
+func fullState(fingerprint string) State {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 123456789, time.UTC)
+	s := State{
+		Version: WireVersion, Fingerprint: fingerprint, Message: "01J", EventID: strings.Repeat("e", longestID),
+		Delay: 10 * time.Second, Parent: "v1:" + strings.Repeat("p", 64),
+		Replay: strings.Repeat("j", longestJob), ReplayOf: strings.Repeat("o", longestID),
+	}
+	long := func(c string, size int) string { return strings.Repeat(c, size) }
+	for range maxAttempts {
+		s = s.Failed(at, time.Second, long("q", 255), Failure{
+			Message: long("m", errorBudget), Type: long("t", errorBudget/4), Class: long("c", errorBudget/8), Stack: long("s", stackBudget),
+		})
+	}
+	return s
+}
+
+func wantEnvelope(t *testing.T, got, want Envelope) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, bitwise(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("an envelope changed on its way (-want +got):\n%s", diff)
+	}
+}
+
+func TestWrapIsUndone(t *testing.T) {
+	for name, e := range map[string]Envelope{
+		"everything": everyEnvelope(), "nothing": {}, "default exchange": {RoutingKey: "orders", Body: []byte("x")},
+		"just room":     nearlyFull(frameMax - stateRoom - deathRoom),
+		"no room":       nearlyFull(frameMax - stateRoom - deathRoom + 1),
+		"not even ours": nearlyFull(frameMax),
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := fullState(e.Fingerprint())
+			p := Wrap(e, state)
+			if p.Expiration != "" || p.UserId != "" || p.Priority != 0 || p.DeliveryMode != amqp.Persistent || p.Headers["CC"] != nil {
+				t.Errorf("one of the five properties travels as it is: %+v", p)
+			}
+			if size := frameSize(p); size > frameMax-deathRoom {
+				t.Errorf("a header frame of %d bytes", size)
+			}
+			got, gotState, err := Unwrap(arriving(p, "watership.events", "poisoned"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantEnvelope(t, got, e)
+			if !strings.HasPrefix(state.Failure.Stack, strings.TrimSuffix(gotState.Failure.Stack, "…")) {
+				t.Error("another stack")
+			}
+			state.Failure.Stack, gotState.Failure.Stack = "", ""
+			if diff := cmp.Diff(state, gotState); diff != "" {
+				t.Errorf("the state changed on its way (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// nearlyFull has properties and headers of so many bytes in a frame.
+func nearlyFull(size int) Envelope {
+	e := everyEnvelope()
+	e.Headers["filler"] = ""
+	e.Headers["filler"] = strings.Repeat("f", size-frameSize(e.Publishing()))
+	return e
+}
+
+func TestOnlyWithoutRoomIsABodyWrapped(t *testing.T) {
+	for size, want := range map[int]bool{1000: false, frameMax - stateRoom - deathRoom: false, frameMax - stateRoom - deathRoom + 1: true, frameMax: true} {
+		e := nearlyFull(max(size, frameSize(everyEnvelope().Publishing())+10))
+		p := Wrap(e, fullState(e.Fingerprint()))
+		if _, wrapped := p.Headers[headerWrapped]; wrapped != want || e.LeavesRoom() == want {
+			t.Errorf("%d bytes: wrapped %v, leaves room %v", size, wrapped, e.LeavesRoom())
+		}
+	}
+}
+
+func TestWrapWithoutBodySaysItsSize(t *testing.T) {
+	for _, e := range []Envelope{everyEnvelope(), nearlyFull(frameMax)} {
+		p := WrapWithoutBody(e, State{EventID: "01K", Fingerprint: e.Fingerprint()})
+		event, err := Decoder{}.Lifecycle(amqp.Delivery{
+			Exchange: DefaultPrefix + ".events", RoutingKey: "handled", Headers: p.Headers, Body: p.Body,
+			ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, CorrelationId: p.CorrelationId,
+			ReplyTo: p.ReplyTo, MessageId: p.MessageId, Timestamp: p.Timestamp, Type: p.Type, AppId: p.AppId,
+		}, time.Now(), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.BodySize != len(e.Body) || event.BodyIn != BodyInPublished || len(event.Envelope.Body) != 0 || event.Sequence != 7 {
+			t.Errorf("got %+v", event)
+		}
+		e.Body = nil
+		wantEnvelope(t, event.Envelope, e)
+	}
+}
+
+func TestTheLastHopRestoresTheProperties(t *testing.T) {
+	for _, login := range []string{"guest", "watership"} {
+		e := everyEnvelope()
+		state := fullState(e.Fingerprint())
+		p := WrapForQueue(e, state, login)
+		got := arriving(p, "", "orders")
+		want := e.Properties
+		if login != want.UserID {
+			want.UserID = ""
+		}
+		if got.Properties != want || got.Headers["CC"] != nil {
+			t.Errorf("as %s: got %+v and CC %v, want %+v", login, got.Properties, got.Headers["CC"], want)
+		}
+		belief, err := Believe(got, state.Queue)
+		if err != nil || belief.Mismatch {
+			t.Fatalf("its own state is not believed: %v %v", belief.Mismatch, err)
+		}
+		wantEnvelope(t, belief.Envelope, e)
+	}
+}
+
+func TestTheLastHopFits(t *testing.T) {
+	for _, size := range []int{frameMax - stateRoom - deathRoom, frameMax - stateRoom - deathRoom + 1, frameMax - 3000} {
+		e := nearlyFull(size)
+		state := fullState(e.Fingerprint())
+		p := WrapForQueue(e, state, "")
+		if got := frameSize(p); got > frameMax {
+			t.Errorf("headers of %d bytes become %d", size, got)
+		}
+		belief, err := Believe(arriving(p, "", "orders"), state.Queue)
+		if err != nil || belief.State.Replay != state.Replay {
+			t.Errorf("headers of %d bytes: its mark is not believed: %+v %v", size, belief.State, err)
+		}
+	}
+}
+
+func TestAReplayIsAsFirstPublished(t *testing.T) {
+	for _, login := range []string{"guest", "watership"} {
+		e := everyEnvelope()
+		p := WrapForExchange(e, fullState(e.Fingerprint()), login)
+		if login == e.Properties.UserID && p.UserId != login || login != e.Properties.UserID && p.UserId != "" {
+			t.Errorf("as %s the user is %q", login, p.UserId)
+		}
+		belief, err := Believe(arriving(p, e.Exchange, e.RoutingKey), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEnvelope(t, belief.Envelope, e)
+		want := State{Fingerprint: e.Fingerprint(), Replay: fullState("").Replay, ReplayOf: fullState("").ReplayOf}
+		if diff := cmp.Diff(want, belief.State); diff != "" {
+			t.Errorf("the mark (-want +got):\n%s", diff)
+		}
+	}
+	full := nearlyFull(frameMax)
+	if p := WrapForExchange(full, fullState(full.Fingerprint()), "guest"); frameSize(p) > frameMax {
+		t.Errorf("a replay has a frame of %d bytes", frameSize(p))
+	}
+}
+
+func TestUnwrapTakesWhatIsNotWrapped(t *testing.T) {
+	plain := Envelope{Exchange: "shop", RoutingKey: "k", Headers: amqp.Table{"tenant": "acme"}, Body: []byte("x")}
+	got, state, err := Unwrap(plain)
+	if err != nil || state.Version != 0 {
+		t.Fatalf("%+v %v", state, err)
+	}
+	wantEnvelope(t, got, plain)
+	for i, body := range [][]byte{nil, {0, 0, 0}, {0, 0, 0, 9, '{', '}'}, {0, 0, 0, 1, '{'}, bytes.Repeat([]byte{0xff}, 9), []byte("\x00\x00\x00\x16{\"headers\":[{\"key\":1}]}")} {
+		t.Run(fmt.Sprint("no form of ours ", i), func(t *testing.T) {
+			e := plain
+			e.Headers = amqp.Table{"tenant": "acme", headerWrapped: int64(1)}
+			e.Body = body
+			got, _, err := Unwrap(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := plain
+			want.Body = body
+			wantEnvelope(t, got, want)
+		})
+	}
+	var newer *NewerVersionError
+	if _, _, err := Unwrap(Envelope{Headers: amqp.Table{headerVersion: int32(WireVersion + 1)}}); !errors.As(err, &newer) {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+func TestWhatTheBrokerAddedDoesNotTravel(t *testing.T) {
+	e := Envelope{Exchange: "shop", Headers: amqp.Table{
+		"x-death": []any{}, "x-first-death-queue": "a", "x-last-death-reason": "b", "x-delivery-count": int64(3), "x-custom": "mine",
+	}}
+	for name, p := range map[string]amqp.Publishing{
+		"between queues": Wrap(e, State{}), "last hop": WrapForQueue(e, State{}, ""), "replay": WrapForExchange(e, State{}, ""),
+	} {
+		for header := range p.Headers {
+			if strings.HasPrefix(header, "x-") && header != "x-custom" {
+				t.Errorf("%s: %s travels", name, header)
+			}
+		}
+		if p.Headers["x-custom"] != "mine" {
+			t.Errorf("%s: a header of the publisher is gone", name)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package schemas
+
+import (
+	"encoding/binary"
+	"encoding/json"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// headerWrapped says that the body begins with the properties and headers,
+// which left no room for ours. Its value is the version of that form.
+const (
+	headerWrapped  = "watership-wrapped"
+	wrappedVersion = 1
+)
+
+// wrapInBody puts an envelope into a body: the length of what follows as four
+// bytes (big-endian), the envelope as JSON of the document's `amqp` object, the
+// message's own body. Our headers are the only ones.
+func wrapInBody(e Envelope, s State) amqp.Publishing {
+	const prefix = 4
+	o := beginObject(make([]byte, prefix, frameMax+len(e.Body)))
+	var room [keysRoom]string
+	appendExact(&o, e, sortedKeys(room[:0], e.Headers))
+	body := o.end()
+	binary.BigEndian.PutUint32(body, uint32(len(body)-prefix))
+	headers := ours{headerWrapped: int64(wrappedVersion)}
+	s.write(headers)
+	return amqp.Publishing{
+		Headers: amqp.Table(headers), DeliveryMode: amqp.Persistent, Body: append(body, e.Body...),
+	}
+}
+
+// unwrapBody is the inverse of wrapInBody. What is not of that form is not
+// wrapped: somebody copied a header of ours.
+func unwrapBody(arrived Envelope) (Envelope, bool) {
+	if ours(arrived.Headers).int(headerWrapped) != wrappedVersion || len(arrived.Body) < 4 {
+		return Envelope{}, false
+	}
+	size, rest := binary.BigEndian.Uint32(arrived.Body), arrived.Body[4:]
+	if uint64(size) > uint64(len(rest)) {
+		return Envelope{}, false
+	}
+	var stored storedMessage
+	if json.Unmarshal(rest[:size], &stored) != nil {
+		return Envelope{}, false
+	}
+	e, err := stored.envelope()
+	if len(rest) > int(size) {
+		e.Body = rest[size:]
+	}
+	return e, err == nil
+}
