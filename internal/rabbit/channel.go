@@ -69,21 +69,12 @@ func (c *Connection) await(ctx context.Context) (*amqp.Connection, <-chan struct
 	}
 }
 
-// awaitUnblocked returns when the broker takes messages, or the connection is lost.
-func (c *Connection) awaitUnblocked(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		blocked, changed := c.blocked, c.changed
-		c.mu.Unlock()
-		if !blocked {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("the broker takes no messages now: %w", context.Cause(ctx))
-		}
-	}
+// blocking says whether the broker takes no messages now, and gives a channel
+// that closes when that may have changed.
+func (c *Connection) blocking() (bool, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked, c.changed
 }
 
 func (c *Connection) pause(ctx context.Context, changed <-chan struct{}) error {

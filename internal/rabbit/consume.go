@@ -101,7 +101,7 @@ func (r *reporter) well() {
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
-	s := &Session{conn: c, tag: q.Tag, watched: make(chan struct{})}
+	s := &Session{conn: c, tag: q.Tag, over: make(chan struct{}), watched: make(chan struct{})}
 	var closed <-chan *amqp.Error
 	var cancelled <-chan string
 	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {

@@ -35,11 +35,12 @@ type Publisher struct {
 	conn   *Connection
 	cfg    PublisherConfig
 	slots  chan struct{} // one for each message from Send to its outcome
-	submit chan *Pending // to the owner
+	submit chan *Pending // to the owner; has room for all that have a slot
+	dead   chan struct{} // closed when the owner has ended: no more outcomes
 
 	ctx  context.Context // ends when Close has waited long enough, and with the owner
 	stop context.CancelFunc
-	work sync.WaitGroup // the owner, and one goroutine for each unconfirmed message
+	work sync.WaitGroup // the owner
 
 	closing   chan struct{} // closed by Close: nothing new is taken
 	closeOnce sync.Once
@@ -60,7 +61,8 @@ func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 		conn:    c,
 		cfg:     cfg,
 		slots:   make(chan struct{}, cfg.Window),
-		submit:  make(chan *Pending),
+		submit:  make(chan *Pending, cfg.Window),
+		dead:    make(chan struct{}),
 		closing: make(chan struct{}),
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -80,36 +82,39 @@ func (p *Publisher) Publish(ctx context.Context, m Message) error {
 	return pending.Wait(ctx)
 }
 
-// Send hands the message to the publisher and returns before it is confirmed.
-// It waits while the window is full or the broker cannot be reached, as long as
-// ctx allows. The message is sent in any case before those of later calls of the
-// same goroutine. ctx also bounds how long it is tried: it is not sent, or sent
-// again, after ctx has ended.
+// Send hands the message to the publisher and returns before it is confirmed, or
+// sent. It waits while the window is full, as long as ctx allows. The messages of
+// one goroutine are sent in the order of its calls. ctx also bounds how long the
+// message is tried: it is not sent, or sent again, after ctx has ended.
 func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	pending := &Pending{message: m, ctx: ctx, done: make(chan error, 1), conn: p.conn}
+	pending := &Pending{message: m, ctx: ctx, done: make(chan error, 1), publisher: p}
+	if err := p.takeSlot(pending); err != nil {
+		return nil, err
+	}
+	p.submit <- pending
+	return pending, nil
+}
+
+func (p *Publisher) takeSlot(m *Pending) error {
 	select {
 	case <-p.closing:
-		return nil, ErrClosed
-	case <-p.ctx.Done():
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, pending.abandoned(ctx)
+		return ErrClosed
+	case <-p.dead:
+		return ErrClosed
+	default:
+	}
+	select {
 	case p.slots <- struct{}{}:
-	}
-	err := ErrClosed
-	select {
-	case p.submit <- pending:
-		return pending, nil
-	case <-ctx.Done():
-		err = pending.abandoned(ctx)
+		return nil
 	case <-p.closing:
-	case <-p.ctx.Done():
+	case <-p.dead:
+	case <-m.ctx.Done():
+		return m.abandoned(m.ctx)
 	}
-	<-p.slots
-	return nil, err
+	return ErrClosed
 }
 
 // Close takes nothing new, waits for the messages on their way, at most for
@@ -140,7 +145,7 @@ func (p *Publisher) drain() int {
 	for free := range p.cfg.Window {
 		select {
 		case p.slots <- struct{}{}:
-		case <-p.ctx.Done(): // closed before
+		case <-p.dead: // closed before, or the connection was
 			return 0
 		case <-timer.C:
 			return p.cfg.Window - free
@@ -157,13 +162,29 @@ func (p *Publisher) finish(m *Pending, err error) {
 
 // Pending is a message on its way.
 type Pending struct {
-	message Message
-	ctx     context.Context
-	conn    *Connection
-	done    chan error // one outcome
+	message   Message
+	ctx       context.Context
+	publisher *Publisher
+	done      chan error   // one outcome
+	held      atomic.Int32 // who decides about it: waiting, sending or givenUp
 
-	strikes int // how often the broker broke off while only this was on its way; the owner's
+	// What follows is the owner's.
+	confirm  *amqp.DeferredConfirmation // of the channel that sent it last; nil if lost while sending
+	returned *UnroutableError
+	settled  bool // the outcome is known
+	strikes  int  // how often the broker broke off while only this was on its way
 }
+
+// A message is waiting for a channel until the owner begins to send it, or its
+// caller gives it up: exactly one of the two frees its slot. Lost with its
+// channel, it is waiting again.
+const (
+	waiting int32 = iota
+	sending
+	givenUp
+)
+
+func (m *Pending) take(by int32) bool { return m.held.CompareAndSwap(waiting, by) }
 
 // Wait returns the outcome, as Publish does. It is to be called once.
 func (m *Pending) Wait(ctx context.Context) error {
@@ -171,18 +192,25 @@ func (m *Pending) Wait(ctx context.Context) error {
 	case err := <-m.done:
 		return err
 	case <-ctx.Done():
+	case <-m.publisher.dead:
 	}
 	select {
 	case err := <-m.done: // both at once: the outcome says more
 		return err
 	default:
+	}
+	if m.ctx.Err() != nil && m.take(givenUp) {
+		<-m.publisher.slots
+	}
+	if ctx.Err() != nil {
 		return m.abandoned(ctx)
 	}
+	return ErrClosed // sent at the moment of the publisher's end
 }
 
 func (m *Pending) abandoned(ctx context.Context) error {
 	err := context.Cause(ctx)
-	if why := m.conn.Err(); why != nil {
+	if why := m.publisher.conn.Err(); why != nil {
 		err = fmt.Errorf("%w (no connection to the broker: %w)", err, why)
 	}
 	return fmt.Errorf("publish to exchange %q with routing key %q, not confirmed: %w", m.message.Exchange, m.message.RoutingKey, err)

@@ -71,7 +71,7 @@ func TestFullQueueNacksOneMessageOnly(t *testing.T) {
 		}
 		healthy := sendAll(t, p, queue, 10)
 		var nacked *NackedError
-		if err := p.Publish(patient(t), to(full, "does not")); !errors.As(err, &nacked) {
+		if err := p.Publish(patient(t), to(full, "does not")); !errors.As(err, &nacked) || nacked.RoutingKey != full {
 			t.Errorf("got %v", err)
 		}
 		waitAll(t, healthy)

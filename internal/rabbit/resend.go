@@ -15,12 +15,19 @@ type backlog struct {
 	alone bool
 }
 
+func (b *backlog) pop() *Pending {
+	m := b.messages[0]
+	b.messages = b.messages[1:]
+	return m
+}
+
 // maxStrikes is how often a message that is on its way alone may go with the
 // whole connection before it is taken for the cause.
 const maxStrikes = 3
 
 // run is the publisher's owner: one channel after another until Close.
 func (p *Publisher) run() {
+	defer close(p.dead)
 	defer p.stop()
 	var left backlog
 	for failures := 0; p.ctx.Err() == nil; {
@@ -38,7 +45,9 @@ func (p *Publisher) run() {
 		left = w.serve(left)
 	}
 	for _, m := range left.messages {
-		p.finish(m, ErrClosed)
+		if m.take(sending) {
+			p.finish(m, ErrClosed)
+		}
 	}
 }
 
@@ -46,100 +55,38 @@ func (p *Publisher) run() {
 // or the publisher is stopped, and returns what has no outcome.
 func (w *window) serve(left backlog) backlog {
 	p := w.publisher
-	left, ok := w.resend(left)
-	for ok {
-		select {
-		case m := <-p.submit:
-			ok = w.start(m)
-		case w.reason = <-w.closed:
-			w.ended, ok = true, false
-		case <-p.ctx.Done():
-			ok = false
-		}
-	}
-	if p.ctx.Err() != nil {
-		p.conn.closeChannel(w.ch)
-	}
-	culpable := blames(w.why())
-	return backlog{
-		messages: append(w.collect(), left.messages...),
-		alone:    left.alone || culpable,
-	}
-}
-
-// resend sends what the last channel left; false if this one is lost as well.
-func (w *window) resend(left backlog) (backlog, bool) {
-	for len(left.messages) > 0 {
-		m := left.messages[0]
-		left.messages = left.messages[1:]
-		if !left.alone {
-			if !w.start(m) {
-				return left, false
+	for !w.ended && p.ctx.Err() == nil {
+		w.settle(false)
+		blocked, changed := p.conn.blocking()
+		switch {
+		case blocked, left.alone && w.oldest() != nil:
+			w.wait(nil, changed)
+		case len(left.messages) > 0:
+			w.start(left.pop())
+		default:
+			left.alone = false
+			// Not started here: the connection may have been blocked meanwhile.
+			if m := w.wait(p.submit, changed); m != nil {
+				left.messages = append(left.messages, m)
 			}
-		} else if !w.startAlone(m) {
-			left.messages = append(w.judge(), left.messages...)
-			return left, false
 		}
 	}
-	return backlog{}, w.publisher.ctx.Err() == nil
-}
-
-// start sends a message and leaves a goroutine to its confirm; false if the channel is lost.
-func (w *window) start(m *Pending) bool {
-	if !w.admit(m) {
-		return true
-	}
-	entry := w.send(m)
-	if entry.confirm == nil {
-		return false
-	}
-	w.publisher.work.Go(func() {
-		<-entry.confirm.Done()
-		w.settle(entry)
-	})
-	return true
-}
-
-// startAlone sends a message and waits for its confirm; false if the channel is lost.
-func (w *window) startAlone(m *Pending) bool {
-	if !w.admit(m) {
-		return true
-	}
-	entry := w.send(m)
-	if entry.confirm == nil {
-		return false
-	}
-	select {
-	case <-entry.confirm.Done():
-		return w.settle(entry)
-	case <-w.publisher.ctx.Done():
-		return false
+	w.leave()
+	suspects := w.judge(w.collect())
+	return backlog{
+		messages: append(suspects, left.messages...),
+		alone:    left.alone || blames(w.reason),
 	}
 }
 
-// admit finishes a message that is not to be sent on this channel.
-func (w *window) admit(m *Pending) bool {
-	p := w.publisher
-	// Without an error where the connection is lost meanwhile, which shows at once.
-	_ = p.conn.awaitUnblocked(p.ctx)
-	if m.ctx.Err() != nil {
-		p.finish(m, m.abandoned(m.ctx))
-		return false
-	}
-	if err := m.message.checkSize(w.conn.Config.FrameSize); err != nil {
-		p.finish(m, err)
-		return false
-	}
-	return true
-}
-
-// why waits for the reason of the channel's end, which is near.
-func (w *window) why() *amqp.Error {
+// leave closes the channel if it is not lost. The end of a channel is the end of
+// its confirms, which collect relies on.
+func (w *window) leave() {
+	w.timer.Stop()
 	if !w.ended {
-		w.reason = <-w.closed
-		w.ended = true
+		w.publisher.conn.closeChannel(w.ch)
+		w.end(<-w.closed)
 	}
-	return w.reason
 }
 
 // blames says whether the broker ended the channel for what was sent on it.
@@ -148,21 +95,19 @@ func blames(reason *amqp.Error) bool {
 	return reason != nil && reason.Server && reason.Code != amqp.ConnectionForced
 }
 
-// judge decides about the message that was on its way alone when the channel
-// ended: refused, or to be sent again.
-func (w *window) judge() []*Pending {
-	if w.publisher.ctx.Err() != nil {
-		return nil // still in the window, where serve collects it
-	}
-	reason, suspects := w.why(), w.collect()
-	if len(suspects) == 0 || !blames(reason) {
+// judge refuses the message for which the broker ended the channel, if it was
+// the only one on its way.
+func (w *window) judge(suspects []*Pending) []*Pending {
+	if len(suspects) != 1 || !blames(w.reason) {
 		return suspects
 	}
 	m := suspects[0]
 	m.strikes++
 	// A soft error (AMQP 0-9-1 §1.2) is about this one operation; others may have causes of their own.
-	if reason.Recover || m.strikes >= maxStrikes {
-		w.publisher.finish(m, m.message.refused(reason.Code, reason.Reason))
+	if w.reason.Recover || m.strikes >= maxStrikes {
+		if m.take(sending) {
+			w.finish(m, m.message.refused(w.reason.Code, w.reason.Reason))
+		}
 		return nil
 	}
 	return suspects

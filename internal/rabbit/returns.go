@@ -9,7 +9,7 @@ import (
 
 // match marks the messages that the broker has returned so far. A return names
 // no message, so it is matched by content; which of several equal messages gets
-// it does not matter. The caller holds mu.
+// it does not matter.
 func (w *window) match() {
 	for {
 		select {
@@ -32,12 +32,11 @@ func (w *window) match() {
 // find is the first message that equals the return. The broker may have changed
 // what it returns (it strips BCC, and may be told to add headers), so that the
 // nearest is taken where none is equal: same exchange and key at least.
-func (w *window) find(r *amqp.Return) *inflight {
-	var nearest *inflight
+func (w *window) find(r *amqp.Return) *Pending {
+	var nearest *Pending
 	best := different
-	for element := w.sent.Front(); element != nil; element = element.Next() {
-		m := element.Value.(*inflight)
-		if m.returned != nil || m.message.Optional {
+	for _, m := range w.sent[w.head:] {
+		if m.settled || m.returned != nil || m.message.Optional {
 			continue
 		}
 		likeness := compare(&m.message, r)

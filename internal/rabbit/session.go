@@ -20,6 +20,7 @@ type Session struct {
 	tag     string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	over    chan struct{} // closed when its user is done with it
 	lost    error         // why it ended, if its user did not want it; to be read when watched is closed
 	watched chan struct{} // closed when watch has returned
 }
@@ -73,6 +74,7 @@ func (s *Session) watch(conn *amqp.Connection, closed <-chan *amqp.Error, cancel
 			return
 		}
 	case <-s.ctx.Done():
+	case <-s.over:
 	}
 	// The end of the deliveries may have been seen before the reason for it.
 	select {
@@ -86,6 +88,7 @@ func (s *Session) watch(conn *amqp.Connection, closed <-chan *amqp.Error, cancel
 	if s.ch.IsClosed() {
 		s.lose(channelLoss(conn, <-closed))
 	}
+	s.cancel(errSessionOver)
 }
 
 // lose is called by watch only, before watched is closed.
@@ -111,7 +114,7 @@ func channelLoss(conn *amqp.Connection, reason *amqp.Error) error {
 // end closes the channel, which gives back what is not acknowledged, and says
 // why the session had been lost before, nil if it had not.
 func (s *Session) end() error {
-	s.cancel(errSessionOver)
+	close(s.over)
 	<-s.watched
 	s.conn.closeChannel(s.ch)
 	return s.lost

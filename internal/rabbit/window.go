@@ -1,43 +1,38 @@
 package rabbit
 
 import (
-	"container/list"
-	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// sweepAfter is how long a confirm waits behind an older one that does not come:
+// queues differ in speed, and one that stands still must not hold up the others.
+const sweepAfter = 5 * time.Millisecond
+
 // window is what is on its way on one channel: the messages that were sent and
-// have no outcome yet. Only the publisher's owner sends; outcomes arrive on one
-// goroutine a message.
+// have no outcome yet. All of it belongs to the publisher's owner.
 type window struct {
 	publisher *Publisher
 	ch        *amqp.Channel
 	conn      *amqp.Connection
 
-	closed <-chan *amqp.Error // the owner's, as the next two
-	ended  bool               // closed has been read
-	reason *amqp.Error        // what it said
+	closed <-chan *amqp.Error
+	ended  bool        // the channel is lost
+	reason *amqp.Error // what closed said
 
-	mu sync.Mutex // guards what follows
 	// The broker's returns, never more than there are messages on their way.
 	// A return reaches the client before the confirm of the same message, on the
-	// same reader: whoever holds a confirm and drains this finds it.
+	// same reader: whoever sees a confirm and drains this finds it.
 	returns <-chan amqp.Return
-	sent    list.List // of *inflight, oldest first
-}
 
-// inflight is one message in one window. It is in the list until it has an
-// outcome or is left to the next window.
-type inflight struct {
-	*Pending
-	element  *list.Element
-	confirm  *amqp.DeferredConfirmation // nil if the channel was lost while sending
-	returned *UnroutableError
+	sent  []*Pending // oldest first, from head on; settled ones stay until they are the oldest
+	head  int
+	timer *time.Timer
 }
 
 func (p *Publisher) newWindow() (*window, error) {
-	w := &window{publisher: p}
+	w := &window{publisher: p, timer: time.NewTimer(time.Hour)}
 	ch, conn, err := p.conn.open(p.ctx, func(ch *amqp.Channel) error {
 		w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		w.returns = ch.NotifyReturn(make(chan amqp.Return, p.cfg.Window))
@@ -47,76 +42,143 @@ func (p *Publisher) newWindow() (*window, error) {
 	return w, err
 }
 
-// send puts the message on the wire. Its outcome comes with its confirm, or from
-// collect if the channel is lost first.
-func (w *window) send(m *Pending) *inflight {
-	entry := &inflight{Pending: m}
-	w.mu.Lock()
-	entry.element = w.sent.PushBack(entry)
-	w.mu.Unlock() // not held while writing: a slow broker must not keep confirms waiting
-	confirm, err := w.ch.PublishWithDeferredConfirm(
-		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, m.message.Publishing)
-	if err == nil {
-		entry.confirm = confirm
+// start puts the message on the wire, unless it is not to be sent on this channel.
+func (w *window) start(m *Pending) {
+	if !m.take(sending) {
+		return
 	}
-	return entry
+	if m.ctx.Err() != nil {
+		w.publisher.finish(m, m.abandoned(m.ctx))
+		return
+	}
+	if err := m.message.checkSize(w.conn.Config.FrameSize); err != nil {
+		w.publisher.finish(m, err)
+		return
+	}
+	m.settled, m.returned = false, nil
+	w.sent = append(w.sent, m)
+	var err error
+	m.confirm, err = w.ch.PublishWithDeferredConfirm(
+		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, m.message.Publishing)
+	if err != nil {
+		m.confirm = nil
+		w.end(<-w.closed) // check has refused all else that the client refuses
+	}
 }
 
-// settle takes the outcome of a message whose confirm has come; false if there
-// is none, because the channel was lost.
-func (w *window) settle(entry *inflight) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if entry.element == nil {
-		return true // collect came first
+func (w *window) end(reason *amqp.Error) {
+	w.ended, w.reason = true, reason
+}
+
+// wait waits for something to do: a message to send, which it returns, a confirm,
+// a change of the connection, the end. A nil submit is not waited for.
+func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending {
+	select {
+	case m := <-submit:
+		return m
+	default:
 	}
-	w.match()
-	switch {
-	case w.known(entry):
+	var confirmed <-chan struct{}
+	if oldest := w.oldest(); oldest != nil {
+		confirmed = oldest.confirm.Done()
+		w.timer.Reset(sweepAfter)
+	} else {
+		w.timer.Stop()
+	}
+	select {
+	case m := <-submit:
+		return m
+	case <-confirmed:
+	case <-w.timer.C:
+		w.settle(true)
+	case <-changed:
+	case reason := <-w.closed:
+		w.end(reason)
+	case <-w.publisher.ctx.Done():
+	}
+	return nil
+}
+
+// oldest is the first message that has no outcome, nil if all have.
+func (w *window) oldest() *Pending {
+	for ; w.head < len(w.sent); w.head++ {
+		if m := w.sent[w.head]; !m.settled {
+			w.compact()
+			return m
+		}
+		w.sent[w.head] = nil
+	}
+	w.sent, w.head = w.sent[:0], 0
+	return nil
+}
+
+// compact keeps the queue as long as the window, and not as all that was ever sent.
+func (w *window) compact() {
+	if w.head > cap(w.publisher.slots) {
+		w.sent = w.sent[:copy(w.sent, w.sent[w.head:])]
+		w.head = 0
+	}
+}
+
+// settle takes the outcomes that have come: those of the oldest messages, or of all.
+func (w *window) settle(all bool) {
+	for m := w.oldest(); m != nil && w.outcome(m); m = w.oldest() {
+	}
+	if !all {
+		return
+	}
+	for _, m := range w.sent[w.head:] {
+		if !m.settled {
+			w.outcome(m)
+		}
+	}
+}
+
+// outcome finishes a message that has an outcome; false if it has none yet.
+func (w *window) outcome(m *Pending) bool {
+	select {
+	case <-m.confirm.Done():
+	default:
+		return false
+	}
+	if w.known(m) {
 		return true
-	case w.ch.IsClosed():
+	}
+	if w.ch.IsClosed() {
 		return false // the confirm stands for the loss of the channel
 	}
-	w.finish(entry, &NackedError{Exchange: entry.message.Exchange, RoutingKey: entry.message.RoutingKey})
+	w.finish(m, &NackedError{Exchange: m.message.Exchange, RoutingKey: m.message.RoutingKey})
 	return true
 }
 
-// known finishes a message that was returned or confirmed. The caller holds mu.
-func (w *window) known(entry *inflight) bool {
+// known finishes a message that was returned or confirmed.
+func (w *window) known(m *Pending) bool {
+	w.match()
 	switch {
-	case entry.returned != nil:
-		w.finish(entry, entry.returned)
-	case entry.confirm != nil && entry.confirm.Acked():
-		w.finish(entry, nil)
+	case m.returned != nil:
+		w.finish(m, m.returned)
+	case m.confirm != nil && m.confirm.Acked():
+		w.finish(m, nil)
 	default:
 		return false
 	}
 	return true
 }
 
-func (w *window) finish(entry *inflight, err error) {
-	w.remove(entry)
-	w.publisher.finish(entry.Pending, err)
-}
-
-func (w *window) remove(entry *inflight) {
-	w.sent.Remove(entry.element)
-	entry.element = nil
+func (w *window) finish(m *Pending, err error) {
+	m.settled = true
+	w.publisher.finish(m, err)
 }
 
 // collect takes what has no outcome now that the channel is gone, oldest first.
 func (w *window) collect() []*Pending {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.match()
 	var lost []*Pending
-	for element := w.sent.Front(); element != nil; {
-		entry := element.Value.(*inflight)
-		element = element.Next()
-		if !w.known(entry) {
-			w.remove(entry)
-			lost = append(lost, entry.Pending)
+	for _, m := range w.sent[w.head:] {
+		if !m.settled && !w.known(m) {
+			m.held.Store(waiting)
+			lost = append(lost, m)
 		}
 	}
+	w.sent, w.head = nil, 0
 	return lost
 }

@@ -76,3 +76,15 @@ func ours() []string {
 	}
 	return stacks
 }
+
+// Ends waits until a channel such as a context's Done is closed, or fails the test.
+func Ends(t testing.TB, done <-chan struct{}) {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		t.Fatal("did not end")
+	}
+}

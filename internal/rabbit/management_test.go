@@ -1,0 +1,108 @@
+package rabbit
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+func management(t *testing.T, url string) *Management {
+	t.Helper()
+	m, err := NewManagement(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestManagement(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		if b.ManagementURL == "" {
+			t.Skip("no management API")
+		}
+		m := management(t, b.ManagementURL)
+		overview, err := m.Overview(t.Context())
+		if err != nil || overview.ClusterName == "" || overview.Version != b.Version {
+			t.Errorf("overview: %+v, %v", overview, err)
+		}
+		login, err := m.WhoAmI(t.Context())
+		if err != nil || login.Name != "guest" || len(login.Tags) == 0 {
+			t.Errorf("whoami: %+v, %v", login, err)
+		}
+		queue := b.Queue(t, amqp.Table{"x-max-length": 7, "x-queue-type": "quorum"})
+		exchange := queue + "/x y" // such names are legal
+		b.DeleteExchange(t, exchange)
+		ch := b.Channel(t)
+		if err := ch.ExchangeDeclare(exchange, "headers", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.QueueBind(queue, "key", exchange, false, amqp.Table{"x-match": "all"}); err != nil {
+			t.Fatal(err)
+		}
+		q, err := m.Queue(t.Context(), "/", queue)
+		if err != nil || q.Type != "quorum" || q.Arguments["x-max-length"] != 7.0 || !q.Durable {
+			t.Errorf("queue: %+v, %v", q, err)
+		}
+		x, err := m.Exchange(t.Context(), "/", exchange)
+		if err != nil || x.Type != "headers" {
+			t.Errorf("exchange: %+v, %v", x, err)
+		}
+		bindings, err := m.Bindings(t.Context(), "/", exchange)
+		if err != nil || len(bindings) != 1 || bindings[0].Destination != queue || bindings[0].DestinationType != "queue" ||
+			bindings[0].RoutingKey != "key" || bindings[0].Arguments["x-match"] != "all" {
+			t.Errorf("bindings: %+v, %v", bindings, err)
+		}
+		if _, err := m.Queue(t.Context(), "/", "test.missing"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a missing queue: %v", err)
+		}
+		if queues, err := m.Queues(t.Context(), "/"); err != nil || len(queues) == 0 {
+			t.Errorf("queues: %v", err)
+		}
+		_, err = management(t, strings.Replace(b.ManagementURL, "guest:guest", "guest:secret", 1)).WhoAmI(t.Context())
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "401") {
+			t.Errorf("with a wrong password: %v", err)
+		}
+	})
+}
+
+func TestManagementFailures(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/overview":
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			_, _ = w.Write([]byte(strings.Repeat(" ", 100)))
+		}
+	}))
+	m := management(t, strings.Replace(server.URL, "http://", "http://user:secret@", 1))
+	m.maxBytes = 50
+	if _, err := m.Overview(t.Context()); err == nil || !strings.Contains(err.Error(), "502") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := m.WhoAmI(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("got %v", err)
+	}
+	server.Close()
+	if _, err := m.WhoAmI(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+	for _, url := range []string{"amqp://user:secret@host", "http://", "http://user:sec ret@host", "http://user:secret@host:port"} {
+		if _, err := NewManagement(url, nil); err == nil || strings.Contains(err.Error(), "sec") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	for amqpURL, want := range map[string]string{
+		"amqp://user:p%40ss@host:5673/vhost": "http://user:p%40ss@host:15672",
+		"amqps://user:pass@host":             "https://user:pass@host:15671",
+	} {
+		if got, err := ManagementURL(amqpURL); err != nil || got != want {
+			t.Errorf("%s: %s, %v", amqpURL, got, err)
+		}
+	}
+}
