@@ -17,11 +17,13 @@ help: ## List the targets
 build: ## Build ./watership
 	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
 
-# The last run restarts the servers, so it is alone with them.
+# Tests that restart the servers, and so are alone with them.
+ALONE = BrokerRestart|NothingLost
+
 test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
 	@.ci/tools
 	$(WITH_SERVERS) && $(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG) && \
-		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -run NothingLost -timeout $(TEST_TIMEOUT) ./cmd/watership; fi
+		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./cmd/watership; fi
 
 lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy modules
 	$(GO) vet ./...
