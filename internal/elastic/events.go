@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -15,7 +16,7 @@ import (
 // pauses for so long (5 minutes between two pages of up to 1,000) that
 // Elasticsearch forgets what it was reading. UpTo excludes them then, too.
 //
-// An event that repeats the one before it in id and sequence is left out: a
+// An event that has the id and the sequence of one before it is left out: a
 // bulk that was sent again across a rollover wrote it twice. Limit is of what
 // is left.
 //
@@ -29,7 +30,7 @@ func (s *Store) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[sch
 		v := s.newView(sel)
 		defer func() { v.close(ctx) }()
 		left := sel.Limit
-		for h, err := range v.documents(ctx, sel.Limit) {
+		for h, err := range v.documents(ctx) {
 			if err != nil {
 				yield(schemas.Event{}, err)
 				return
@@ -44,44 +45,58 @@ func (s *Store) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[sch
 	}
 }
 
-// documents gives each document once. Those that repeat one another are
-// neighbours, since they are equal in all that they are sorted by.
-func (v *view) documents(ctx context.Context, limit int) iter.Seq2[hit, error] {
-	page := longestPage
-	if limit > 0 {
-		page = min(limit, longestPage)
-	}
+// documents gives each document once and in order.
+func (v *view) documents(ctx context.Context) iter.Seq2[hit, error] {
 	return func(yield func(hit, error) bool) {
-		var last hit
-		for {
-			hits, err := v.next(ctx, page)
+		var held ties
+		for !v.ended {
+			hits, err := v.next(ctx)
 			if err != nil {
 				yield(hit{}, err)
 				return
 			}
-			if len(hits) == 0 {
-				return
-			}
 			for _, h := range hits {
-				if h.repeats(last) {
-					continue
-				}
-				last = h
-				if !yield(h, nil) {
-					return
+				if !held.take(h) {
+					if !held.give(yield) {
+						return
+					}
+					held = ties{h}
 				}
 			}
 		}
+		held.give(yield)
 	}
 }
 
-// repeats compares the sort values but for the last, which is the place in the
-// shard. Without an id, the value before it, a document is no event of ours.
-func (h hit) repeats(before hit) bool {
+// ties are documents that are equal in all that Elasticsearch sorted them by.
+// It could sort them by their ids as well, but takes three times as long for a
+// page then. They are few: mostly one, or one and its repetition.
+type ties []hit
+
+// take says no to a document that is none of them. It says no, too, to the
+// rest of very many: then it is no event of ours, but has no sequence at all.
+func (t *ties) take(h hit) bool {
+	if len(*t) >= longestPage || len(*t) > 0 && !h.tiedWith((*t)[0]) {
+		return false
+	}
+	*t = append(*t, h)
+	return true
+}
+
+// tiedWith compares the sort values but for the last, the place in the shard.
+func (h hit) tiedWith(other hit) bool {
 	n := len(h.Sort) - 1
-	return len(before.Sort) == len(h.Sort) &&
-		slices.EqualFunc(h.Sort[:n], before.Sort[:n], func(a, b json.RawMessage) bool { return string(a) == string(b) }) &&
-		string(h.Sort[n-1]) != "null"
+	return slices.EqualFunc(h.Sort[:n], other.Sort[:n], func(a, b json.RawMessage) bool { return string(a) == string(b) })
+}
+
+func (t ties) give(yield func(hit, error) bool) bool {
+	slices.SortStableFunc(t, func(a, b hit) int { return strings.Compare(a.ID, b.ID) })
+	for _, h := range slices.CompactFunc(t, func(a, b hit) bool { return a.ID == b.ID }) {
+		if !yield(h, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 func (h hit) event() (schemas.Event, error) {

