@@ -31,7 +31,7 @@ func (c Config) access() (access, error) {
 		if err := a.takeCredentials(node); err != nil {
 			return a, fmt.Errorf("URL %d of the Elasticsearch store (%s): %w", i+1, node.Redacted(), err)
 		}
-		a.addresses = append(a.addresses, node.Scheme+"://"+node.Host+node.Path)
+		a.addresses = append(a.addresses, node.Scheme+"://"+node.Host+strings.TrimRight(node.Path, "/"))
 	}
 	return a, a.check()
 }

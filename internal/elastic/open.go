@@ -8,13 +8,11 @@ package elastic
 
 import (
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8"
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/schemas"
@@ -105,40 +103,6 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.wire.CloseIdleConnections()
 	return nil
-}
-
-func (s *Store) connect(a access) error {
-	config := elasticsearch.Config{
-		Addresses: a.addresses,
-		Username:  a.username,
-		Password:  a.password,
-		APIKey:    a.apiKey,
-		Transport: s.wire,
-	}
-	patient := config
-	patient.RetryBackoff = func(attempt int) time.Duration { return 50 * time.Millisecond << attempt }
-	config.DisableRetry = true
-	once, err := elasticsearch.NewBaseClient(config)
-	if err != nil {
-		return fmt.Errorf("making a client for Elasticsearch at %s: %w", s.where, err)
-	}
-	again, err := elasticsearch.NewBaseClient(patient)
-	if err != nil {
-		return fmt.Errorf("making a client for Elasticsearch at %s: %w", s.where, err)
-	}
-	s.once, s.patient = once, again
-	return nil
-}
-
-// wire keeps as many connections as bulks and readers use at once; the
-// standard library's two a host would close and dial all the time.
-func wire(config *tls.Config) *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 32
-	if config != nil {
-		t.TLSClientConfig = config.Clone()
-	}
-	return t
 }
 
 // name is the data stream of that kind.
