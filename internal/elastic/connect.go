@@ -11,6 +11,13 @@ import (
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
 )
 
+// A search finds the shards of an index that was made just now missing (503)
+// until they are allocated, which takes a busy server a second or two.
+const (
+	readRetries    = 6
+	firstReadPause = 25 * time.Millisecond // doubles: three seconds in all
+)
+
 // connect makes the two ways of sending a request. It takes the client's
 // transport and its requests, and not the client itself, which would have every
 // build compile the typed API with its thousands of types.
@@ -19,9 +26,8 @@ func (s *Store) connect(a access) error {
 	if err != nil {
 		return err
 	}
-	patient, err := s.transport(a, elastictransport.WithRetryBackoff(func(attempt int) time.Duration {
-		return 50 * time.Millisecond << attempt
-	}))
+	patient, err := s.transport(a, elastictransport.WithMaxRetries(readRetries),
+		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadPause << attempt }))
 	if err != nil {
 		return err
 	}
@@ -29,8 +35,8 @@ func (s *Store) connect(a access) error {
 	return nil
 }
 
-func (s *Store) transport(a access, retries elastictransport.Option) (*elastictransport.Client, error) {
-	options := []elastictransport.Option{retries, elastictransport.WithTransport(s.wire)}
+func (s *Store) transport(a access, retries ...elastictransport.Option) (*elastictransport.Client, error) {
+	options := append(retries, elastictransport.WithTransport(s.wire))
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
