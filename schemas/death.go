@@ -18,19 +18,26 @@ type Death struct {
 	Count      int64
 }
 
-// LatestDeath is the newest x-death entry: of a queue, or of any where queue is "".
+// LatestDeath is the newest x-death entry of a queue.
 func LatestDeath(headers amqp.Table, queue string) (Death, bool) {
-	deaths, _ := headers["x-death"].([]any)
-	for _, element := range deaths {
-		entry, ok := element.(amqp.Table)
-		if !ok {
-			continue
-		}
-		if death := readDeath(entry); queue == "" || death.Queue == queue {
+	for _, death := range deathsOf(headers) {
+		if death.Queue == queue {
 			return death, true
 		}
 	}
 	return Death{}, false
+}
+
+// deathsOf reads x-death, the newest death first.
+func deathsOf(headers amqp.Table) []Death {
+	list, _ := headers["x-death"].([]any)
+	var deaths []Death
+	for _, element := range list {
+		if entry, ok := element.(amqp.Table); ok {
+			deaths = append(deaths, readDeath(entry))
+		}
+	}
+	return deaths
 }
 
 func readDeath(entry amqp.Table) Death {
@@ -49,14 +56,15 @@ func readDeath(entry amqp.Table) Death {
 	return death
 }
 
-// DeadLetter is the envelope of a dead letter as it came to the queue where it
-// died, that death, and whether the message is a dead letter at all.
+// DeadLetter is the envelope of a dead letter as it was before it first died,
+// its latest death, and whether the message is a dead letter at all. A message
+// that died more than once on its way has its origin in the oldest death.
 func DeadLetter(arrived Envelope) (Envelope, Death, bool) {
-	death, found := LatestDeath(arrived.Headers, "")
-	if !found {
+	deaths := deathsOf(arrived.Headers)
+	if len(deaths) == 0 {
 		return arrived, Death{}, false
 	}
-	return arrived.asBefore(death), death, true
+	return arrived.asBefore(deaths[len(deaths)-1]), deaths[0], true
 }
 
 // asBefore undoes what dead-lettering did to a message.

@@ -1,0 +1,44 @@
+package schemas
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func death(queue, reason, exchange, key string) amqp.Table {
+	return amqp.Table{
+		"queue": queue, "reason": reason, "exchange": exchange, "routing-keys": []any{key, "cc"}, "count": int64(1),
+	}
+}
+
+// TestDeadLetterOfAChain: rejected in one queue, whose dead letters expired in
+// another: it failed in the second and came from before the first.
+func TestDeadLetterOfAChain(t *testing.T) {
+	first := death("orders", "rejected", "shop", "order.created")
+	first["original-expiration"] = "60000"
+	arrived := Envelope{Exchange: "watership.retry", RoutingKey: "parked", Headers: amqp.Table{
+		"tenant": "acme", "x-first-death-queue": "orders",
+		"x-death": []any{death("orders.parked", "expired", "shop.dlx", "order.created"), first},
+	}}
+	before, latest, dead := DeadLetter(arrived)
+	if !dead || latest.Queue != "orders.parked" || latest.Reason != "expired" {
+		t.Errorf("its latest death is %+v (%v)", latest, dead)
+	}
+	if before.Exchange != "shop" || before.RoutingKey != "order.created" || before.Properties.Expiration != "60000" {
+		t.Errorf("it was published to %q with %q, expiration %q", before.Exchange, before.RoutingKey, before.Properties.Expiration)
+	}
+	if len(before.Headers) != 1 {
+		t.Errorf("the broker's headers stayed: %v", before.Headers)
+	}
+}
+
+func TestNoDeadLetter(t *testing.T) {
+	for name, headers := range map[string]amqp.Table{
+		"no headers": nil, "another type": {"x-death": "rejected"}, "empty": {"x-death": []any{}}, "no tables": {"x-death": []any{1}},
+	} {
+		if _, _, dead := DeadLetter(Envelope{Exchange: "shop", Headers: headers}); dead {
+			t.Errorf("%s: taken for a dead letter", name)
+		}
+	}
+}
