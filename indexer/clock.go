@@ -1,8 +1,6 @@
 package indexer
 
 import (
-	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -16,11 +14,13 @@ type clock struct {
 	last int64
 }
 
-func (c *clock) next() int64 {
+// next also says what time it is.
+func (c *clock) next() (int64, time.Time) {
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last+1, c.now().UnixMicro())
-	return c.last
+	c.last = max(c.last+1, now.UnixMicro())
+	return c.last, now
 }
 
 // raise puts everything to come above a sequence.
@@ -28,27 +28,4 @@ func (c *clock) raise(above int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, above)
-}
-
-// backoff is growing, jittered pauses.
-type backoff struct{ attempt int }
-
-const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 5 * time.Second
-)
-
-// wait pauses at least as long as the store asked for.
-func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
-	pause := min(firstPause<<min(b.attempt, 10), lastPause)
-	pause = max(asked, pause/2+rand.N(pause/2+1))
-	b.attempt++
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -8,7 +8,7 @@ import (
 
 // conflict is an item whose id is in the store already.
 type conflict struct {
-	item
+	*item
 	stored schemas.Stored
 }
 
@@ -16,7 +16,7 @@ type conflict struct {
 // follows from the content can belong to another message, and then the stored
 // sequence is another's. A redelivery is taken for the message that is stored;
 // in any other doubt there are two events rather than one too few.
-func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]item, error) {
+func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]*item, error) {
 	var doubtful []conflict
 	var stored []schemas.Stored
 	for _, c := range conflicts {
@@ -33,10 +33,10 @@ func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]item, er
 		sequences, err = x.cfg.Store.Sequences(ctx, stored)
 		return err
 	})
-	var seconds []item
+	var seconds []*item
 	for _, c := range doubtful {
 		if sequences[c.stored] != c.event.Sequence {
-			x.replace(&c.item, c.event.Second())
+			x.replace(c.item, c.event.Second())
 			seconds = append(seconds, c.item)
 		}
 	}

@@ -9,7 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -41,8 +45,8 @@ type Publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 }
 
-// Config says what is indexed and how. Every field but Batch, Format and
-// GiveBack is needed.
+// Config says what is indexed and how. Broker, Publisher, Store and Decoder
+// are needed.
 type Config struct {
 	Broker    Broker
 	Publisher Publisher
@@ -50,48 +54,78 @@ type Config struct {
 	Decoder   schemas.Decoder
 	Format    schemas.DocumentFormat
 	Batch     Batch
-	Logger    *slog.Logger
+
+	// Memory bounds what is in flight, in bytes: half of it for messages
+	// received and not acknowledged yet, of each queue, half for documents being
+	// written. A single message may be larger. The first is kept by asking the
+	// broker for fewer messages, so that messages that suddenly grow can exceed it
+	// until that is noticed. Zero: 64 MiB.
+	Memory int
 
 	// GiveBack is how long the store may be away before the messages at hand
 	// go back to their queue, so that none outstays RabbitMQ's
-	// acknowledgement time-out (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
+	// acknowledgement time-out of 30 minutes
+	// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 	// Zero: 3 minutes.
 	GiveBack time.Duration
+
+	Logger     *slog.Logger          // nil: nobody is told
+	Registerer prometheus.Registerer // of the metrics, for one indexer; nil: nobody sees them
+	Now        func() time.Time      // the clock of event.sequence; nil: time.Now
 }
 
 // Batch says when a bulk request is sent: at whichever bound is reached first.
+// The indexer begins with less at once and grows while that costs the store no
+// more; when the store has too much to do it asks less of it.
 type Batch struct {
-	Events int           // documents; zero: 1000
-	Bytes  int           // of message bodies; zero: 5 MiB
+	Events int           // documents; zero: 2000
+	Bytes  int           // of documents; zero: 5 MiB
 	Wait   time.Duration // after the first event; zero: 200 ms
 }
 
-func (b Batch) withDefaults() Batch {
-	if b.Events <= 0 {
-		b.Events = 1000
+func (c Config) withDefaults() Config {
+	c.Batch.Events = orDefault(c.Batch.Events, 2000)
+	c.Batch.Bytes = orDefault(c.Batch.Bytes, 5<<20)
+	c.Batch.Wait = orDefault(c.Batch.Wait, 200*time.Millisecond)
+	c.Memory = orDefault(c.Memory, 64<<20)
+	c.GiveBack = orDefault(c.GiveBack, 3*time.Minute)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if b.Bytes <= 0 {
-		b.Bytes = 5 << 20
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if b.Wait <= 0 {
-		b.Wait = 200 * time.Millisecond
+	return c
+}
+
+func orDefault[T int | time.Duration](value, otherwise T) T {
+	if value <= 0 {
+		return otherwise
 	}
-	return b
+	return value
 }
 
 // Indexer moves events from the queues to the store.
 type Indexer struct {
 	cfg      Config
 	sequence clock
+	writing  *semaphore.Weighted // bytes of documents
+	appetite *appetite
+	metrics  metrics
+
+	refusedInARow atomic.Int64 // documents, since one was accepted
 }
 
 // New checks nothing and connects to nothing.
 func New(cfg Config) *Indexer {
-	cfg.Batch = cfg.Batch.withDefaults()
-	if cfg.GiveBack <= 0 {
-		cfg.GiveBack = 3 * time.Minute
+	cfg = cfg.withDefaults()
+	return &Indexer{
+		cfg:      cfg,
+		sequence: clock{now: cfg.Now},
+		writing:  semaphore.NewWeighted(int64(cfg.Memory / 2)),
+		appetite: newAppetite(cfg.Batch),
+		metrics:  newMetrics(cfg.Registerer),
 	}
-	return &Indexer{cfg: cfg, sequence: clock{now: time.Now}}
 }
 
 // Run indexes until ctx ends; then it writes and acknowledges what it has at
@@ -122,36 +156,37 @@ func (x *Indexer) Run(ctx context.Context) error {
 // drain indexes one queue. While the store is away nobody consumes: the queue
 // keeps the messages.
 func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
+	flow := newFlow(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)
+	pause := backoff{}
 	for {
 		if err := x.awaitStore(ctx, queue); err != nil {
 			return err
 		}
-		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{
-			Queue:    queue,
-			Prefetch: min(prefetchBatches*x.cfg.Batch.Events, maxPrefetch),
-		}, func(ctx context.Context, session *rabbit.Session) error {
-			return x.session(ctx, session, take)
-		})
-		if ctx.Err() != nil || err == nil {
+		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
+			func(ctx context.Context, session *rabbit.Session) error {
+				return x.session(ctx, session, queue, take, flow)
+			})
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case err == nil: // for another prefetch
+			pause = backoff{}
+			continue
+		}
+		x.metrics.givenBack.Inc()
+		x.cfg.Logger.Error("gave the messages at hand back to the queue", "queue", queue, "error", err)
+		if err := pause.wait(ctx, 0); err != nil {
 			return err
 		}
-		x.cfg.Logger.Error("gave the messages at hand back to the queue", "queue", queue, "error", err)
 	}
 }
 
-const (
-	prefetchBatches = writers + 2 // those being written, one ready, one being collected
-	maxPrefetch     = 65535       // AMQP 0-9-1 basic.qos: a short
-)
-
-// awaitStore returns when the store answers, and raises the sequence above
-// everything that any indexer has stored.
+// awaitStore returns when the store answers.
 func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
-		highest, err := x.cfg.Store.HighestSequence(ctx)
+		err := x.raise(ctx)
 		if err == nil {
-			x.sequence.raise(highest)
 			return nil
 		}
 		if pause.attempt == 0 {
@@ -161,4 +196,11 @@ func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 			return err
 		}
 	}
+}
+
+// raise puts the sequence above everything that any indexer has stored.
+func (x *Indexer) raise(ctx context.Context) error {
+	highest, err := x.cfg.Store.HighestSequence(ctx)
+	x.sequence.raise(highest)
+	return err
 }

@@ -5,49 +5,52 @@ import (
 	"errors"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 const (
-	writers   = 2                // bulk requests in flight
+	writers   = 2                // bulk requests in flight, of one queue
 	stopGrace = 10 * time.Second // to write what is at hand
 )
 
-// batch is written by one request and acknowledged by one frame.
-type batch struct {
-	items   []item
-	bytes   int
-	last    uint64 // delivery tag of its newest message
-	written chan error
-}
-
 // session indexes what one consumer receives: batches are collected in order,
 // written side by side, and acknowledged in order. It returns nil when the
-// session is over, and an error when the messages should go back.
-func (x *Indexer) session(ctx context.Context, session *rabbit.Session, take take) error {
-	highest, err := x.cfg.Store.HighestSequence(ctx)
-	if err != nil {
-		return err
-	}
-	x.sequence.raise(highest)
-
+// session is over or is to begin anew, and an error when the messages should
+// go back for a while. Every goroutine of it has ended then.
+func (x *Indexer) session(ctx context.Context, consumer *rabbit.Session, queue string, take take, flow *flow) error {
 	work, cancel := outlive(ctx, stopGrace)
 	defer cancel()
 	group, work := errgroup.WithContext(work)
-	ready, inFlight := make(chan *batch), make(chan *batch, writers)
+	s := &session{
+		Indexer: x, consumer: consumer, queue: queue, take: take, flow: flow, group: group,
+		ready: make(chan *batch), inFlight: make(chan *batch, writers), free: make(chan *batch, prefetchBatches),
+	}
 	group.Go(func() error {
-		defer close(ready)
-		return x.collect(ctx, work, session.Deliveries, take, ready)
+		defer close(s.ready)
+		return s.collect(ctx, work)
 	})
 	group.Go(func() error {
-		defer close(inFlight)
-		return x.write(work, ready, inFlight)
+		defer close(s.inFlight)
+		return s.write(work)
 	})
-	group.Go(func() error { return acknowledge(work, session, inFlight) })
+	group.Go(func() error { return s.acknowledge(work) })
 	return group.Wait()
+}
+
+// session is one life of the consumer of one queue.
+type session struct {
+	*Indexer
+	consumer *rabbit.Session
+	queue    string
+	take     take
+	flow     *flow // the collector's
+	group    *errgroup.Group
+
+	ready    chan *batch // collected
+	inFlight chan *batch // being written, in order
+	free     chan *batch // done, to be used again
 }
 
 // outlive is a context that ends a while after ctx does.
@@ -57,83 +60,52 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	return longer, func() { stop(); cancel() }
 }
 
-// collect groups deliveries into batches until ctx ends or they do.
-func (x *Indexer) collect(ctx, work context.Context, deliveries <-chan amqp.Delivery, take take, ready chan<- *batch) error {
-	current := &batch{}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	flush := func() error {
-		if len(current.items) == 0 {
-			return nil
-		}
-		full := current
-		current = &batch{}
+// write settles batches side by side and hands them on in order.
+func (s *session) write(ctx context.Context) error {
+	slots := make(chan struct{}, writers)
+	for b := range s.ready {
 		select {
-		case ready <- full:
-			return nil
-		case <-work.Done():
-			return context.Cause(work)
-		}
-	}
-	for {
-		select {
-		case d, open := <-deliveries:
-			if !open {
-				return flush()
-			}
-			if len(current.items) == 0 {
-				timer.Reset(x.cfg.Batch.Wait)
-			}
-			current.add(x.item(d, take(d)), d)
-			if len(current.items) < x.cfg.Batch.Events && current.bytes < x.cfg.Batch.Bytes {
-				continue
-			}
-		case <-timer.C:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
-			return flush()
-		case <-work.Done():
-			return context.Cause(work)
+			return context.Cause(ctx)
 		}
-		if err := flush(); err != nil {
+		bytes := min(2*int64(len(b.sources)), int64(s.cfg.Memory/2)) // the request has a copy
+		if err := s.writing.Acquire(ctx, bytes); err != nil {
 			return err
 		}
-	}
-}
-
-func (b *batch) add(it item, d amqp.Delivery) {
-	b.items = append(b.items, it)
-	b.bytes += len(it.document.Source)
-	b.last = d.DeliveryTag
-}
-
-// write settles batches side by side and hands them on in order.
-func (x *Indexer) write(ctx context.Context, ready <-chan *batch, inFlight chan<- *batch) error {
-	slots := make(chan struct{}, writers)
-	for b := range ready {
-		slots <- struct{}{}
-		b.written = make(chan error, 1)
-		go func() {
-			b.written <- x.settle(ctx, b.items)
+		s.group.Go(func() error {
+			s.metrics.inFlight.Add(float64(bytes))
+			b.written <- s.settle(ctx, b)
+			s.metrics.inFlight.Sub(float64(bytes))
+			s.writing.Release(bytes)
 			<-slots
-		}()
+			return nil
+		})
 		select {
-		case inFlight <- b:
+		case s.inFlight <- b:
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), <-b.written)
+			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// acknowledge acknowledges batches in order once they are written.
-func acknowledge(ctx context.Context, session *rabbit.Session, inFlight <-chan *batch) error {
-	for b := range inFlight {
+// acknowledge acknowledges batches in order once they are written. Those
+// behind one that could not be written go back to the queue with it.
+func (s *session) acknowledge(ctx context.Context) error {
+	for b := range s.inFlight {
 		if err := <-b.written; err != nil {
 			return err
 		}
-		if err := session.Ack(b.last, true); err != nil && !errors.Is(err, rabbit.ErrSessionEnded) {
+		if err := s.consumer.Ack(b.last, true); err != nil && !errors.Is(err, rabbit.ErrSessionEnded) {
 			return err
 		}
+		s.metrics.indexed(s.queue, b)
+		b.reset()
+		select {
+		case s.free <- b:
+		default:
+		}
 	}
-	return ctx.Err()
+	return nil
 }

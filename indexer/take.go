@@ -13,16 +13,23 @@ import (
 type take func(amqp.Delivery) schemas.Event
 
 func (x *Indexer) takeTapped(d amqp.Delivery) schemas.Event {
-	return x.cfg.Decoder.Tapped(d, time.Now(), x.sequence.next())
+	sequence, now := x.sequence.next()
+	event := x.cfg.Decoder.Tapped(d, now, sequence)
+	event.Ingested = now
+	return event
 }
 
 func (x *Indexer) takeLifecycle(d amqp.Delivery) schemas.Event {
-	event, err := x.cfg.Decoder.Lifecycle(d)
+	sequence, now := x.sequence.next()
+	event, err := x.cfg.Decoder.Lifecycle(d, now, sequence)
 	if err != nil {
-		event = x.takeTapped(d).Quarantine(err.Error())
-		return event
+		x.cfg.Logger.Warn("a message in the log is no event; kept it as it is", "routing_key", d.RoutingKey, "error", err)
+		event = x.cfg.Decoder.Unreadable(d, now, sequence, err)
 	}
-	event.Sequence = x.sequence.next()
+	event.Ingested = now
+	if err == nil && event.BodyIn == schemas.BodyHere && event.Fingerprint != event.Envelope.Fingerprint() {
+		x.metrics.mismatches.Inc()
+	}
 	return event
 }
 
@@ -33,12 +40,44 @@ type item struct {
 	redelivered bool
 }
 
-func (x *Indexer) item(d amqp.Delivery, event schemas.Event) item {
-	event.Ingested = time.Now()
-	return item{event: event, document: x.cfg.Format.Document(event), redelivered: d.Redelivered}
-}
-
 // replace gives the item another event, with the document that goes with it.
 func (x *Indexer) replace(it *item, event schemas.Event) {
 	it.event, it.document = event, x.cfg.Format.Document(event)
+}
+
+// batch is written by one request and acknowledged by one frame.
+type batch struct {
+	items   []item
+	sources []byte // the documents, one behind the other
+	bodies  int    // bytes of the messages' bodies
+	last    uint64 // delivery tag of its newest message
+	begun   time.Time
+	written chan error
+}
+
+// add encodes an event. The documents before stay valid where sources moves.
+func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
+	begin := len(b.sources)
+	b.sources = format.Append(b.sources, event)
+	b.items = append(b.items, item{
+		event: event, redelivered: d.Redelivered,
+		document: schemas.Document{
+			ID: event.EventID, Stream: event.Action.Stream(),
+			Source: b.sources[begin:len(b.sources):len(b.sources)],
+		},
+	})
+	b.bodies += len(d.Body)
+	b.last = d.DeliveryTag
+}
+
+// largestKept is how large a batch's buffer may be to be used again.
+const largestKept = 16 << 20 // bytes
+
+// reset makes the batch empty, for the next messages.
+func (b *batch) reset() {
+	clear(b.items) // lets go of the messages
+	b.items, b.bodies = b.items[:0], 0
+	if b.sources = b.sources[:0]; cap(b.sources) > largestKept {
+		b.sources = nil
+	}
 }

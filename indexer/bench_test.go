@@ -1,0 +1,236 @@
+package indexer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// BenchmarkIndexer compares, in one run, what the indexer costs with what
+// nothing can do without: one operation drains all messages (1 KiB, 8 headers,
+// 20 keys, persistent) from a queue, in four ways. -count 3 alternates them.
+// WATERSHIP_BENCH_MESSAGES says how many (20,000).
+func BenchmarkIndexer(b *testing.B) {
+	count := 20_000
+	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
+		var err error
+		if count, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("a=drain and discard", func(b *testing.B) { measure(b, count, discard) })
+	b.Run("b=index into a stub", func(b *testing.B) { measure(b, count, indexInto(startStub(b))) })
+	b.Run("c=index into Elasticsearch", func(b *testing.B) { measure(b, count, indexInto(storeURL(b))) })
+	b.Run("d=drain and send what is encoded", func(b *testing.B) { measure(b, count, sendEncoded) })
+}
+
+// way drains the messages that are in the index queue. It returns what does it,
+// after everything is prepared, so that only the draining is measured.
+type way func(b *testing.B, s *system, count int) func()
+
+func measure(b *testing.B, count int, way way) {
+	services := findServices(b)
+	for b.Loop() {
+		b.StopTimer()
+		s := newSystem(b, rabbittest.Newest(b))
+		s.load(count)
+		drain := way(b, s, count)
+		before, began := services.cpu(), time.Now()
+		b.StartTimer()
+		drain()
+		b.StopTimer()
+		took, after := time.Since(began), services.cpu()
+		b.ReportMetric(float64(count)/took.Seconds(), "msg/s")
+		for name, used := range after {
+			b.ReportMetric(float64((used-before[name]).Nanoseconds())/1000/float64(count), name+"-µs/msg")
+		}
+		b.StartTimer()
+	}
+}
+
+// load puts messages into the index queue, by the tap.
+func (s *system) load(count int) {
+	for first := 0; first < count; first += 1000 {
+		var chunk []schemas.Envelope
+		for n := range min(1000, count-first) {
+			chunk = append(chunk, s.benchMessage(first+n))
+		}
+		s.publish(chunk...)
+	}
+}
+
+func (s *system) benchMessage(n int) schemas.Envelope {
+	e := s.message("bench", n)
+	body := fmt.Appendf(nil, `{"order":%d`, n)
+	for key := range 19 {
+		body = fmt.Appendf(body, `,"key_%02d":"value %d of order %d, and words"`, key, key, n)
+	}
+	body = append(body, '}')
+	e.Body = append(body, bytes.Repeat([]byte(" "), max(0, 1024-len(body)))...)
+	e.Headers = amqp091.Table{
+		"tenant": "acme", "region": "eu-central-1", "attempt": int32(n), "priority": int64(3), "sampled": true,
+		"weight": 1.5, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "source": "checkout",
+	}
+	return e
+}
+
+func discard(b *testing.B, s *system, count int) func() {
+	return s.drainQueue(b, count, func(int) error { return nil })
+}
+
+// drainQueue acknowledges messages in thousands, each after settle.
+func (s *system) drainQueue(b *testing.B, count int, settle func(batch int) error) func() {
+	conn := s.open(s.URL, true)
+	return func() {
+		err := conn.Consume(context.Background(), rabbit.ConsumeConfig{Queue: s.topology.Index(), Prefetch: 8000},
+			func(ctx context.Context, session *rabbit.Session) error {
+				return drainSession(ctx, session, count, settle)
+			})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+const benchBatch = 1000
+
+func drainSession(ctx context.Context, session *rabbit.Session, count int, settle func(batch int) error) error {
+	type sent struct {
+		tag  uint64
+		done chan error
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	inOrder := make(chan sent, 1)
+	group.Go(func() error {
+		defer close(inOrder)
+		for n := 1; n <= count; n++ {
+			var d amqp091.Delivery
+			select {
+			case d = <-session.Deliveries:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			if n%benchBatch == 0 || n == count {
+				s := sent{d.DeliveryTag, make(chan error, 1)}
+				group.Go(func() error { s.done <- settle((n - 1) / benchBatch); return nil })
+				inOrder <- s
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		for s := range inOrder {
+			if err := errors.Join(<-s.done, session.Ack(s.tag, true)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+func indexInto(url string) way {
+	return func(b *testing.B, s *system, count int) func() {
+		store := &counting{Store: newStoreAt(b, url), all: make(chan struct{})}
+		store.left.Store(int64(count))
+		cfg := s.config(store)
+		cfg.Batch = Batch{}
+		cfg.Broker = s.open(s.URL, true)
+		indexer := New(cfg)
+		return func() {
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			ended := make(chan error, 1)
+			go func() { ended <- indexer.Run(ctx) }()
+			<-store.all
+			stop() // waits until all is written and acknowledged
+			if err := <-ended; err != nil {
+				b.Fatal(err)
+			}
+			if left := s.Len(b, s.topology.Index()); left > 0 {
+				b.Fatalf("%d messages are not indexed", left)
+			}
+		}
+	}
+}
+
+// counting tells when everything is stored.
+type counting struct {
+	Store
+	left atomic.Int64
+	all  chan struct{}
+}
+
+func (c *counting) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+	results, err := c.Store.Create(ctx, documents)
+	for _, result := range results {
+		if result.Status == schemas.Created && c.left.Add(-1) == 0 {
+			close(c.all)
+		}
+	}
+	return results, err
+}
+
+// sendEncoded is the limit of any indexer: its documents are there before.
+func sendEncoded(b *testing.B, s *system, count int) func() {
+	stream := streamName()
+	store := openStore(b, storeURL(b), stream)
+	if err := store.Install(patient(b)); err != nil {
+		b.Fatal(err)
+	}
+	bodies := make([][]byte, (count+benchBatch-1)/benchBatch)
+	for n := range count {
+		d := deliveryOf(s.benchMessage(n))
+		event := s.decoder.Tapped(d, time.Now(), time.Now().UnixMicro()+int64(n))
+		at := &bodies[n/benchBatch]
+		*at = fmt.Appendf(*at, "{\"create\":{\"_index\":\"%s-traffic\",\"_id\":%q}}\n", stream, event.EventID)
+		*at = append(schemas.DocumentFormat{}.Append(*at, event), '\n')
+	}
+	url := storeURL(b) + "/_bulk?require_data_stream=true&filter_path=items.*._id,items.*.status,items.*.error"
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	return s.drainQueue(b, count, func(batch int) error {
+		answer, err := client.Post(url, "application/x-ndjson", bytes.NewReader(bodies[batch]))
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		if strings.Count(string(said), `"status":201`) != strings.Count(string(bodies[batch]), "\n")/2 {
+			return fmt.Errorf("not all were created: %.300s", said)
+		}
+		return err
+	})
+}
+
+func deliveryOf(e schemas.Envelope) amqp091.Delivery {
+	return amqp091.Delivery{
+		Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,
+		ContentType: e.Properties.ContentType, DeliveryMode: 2, MessageId: e.Properties.MessageID,
+	}
+}
+
+// ownCPU is what this process has used.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,85 @@
+package indexer
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// collect groups deliveries into batches until ctx ends or they do, or until
+// the queue is to be consumed anew. What was handed out and not taken by then
+// goes back when the channel closes, which is after what was taken is
+// acknowledged. Cancelling the consumer instead would make another one active
+// at once, and the order would be lost.
+func (s *session) collect(ctx, work context.Context) error {
+	current := s.empty()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for first := true; ; {
+		select {
+		case d, open := <-s.consumer.Deliveries:
+			if !open {
+				return s.flush(work, current)
+			}
+			if first {
+				// Only now: until it gets its first message this consumer may have
+				// waited for long behind one that is active.
+				if err := s.raise(work); err != nil {
+					return err
+				}
+				first = false
+			}
+			if !s.fill(current, d, timer) {
+				continue
+			}
+		case <-timer.C:
+		case <-ctx.Done():
+			return s.flush(work, current)
+		case <-work.Done():
+			return context.Cause(work)
+		}
+		if len(current.items) == 0 {
+			continue
+		}
+		anew := s.flow.saw(len(current.items), current.bodies)
+		if err := s.flush(work, current); err != nil || anew {
+			return err
+		}
+		current = s.empty()
+	}
+}
+
+// fill adds a message and says whether the batch is full.
+func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
+	if len(b.items) == 0 {
+		b.begun = time.Now()
+		timer.Reset(s.cfg.Batch.Wait)
+	}
+	b.add(s.cfg.Format, d, s.take(d))
+	events, bytes := s.appetite.now()
+	return len(b.items) >= min(events, s.flow.batch()) || len(b.sources) >= bytes
+}
+
+// flush hands a batch on. It waits while those before it are being written, so
+// that no more is received than is acknowledged.
+func (s *session) flush(work context.Context, b *batch) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	select {
+	case s.ready <- b:
+		return nil
+	case <-work.Done():
+		return context.Cause(work)
+	}
+}
+
+func (s *session) empty() *batch {
+	select {
+	case b := <-s.free:
+		return b
+	default:
+		return &batch{written: make(chan error, 1)}
+	}
+}

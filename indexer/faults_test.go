@@ -1,0 +1,274 @@
+package indexer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// fault makes bulk requests fail. It is called for each while it lasts.
+type fault func(g *gate, w http.ResponseWriter, r *http.Request)
+
+// TestFaults lets every third request meet a fault of the wire or of the
+// server while messages come in: none is lost, none is there twice.
+func TestFaults(t *testing.T) {
+	for name, fault := range map[string]fault{
+		"half a response":           halfAnswer,
+		"fewer items than sent":     fewerItems,
+		"items of others":           otherItems,
+		"a slow trickle":            trickle,
+		"reset after it was taken":  resetAfter,
+		"reset before it was taken": func(_ *gate, w http.ResponseWriter, _ *http.Request) { reset(w) },
+		"413 for more than one":     tooLarge,
+		"429 with Retry-After":      answer(http.StatusTooManyRequests, "1"),
+		"429":                       answer(http.StatusTooManyRequests, ""),
+		"503":                       answer(http.StatusServiceUnavailable, ""),
+		"502 of a proxy":            answer(http.StatusBadGateway, ""),
+		"401":                       answer(http.StatusUnauthorized, ""),
+		"400 for the whole request": refusedAsAWhole,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			s := newSystem(t, rabbittest.Newest(t))
+			store := newStoreAt(t, g.URL)
+			var requests atomic.Int64
+			g.meet(func(w http.ResponseWriter, r *http.Request) {
+				if requests.Add(1)%3 == 1 {
+					fault(g, w, r)
+					return
+				}
+				g.real.ServeHTTP(w, r)
+			})
+			const count = 300
+			run := s.start(store, nil)
+			s.publish(s.messages("first", count/2)...)
+			s.publish(s.messages("second", count/2)...)
+			s.wantEachOnce(s.finish(store, count, run))
+			if requests.Load() < 3 {
+				t.Errorf("only %d requests", requests.Load())
+			}
+		})
+	}
+}
+
+func (s *system) wantEachOnce(events []schemas.Event) {
+	s.t.Helper()
+	seen := map[string]int{}
+	for _, event := range events {
+		if seen[event.Envelope.Properties.MessageID]++; seen[event.Envelope.Properties.MessageID] > 1 {
+			s.t.Errorf("%s is there twice", event.Envelope.Properties.MessageID)
+		}
+		if event.Action != schemas.Published {
+			s.t.Errorf("%s is %s: %s", event.Envelope.Properties.MessageID, event.Action, event.Failure.Message)
+		}
+	}
+	s.wantSequencesRising(events)
+}
+
+func answer(status int, retryAfter string) fault {
+	return func(_ *gate, w http.ResponseWriter, _ *http.Request) {
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"error":{"type":"tested","reason":"this is a test"}}`)
+	}
+}
+
+// taken lets the server take a request and gives its answer.
+func (g *gate) taken(r *http.Request) *httptest.ResponseRecorder {
+	r.Header.Del("Accept-Encoding")
+	recorder := httptest.NewRecorder()
+	g.real.ServeHTTP(recorder, r)
+	return recorder
+}
+
+func halfAnswer(g *gate, w http.ResponseWriter, r *http.Request) {
+	body := g.taken(r).Body.Bytes()
+	w.Header().Set("X-Elastic-Product", "Elasticsearch")
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	_, _ = w.Write(body[:len(body)/2])
+	panic(http.ErrAbortHandler)
+}
+
+// items changes the items of a server's answer.
+func (g *gate) items(w http.ResponseWriter, r *http.Request, change func([]json.RawMessage) []json.RawMessage) {
+	var body struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(g.taken(r).Body.Bytes(), &body); err != nil {
+		panic(err)
+	}
+	body.Items = change(body.Items)
+	w.Header().Set("X-Elastic-Product", "Elasticsearch")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func fewerItems(g *gate, w http.ResponseWriter, r *http.Request) {
+	g.items(w, r, func(items []json.RawMessage) []json.RawMessage { return items[1:] })
+}
+
+func otherItems(g *gate, w http.ResponseWriter, r *http.Request) {
+	g.items(w, r, func(items []json.RawMessage) []json.RawMessage {
+		items[0] = json.RawMessage(`{"create":{"_id":"another","status":201}}`)
+		return items
+	})
+}
+
+func trickle(g *gate, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Elastic-Product", "Elasticsearch")
+	for part := range bytes.SplitAfterSeq(g.taken(r).Body.Bytes(), []byte(",")) {
+		_, _ = w.Write(part)
+		w.(http.Flusher).Flush()
+		time.Sleep(time.Millisecond) // the fault itself, not a wait
+	}
+}
+
+func resetAfter(g *gate, w http.ResponseWriter, r *http.Request) {
+	g.taken(r)
+	reset(w)
+}
+
+func reset(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+func tooLarge(g *gate, w http.ResponseWriter, r *http.Request) {
+	ifMany(g, w, r, answer(http.StatusRequestEntityTooLarge, ""))
+}
+
+func refusedAsAWhole(g *gate, w http.ResponseWriter, r *http.Request) {
+	ifMany(g, w, r, answer(http.StatusBadRequest, ""))
+}
+
+func ifMany(g *gate, w http.ResponseWriter, r *http.Request, fault fault) {
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(r.Body); err != nil {
+		panic(err)
+	}
+	if bytes.Count(body.Bytes(), []byte("\n")) > 2 {
+		fault(g, w, r)
+		return
+	}
+	again := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), &body)
+	again.Header = r.Header
+	g.real.ServeHTTP(w, again)
+}
+
+// What happens to the server itself, and to the broker, while messages come in.
+func TestFaultsOfServers(t *testing.T) {
+	for name, during := range map[string]func(i *identities, proxy *rabbittest.Proxy){
+		"a rollover": func(i *identities, _ *rabbittest.Proxy) { i.rollOver() },
+		"a write block": func(i *identities, _ *rabbittest.Proxy) {
+			i.block("true")
+			i.publish(i.messages("blocked", 50)...)
+			rabbittest.Eventually(i.t, "the block is met", func() bool { return i.log.Count("did not take everything") > 0 })
+			i.block("null")
+		},
+		"a lost connection to the broker": func(i *identities, proxy *rabbittest.Proxy) {
+			proxy.Cut()
+			i.publish(i.messages("cut", 50)...)
+			proxy.Mend()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := newIdentities(t, storeURL(t))
+			proxy := i.Proxy(t)
+			run := i.startAt(proxy.URL, i.store, nil)
+			i.publish(i.messages("before", 100)...)
+			i.wait(i.store, 1)
+			during(i, proxy)
+			i.publish(i.messages("after", 100)...)
+			want := 200
+			if name != "a rollover" {
+				want += 50
+			}
+			i.wantEachOnce(i.finish(i.store, want, run))
+		})
+	}
+}
+
+func (i *identities) block(value string) {
+	ask(i.t, http.MethodPut, "/"+i.stream+"-*/_settings?expand_wildcards=all&ignore_unavailable=true", `{"index.blocks.write":`+value+`}`)
+}
+
+// Without templates a stream would be an ordinary index: the messages wait.
+func TestMissingTemplatesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := openStore(t, storeURL(t), streamName())
+	run := s.start(store, nil)
+	s.publish(s.messages("early", 50)...)
+	rabbittest.Eventually(t, "it is noticed", func() bool { return s.log.Count("did not take everything") > 0 })
+	if err := store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	s.wantEachOnce(s.finish(store, 50, run))
+}
+
+// A store that is away for long gets its messages from the queue again, which
+// keeps them meanwhile.
+func TestMessagesGoBackWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	s := newSystem(t, rabbittest.Newest(t))
+	store := newStoreAt(t, g.URL)
+	g.meet(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) }))
+	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 100 * time.Millisecond })
+	s.publish(s.messages("order", 100)...)
+	rabbittest.Eventually(t, "they go back", func() bool { return s.log.Count("gave the messages at hand back") > 1 })
+	g.meet(nil)
+	s.wantEachOnce(s.finish(store, 100, run))
+}
+
+// A single document that is too large for the store is kept in a queue.
+func TestTooLargeForTheStoreIsSetAside(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	s := newSystem(t, rabbittest.Newest(t))
+	store := newStoreAt(t, g.URL)
+	g.meet(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 100_000 {
+			answer(http.StatusRequestEntityTooLarge, "")(g, w, r)
+			return
+		}
+		g.real.ServeHTTP(w, r)
+	})
+	run := s.start(store, nil)
+	large := s.message("large", 0)
+	large.Body = []byte(strings.Repeat("x", 200_000))
+	s.publish(s.message("before", 0), large, s.message("after", 0))
+	events := s.finish(store, 3, run)
+	for _, event := range events {
+		if event.Envelope.Properties.MessageID != "large-0" {
+			continue
+		}
+		if event.BodyIn != schemas.BodyInUnstorable || event.BodySize != 200_000 || len(event.Envelope.Body) != 0 {
+			t.Errorf("its document says %q, %d bytes", event.BodyIn, event.BodySize)
+		}
+	}
+	kept, _, err := schemas.Unwrap(schemas.FromDelivery(s.Take(t, s.topology.Unstorable(), 1)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := diff(large, kept); diff != "" {
+		t.Errorf("it is kept as another message (-want +got):\n%s", diff)
+	}
+}

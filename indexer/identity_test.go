@@ -1,0 +1,204 @@
+package indexer
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// gate is the real Elasticsearch behind a proxy that can misbehave: what a bulk
+// request meets is up to the test.
+type gate struct {
+	URL  string
+	real http.Handler
+	bulk atomic.Pointer[http.HandlerFunc]
+}
+
+func newGate(t testing.TB) *gate {
+	t.Helper()
+	target, err := url.Parse(storeURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{real: httputil.NewSingleHostReverseProxy(target)}
+	server := httptest.NewUnstartedServer(g)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections are broken on purpose
+	server.Start()
+	t.Cleanup(server.Close)
+	g.URL = server.URL
+	return g
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := g.bulk.Load(); fault != nil && r.URL.Path == "/_bulk" {
+		(*fault)(w, r)
+		return
+	}
+	g.real.ServeHTTP(w, r)
+}
+
+// meet makes bulk requests meet this until the test ends; nil: the real server.
+func (g *gate) meet(fault http.HandlerFunc) {
+	if fault == nil {
+		g.bulk.Store(nil)
+		return
+	}
+	g.bulk.Store(&fault)
+}
+
+// identities is a store whose streams roll over when the test wants it.
+type identities struct {
+	*system
+	store  *elastic.Store
+	stream string
+}
+
+func newIdentities(t *testing.T, url string) *identities {
+	t.Helper()
+	i := &identities{system: newSystem(t, rabbittest.Newest(t)), stream: streamName()}
+	i.store = openStore(t, url, i.stream)
+	if err := i.store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func (i *identities) rollOver() {
+	i.t.Helper()
+	ask(i.t, http.MethodPost, "/"+i.stream+"-traffic/_rollover", "")
+}
+
+func TestEqualMessagesStayTwo(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	run := i.start(i.store, nil)
+	named, anonymous := i.message("named", 1), i.message("anonymous", 1)
+	anonymous.Properties.MessageID = ""
+	i.publish(named, named, anonymous, anonymous) // in one batch
+	i.wait(i.store, 4)
+	i.publish(named, anonymous) // in another
+	i.wait(i.store, 6)
+	i.rollOver()
+	i.publish(named, anonymous, named, anonymous)
+	events := i.finish(i.store, 10, run)
+	i.wantSequencesRising(events)
+	counts := map[string]int{}
+	for _, event := range events {
+		counts[event.Fingerprint]++
+	}
+	for fingerprint, n := range counts {
+		if n != 5 {
+			t.Errorf("%s: %d events, published 5 times", fingerprint, n)
+		}
+	}
+}
+
+func (s *system) wantSequencesRising(events []schemas.Event) {
+	s.t.Helper()
+	for n := 1; n < len(events); n++ {
+		if events[n].Sequence <= events[n-1].Sequence {
+			s.t.Errorf("sequence %d follows %d", events[n].Sequence, events[n-1].Sequence)
+		}
+	}
+}
+
+// The store takes the messages, and the connection to the broker is lost
+// before they are acknowledged: they are delivered again.
+func TestARedeliveredMessageStaysOne(t *testing.T) {
+	for name, rollsOver := range map[string]bool{"in the same index": false, "after a rollover": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			i := newIdentities(t, g.URL)
+			proxy := i.Proxy(t)
+			lost := make(chan struct{})
+			fault := sync.OnceFunc(func() {
+				proxy.Cut()
+				if rollsOver {
+					i.rollOver()
+				}
+				g.meet(nil)
+				close(lost)
+			})
+			g.meet(func(w http.ResponseWriter, r *http.Request) {
+				g.real.ServeHTTP(w, r)
+				fault()
+			})
+			i.publish(i.messages("order", 50)...)
+			i.send(poisoned(i.message("order", 0), i.topology, "event-1"))
+			run := i.startAt(proxy.URL, i.store, nil)
+			rabbittest.Receive(t, closed(lost))
+			proxy.Mend()
+			// What comes behind is stored when the redelivered ones are settled.
+			i.publish(i.message("behind", 0))
+			i.send(poisoned(i.message("behind", 0), i.topology, "event-2"))
+			i.finish(i.store, 53, run)
+			i.wantSequencesRising(i.events(i.store, "event.action: published"))
+		})
+	}
+}
+
+// closed gives a value once a channel is closed.
+func closed(ended <-chan struct{}) <-chan bool {
+	values := make(chan bool, 1)
+	go func() {
+		<-ended
+		values <- true
+	}()
+	return values
+}
+
+func poisoned(e schemas.Envelope, topology schemas.Topology, id string) rabbit.Message {
+	state := schemas.State{EventID: id, Fingerprint: e.Fingerprint(), Message: "01J", Time: time.Now()}
+	return rabbit.Message{Exchange: topology.Events(), RoutingKey: "poisoned", Publishing: schemas.Wrap(e, state)}
+}
+
+// What is poisoned on two days is two events; an event that is published twice
+// is one.
+func TestPoisonedOnTwoDaysIsTwo(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	run := i.start(i.store, nil)
+	monday := poisoned(i.message("order", 1), i.topology, "monday")
+	tuesday := poisoned(i.message("order", 1), i.topology, "tuesday")
+	i.send(monday, tuesday)
+	i.wait(i.store, 2)
+	i.send(monday, tuesday, poisoned(i.message("order", 1), i.topology, "wednesday"))
+	i.finish(i.store, 3, run)
+}
+
+// The sequence never goes below one that is stored, whatever the clock says,
+// and begins at the clock where that is ahead.
+func TestTheSequenceFollowsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	yesterday := func(cfg *Config) { cfg.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } }
+	for n, clock := range []func(*Config){nil, yesterday, nil, yesterday} {
+		run := i.start(i.store, clock)
+		i.publish(i.messages(fmt.Sprint("run ", n), 10)...)
+		i.finish(i.store, 10*(n+1), run)
+	}
+	events := i.events(i.store, "")
+	i.wantSequencesRising(events)
+	for n, event := range events {
+		if want := fmt.Sprintf("run %d-%d", n/10, n%10); event.Envelope.Properties.MessageID != want {
+			t.Errorf("event %d is of %s, want %s", n, event.Envelope.Properties.MessageID, want)
+		}
+	}
+	if ahead := events[0].Sequence - time.Now().UnixMicro(); ahead > 0 {
+		t.Errorf("the first sequence is %d µs ahead of the clock", ahead)
+	}
+}

@@ -1,0 +1,92 @@
+package indexer
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// metrics say how the indexer does (https://prometheus.io/docs/practices/naming/).
+type metrics struct {
+	events      *prometheus.CounterVec
+	bytes       prometheus.Counter
+	lag         *prometheus.GaugeVec
+	inFlight    prometheus.Gauge
+	batchEvents prometheus.Histogram
+	batchBytes  prometheus.Histogram
+	requests    *prometheus.HistogramVec
+	resent      prometheus.Counter
+	setAside    prometheus.Counter
+	givenBack   prometheus.Counter
+	mismatches  prometheus.Counter
+}
+
+// newMetrics registers nothing where to is nil.
+func newMetrics(to prometheus.Registerer) metrics {
+	factory := promauto.With(to)
+	counter := func(name, help string) prometheus.Counter {
+		return factory.NewCounter(prometheus.CounterOpts{Namespace: "watership", Subsystem: "index", Name: name, Help: help})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: "watership", Subsystem: "index", Name: name, Help: help, Buckets: buckets}
+	}
+	gauge := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Namespace: "watership", Subsystem: "index", Name: name, Help: help}
+	}
+	return metrics{
+		events: factory.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "watership", Subsystem: "index", Name: "events_total",
+			Help: "Events that are in the store and acknowledged, by action; quarantined ones were refused by the store.",
+		}, []string{"action"}),
+		bytes: counter("document_bytes_total", "Size of the documents of those events."),
+		lag: factory.NewGaugeVec(gauge("lag_seconds",
+			"Time from when the newest indexed message of a queue was published, as far as that is known, to its acknowledgement."), []string{"queue"}),
+		inFlight:    factory.NewGauge(gauge("in_flight_bytes", "Documents being written, their copies in requests included.")),
+		batchEvents: factory.NewHistogram(histogram("batch_events", "Documents in a bulk request.", prometheus.ExponentialBuckets(1, 4, 7))),
+		batchBytes:  factory.NewHistogram(histogram("batch_bytes", "Size of the documents of a bulk request.", prometheus.ExponentialBuckets(1<<10, 4, 9))),
+		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
+			prometheus.ExponentialBuckets(0.004, 2, 14)), []string{"result"}),
+		resent:     counter("resent_events_total", "Events that were sent to the store again."),
+		setAside:   counter("set_aside_total", "Messages too large for the store, kept in a queue."),
+		givenBack:  counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
+		mismatches: counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint is not their message's, which should never happen."),
+	}
+}
+
+// indexed counts an acknowledged batch.
+func (m metrics) indexed(queue string, b *batch) {
+	counts := map[schemas.Action]int{}
+	for i := range b.items {
+		counts[b.items[i].event.Action]++
+	}
+	for action, count := range counts {
+		m.events.WithLabelValues(label(action)).Add(float64(count))
+	}
+	m.bytes.Add(float64(len(b.sources)))
+	newest := &b.items[len(b.items)-1].event
+	m.lag.WithLabelValues(queue).Set(max(0, time.Since(newest.Time).Seconds()))
+}
+
+// label bounds the number of label values, whatever is published to the
+// exchange of events.
+func label(action schemas.Action) string {
+	switch action {
+	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
+		schemas.Replayed, schemas.Discarded, schemas.Quarantined:
+		return string(action)
+	}
+	return "other"
+}
+
+func (m metrics) request(lasted time.Duration, items []*item, err error) {
+	result := "answered"
+	if err != nil {
+		result = "failed"
+	}
+	m.requests.WithLabelValues(result).Observe(lasted.Seconds())
+	m.batchEvents.Observe(float64(len(items)))
+	m.batchBytes.Observe(float64(size(items)))
+}

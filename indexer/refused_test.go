@@ -1,0 +1,226 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// picky is a store in memory that refuses what it is told to.
+type picky struct {
+	refuse func(schemas.Document) bool
+
+	mu   sync.Mutex
+	docs map[string]schemas.Document
+}
+
+func (p *picky) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	results := make([]schemas.Result, len(documents))
+	for i, doc := range documents {
+		switch _, known := p.docs[doc.ID]; {
+		case p.refuse(doc):
+			results[i] = schemas.Result{Status: schemas.Refused, Reason: "not to my taste"}
+		case known:
+			results[i] = schemas.Result{Status: schemas.Conflict, Index: "it"}
+		default:
+			p.docs[doc.ID] = doc
+			results[i] = schemas.Result{Status: schemas.Created}
+		}
+	}
+	return results, nil
+}
+
+func (p *picky) Find(_ context.Context, ids []string) (map[string]schemas.Stored, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := map[string]schemas.Stored{}
+	for _, id := range ids {
+		if _, known := p.docs[id]; known {
+			found[id] = schemas.Stored{Index: "it", ID: id}
+		}
+	}
+	return found, nil
+}
+
+func (p *picky) Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error) {
+	return nil, nil
+}
+
+func (p *picky) HighestSequence(context.Context) (int64, error) { return 0, nil }
+
+func (p *picky) quarantined() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, doc := range p.docs {
+		if strings.Contains(string(doc.Source), `"action":"quarantined"`) {
+			n++
+		}
+	}
+	return n
+}
+
+func newPicky(refuse func(schemas.Document) bool) *picky {
+	return &picky{refuse: refuse, docs: map[string]schemas.Document{}}
+}
+
+func raw(doc schemas.Document) bool { return strings.Contains(string(doc.Source), `"quarantined"`) }
+
+// A store that refuses every document has another trouble than the documents:
+// a hundred are quarantined, then the indexer reports, pauses, and tries again.
+func TestManyRefusalsMakeItPause(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	var mended sync.Map
+	store := newPicky(func(doc schemas.Document) bool { _, ok := mended.Load("yes"); return !ok && !raw(doc) })
+	run := s.start(store, nil)
+	s.publish(s.messages("order", 150)...)
+	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("gave the messages at hand back") > 0 })
+	if n := store.quarantined(); n > manyRefused {
+		t.Errorf("%d are quarantined before it pauses", n)
+	}
+	mended.Store("yes", true)
+	rabbittest.Eventually(t, "all are in the store", func() bool {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		return len(store.docs) == 150
+	})
+	run.stop()
+	if left := s.Len(t, s.topology.Index()); left > 0 {
+		t.Errorf("%d messages are left", left)
+	}
+}
+
+// A document that is refused even raw is reported and tried again, and is not
+// dropped.
+func TestAnEnvelopeThatIsRefusedIsNotDropped(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := newPicky(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "evil-0") })
+	run := s.start(store, nil)
+	s.publish(s.message("evil", 0))
+	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("gave the messages at hand back") > 1 })
+	run.stop()
+	if left := s.Len(t, s.topology.Index()); left != 1 {
+		t.Errorf("%d messages are left", left)
+	}
+}
+
+func TestMetricsSayWhatHappened(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	registry := prometheus.NewPedanticRegistry()
+	store := newPicky(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "bad-0") && !raw(doc) })
+	run := s.start(store, func(cfg *Config) { cfg.Registerer = registry })
+	s.publish(append(s.messages("good", 20), s.message("bad", 0))...)
+	foreign := poisoned(s.message("order", 1), s.topology, "event-1")
+	foreign.Publishing.Headers["watership-fingerprint"] = "v1:another"
+	s.send(foreign)
+	rabbittest.Eventually(t, "all are in the store", func() bool {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		return len(store.docs) == 22
+	})
+	run.stop()
+	got := gather(t, registry)
+	for name, want := range map[string]float64{
+		"watership_index_events_total poisoned":        1,
+		"watership_index_events_total published":       20,
+		"watership_index_events_total quarantined":     1,
+		"watership_index_fingerprint_mismatches_total": 1,
+		"watership_index_resent_events_total":          1,
+		"watership_index_in_flight_bytes":              0,
+	} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v, want %v", name, value, want)
+		}
+	}
+	if lag := got["watership_index_lag_seconds "+s.topology.Index()]; lag <= 0 || lag > 60 {
+		t.Errorf("lag is %v seconds", lag)
+	}
+}
+
+// gather gives counters and gauges by name and the value of their label.
+func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+// Messages are given back before RabbitMQ takes them back itself, however
+// slowly the store makes progress.
+func TestPatienceEnds(t *testing.T) {
+	x := New(Config{GiveBack: time.Minute})
+	p := x.patience()
+	for range 100 {
+		p.progress()
+	}
+	if p.until.After(p.end) || time.Until(p.end) > holdAtMost*time.Minute {
+		t.Errorf("until %v", time.Until(p.until))
+	}
+	p.until = time.Now().Add(-time.Second)
+	gone := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "gone"}
+	if err := p.failed(t.Context(), gone); !errors.Is(err, gone) {
+		t.Errorf("got %v", err)
+	}
+	later := &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour, Reason: "later"}
+	if err := x.patience().failed(t.Context(), later); !errors.Is(err, later) {
+		t.Errorf("it waits for longer than it may: %v", err)
+	}
+}
+
+// While requests hang, no more than the bound is in flight.
+func TestMemoryBoundsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	registry := prometheus.NewRegistry()
+	store := newPicky(func(schemas.Document) bool { return false })
+	store.mu.Lock() // every request hangs
+	run := s.start(store, func(cfg *Config) {
+		cfg.Memory, cfg.Registerer = 1<<20, registry
+		cfg.Batch.Bytes = 64 << 10
+	})
+	large := s.messages("large", 60)
+	for n := range large {
+		large[n].Body = []byte(strings.Repeat("x", 50_000))
+	}
+	s.publish(large...)
+	var most float64
+	rabbittest.Eventually(t, "all messages are handed out, and some are being written", func() bool {
+		most = gather(t, registry)["watership_index_in_flight_bytes"]
+		return most > 0 && s.Len(t, s.topology.Index()) == 0
+	})
+	if most > 1<<19 {
+		t.Errorf("%v bytes are in flight", most)
+	}
+	store.mu.Unlock()
+	rabbittest.Eventually(t, "all are in the store", func() bool {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		return len(store.docs) == 60
+	})
+	run.stop()
+}

@@ -1,0 +1,311 @@
+package indexer
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// system is a broker with our topology and a tapped exchange, all with names
+// of their own, that goes with the test.
+type system struct {
+	rabbittest.Broker
+	t        testing.TB
+	topology schemas.Topology
+	decoder  schemas.Decoder
+	shop     string // the tapped exchange, a topic
+	log      *rabbittest.Log
+
+	publisher *rabbit.Publisher
+}
+
+func newSystem(t testing.TB, b rabbittest.Broker) *system {
+	t.Helper()
+	name := rabbittest.Name(t)
+	s := &system{Broker: b, t: t, topology: schemas.Topology{Prefix: name}, shop: "shop." + name, log: &rabbittest.Log{}}
+	s.decoder = schemas.Decoder{Source: name, VHost: "/", Topology: s.topology}
+	conn := s.open(b.URL, false)
+	err := amqp.Declare(patient(t), conn, amqp.TopologyConfig{
+		Topology: s.topology, Tap: []amqp.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []string{
+		s.topology.Log(), s.topology.Index(), s.topology.IndexLate(), s.topology.Retry(), s.topology.Due(),
+		s.topology.Poison(), s.topology.Unstorable(), s.topology.Delay(delay),
+	} {
+		b.DeleteQueue(t, queue)
+	}
+	for _, exchange := range []string{
+		s.shop, s.topology.Tap(), s.topology.Events(), s.topology.Late(), s.topology.Retry(), s.topology.Return(),
+	} {
+		b.DeleteExchange(t, exchange)
+	}
+	s.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	t.Cleanup(func() { _ = s.publisher.Close() })
+	return s
+}
+
+const delay = 50 * time.Millisecond
+
+func (s *system) open(url string, consuming bool) *rabbit.Connection {
+	s.t.Helper()
+	conn, err := rabbit.Open(rabbit.Config{
+		URL: url, Name: s.t.Name(), LargeFrames: consuming,
+		Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// publish sends messages as their publisher does, and waits for the confirms.
+func (s *system) publish(envelopes ...schemas.Envelope) {
+	s.t.Helper()
+	messages := make([]rabbit.Message, len(envelopes))
+	for i, e := range envelopes {
+		messages[i] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
+	}
+	s.send(messages...)
+}
+
+func (s *system) send(messages ...rabbit.Message) {
+	s.t.Helper()
+	ctx := patient(s.t)
+	pending := make([]*rabbit.Pending, len(messages))
+	var err error
+	for i, m := range messages {
+		if pending[i], err = s.publisher.Send(ctx, m); err != nil {
+			s.t.Fatalf("publish message %d: %v", i, err)
+		}
+	}
+	for i, p := range pending {
+		if err := p.Wait(ctx); err != nil {
+			s.t.Fatalf("publish message %d: %v", i, err)
+		}
+	}
+}
+
+// message is the nth of a kind.
+func (s *system) message(kind string, n int) schemas.Envelope {
+	return schemas.Envelope{
+		Exchange: s.shop, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"kind":%q,"n":%d}`, kind, n),
+		Properties: schemas.Properties{MessageID: fmt.Sprintf("%s-%d", kind, n), DeliveryMode: 2, ContentType: "application/json"},
+	}
+}
+
+func (s *system) messages(kind string, count int) []schemas.Envelope {
+	list := make([]schemas.Envelope, count)
+	for n := range list {
+		list[n] = s.message(kind, n)
+	}
+	return list
+}
+
+// running is an indexer with connections of its own.
+type running struct {
+	stop func() // waits until it has ended
+}
+
+// start runs an indexer that ends with the test at the latest. Adjust may be nil.
+func (s *system) start(store Store, adjust func(*Config)) *running {
+	s.t.Helper()
+	return s.startAt(s.URL, store, adjust)
+}
+
+func (s *system) startAt(url string, store Store, adjust func(*Config)) *running {
+	s.t.Helper()
+	cfg := s.config(store)
+	consuming := s.open(url, true)
+	sending := s.open(s.URL, false)
+	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
+	cfg.Broker, cfg.Publisher = consuming, publisher
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- New(cfg).Run(ctx) }()
+	r := &running{stop: sync.OnceFunc(func() {
+		cancel()
+		if err := rabbittest.Receive(s.t, ended); err != nil {
+			s.t.Errorf("the indexer ended with: %v", err)
+		}
+		_ = publisher.Close()
+		_ = sending.Close()
+		_ = consuming.Close()
+	})}
+	s.t.Cleanup(r.stop)
+	return r
+}
+
+func (s *system) config(store Store) Config {
+	return Config{
+		Store: store, Decoder: s.decoder, Logger: s.log.Logger(),
+		Batch: Batch{Wait: 20 * time.Millisecond},
+	}
+}
+
+// newStore is the real Elasticsearch, with streams of its own.
+func newStore(t testing.TB) *elastic.Store { return newStoreAt(t, storeURL(t)) }
+
+func newStoreAt(t testing.TB, url string) *elastic.Store {
+	t.Helper()
+	store := openStore(t, url, streamName())
+	if err := store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// streamName is of data streams that no other test uses: they cannot be
+// deleted on the server that tests have.
+func streamName() string { return "test-" + strings.ToLower(rand.Text()) }
+
+func openStore(t testing.TB, url, stream string) *elastic.Store {
+	t.Helper()
+	store, err := elastic.Open(elastic.Config{URLs: []string{url}, Stream: stream})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func storeURL(t testing.TB) string {
+	t.Helper()
+	url := os.Getenv("WATERSHIP_TEST_STORE_URL")
+	if url == "" {
+		const reason = `no store: WATERSHIP_TEST_STORE_URL is not set (scripts/services up; eval "$(scripts/services env)")`
+		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	return url
+}
+
+// ask sends a request to Elasticsearch itself.
+func ask(t testing.TB, method, path, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(patient(t), method, storeURL(t)+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s", method, path, answer.Status)
+	}
+}
+
+// events reads this test's events in the order of their sequence.
+func (s *system) events(store *elastic.Store, text string) []schemas.Event {
+	s.t.Helper()
+	if err := store.Refresh(patient(s.t)); err != nil {
+		s.t.Fatal(err)
+	}
+	var list []schemas.Event
+	for event, err := range store.Events(patient(s.t), s.selection(text)) {
+		if err != nil {
+			s.t.Fatalf("after %d events: %v", len(list), err)
+		}
+		list = append(list, event)
+	}
+	return list
+}
+
+func (s *system) selection(text string) schemas.Selection {
+	s.t.Helper()
+	all := fmt.Sprintf("watership.source: %q", s.decoder.Source)
+	if text != "" {
+		all += " and (" + text + ")"
+	}
+	node, err := query.Parse(all)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return schemas.Selection{Query: node, Order: schemas.BySequence}
+}
+
+// wait waits until there are so many events; a repetition counts once.
+func (s *system) wait(store *elastic.Store, want int) []schemas.Event {
+	s.t.Helper()
+	var got []schemas.Event
+	for deadline := time.Now().Add(2 * rabbittest.Patience); time.Now().Before(deadline); {
+		if got = s.events(store, ""); len(got) >= want {
+			return got
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.t.Fatalf("%d events, want %d\n%s", len(got), want, s.log)
+	return nil
+}
+
+// counted waits until there are so many documents, and fails if there are more.
+func (s *system) counted(store *elastic.Store, want int) {
+	s.t.Helper()
+	selection := s.selection("")
+	for deadline := time.Now().Add(4 * rabbittest.Patience); ; time.Sleep(20 * time.Millisecond) {
+		if err := store.Refresh(patient(s.t)); err != nil {
+			s.t.Fatal(err)
+		}
+		got, err := store.Count(patient(s.t), selection)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if got == int64(want) {
+			return
+		}
+		if got > int64(want) || time.Now().After(deadline) {
+			s.t.Fatalf("%d documents, want %d\n%s", got, want, s.log)
+		}
+	}
+}
+
+// finish waits until there are so many events, stops the indexers, and fails
+// unless there are exactly as many and no message is left in a queue.
+func (s *system) finish(store *elastic.Store, want int, indexers ...*running) []schemas.Event {
+	s.t.Helper()
+	s.wait(store, want)
+	for _, x := range indexers {
+		x.stop()
+	}
+	for _, queue := range []string{s.topology.Log(), s.topology.Index(), s.topology.IndexLate()} {
+		if left := s.Len(s.t, queue); left > 0 {
+			s.t.Errorf("%d messages in %s are indexed and not acknowledged", left, queue)
+		}
+	}
+	got := s.events(store, "")
+	if len(got) != want {
+		s.t.Errorf("%d events, want %d", len(got), want)
+	}
+	return got
+}
+
+// patient ends when a test has waited long enough.
+func patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*rabbittest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
