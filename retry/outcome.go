@@ -36,8 +36,9 @@ func (e *AfterError) Error() string { return e.Err.Error() }
 func (e *AfterError) Unwrap() error { return e.Err }
 
 // After asks for the next attempt after d instead of the policy's delay. The
-// policy still says how many attempts there are. A negative d counts as 0.
-// After(d, nil) is nil.
+// policy still says how many attempts there are. A delay has a queue, so d is
+// rounded up to the next of Ladder; longer than its longest counts as that,
+// and a negative d as 0. After(d, nil) is nil.
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -45,7 +46,7 @@ func After(d time.Duration, err error) error {
 	return &AfterError{max(d, 0), err}
 }
 
-// ClassError puts an error into a class with delays of its own.
+// ClassError puts an error into a class with a policy of its own.
 type ClassError struct {
 	Class string
 	Err   error
@@ -54,7 +55,8 @@ type ClassError struct {
 func (e *ClassError) Error() string { return e.Err.Error() }
 func (e *ClassError) Unwrap() error { return e.Err }
 
-// Class puts an error into a class; a policy may have other delays for it.
+// Class puts an error into a class; a policy may have other delays and another
+// number of attempts for it.
 // Class(name, nil) is nil.
 func Class(name string, err error) error {
 	if err == nil {
@@ -64,14 +66,15 @@ func Class(name string, err error) error {
 }
 
 // UnavailableError says that nothing is wrong with the message: what its
-// handler needs is away.
+// handler needs is away, for this message and for the next as well.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Unavailable marks an error so that its message waits without losing an
-// attempt. Unavailable(nil) is nil.
+// attempt, for 5 s or as long as After within err says, and its route pauses
+// until a message goes through. Unavailable(nil) is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil

@@ -1,8 +1,7 @@
 package retry
 
 import (
-	"errors"
-	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -11,16 +10,44 @@ import (
 // milliseconds (https://www.rabbitmq.com/docs/ttl), about 49 days.
 const MaxDelay = (1<<32 - 1) * time.Millisecond
 
-// Policy says how long a message waits between its attempts. The zero value
-// makes one attempt.
+const (
+	defaultFactor = 2.0
+	defaultCap    = maxRung
+)
+
+// Policy says how many attempts a message has and how long it waits between
+// them: by a list of delays, or by First and the fields after it. The zero
+// value makes one attempt. Validate says what a policy may not be.
 type Policy struct {
 	// Delays are waited between the first attempt and the second, the second
 	// and the third, and so on; there is one attempt more than delays. Each
-	// is exact and has a queue of its own. Whole milliseconds.
+	// is exact and has a queue of its own. Whole milliseconds, up to MaxDelay.
 	Delays []time.Duration
 
-	// Classes have delays of their own for errors of that class.
-	Classes map[string][]time.Duration
+	// First is the delay before the second attempt where delays grow instead
+	// of being listed. Whole milliseconds, up to MaxDelay. Zero: Delays count.
+	First time.Duration
+
+	// Factor is how many times longer each delay is than the one before; at
+	// least 1. Zero: 2. The delays are cut to whole milliseconds.
+	Factor float64
+
+	// Cap is the longest delay. Zero: 24 hours.
+	Cap time.Duration
+
+	// Jitter is the share of each delay, from 0 to 1, by which it may be
+	// shortened at random, so that what failed together does not come back
+	// together. A delay has a queue, so a shortened one is rounded up to the
+	// next of Ladder: a jitter much below a third has little effect. Zero:
+	// every delay is exact.
+	Jitter float64
+
+	// Attempts is how many there are with First, the first attempt included.
+	Attempts int
+
+	// Classes have policies of their own, without further classes, for errors
+	// of that class. The attempts of a message are counted over all classes.
+	Classes map[string]Policy
 }
 
 // Default is the policy of routes that name none.
@@ -33,67 +60,80 @@ func Default() Policy {
 	return Policy{Delays: []time.Duration{time.Second, 10 * time.Second, 30 * time.Second}}
 }
 
-// Validate says whether every delay can be waited.
-func (p Policy) Validate() error {
-	for _, d := range p.AllDelays() {
-		if d <= 0 || d > MaxDelay || d%time.Millisecond != 0 {
-			return fmt.Errorf("delay %s: expected whole milliseconds between 1ms and %s", d, MaxDelay)
-		}
-	}
-	return nil
-}
-
-// AllDelays lists every delay that the policy names, the shortest first, each once.
+// AllDelays lists every delay that the policy and its classes name, the
+// shortest first, each once. Each has a queue of its own.
 func (p Policy) AllDelays() []time.Duration {
-	all := slices.Clone(p.Delays)
-	for _, delays := range p.Classes {
-		all = append(all, delays...)
+	all := p.named()
+	for _, class := range p.Classes {
+		all = append(all, class.named()...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Next says what happens to a message whose attempt'th attempt failed with err.
-func (p Policy) Next(err error, attempt int) Decision {
-	var permanent *PermanentError
-	if errors.As(err, &permanent) {
-		return Decision{Verb: Poison, Reason: "permanent"}
+// named are the delays without those of classes, each once, in their order.
+func (p Policy) named() []time.Duration {
+	var named []time.Duration
+	for attempt := 1; attempt < p.attempts(); attempt++ {
+		d := p.delay(attempt)
+		named = append(named, d)
+		if p.First > 0 && (d == p.longest() || p.factor() == 1) {
+			break // and so on
+		}
 	}
-	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) {
-		return Decision{Verb: Wait, Delay: waitWhileUnavailable}
-	}
-	delays := p.delaysOf(ClassOf(err))
-	if attempt > len(delays) {
-		return Decision{Verb: Poison, Reason: fmt.Sprintf("failed %d of %d attempts", attempt, len(delays)+1)}
-	}
-	var after *AfterError
-	if errors.As(err, &after) {
-		return Decision{Verb: Again, Delay: roundUp(after.Delay)}
-	}
-	return Decision{Verb: Again, Delay: delays[attempt-1]}
+	return slices.Compact(named)
 }
 
-func (p Policy) delaysOf(class string) []time.Duration {
-	if delays, ok := p.Classes[class]; ok {
-		return delays
+// ofClass is the policy for errors of a class.
+func (p Policy) ofClass(class string) Policy {
+	if own, ok := p.Classes[class]; ok {
+		return own
 	}
-	return p.Delays
+	return p
 }
 
-// Verb is what happens next.
-type Verb int
+// attempts is how many there are, the first included.
+func (p Policy) attempts() int {
+	if p.First > 0 {
+		return max(p.Attempts, 1)
+	}
+	return len(p.Delays) + 1
+}
 
-// A failed message is tried again, waits without losing an attempt, or is given up.
-const (
-	Again Verb = iota + 1
-	Wait
-	Poison
-)
+// delay is the wait after the attempt'th attempt, before jitter.
+func (p Policy) delay(attempt int) time.Duration {
+	if p.First == 0 {
+		return p.Delays[attempt-1]
+	}
+	d := float64(p.First) * math.Pow(p.factor(), float64(attempt-1))
+	if d >= float64(p.longest()) {
+		return p.longest()
+	}
+	return time.Duration(d).Truncate(time.Millisecond)
+}
 
-// Decision is what happens to a message after a failed attempt.
-type Decision struct {
-	Verb   Verb
-	Delay  time.Duration // for Again and Wait
-	Reason string        // for Poison
+func (p Policy) factor() float64 {
+	if p.Factor == 0 {
+		return defaultFactor
+	}
+	return p.Factor
+}
+
+func (p Policy) longest() time.Duration {
+	if p.Cap == 0 {
+		return max(defaultCap, p.First)
+	}
+	return p.Cap
+}
+
+// jittered shortens d. What comes out has a queue: it is a rung, or d itself.
+func (p Policy) jittered(d time.Duration, random func() float64) time.Duration {
+	if p.Jitter == 0 || random == nil {
+		return d
+	}
+	short := time.Duration(float64(d) * (1 - p.Jitter*random()))
+	if short > maxRung {
+		return d
+	}
+	return min(roundUp(short), d)
 }

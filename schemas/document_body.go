@@ -19,7 +19,7 @@ func (f DocumentFormat) appendBody(o *object, body []byte) {
 	default:
 		o.key("text")
 	}
-	o.dst = appendString(o.dst, body)
+	o.dst = appendQuoted(o.dst, body)
 	if !f.NoBodyJSON && isSearchableObject(body) {
 		o.key("json")
 		o.dst = appendOneLine(o.dst, body)

@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -31,14 +30,15 @@ func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string
 	labels := o.open("labels")
 	for i, name := range f.Labels {
 		if text, ok := scalarText(table[name]); ok && !namedBefore(f.Labels, i) {
-			o.string(labelName(name), shorten(text, flattenedTerm/4))
+			o.anyKey(labelName(name))
+			o.dst = appendString(o.dst, shorten(text, flattenedTerm/4))
 		}
 	}
 	o.close(labels)
 	labels = o.open("numeric_labels")
 	for i, name := range f.NumericLabels {
 		if number, ok := finiteNumber(table[name]); ok && !namedBefore(f.NumericLabels, i) {
-			o.key(labelName(name))
+			o.anyKey(labelName(name))
 			o.dst = strconv.AppendFloat(o.dst, number, 'g', -1, 64)
 		}
 	}
@@ -86,12 +86,12 @@ func appendFlattenedValue(o *object, name string, value any, depth, path int) {
 		}
 	case []any:
 		if texts := scalarTexts(v, path); len(texts) > 0 {
-			o.key(name)
+			o.anyKey(name)
 			o.dst = appendStrings(o.dst, texts)
 		}
 	case string:
 		if 3*len(v)+path < flattenedTerm { // so long at most when it is made UTF-8
-			o.key(name)
+			o.anyKey(name)
 			o.dst = appendString(o.dst, v)
 			return
 		}
@@ -103,7 +103,7 @@ func appendFlattenedValue(o *object, name string, value any, depth, path int) {
 
 func (o *object) flattened(name string, value any, path int) {
 	if text, ok := scalarText(value); ok && path+len(text) < flattenedTerm {
-		o.key(name)
+		o.anyKey(name)
 		o.dst = appendString(o.dst, text)
 	}
 }
@@ -169,15 +169,10 @@ func finiteNumber(value any) (float64, bool) {
 // traceID is the trace of a W3C traceparent header (https://www.w3.org/TR/trace-context/#traceparent-header).
 func traceID(headers amqp.Table) string {
 	parent := ours(headers).text("traceparent")
-	if parent == "" {
+	_, rest, _ := strings.Cut(parent, "-")
+	id, rest, _ := strings.Cut(rest, "-")
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdefABCDEF") != "" || !strings.Contains(rest, "-") {
 		return ""
 	}
-	parts := strings.Split(parent, "-")
-	if len(parts) < 4 || len(parts[1]) != 32 {
-		return ""
-	}
-	if _, err := hex.DecodeString(parts[1]); err != nil {
-		return ""
-	}
-	return parts[1]
+	return id
 }

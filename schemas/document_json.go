@@ -14,7 +14,8 @@ import (
 // It reads the body once and by itself: the standard library's tokens would
 // cost more than everything else that is done to a message.
 func isSearchableObject(body []byte) bool {
-	s := scanner{data: body}
+	var room [fewKeys][]byte
+	s := scanner{data: body, keys: room[:0]}
 	s.space()
 	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
 		return false
@@ -22,6 +23,10 @@ func isSearchableObject(body []byte) bool {
 	s.space()
 	return s.at == len(body)
 }
+
+// longestNumber is the most that Elasticsearch's parser reads of one
+// (StreamReadConstraints.getMaxNumberLength).
+const longestNumber = 1000 // characters
 
 type scanner struct {
 	data []byte
@@ -52,7 +57,7 @@ func (s *scanner) value(depth, path int) bool {
 	case 'n':
 		return s.literal("null", path)
 	}
-	return s.number() && path+s.at-begin < flattenedTerm
+	return s.number() && s.at-begin <= longestNumber && path+s.at-begin < flattenedTerm
 }
 
 func (s *scanner) object(depth, path int) bool {
@@ -79,7 +84,7 @@ const fewKeys = 32
 func (s *scanner) seen(key []byte, first int, many *map[string]bool) bool {
 	if *many == nil && len(s.keys)-first < fewKeys {
 		for _, other := range s.keys[first:] {
-			if bytes.Equal(key, other) {
+			if len(key) == len(other) && (len(key) == 0 || key[len(key)-1] == other[len(key)-1]) && bytes.Equal(key, other) {
 				return true
 			}
 		}

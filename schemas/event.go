@@ -146,6 +146,9 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 			arrived = arrived.asBefore(death)
 		}
 	}
+	if d.Redelivered && arrived.Headers != nil { // our own queue has counted
+		arrived.Headers = without(arrived.Headers, countsDeliveries)
+	}
 	belief, err := Believe(arrived, "")
 	if err != nil { // headers of a newer version: kept with the message, meaning nothing here
 		belief = Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}

@@ -61,6 +61,14 @@ func TestALateCopyHasItsOrigin(t *testing.T) {
 	}
 }
 
+func TestARedeliveryIsNotCountedAsTheMessages(t *testing.T) {
+	e := Envelope{Exchange: "shop", Headers: amqp.Table{"tenant": "acme", "x-custom": "mine"}}
+	d := delivery(e)
+	d.Redelivered = true
+	d.Headers = amqp.Table{"tenant": "acme", "x-custom": "mine", "x-delivery-count": int64(1), "x-acquired-count": int64(2)}
+	wantEnvelope(t, Decoder{}.Tapped(d, time.Now(), 1).Envelope, e)
+}
+
 func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
 	dec := Decoder{Source: "s"}
 	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)

@@ -66,11 +66,14 @@ const (
 // (https://www.rabbitmq.com/docs/dlx#effects). Brokers before 4.0 believe an
 // x-death that a client publishes, so none is published again.
 func ownedByBroker(name string) bool {
-	switch name {
-	case "x-death", "x-delivery-count", "x-acquired-count":
+	if name == "x-death" || countsDeliveries(name) {
 		return true
 	}
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+func countsDeliveries(name string) bool {
+	return name == "x-delivery-count" || name == "x-acquired-count"
 }
 
 // ours reads our headers out of a table, whatever types a client gave them.

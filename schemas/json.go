@@ -2,9 +2,12 @@ package schemas
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 )
 
 const hexDigits = "0123456789abcdef"
@@ -12,43 +15,43 @@ const hexDigits = "0123456789abcdef"
 // appendString appends s as a JSON string (RFC 8259 §7). Bytes that are not
 // UTF-8 become U+FFFD: where that would lose something, the caller writes
 // base64 instead.
-func appendString[T string | []byte](dst []byte, s T) []byte {
+func appendString(dst []byte, s string) []byte {
+	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // which only reads it
+}
+
+func appendQuoted(dst, s []byte) []byte {
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(s); {
-		if i = skipPlain(s, i); i == len(s) {
-			break
+	for i := skipPlain(s, 0); i < len(s); i = skipPlain(s, i) {
+		if c := s[i]; c < utf8.RuneSelf {
+			dst = appendEscape(append(dst, s[start:i]...), c)
+			i++
+			start = i
+			continue
 		}
-		size, replacement := 1, ""
-		if c := s[i]; c >= utf8.RuneSelf {
-			var r rune
-			if r, size = decodeRune(s, i); r != utf8.RuneError || size > 1 {
-				i += size
-				continue
-			}
-			replacement = "\ufffd"
-		}
-		dst = append(dst, s[start:i]...)
-		if replacement != "" {
-			dst = append(dst, replacement...)
-		} else {
-			dst = appendEscape(dst, s[i])
+		r, size := utf8.DecodeRune(s[i:])
+		if r == utf8.RuneError && size == 1 {
+			dst = append(append(dst, s[start:i]...), "\ufffd"...)
+			start = i + 1
 		}
 		i += size
-		start = i
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
 }
 
-// skipPlain is the place of the next byte that cannot simply be copied, eight
-// bytes at a time where there are as many.
-func skipPlain[T string | []byte](s T, i int) int {
+// skipPlain is the place of the next byte that cannot simply be copied: a
+// control character, a quote, a backslash or one beyond ASCII. It looks at
+// eight bytes at a time where there are as many.
+func skipPlain(s []byte, i int) int {
+	const ones, highest = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(s); i += 8 {
-		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-		if !plain(w) {
-			break
+		w := binary.LittleEndian.Uint64(s[i:])
+		quote, backslash := w^(ones*'"'), w^(ones*'\\')
+		// Subtracting borrows into a byte's highest bit only where the byte is
+		// too small, or behind one that is: the first found is right.
+		if found := (w | (w - ones*' ') | (quote - ones) | (backslash - ones)) & highest; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
 	for ; i < len(s); i++ {
@@ -57,19 +60,6 @@ func skipPlain[T string | []byte](s T, i int) int {
 		}
 	}
 	return i
-}
-
-// plain says whether none of eight bytes is a control character, a quote, a
-// backslash or beyond ASCII: subtracting borrows into a byte's highest bit only
-// where the byte is too small.
-func plain(w uint64) bool {
-	const ones, highest = 0x0101010101010101, 0x8080808080808080
-	quote, backslash := w^(ones*'"'), w^(ones*'\\')
-	return (w|(w-ones*' ')|(quote-ones)|(backslash-ones))&highest == 0
-}
-
-func decodeRune[T string | []byte](s T, i int) (rune, int) {
-	return utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 }
 
 func appendEscape(dst []byte, c byte) []byte {
@@ -92,15 +82,32 @@ func appendBase64(dst, data []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendTime writes a time as Elasticsearch's strict_date_optional_time reads it, in UTC.
+// appendTime writes a time as Elasticsearch's strict_date_optional_time reads
+// it, in UTC, with microseconds, which is as fine as event.sequence. Its year
+// has four digits.
 func appendTime(dst []byte, t time.Time) []byte {
-	dst = append(dst, '"')
-	dst = t.UTC().AppendFormat(dst, timeLayout)
-	return append(dst, '"')
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	dst = appendDigits(append(dst, '"'), year, 4)
+	dst = appendDigits(append(dst, '-'), int(month), 2)
+	dst = appendDigits(append(dst, '-'), day, 2)
+	dst = appendDigits(append(dst, 'T'), hour, 2)
+	dst = appendDigits(append(dst, ':'), minute, 2)
+	dst = appendDigits(append(dst, ':'), second, 2)
+	dst = appendDigits(append(dst, '.'), t.Nanosecond()/1000, 6)
+	return append(dst, 'Z', '"')
 }
 
-// timeLayout has microseconds, which is as fine as event.sequence.
-const timeLayout = "2006-01-02T15:04:05.000000Z"
+func appendDigits(dst []byte, value, digits int) []byte {
+	end := len(dst) + digits
+	dst = append(dst, "000000"[:digits]...)
+	for at := end - 1; value > 0 && at >= end-digits; at-- {
+		dst[at] = byte('0' + value%10)
+		value /= 10
+	}
+	return dst
+}
 
 // object appends a JSON object member by member; members without a value are
 // left out, and so are objects within it that come out empty.
@@ -122,7 +129,7 @@ type opened struct {
 // open begins an object within the object, to be ended by close.
 func (o *object) open(name string) opened {
 	begun := opened{len(o.dst), o.empty}
-	o.key(name)
+	o.anyKey(name)
 	o.dst, o.empty = append(o.dst, '{'), true
 	return begun
 }
@@ -135,13 +142,23 @@ func (o *object) close(begun opened) {
 	o.dst = append(o.dst, '}')
 }
 
+// key begins a member with a name of ours, which needs no escapes.
 func (o *object) key(name string) {
+	o.comma()
+	o.dst = appendName(o.dst, name)
+}
+
+// anyKey begins a member with any name.
+func (o *object) anyKey(name string) {
+	o.comma()
+	o.dst = append(appendString(o.dst, name), ':')
+}
+
+func (o *object) comma() {
 	if !o.empty {
 		o.dst = append(o.dst, ',')
 	}
 	o.empty = false
-	o.dst = appendString(o.dst, name)
-	o.dst = append(o.dst, ':')
 }
 
 func (o *object) string(name, value string) {

@@ -1,0 +1,160 @@
+package retry
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var errBroken = errors.New("broken")
+
+func TestNext(t *testing.T) {
+	list := Policy{
+		Delays: []time.Duration{time.Second, time.Minute},
+		Classes: map[string]Policy{
+			"ordering": {First: 10 * time.Millisecond, Attempts: 5},
+			"once":     {},
+		},
+	}
+	growing := Policy{First: time.Second, Factor: 3, Cap: 5 * time.Second, Attempts: 5}
+	for name, test := range map[string]struct {
+		policy  Policy
+		err     error
+		attempt int
+		want    string
+	}{
+		"first of a list":               {list, errBroken, 1, "again 1s"},
+		"second of a list":              {list, errBroken, 2, "again 1m0s"},
+		"last of a list":                {list, errBroken, 3, "poison: failed 3 of 3 attempts"},
+		"beyond the last":               {list, errBroken, 9, "poison: failed 9 of 3 attempts"},
+		"zero policy":                   {Policy{}, errBroken, 1, "poison: failed 1 of 1 attempts"},
+		"first delay grows":             {growing, errBroken, 1, "again 1s"},
+		"by its factor":                 {growing, errBroken, 2, "again 3s"},
+		"up to its cap":                 {growing, errBroken, 3, "again 5s"},
+		"and stays there":               {growing, errBroken, 4, "again 5s"},
+		"last of a growing":             {growing, errBroken, 5, "poison: failed 5 of 5 attempts"},
+		"permanent":                     {list, Permanent(errBroken), 1, "poison: permanent"},
+		"permanent, wrapped":            {list, fmt.Errorf("saving: %w", Permanent(errBroken)), 1, "poison: permanent"},
+		"permanent beats unavailable":   {list, Unavailable(Permanent(errBroken)), 1, "poison: permanent"},
+		"asked delay":                   {list, After(1200*time.Millisecond, errBroken), 1, "again 1.5s"},
+		"asked delay on a rung":         {list, After(7*time.Second, errBroken), 1, "again 7s"},
+		"asked delay of nothing":        {list, After(-time.Hour, errBroken), 1, "again 100ms"},
+		"asked delay beyond the ladder": {list, After(999*time.Hour, errBroken), 1, "again 24h0m0s"},
+		"asked delay, no attempt left":  {list, After(time.Second, errBroken), 3, "poison: failed 3 of 3 attempts"},
+		"class with more attempts":      {list, Class("ordering", errBroken), 4, "again 80ms"},
+		"class, its last":               {list, Class("ordering", errBroken), 5, "poison: failed 5 of 5 attempts"},
+		"class with a single attempt":   {list, Class("once", errBroken), 1, "poison: failed 1 of 1 attempts"},
+		"class that has no policy":      {list, Class("other", errBroken), 1, "again 1s"},
+		"outermost class":               {list, Class("once", Class("ordering", errBroken)), 1, "poison: failed 1 of 1 attempts"},
+		"unavailable":                   {list, Unavailable(errBroken), 99, "wait 5s"},
+		"unavailable for so long":       {list, Unavailable(After(time.Minute, errBroken)), 1, "wait 1m10s"},
+		"panic":                         {list, &PanicError{Value: "oh"}, 1, "again 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.policy.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if got := spell(test.policy.Next(test.err, test.attempt, nil)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func spell(d Decision) string {
+	if d.Verb == Poison {
+		return "poison: " + d.Reason
+	}
+	return d.Verb.String() + " " + d.Delay.String()
+}
+
+func TestValidate(t *testing.T) {
+	second := time.Second
+	for name, test := range map[string]struct {
+		policy Policy
+		want   string // in the error; "" for none
+	}{
+		"zero":                    {Policy{}, ""},
+		"default":                 {Default(), ""},
+		"fraction":                {Policy{Delays: []time.Duration{1500 * time.Microsecond}}, "delay 1.5ms: expected whole milliseconds"},
+		"negative":                {Policy{Delays: []time.Duration{-second}}, "delay -1s"},
+		"too long":                {Policy{Delays: []time.Duration{MaxDelay + time.Millisecond}}, "expected whole milliseconds between"},
+		"longest":                 {Policy{Delays: []time.Duration{MaxDelay}}, ""},
+		"too many":                {Policy{Delays: slices.Repeat([]time.Duration{second}, 101)}, "101 delays"},
+		"both":                    {Policy{Delays: []time.Duration{second}, First: second, Attempts: 2}, "delays and first"},
+		"no attempts":             {Policy{First: second}, "attempts 0: expected 1 to"},
+		"too many attempts":       {Policy{First: second, Attempts: 10_001}, "attempts 10001"},
+		"many equal attempts":     {Policy{First: second, Factor: 1, Attempts: 10_000}, ""},
+		"many different attempts": {Policy{First: second, Factor: 1.01, Attempts: 10_000}, "delays: expected at most 100"},
+		"shrinking":               {Policy{First: second, Factor: 0.5, Attempts: 2}, "factor 0.5"},
+		"jitter":                  {Policy{First: second, Jitter: 1.5, Attempts: 2}, "jitter 1.5"},
+		"cap below first":         {Policy{First: second, Cap: time.Millisecond, Attempts: 2}, "cap 1ms: expected at least first, 1s"},
+		"cap of a list":           {Policy{Delays: []time.Duration{second}, Cap: second}, "only together with first"},
+		"within a class":          {Policy{Classes: map[string]Policy{"a": {Delays: []time.Duration{0}}}}, `class "a": delay 0s`},
+		"class in a class":        {Policy{Classes: map[string]Policy{"a": {Classes: map[string]Policy{"b": {}}}}}, "a class has none of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.policy.Validate()
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAllDelays(t *testing.T) {
+	p := Policy{
+		First: time.Second, Cap: 3 * time.Second, Attempts: 1000, Jitter: 0.5,
+		Classes: map[string]Policy{"slow": {Delays: []time.Duration{time.Hour, time.Second}}},
+	}
+	want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, time.Hour}
+	if got := p.AllDelays(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The timetable in the doc comment is the one that the code gives.
+func TestDocCommentOfDefault(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "Default" {
+			continue
+		}
+		var lines []string
+		for line := range strings.SplitSeq(f.Doc.Text(), "\n") {
+			if text, indented := strings.CutPrefix(line, "\t"); indented {
+				lines = append(lines, text+"\n")
+			}
+		}
+		if got, want := strings.Join(lines, ""), Default().Timetable(); got != want {
+			t.Errorf("the comment says\n%swhere the code says\n%s", got, want)
+		}
+		return
+	}
+	t.Error("policy.go has no func Default")
+}
+
+func TestLadder(t *testing.T) {
+	ladder := Ladder()
+	if first, last := ladder[0], ladder[len(ladder)-1]; first != 100*time.Millisecond || last != 24*time.Hour {
+		t.Errorf("from %s to %s", first, last)
+	}
+	for i := 1; i < len(ladder); i++ {
+		if ratio := float64(ladder[i]) / float64(ladder[i-1]); ratio <= 1 || ratio > 1.7 {
+			t.Errorf("%s after %s", ladder[i], ladder[i-1])
+		}
+	}
+	if len(ladder) > 40 {
+		t.Errorf("%d rungs, each a queue", len(ladder))
+	}
+}

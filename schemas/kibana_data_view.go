@@ -1,0 +1,118 @@
+package schemas
+
+import "fmt"
+
+// lagField is computed by Kibana: how long after an event it was stored.
+const (
+	lagField  = "watership.lag"
+	lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].size() > 0) {` +
+		` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
+)
+
+// dataView has the id of the stream, so that links to it can be guessed.
+func (k kibana) dataView() savedObject {
+	return savedObject{
+		Type: "index-pattern", ID: k.stream, References: []reference{},
+		CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaDataView,
+		Attributes: map[string]any{
+			"title":         k.stream + "-*",
+			"name":          "Watership messages",
+			"timeFieldName": "@timestamp",
+			"allowNoIndex":  true, // it may be imported before the first message
+			"fieldAttrs":    "{}",
+			"fields":        "[]",
+			"sourceFilters": "[]",
+			"runtimeFieldMap": embedded(map[string]any{
+				lagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
+			}),
+			"fieldFormatMap": embedded(k.formats()),
+		},
+	}
+}
+
+// formats say how values are shown. What a message is known by links to its life.
+func (k kibana) formats() map[string]any {
+	duration := func(input string) map[string]any {
+		return map[string]any{"id": "duration", "params": map[string]any{"inputFormat": input, "outputFormat": "humanizePrecise", "useShortSuffix": true}}
+	}
+	return map[string]any{
+		"event.duration":              duration("nanoseconds"),
+		"watership.delay":             duration("milliseconds"),
+		lagField:                      duration("milliseconds"),
+		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},
+		"messaging.message.body.size": map[string]any{"id": "bytes"},
+		"messaging.message.id":        k.timeline("messaging.message.id"),
+		"watership.fingerprint":       k.timeline("watership.fingerprint"),
+		"watership.message":           k.timeline("watership.message"),
+		"watership.replay.job":        k.timeline("watership.replay.job"),
+	}
+}
+
+// timeline links a value to all events that have it, in the search of that name
+// (https://www.elastic.co/guide/en/kibana/8.19/field-formatters-string.html). A
+// URL without a slash in front is one of Kibana's own applications.
+func (k kibana) timeline(field string) map[string]any {
+	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(query:(language:kuery,query:'%s:"{{value}}"'))`, k.id("timeline"), field)
+	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
+}
+
+// discoverSearch is a search in Discover.
+type discoverSearch struct {
+	id, title, about string
+	query            string
+	columns          []string
+	oldestFirst      bool
+}
+
+func (k kibana) searches() []savedObject {
+	where := []string{"messaging.destination.name", "messaging.rabbitmq.destination.routing_key"}
+	failure := []string{"watership.queue", "watership.attempt", "error.type", "error.message"}
+	list := []discoverSearch{
+		{
+			"timeline", "Watership: the life of a message", "Every event, the oldest first. Search for a message id or a fingerprint.", "",
+			append(append([]string{"event.action"}, where...), append(failure, "watership.replay.job")...), true,
+		},
+		{
+			"failures", "Watership: failures", "Every attempt that failed.", "event.action: (retry_scheduled or poisoned)",
+			append([]string{"event.action", "messaging.message.id"}, failure...), false,
+		},
+		{
+			"retries", "Watership: retries", "What is tried again, and when.", "event.action: retry_scheduled",
+			append([]string{"messaging.message.id", "watership.delay"}, failure...), false,
+		},
+		{
+			"poison", "Watership: poison", "What was given up.", "event.action: poisoned",
+			append(append([]string{"messaging.message.id"}, failure...), where...), false,
+		},
+		{
+			"replays", "Watership: replays", "What was sent again, and what became of it.", "event.action: replayed or watership.replay.job: *",
+			[]string{"event.action", "watership.replay.job", "messaging.message.id", "watership.queue", "error.message"},
+			false,
+		},
+	}
+	objects := make([]savedObject, len(list))
+	for i, s := range list {
+		objects[i] = k.search(s)
+	}
+	return objects
+}
+
+func (k kibana) search(s discoverSearch) savedObject {
+	const index = "kibanaSavedObjectMeta.searchSourceJSON.index"
+	order := "desc"
+	if s.oldestFirst {
+		order = "asc"
+	}
+	return savedObject{
+		Type: "search", ID: k.id(s.id), CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaSearch,
+		References: []reference{{index, "index-pattern", k.stream}},
+		Attributes: map[string]any{
+			"title": s.title, "description": s.about, "columns": s.columns, "grid": map[string]any{},
+			"hideChart": false, "isTextBasedQuery": false, "timeRestore": false,
+			"sort": [][]string{{"@timestamp", order}, {"event.sequence", order}},
+			"kibanaSavedObjectMeta": map[string]any{"searchSourceJSON": embedded(map[string]any{
+				"query": kuery(s.query), "filter": []any{}, "indexRefName": index,
+			})},
+		},
+	}
+}
