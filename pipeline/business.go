@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -20,7 +19,8 @@ import (
 //	failure: event, delay queue or poison queue, acknowledgement
 type business struct {
 	*steps
-	route Route
+	route  Route
+	onHang func(Attempt) // may be nil
 }
 
 // handle acknowledges by returning nil. An error means that no durable copy
@@ -31,19 +31,19 @@ func (b *business) handle(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	state, started := belief.State, b.now()
-	state.Queue = b.route.Queue
+	started := b.now()
 	produced, why := b.attempt(msg, belief)
 	took := b.now().Sub(started)
-	if why != nil {
-		return b.failed(ctx, belief.Envelope, state.Failed(b.now(), took, b.route.Queue, failure(why)), *b.route.Policy, why)
+	if why == nil {
+		why, err = b.publish(ctx, belief, produced)
 	}
-	if err := b.publish(ctx, belief, produced); err != nil {
+	switch {
+	case err != nil:
 		return err
+	case why != nil:
+		return b.fail(ctx, belief, took, why)
 	}
-	state.Attempt++
-	state.EventID, state.Time, state.Duration, state.Failure = "", b.now(), took, schemas.Failure{}
-	return b.handled(ctx, belief.Envelope, state)
+	return b.succeed(ctx, belief, took)
 }
 
 func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
@@ -53,86 +53,56 @@ func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
 	}
 	belief, err := schemas.Believe(arrived, b.route.Queue)
 	if belief.Mismatch {
-		b.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
-			"queue", b.route.Queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
+		b.reportMismatch(b.route.Queue, arrived)
 	}
 	return belief, err
 }
 
-// attempt calls the handler with the envelope as first published.
-func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produced []*message.Message, err error) {
-	ctx := schemas.NewContext(msg.Context(), belief.Envelope)
-	ctx = context.WithValue(ctx, attemptKey{}, Attempt{
-		Number: belief.State.Attempt + 1, Queue: b.route.Queue, Fingerprint: belief.State.Fingerprint,
-	})
-	if b.route.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.route.Timeout)
-		defer cancel()
-	}
-	msg.SetContext(ctx)
-	withoutOurs(msg.Metadata)
-	defer func() {
-		if value := recover(); value != nil {
-			err = &retry.PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-	}()
-	return b.route.Handler(msg)
-}
-
-// withoutOurs keeps handlers from copying our headers to what they publish.
-func withoutOurs(metadata message.Metadata) {
-	for name := range metadata {
-		if strings.HasPrefix(name, "watership-") {
-			delete(metadata, name)
-		}
-	}
-}
-
-// publish sends a handler's outgoing messages and waits until all are confirmed.
-func (b *business) publish(ctx context.Context, parent schemas.Belief, produced []*message.Message) error {
+// publish sends a handler's outgoing messages and waits until all are
+// confirmed. Its first error is that of a message that cannot be published,
+// which is a failure of the attempt; its second says that nothing is known.
+func (b *business) publish(ctx context.Context, parent schemas.Belief, produced []*message.Message) (why, err error) {
 	for i, msg := range produced {
-		out, err := b.outgoing(msg, parent, i)
-		if err != nil {
-			return err
+		out, why := b.outgoing(msg, parent, i)
+		if why != nil {
+			return why, nil
 		}
 		if err := b.publisher.Publish(ctx, out); err != nil {
-			return fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err)
+			err = fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err)
+			return undeliverable(err)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-type attemptKey struct{}
-
-// Attempt is one try by a handler.
-type Attempt struct {
-	Number      int // the first is 1
-	Queue       string
-	Fingerprint string // what the message is known by
+// undeliverable tells an outgoing message that the broker will not have from a
+// broker that did not answer. A queue that is full takes no other message either.
+func undeliverable(err error) (why, unknown error) {
+	var full *rabbit.NackedError
+	var gone *rabbit.UnroutableError
+	var refused *rabbit.RefusedError
+	switch {
+	case errors.As(err, &full):
+		return retry.Unavailable(err), nil
+	case errors.As(err, &gone), errors.As(err, &refused):
+		return err, nil
+	}
+	return nil, err
 }
 
-// AttemptFrom tells a handler which attempt this is; its Number is 0 outside of one.
-func AttemptFrom(ctx context.Context) Attempt {
-	attempt, _ := ctx.Value(attemptKey{}).(Attempt)
-	return attempt
+func (b *business) fail(ctx context.Context, belief schemas.Belief, took time.Duration, why error) error {
+	var away *retry.UnavailableError
+	if errors.As(why, &away) && !errors.Is(why, errNacked) {
+		closeGate(ctx, why)
+	}
+	return b.failed(ctx, belief, attempted{queue: b.route.Queue, took: took, policy: *b.route.Policy, why: why})
 }
 
-// Route is a queue, its bindings, its handler and its retry policy.
-type Route struct {
-	Queue       string
-	Bind        []Binding
-	Handler     message.HandlerFunc
-	Policy      *retry.Policy // nil: Config.Default
-	Concurrency int           // messages handled at once; zero: 16
-	Timeout     time.Duration // of one attempt; zero: none
-
-	// Publish is where outgoing messages go that name no exchange themselves.
-	Publish Binding
-}
-
-// Binding is an exchange and a routing key.
-type Binding struct {
-	Exchange string
-	Key      string
+// succeed says that the handler has handled the message.
+func (b *business) succeed(ctx context.Context, belief schemas.Belief, took time.Duration) error {
+	state := belief.State
+	state.Queue, state.Time, state.Duration = b.route.Queue, b.now(), took
+	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
+	state.Attempt++
+	return b.event(ctx, schemas.Handled, belief.Envelope, state)
 }

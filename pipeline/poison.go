@@ -1,16 +1,25 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // poisoner is the poison handler: the `poisoned` event with the whole envelope,
-// then the acknowledgement. The event may be the only copy of the message, so
-// it cannot be switched off.
+// the parked copy where a route wants one, then the acknowledgement. The event
+// may be the only copy of the message, so it cannot be switched off.
 type poisoner struct {
 	*steps
+	parking map[string]string // where copies go, by the queue that failed
+	declare func(queue string) error
+	hook    func(context.Context, schemas.Event) error // may be nil
 }
 
 func (p *poisoner) handle(msg *message.Message) error {
@@ -28,7 +37,55 @@ func (p *poisoner) handle(msg *message.Message) error {
 	if err := p.event(ctx, schemas.Poisoned, e, state); err != nil {
 		return err
 	}
+	if err := p.park(ctx, e, state); err != nil {
+		return err
+	}
 	p.logger.Warn("gave a message up", "queue", state.Queue, "attempts", state.Attempt,
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
+	p.tell(ctx, e, state)
 	return nil
+}
+
+// park keeps a copy for those who look into queues.
+func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	queue, wanted := p.parking[state.Queue]
+	if !wanted {
+		return nil
+	}
+	copied := rabbit.Message{RoutingKey: queue, Publishing: schemas.Wrap(e, state)}
+	err := p.publisher.Publish(ctx, copied)
+	var missing *rabbit.UnroutableError
+	if errors.As(err, &missing) {
+		if err := p.declare(queue); err != nil {
+			return fmt.Errorf("declaring the parking queue %q: %w", queue, err)
+		}
+		err = p.publisher.Publish(ctx, copied)
+	}
+	if err != nil {
+		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+// tell calls the hook. Nothing that it does can keep the message here.
+func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.State) {
+	if p.hook == nil {
+		return
+	}
+	event := schemas.Event{
+		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: len(e.Body),
+	}
+	if err := guarded(func() error { return p.hook(ctx, event) }); err != nil {
+		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
+	}
+}
+
+// guarded makes an error of a panic.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &retry.PanicError{Value: value, Stack: stack()}
+		}
+	}()
+	return f()
 }

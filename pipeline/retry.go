@@ -14,15 +14,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-const (
-	// returnPause is the wait before another try at a queue that is full or gone.
-	returnPause = 10 * time.Second
-
-	// returnGrace is how long a queue may be gone before its messages are given
-	// up; deploys re-create queues.
-	returnGrace = 5 * time.Minute
-)
-
 // retrier is the retry handler. It takes the dead letters of consumers in any
 // language to a delay queue or to poison, and what has waited to the queue
 // that failed and to no other.
@@ -30,6 +21,9 @@ type retrier struct {
 	*steps
 	hop      lasthop.Hop
 	policyOf func(queue string) retry.Policy
+	retried  []string      // reasons of dead letters that are tried again
+	pause    time.Duration // before another try at a queue that is full or gone
+	grace    time.Duration // for which a queue may be gone
 }
 
 // handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
@@ -44,38 +38,12 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	why := deathError(death)
-	state := belief.State.Failed(r.now(), 0, death.Queue, failure(why))
-	return r.failed(ctx, belief.Envelope, state, r.policyOf(death.Queue), why)
-}
-
-// DeathError is a dead letter as a failure of the consumer.
-type DeathError struct {
-	Queue  string
-	Reason string // RabbitMQ's: rejected, expired, maxlen or delivery_limit
-}
-
-func (e *DeathError) Error() string {
-	switch e.Reason {
-	case "rejected":
-		return fmt.Sprintf("rejected by a consumer of queue %q", e.Queue)
-	case "expired":
-		return fmt.Sprintf("expired in queue %q", e.Queue)
-	case "maxlen":
-		return fmt.Sprintf("pushed out of queue %q, which was full", e.Queue)
-	case "delivery_limit":
-		return fmt.Sprintf("delivered too often from queue %q without being acknowledged, as by a consumer that crashes", e.Queue)
+	if belief.Mismatch {
+		r.reportMismatch(death.Queue, letter)
 	}
-	return fmt.Sprintf("dead-lettered from queue %q: %s", e.Queue, e.Reason)
-}
-
-// deathError: a rejection is tried again, every other death is final.
-func deathError(death schemas.Death) error {
-	err := &DeathError{Queue: death.Queue, Reason: death.Reason}
-	if death.Reason == "rejected" {
-		return err
-	}
-	return retry.Permanent(err)
+	return r.failed(ctx, belief, attempted{
+		queue: death.Queue, policy: r.policyOf(death.Queue), why: deathError(death, r.retried),
+	})
 }
 
 // handleDue takes a message that has waited to its queue, then acknowledges.
@@ -102,9 +70,9 @@ func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.St
 	case err == nil:
 		return nil
 	case errors.As(err, &full):
-		return r.wait(ctx, e, state, returnPause)
-	case errors.As(err, &gone) && r.now().Before(state.Time.Add(state.Delay+returnGrace)):
-		return r.wait(ctx, e, state, returnPause)
+		return r.wait(ctx, e, state, r.pause)
+	case errors.As(err, &gone) && r.now().Before(state.Time.Add(state.Delay+r.grace)):
+		return r.wait(ctx, e, state, r.pause)
 	case errors.As(err, &gone), errors.As(err, &refused):
 		state.Failure.Message = fmt.Sprintf("could not go back to queue %q: %v; it had failed with: %s",
 			state.Queue, err, state.Failure.Message)

@@ -35,31 +35,47 @@ type steps struct {
 	taps      []amqp.Tap
 	now       func() time.Time
 	newID     func() string
+	random    func() float64 // for jitter, from 0 up to 1
 	logger    *slog.Logger
 }
 
-// handled says that a handler succeeded.
-func (s *steps) handled(ctx context.Context, e schemas.Envelope, state schemas.State) error {
-	return s.event(ctx, schemas.Handled, e, state)
+// attempted is an attempt that failed.
+type attempted struct {
+	queue  string
+	took   time.Duration
+	policy retry.Policy
+	why    error
 }
 
 // failed sends a message whose attempt failed to where its policy says.
-func (s *steps) failed(ctx context.Context, e schemas.Envelope, state schemas.State, policy retry.Policy, why error) error {
-	decision := policy.Next(why, state.Attempt)
+func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) error {
+	decision := s.decide(before, a)
+	state := before.State.Failed(s.now(), a.took, a.queue, failure(a.why))
+	state.EventID = ""
 	if state.Message == "" {
 		state.Message = s.newID()
 	}
 	switch decision.Verb {
 	case retry.Poison:
-		return s.poison(ctx, e, state)
-	case retry.Wait:
-		state.Attempt--
+		return s.poison(ctx, before.Envelope, state)
+	case retry.Wait: // no attempt is lost
+		state.Attempt, state.Attempts = before.State.Attempt, before.State.Attempts
 	}
 	state.Delay = decision.Delay
-	if err := s.event(ctx, schemas.RetryScheduled, e, state); err != nil {
+	if err := s.event(ctx, schemas.RetryScheduled, before.Envelope, state); err != nil {
 		return err
 	}
-	return s.wait(ctx, e, state, decision.Delay)
+	return s.wait(ctx, before.Envelope, state, decision.Delay)
+}
+
+// decide: a message whose headers leave no room for ours cannot carry its
+// attempts back to its queue, so it is not tried again.
+func (s *steps) decide(before schemas.Belief, a attempted) retry.Decision {
+	decision := a.policy.Next(a.why, before.State.Attempt+1, s.random)
+	if decision.Verb == retry.Again && !before.Envelope.LeavesRoom() {
+		return retry.Decision{Verb: retry.Poison, Reason: "its headers leave no room for a state"}
+	}
+	return decision
 }
 
 // event publishes one event of a message's life. Its id is given before the
@@ -120,6 +136,11 @@ func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.St
 		return fmt.Errorf("giving a message up: %w", err)
 	}
 	return nil
+}
+
+func (s *steps) reportMismatch(queue string, arrived schemas.Envelope) {
+	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
+		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }
 
 // failure is what travels of an error.

@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// hangGrace is how long after its time-out a handler may return before it is
+// said to hang.
+const hangGrace = time.Second
+
+// errNacked is a handler's nack of the message it was given.
+var errNacked = errors.New("the handler nacked the message")
+
+// Attempt is one try by a handler.
+type Attempt struct {
+	Number      int // the first is 1
+	Queue       string
+	Fingerprint string // what the message is known by
+	Replay      string // the job that sent the message again; "": none
+}
+
+type attemptKey struct{}
+
+// AttemptFrom tells a handler which attempt this is; its Number is 0 outside of one.
+func AttemptFrom(ctx context.Context) Attempt {
+	attempt, _ := ctx.Value(attemptKey{}).(Attempt)
+	return attempt
+}
+
+// attempt calls the handler with a copy of the message as first published. A
+// panic is a failure.
+func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produced []*message.Message, err error) {
+	this := Attempt{
+		Number: belief.State.Attempt + 1, Queue: b.route.Queue,
+		Fingerprint: belief.State.Fingerprint, Replay: belief.State.Replay,
+	}
+	ctx := context.WithValue(msg.Context(), attemptKey{}, this)
+	if b.route.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.route.Timeout)
+		defer cancel()
+		defer time.AfterFunc(b.route.Timeout+hangGrace, func() { b.reportHang(this) }).Stop()
+	}
+	given := givenTo(ctx, msg, belief.Envelope)
+	err = guarded(func() (err error) {
+		produced, err = b.route.Handler(given)
+		return err
+	})
+	return produced, nackedOr(given, err)
+}
+
+// nackedOr: a handler that nacks and returns no error wants the message later.
+func nackedOr(given *message.Message, err error) error {
+	select {
+	case <-given.Nacked():
+		if err == nil {
+			return retry.Unavailable(errNacked)
+		}
+	default:
+	}
+	return err
+}
+
+// reportHang says that a handler went on after its time-out.
+func (b *business) reportHang(a Attempt) {
+	b.logger.Error("a handler did not return at its time-out; its message stays with it",
+		"queue", a.Queue, "timeout", b.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
+	if b.onHang != nil {
+		b.onHang(a)
+	}
+}
+
+// stackLimit bounds a panic's stack. Deep recursion has frames without end.
+const stackLimit = 8 << 10 // bytes
+
+func stack() string {
+	text := debug.Stack()
+	return string(text[:min(len(text), stackLimit)])
+}

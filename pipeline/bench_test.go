@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/amqp"
+)
+
+// BenchmarkHandling compares plain handling with fail, retry, handled, in one run:
+// messages of 1 KiB by a tapped exchange, on quorum queues. The rate is of
+// messages, from the first publish to the last `handled` event.
+func BenchmarkHandling(b *testing.B) {
+	broker := rabbittest.Newest(b)
+	b.Run("plain", func(b *testing.B) {
+		benchmark(b, broker, func(*message.Message) error { return nil })
+	})
+	b.Run("retried", func(b *testing.B) {
+		benchmark(b, broker, func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) })
+	})
+}
+
+func benchmark(b *testing.B, broker rabbittest.Broker, handle func(*message.Message) error) {
+	const messages = 5000
+	var left atomic.Int64
+	done := make(chan struct{}, 1)
+	queue, exchange := rabbittest.Name(b), topicExchange(b, broker)
+	r := startSilent(b, broker, func(c *Config) {
+		c.QueueType, c.Logger = amqp.Quorum, slog.New(slog.DiscardHandler)
+		c.Tap = []amqp.Tap{{Exchange: exchange, Type: "topic"}}
+		c.Routes = []Route{{
+			Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: 256, Policy: attemptsAfter(10 * time.Millisecond),
+			Handler: handler(func(msg *message.Message) error {
+				err := handle(msg)
+				if err == nil && left.Add(-1) == 0 {
+					done <- struct{}{}
+				}
+				return err
+			}),
+		}}
+	})
+	r.follow(r.topology.Log(), func(amqp091.Delivery) {})
+	r.follow(r.topology.Index(), func(amqp091.Delivery) {})
+	body := make([]byte, 1<<10)
+	for b.Loop() {
+		left.Store(messages)
+		for range messages {
+			r.publish(exchange, "order", amqp091.Publishing{Body: body, DeliveryMode: amqp091.Persistent})
+		}
+		<-done
+	}
+	b.ReportMetric(float64(messages*b.N)/b.Elapsed().Seconds(), "messages/s")
+}

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+)
+
+const (
+	hopConcurrency = 256 // messages that the retry and poison handlers move at once
+
+	// lastCall is how long handlers have that did not finish within StopTimeout,
+	// once their contexts have ended.
+	lastCall = 5 * time.Second
+)
+
+// build adds the handlers to the router: one for each route, and the retry and
+// poison handlers.
+func (p *Pipeline) build() (err error) {
+	logger := watermill.NewSlogLogger(p.cfg.Logger)
+	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: lastCall}, logger); err != nil {
+		return fmt.Errorf("making the router: %w", err)
+	}
+	if err := p.addOurs(logger); err != nil {
+		return err
+	}
+	for _, route := range p.cfg.Routes {
+		if err := p.addRoute(route, logger); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
+	steps, topology := p.steps(), p.cfg.Topology
+	retrier := &retrier{
+		steps: steps, hop: p.hop(), policyOf: p.policyOf, retried: p.cfg.RetriedDeaths,
+		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
+	}
+	poisoner := &poisoner{steps: steps, parking: p.parking(), declare: p.declareQueue, hook: p.cfg.OnPoison}
+	for queue, handle := range map[string]message.NoPublishHandlerFunc{
+		topology.Retry():  retrier.handleDead,
+		topology.Due():    retrier.handleDue,
+		topology.Poison(): poisoner.handle,
+	} {
+		subscriber, err := p.subscriber(logger, amqp.Concurrency(hopConcurrency), amqp.StopTimeout(p.cfg.StopTimeout))
+		if err != nil {
+			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
+		}
+		p.router.AddConsumerHandler(queue, queue, subscriber, handle)
+	}
+	return nil
+}
+
+func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
+	all, err := p.subscriber(logger, amqp.Concurrency(route.Concurrency), amqp.StopTimeout(unhurried))
+	if err != nil {
+		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
+	}
+	one, err := p.subscriber(logger, amqp.Concurrency(1), amqp.StopTimeout(unhurried))
+	if err != nil {
+		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
+	}
+	gate := newGate(route.Queue, all, one, p.cfg)
+	business := &business{steps: p.steps(), route: route, onHang: p.cfg.OnHang}
+	p.router.AddConsumerHandler(route.Queue, route.Queue, gate, business.handle)
+	return nil
+}
+
+func (p *Pipeline) subscriber(logger watermill.LoggerAdapter, opts ...amqp.Option) (*amqp.Subscriber, error) {
+	return amqp.NewSubscriberWithConnection(p.subscription(), logger, p.consuming, opts...)
+}
+
+// subscription makes every topic the name of a queue.
+func (p *Pipeline) subscription() wamqp.Config {
+	return wamqp.Config{
+		Marshaler:       amqp.Marshaler{},
+		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
+		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
+		TopologyBuilder: p.live,
+	}
+}
+
+func (p *Pipeline) steps() *steps {
+	return &steps{
+		topology: p.cfg.Topology, publisher: p.publisher, delays: p.live, taps: p.cfg.Tap,
+		now: time.Now, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+	}
+}
+
+func (p *Pipeline) hop() lasthop.Hop {
+	hop := lasthop.Hop{
+		Topology: p.cfg.Topology, Publisher: p.publisher, Binder: p.live, Login: p.login, Own: map[string]bool{},
+	}
+	for _, route := range p.cfg.Routes {
+		hop.Own[route.Queue] = true
+	}
+	return hop
+}
+
+func (p *Pipeline) policyOf(queue string) retry.Policy {
+	for _, route := range p.cfg.Routes {
+		if route.Queue == queue {
+			return *route.Policy
+		}
+	}
+	return *p.cfg.Default
+}
+
+// parking are the queues for copies of what routes give up, by the route's queue.
+func (p *Pipeline) parking() map[string]string {
+	parking := map[string]string{}
+	for _, route := range p.cfg.Routes {
+		if route.Park {
+			parking[route.Queue] = route.parking()
+		}
+	}
+	return parking
+}
+
+// declareQueue brings back a queue of the topology.
+func (p *Pipeline) declareQueue(queue string) error {
+	return p.live.BuildTopology(nil, queue, "", wamqp.Config{}, nil)
+}

@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config says where the broker is and what is handled. Only URL is required.
+type Config struct {
+	URL      string           // amqp or amqps
+	TLS      *tls.Config      // nil: as the URL says
+	Topology schemas.Topology // names of our exchanges and queues; zero: schemas.DefaultPrefix
+
+	// QueueType of our queues, and of route queues that do not exist yet. Zero: quorum.
+	QueueType amqp.QueueType
+
+	Tap    []amqp.Tap // exchanges whose messages are recorded
+	Routes []Route    // each queue once; none: only dead letters are retried
+
+	// Default is the policy of routes that have none, and of dead letters from
+	// queues that are no route of this pipeline. Nil: retry.Default.
+	Default *retry.Policy
+
+	// RetriedDeaths are the reasons for which a dead letter is tried again:
+	// rejected, expired, maxlen, delivery_limit
+	// (https://www.rabbitmq.com/docs/dlx). One of any other reason is poison at
+	// once. Nil: rejected. Empty: none.
+	RetriedDeaths []string
+
+	// Probe says how a paused route looks whether what its handler needs is back.
+	Probe Probe
+
+	// ReturnGrace is how long a queue may be gone before the messages that are
+	// due for it are given up; deploys re-create queues. Zero: 5 min.
+	ReturnGrace time.Duration
+
+	// ReturnPause is the wait before another try at a queue that is full or
+	// gone; whole milliseconds. Zero: 10 s.
+	ReturnPause time.Duration
+
+	// OnPoison is called for each message that is given up, when its `poisoned`
+	// event and its parked copy are safe: to tell somebody, to open a ticket. It
+	// may be called twice for a message, and holds up the poison handler, which
+	// moves 256 messages at a time. The context ends when the pipeline has
+	// waited long enough for its end. An error or a panic is logged and
+	// changes nothing. Nil: nothing is called.
+	OnPoison func(ctx context.Context, e schemas.Event) error
+
+	// OnHang is called once for each attempt whose handler has not returned a
+	// second after its time-out. The message stays with that handler until it
+	// returns or the pipeline ends, since it may still do its work. It is
+	// logged in any case. Nil: nothing is called.
+	OnHang func(a Attempt)
+
+	Logger *slog.Logger // nil: slog.Default
+
+	// StopTimeout is how long the end of Run waits for handlers; messages of
+	// those that have not finished go back to their queues. Zero: 30 s.
+	StopTimeout time.Duration
+}
+
+// Probe bounds the pauses between the single messages that a paused route lets
+// through. Each pause is twice as long as the one before.
+type Probe struct {
+	First time.Duration // zero: 1 s
+	Cap   time.Duration // zero: 1 min
+}
+
+const (
+	defaultConcurrency = 16
+	defaultStopTimeout = 30 * time.Second
+	defaultProbeFirst  = time.Second
+	defaultProbeCap    = time.Minute
+	defaultReturnGrace = 5 * time.Minute
+	defaultReturnPause = 10 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Default == nil {
+		policy := retry.Default()
+		c.Default = &policy
+	}
+	if c.RetriedDeaths == nil {
+		c.RetriedDeaths = []string{deathRejected}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	orElse(&c.StopTimeout, defaultStopTimeout)
+	orElse(&c.Probe.First, defaultProbeFirst)
+	orElse(&c.Probe.Cap, max(defaultProbeCap, c.Probe.First))
+	orElse(&c.ReturnGrace, defaultReturnGrace)
+	orElse(&c.ReturnPause, defaultReturnPause)
+	c.Routes = slices.Clone(c.Routes)
+	for i := range c.Routes {
+		c.Routes[i] = c.Routes[i].withDefaults(c.Default)
+	}
+	return c
+}
+
+func orElse(d *time.Duration, fallback time.Duration) {
+	if *d <= 0 {
+		*d = fallback
+	}
+}
+
+// validate says everything that is wrong with a configuration that has its defaults.
+func (c Config) validate() error {
+	var errs []error
+	if err := c.Default.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("the default policy: %w", err))
+	}
+	for _, reason := range c.RetriedDeaths {
+		if !slices.Contains(deathReasons(), reason) {
+			errs = append(errs, fmt.Errorf("retried deaths: %q: expected any of %v", reason, deathReasons()))
+		}
+	}
+	if c.ReturnPause%time.Millisecond != 0 {
+		errs = append(errs, fmt.Errorf("return pause %s: expected whole milliseconds", c.ReturnPause))
+	}
+	queues := map[string]bool{}
+	for _, route := range c.Routes {
+		errs = append(errs, route.validate())
+		if queues[route.Queue] {
+			errs = append(errs, fmt.Errorf("queue %q has two routes", route.Queue))
+		}
+		queues[route.Queue] = true
+	}
+	return errors.Join(errs...)
+}
+
+// TopologyConfig is what Run declares.
+func (c Config) TopologyConfig() amqp.TopologyConfig {
+	c = c.withDefaults()
+	t := amqp.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Delays: c.Default.AllDelays()}
+	for _, route := range c.Routes {
+		t.Delays = append(t.Delays, route.Policy.AllDelays()...)
+		t.Routes = append(t.Routes, route.declared()...)
+	}
+	return t
+}

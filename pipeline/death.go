@@ -1,0 +1,50 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Why RabbitMQ dead-letters a message (https://www.rabbitmq.com/docs/dlx).
+const (
+	deathRejected      = "rejected"
+	deathExpired       = "expired"
+	deathMaxLength     = "maxlen"
+	deathDeliveryLimit = "delivery_limit"
+)
+
+func deathReasons() []string {
+	return []string{deathRejected, deathExpired, deathMaxLength, deathDeliveryLimit}
+}
+
+// DeathError is a dead letter as a failure of the consumer.
+type DeathError struct {
+	Queue  string
+	Reason string // RabbitMQ's: rejected, expired, maxlen or delivery_limit
+}
+
+func (e *DeathError) Error() string {
+	switch e.Reason {
+	case deathRejected:
+		return fmt.Sprintf("rejected by a consumer of queue %q", e.Queue)
+	case deathExpired:
+		return fmt.Sprintf("expired in queue %q", e.Queue)
+	case deathMaxLength:
+		return fmt.Sprintf("pushed out of queue %q, which was full", e.Queue)
+	case deathDeliveryLimit:
+		return fmt.Sprintf("delivered too often from queue %q without being acknowledged, as by a consumer that crashes", e.Queue)
+	}
+	return fmt.Sprintf("dead-lettered from queue %q: %s", e.Queue, e.Reason)
+}
+
+// deathError is final but for the reasons that are tried again.
+func deathError(death schemas.Death, retried []string) error {
+	err := &DeathError{Queue: death.Queue, Reason: death.Reason}
+	if slices.Contains(retried, death.Reason) {
+		return err
+	}
+	return retry.Permanent(err)
+}

@@ -1,0 +1,135 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func ExampleNew() {
+	_, err := pipeline.New(pipeline.Config{
+		URL:           "amqp://localhost/",
+		Routes:        []pipeline.Route{{Queue: "orders"}},
+		RetriedDeaths: []string{"bored"},
+	})
+	fmt.Println(err)
+	// Output:
+	// retried deaths: "bored": expected any of [rejected expired maxlen delivery_limit]
+	// the route of queue "orders" has no handler
+}
+
+func ExampleConfig_TopologyConfig() {
+	cfg := pipeline.Config{Routes: []pipeline.Route{{Queue: "orders", Park: true}}}
+	for _, route := range cfg.TopologyConfig().Routes {
+		fmt.Println(route.Queue)
+	}
+	// Output:
+	// orders
+	// orders.poison
+}
+
+// Watermill's middleware is around what acknowledges.
+func ExamplePipeline_Router() {
+	p, err := pipeline.New(pipeline.Config{URL: "amqp://localhost/", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p.Router().AddMiddleware(func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			defer fmt.Println("settled next:", msg.UUID)
+			return next(msg)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // Run also closes what New opened
+	fmt.Println(p.Run(ctx) != nil)
+	// Output: true
+}
+
+// Run waits for a broker that is away; Running tells when all is well.
+func ExamplePipeline_Running() {
+	p, err := pipeline.New(pipeline.Config{URL: "amqp://127.0.0.1:1/", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	select {
+	case <-p.Running():
+		fmt.Println("running")
+	case <-ended:
+		fmt.Println("ended before it ran")
+	}
+	// Output: ended before it ran
+}
+
+func ExampleHTTP() {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Printf("%s from %s\n", body, r.Header.Get("Watership-Exchange"))
+		http.Error(w, "no such customer", http.StatusUnprocessableEntity)
+	}))
+	defer service.Close()
+	handler := pipeline.HTTP(pipeline.HTTPConfig{
+		URL:      service.URL,
+		Statuses: map[string]pipeline.Meaning{"422": pipeline.MeansRetry},
+	})
+	order := message.NewMessage("", nil)
+	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{Exchange: "shop", Body: []byte("order 17")}))
+	_, err := handler(order)
+	fmt.Println(retry.Default().Next(err, 1, nil).Verb)
+	// Output:
+	// order 17 from shop
+	// again
+}
+
+func ExampleHTTPConfig_Validate() {
+	cfg := pipeline.HTTPConfig{URL: "http://shop/orders", Statuses: map[string]pipeline.Meaning{"404": "ignore"}}
+	fmt.Println(cfg.Validate())
+	// Output: status "404": meaning "ignore": expected one of [handled retry poison unavailable]
+}
+
+func ExampleMeanings() {
+	fmt.Println(pipeline.Meanings())
+	// Output: [handled retry poison unavailable]
+}
+
+// What a handler returns is published where it says, before its message is
+// acknowledged.
+func ExampleNewMessage() {
+	handler := func(*message.Message) ([]*message.Message, error) {
+		return []*message.Message{pipeline.NewMessage(schemas.Envelope{
+			Exchange: "shop", RoutingKey: "invoice.made", Body: []byte("invoice 17"),
+			Properties: schemas.Properties{ContentType: "text/plain"},
+		})}, nil
+	}
+	produced, err := handler(message.NewMessage("", nil))
+	fmt.Printf("%s %v\n", produced[0].Payload, err)
+	// Output: invoice 17 <nil>
+}
+
+func ExampleAttemptFrom() {
+	handler := func(msg *message.Message) ([]*message.Message, error) {
+		if pipeline.AttemptFrom(msg.Context()).Number > 3 {
+			return nil, retry.Class("patient", fmt.Errorf("still no answer"))
+		}
+		return nil, nil
+	}
+	_, err := handler(message.NewMessage("", nil)) // outside of an attempt
+	fmt.Println(err)
+	// Output: <nil>
+}

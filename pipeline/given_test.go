@@ -1,0 +1,48 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A handler sees a message that was tried before as it was first published, in
+// the context and in the metadata.
+func TestGivenMessageIsAsFirstPublished(t *testing.T) {
+	first := schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.paid", Body: []byte("x"),
+		Headers:    amqp091.Table{"tenant": "acme", "n": int64(1)},
+		Properties: schemas.Properties{MessageID: "m", Expiration: "1000", Priority: 3},
+	}
+	state := schemas.State{Fingerprint: first.Fingerprint(), Queue: "orders", Attempt: 1, Message: "i"}
+	wire := schemas.Wrap(first, state)
+	second, _ := amqp.Marshaler{}.Unmarshal(amqp091.Delivery{
+		RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body, MessageId: wire.MessageId,
+	})
+	arrived := schemas.Envelope{RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body}
+	second.SetContext(schemas.NewContext(t.Context(), arrived))
+	given := givenTo(t.Context(), second, first)
+	inContext, _ := schemas.FromContext(given.Context())
+	inMetadata, _ := amqp.EnvelopeOf(given)
+	for where, got := range map[string]schemas.Envelope{"context": inContext, "metadata": inMetadata} {
+		if diff := cmp.Diff(first, got); diff != "" {
+			t.Errorf("in the %s: %s", where, diff)
+		}
+	}
+}
+
+// What is ours or the broker's does not go out with a copy.
+func TestOutgoingHasNoStateOfAnother(t *testing.T) {
+	b := &business{steps: &steps{newID: func() string { return "id" }}}
+	out, err := b.outgoing(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp091.Table{
+		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
+	}}), schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}, 0)
+	want := amqp091.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
+	if diff := cmp.Diff(want, out.Publishing.Headers); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}

@@ -1,0 +1,114 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// Meaning is what an HTTP status means for a message.
+type Meaning string
+
+// What an answer can mean.
+const (
+	MeansHandled     Meaning = "handled"     // done
+	MeansRetry       Meaning = "retry"       // tried again, after Retry-After where the answer has one
+	MeansPoison      Meaning = "poison"      // no further attempt can succeed
+	MeansUnavailable Meaning = "unavailable" // the route pauses, no attempt is lost
+)
+
+// Meanings lists every Meaning.
+func Meanings() []Meaning {
+	return []Meaning{MeansHandled, MeansRetry, MeansPoison, MeansUnavailable}
+}
+
+// StatusError is an answer that does not mean that the message is handled.
+type StatusError struct {
+	Status int
+	URL    string // without password and query
+	Body   string // its first KiB
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s answered %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
+}
+
+// Validate says everything that is wrong with the configuration: a URL that
+// cannot be posted to, a key of Statuses that is no status from 200 to 599 and
+// no class of them, an unknown meaning.
+func (c HTTPConfig) Validate() error {
+	var errs []error
+	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
+	if err != nil || request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Host == "" {
+		errs = append(errs, fmt.Errorf("URL %s: expected http or https and a host", shownURL(c.URL)))
+	}
+	known := regexp.MustCompile(`^[2-5]([0-9][0-9]|xx)$`)
+	for status, meaning := range c.Statuses {
+		if !known.MatchString(status) {
+			errs = append(errs, fmt.Errorf("status %q: expected one from 200 to 599, or 2xx, 3xx, 4xx or 5xx", status))
+		}
+		if !slices.Contains(Meanings(), meaning) {
+			errs = append(errs, fmt.Errorf("status %q: meaning %q: expected one of %v", status, meaning, Meanings()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// judge says what an answer means for the message.
+func (p *httpPoster) judge(err *StatusError, header http.Header) error {
+	switch p.meaning(err.Status) {
+	case MeansHandled:
+		return nil
+	case MeansRetry:
+		return p.retryAfter(err, header)
+	case MeansUnavailable:
+		return retry.Unavailable(err)
+	}
+	return retry.Permanent(err)
+}
+
+func (p *httpPoster) meaning(status int) Meaning {
+	if meaning, said := p.Statuses[strconv.Itoa(status)]; said {
+		return meaning
+	}
+	if meaning, said := p.Statuses[strconv.Itoa(status/100)+"xx"]; said {
+		return meaning
+	}
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return MeansRetry
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return MeansUnavailable
+	}
+	switch status / 100 {
+	case 2:
+		return MeansHandled
+	case 3: // as a bad deploy, or a URL without its last slash
+		return MeansUnavailable
+	case 5:
+		return MeansRetry
+	}
+	return MeansPoison
+}
+
+// retryAfter obeys a Retry-After header (RFC 9110 §10.2.3): seconds or a date.
+func (p *httpPoster) retryAfter(err error, header http.Header) error {
+	value := header.Get("Retry-After")
+	if seconds, bad := strconv.ParseUint(value, 10, 31); bad == nil {
+		return retry.After(min(time.Duration(seconds)*time.Second, p.MaxRetryAfter), err)
+	}
+	if date, bad := http.ParseTime(value); bad == nil {
+		return retry.After(min(time.Until(date), p.MaxRetryAfter), err)
+	}
+	return err
+}

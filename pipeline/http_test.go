@@ -1,0 +1,258 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// post hands a message to an HTTP handler.
+func post(cfg HTTPConfig, e schemas.Envelope, attempt Attempt) error {
+	msg := message.NewMessage("", e.Body)
+	msg.SetContext(schemas.NewContext(context.WithValue(context.Background(), attemptKey{}, attempt), e))
+	_, err := HTTP(cfg)(msg)
+	return err
+}
+
+// answering is a service that gives one answer.
+func answering(t testing.TB, status int, header http.Header, body string) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for name, values := range header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// meaningOf is what an error of a handler means.
+func meaningOf(err error) Meaning {
+	switch retry.Default().Next(err, 1, nil).Verb {
+	case retry.Poison:
+		return MeansPoison
+	case retry.Wait:
+		return MeansUnavailable
+	}
+	return MeansRetry
+}
+
+func TestHTTPStatuses(t *testing.T) {
+	for meaning, statuses := range map[Meaning][]int{
+		MeansHandled:     {200, 201, 202, 204},
+		MeansRetry:       {408, 425, 429, 500, 502, 503, 504, 599},
+		MeansPoison:      {400, 402, 409, 410, 413, 415, 422},
+		MeansUnavailable: {301, 302, 303, 307, 308, 401, 403, 404, 405},
+	} {
+		for _, status := range statuses {
+			server := answering(t, status, http.Header{"Location": {"/elsewhere"}}, "")
+			err := post(HTTPConfig{URL: server.URL}, schemas.Envelope{}, Attempt{})
+			if meaning == MeansHandled {
+				if err != nil {
+					t.Errorf("%d: %v", status, err)
+				}
+				continue
+			}
+			var got *StatusError
+			if !errors.As(err, &got) || got.Status != status || meaningOf(err) != meaning {
+				t.Errorf("%d: %v means %s, want %s", status, err, meaningOf(err), meaning)
+			}
+		}
+	}
+}
+
+func TestHTTPStatusesAreConfigurable(t *testing.T) {
+	statuses := map[string]Meaning{"404": MeansPoison, "4xx": MeansRetry, "409": MeansHandled, "500": MeansUnavailable}
+	for status, want := range map[int]Meaning{404: MeansPoison, 400: MeansRetry, 500: MeansUnavailable, 501: MeansRetry, 422: MeansRetry} {
+		server := answering(t, status, nil, "")
+		if err := post(HTTPConfig{URL: server.URL, Statuses: statuses}, schemas.Envelope{}, Attempt{}); err == nil || meaningOf(err) != want {
+			t.Errorf("%d: %v, want %s", status, err, want)
+		}
+	}
+	if err := post(HTTPConfig{URL: answering(t, 409, nil, "").URL, Statuses: statuses}, schemas.Envelope{}, Attempt{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTTPConfigValidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  HTTPConfig
+		want string
+	}{
+		"fine":    {HTTPConfig{URL: "http://shop/orders", Statuses: map[string]Meaning{"404": MeansPoison, "5xx": MeansRetry}}, ""},
+		"scheme":  {HTTPConfig{URL: "ftp://shop"}, "expected http or https"},
+		"no host": {HTTPConfig{URL: "http:///orders"}, "expected http or https and a host"},
+		"status":  {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"1xx": MeansRetry}}, `status "1xx": expected one from`},
+		"meaning": {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"404": "ignore"}}, `meaning "ignore": expected one of [handled`},
+	} {
+		err := test.cfg.Validate()
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string][2]time.Duration{
+		"7":             {7 * time.Second, 7 * time.Second},
+		"0":             {100 * time.Millisecond, 100 * time.Millisecond},
+		"86400":         {time.Minute + 10*time.Second, time.Minute + 10*time.Second}, // capped, and rounded up
+		"-5":            {time.Second, time.Second},                                   // not obeyed: the policy's
+		"soon":          {time.Second, time.Second},
+		"9999999999999": {time.Second, time.Second},
+		time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat): {20 * time.Second, 30 * time.Second},
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):       {100 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		server := answering(t, 503, http.Header{"Retry-After": {value}}, "")
+		err := post(HTTPConfig{URL: server.URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
+		got := retry.Default().Next(err, 1, nil)
+		if got.Verb != retry.Again || got.Delay < want[0] || got.Delay > want[1] {
+			t.Errorf("%s: %+v, want %s", value, got, want)
+		}
+	}
+}
+
+func TestHTTPErrorHoldsTheAnswer(t *testing.T) {
+	server := answering(t, 422, nil, "no such customer\xff"+strings.Repeat("x", 1<<20))
+	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/orders?token=secret"
+	err := post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
+	if text := err.Error(); !strings.Contains(text, "422 Unprocessable Entity: no such customer") || len(text) > 1200 || strings.Contains(text, "secret") {
+		t.Errorf("%.2000s", text)
+	}
+	server.Close()
+	err = post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
+	if err == nil || strings.Contains(err.Error(), "secret") || meaningOf(err) != MeansRetry {
+		t.Errorf("a refused connection: %v", err)
+	}
+}
+
+func TestHTTPTimeout(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	err := post(HTTPConfig{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, Attempt{})
+	if err == nil || meaningOf(err) != MeansRetry || retry.TypeOf(err) != "timeout" {
+		t.Errorf("%v of type %s", err, retry.TypeOf(err))
+	}
+}
+
+// A message's body and headers arrive as they are, and ours beside them.
+func TestHTTPRequest(t *testing.T) {
+	requests := make(chan *http.Request, 1)
+	bodies := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- r
+		bodies <- string(body)
+	}))
+	t.Cleanup(server.Close)
+	e := schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.paid", Body: []byte{0, 255, 'x'},
+		Properties: schemas.Properties{
+			ContentType: "application/x-thing", ContentEncoding: "gzip", MessageID: "m1", CorrelationID: "c1", Type: "order",
+		},
+		Headers: amqp091.Table{
+			"tenant": "acme", "count": int64(-5), "ratio": 2.5, "paid": true, "raw": []byte{0, 1},
+			"at": time.Unix(1700000000, 0), "price": amqp091.Decimal{Scale: 2, Value: 1999},
+			"list": []any{"a", int32(1)}, "nested": amqp091.Table{"a": "b"}, "nothing": nil,
+			"Content-Length": "7", "Host": "evil", "Idempotency-Key": "theirs", "watership-attempt": "9", "x-death": "no",
+			"bad name": "x", "line": "a\r\nInjected: yes",
+		},
+	}
+	if err := post(HTTPConfig{URL: server.URL}, e, Attempt{Number: 2, Queue: "orders", Fingerprint: "v1:f"}); err != nil {
+		t.Fatal(err)
+	}
+	r := <-requests
+	if body := <-bodies; body != string(e.Body) || r.Method != http.MethodPost || r.ContentLength != 3 || r.Host == "evil" {
+		t.Errorf("%s %q to %s", r.Method, body, r.Host)
+	}
+	r.Header.Del("User-Agent")
+	r.Header.Del("Accept-Encoding")
+	r.Header.Del("Content-Length")
+	want := http.Header{}
+	for name, value := range map[string]string{
+		"Content-Type": "application/x-thing", "Content-Encoding": "gzip", "Idempotency-Key": "v1:f",
+		"Tenant": "acme", "Count": "-5", "Ratio": "2.5", "Paid": "true", "Raw": "AAE=", "At": "2023-11-14T22:13:20Z",
+		"Price": "19.99", "List": `["a",1]`, "Nested": `{"a":"b"}`,
+		"Watership-Fingerprint": "v1:f", "Watership-Attempt": "2", "Watership-Queue": "orders", "Watership-Exchange": "shop",
+		"Watership-Routing-Key": "order.paid", "Watership-Message-Id": "m1", "Watership-Correlation-Id": "c1", "Watership-Type": "order",
+	} {
+		want.Set(name, value)
+	}
+	if diff := cmp.Diff(want, r.Header); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The key is the same for every attempt, another for each replay, and absent
+// where equal messages could not be told apart.
+func TestIdempotencyKey(t *testing.T) {
+	keys := make(chan []string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys <- r.Header["Idempotency-Key"] }))
+	t.Cleanup(server.Close)
+	for want, test := range map[string]struct{ id, replay string }{
+		"v1:f":     {"m1", ""},
+		"v1:f:job": {"m1", "job"},
+		"":         {"", "job"},
+	} {
+		e := schemas.Envelope{Properties: schemas.Properties{MessageID: test.id}}
+		if err := post(HTTPConfig{URL: server.URL}, e, Attempt{Number: 3, Fingerprint: "v1:f", Replay: test.replay}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(<-keys, "|"); got != want {
+			t.Errorf("%+v: key %q, want %q", test, got, want)
+		}
+	}
+}
+
+// Hundreds of messages, ten at a time, whatever the answers, take about ten
+// connections: the client may dial one while another becomes free.
+func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
+	var connections, calls atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1)%2 == 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = w.Write(make([]byte, 64<<10))
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	handle := HTTP(HTTPConfig{URL: server.URL})
+	const at, each = 10, 50
+	done := make(chan struct{})
+	for range at {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range each {
+				_, _ = handle(message.NewMessage("", nil))
+			}
+		}()
+	}
+	for range at {
+		<-done
+	}
+	if n := connections.Load(); n > 3*at || calls.Load() != at*each {
+		t.Errorf("%d connections for %d calls, %d at once", n, calls.Load(), at)
+	}
+}

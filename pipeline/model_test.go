@@ -1,0 +1,282 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// schedules is how many random runs of the model there are, and each how many
+// messages it begins with.
+const (
+	schedules     = 2000
+	modelMessages = 6
+	modelAttempts = 4
+)
+
+// In every schedule, whatever step a crash or an error comes between: each
+// message ends handled or poisoned, is at every moment in some place, and is
+// tried no more often than its policy says but for duplicates of crashes.
+func TestModel(t *testing.T) {
+	for seed := range uint64(schedules) {
+		m := newModel(t, seed)
+		m.broker.faulty = seed%4 > 0
+		m.run()
+		if t.Failed() {
+			t.Fatalf("seed %d; the latest steps:\n%s", seed, strings.Join(m.trace[max(0, len(m.trace)-30):], "\n"))
+		}
+	}
+}
+
+func (m *model) run() {
+	for range 10_000 {
+		if !m.step() {
+			m.verify()
+			return
+		}
+		if m.t.Failed() {
+			return
+		}
+	}
+	m.t.Error("the messages never come to an end")
+}
+
+// model is a system: an own route, a consumer in another language, and the retry
+// and poison handlers, which take messages in any order.
+type model struct {
+	t        *testing.T
+	random   *rand.Rand
+	broker   *modelBroker
+	handlers map[string]message.NoPublishHandlerFunc
+	inHand   *amqp091.Delivery
+
+	calls   map[string]int  // of handlers, without those that lose no attempt
+	faults  map[string]int  // by message
+	foreign map[string]bool // handled by the other consumer, which does not report
+	patient int             // unavailable outcomes that are left
+	trace   []string        // what happened, for people
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	random := rand.New(rand.NewPCG(seed, 2))
+	m := &model{
+		t: t, random: random, calls: map[string]int{}, faults: map[string]int{}, foreign: map[string]bool{}, patient: 5,
+		broker: &modelBroker{
+			random: random, now: time.Unix(1700000000, 0), queues: map[string][]amqp091.Delivery{},
+			full: map[string]bool{}, bound: map[string]bool{}, ends: map[string]int{},
+		},
+	}
+	m.broker.check = m.nothingIsLost
+	topology := m.broker.topology
+	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Due(), topology.Poison())
+	m.wire()
+	for i := range modelMessages {
+		queue := []string{"own", "foreign"}[i%2]
+		d := amqp091.Delivery{RoutingKey: queue, Body: fmt.Appendf(nil, "m%d", i)}
+		if random.IntN(2) == 0 {
+			d.MessageId = string(d.Body)
+		}
+		_ = m.broker.put(queue, d)
+	}
+	return m
+}
+
+// wire makes the handlers as a pipeline does.
+func (m *model) wire() {
+	policy := retry.Policy{
+		Delays:  slices.Repeat([]time.Duration{time.Second}, modelAttempts-1),
+		Classes: map[string]retry.Policy{"once": {First: time.Minute, Jitter: 1, Attempts: 2}},
+	}
+	ids := 0
+	s := &steps{
+		publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
+		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler),
+	}
+	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
+	retrier := &retrier{
+		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
+		retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
+	}
+	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
+		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
+	}}
+	business := &business{steps: s, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}}
+	m.handlers = map[string]message.NoPublishHandlerFunc{
+		"own": business.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
+		s.topology.Poison(): poisoner.handle,
+	}
+}
+
+// handle is the business handler: anything can happen.
+func (m *model) handle(msg *message.Message) ([]*message.Message, error) {
+	outcome := m.random.IntN(8)
+	if outcome > 5 && m.patient > 0 {
+		m.patient--
+		if outcome == 6 {
+			msg.Nack()
+			return nil, nil
+		}
+		return nil, retry.Unavailable(errBroken)
+	}
+	m.calls[string(msg.Payload)]++
+	switch outcome {
+	case 0:
+		return nil, retry.Permanent(errBroken)
+	case 1:
+		return nil, retry.After(time.Duration(m.random.IntN(1000))*time.Second, errBroken)
+	case 2:
+		return nil, retry.Class("once", errBroken)
+	case 4:
+		return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: "out", Body: []byte("out")})}, nil
+	}
+	return nil, errBroken
+}
+
+// step is one thing that happens; false when there is nothing more to happen.
+func (m *model) step() bool {
+	m.meddle()
+	ready := slices.DeleteFunc(slices.Sorted(maps.Keys(m.broker.queues)), func(queue string) bool {
+		return len(m.broker.queues[queue]) == 0 || queue == "out" || queue == "parked"
+	})
+	waits := len(m.broker.waiting) > 0
+	switch {
+	case len(ready) == 0 && !waits:
+		return false
+	case len(ready) == 0 || waits && m.random.IntN(3) == 0:
+		m.broker.pass()
+	default:
+		queue := ready[m.random.IntN(len(ready))]
+		m.consume(queue)
+	}
+	return true
+}
+
+// meddle: queues fill up, are deleted and come back.
+func (m *model) meddle() {
+	switch m.random.IntN(40) {
+	case 0:
+		m.broker.full["foreign"] = !m.broker.full["foreign"]
+	case 1:
+		m.broker.delete("foreign")
+	case 2, 3:
+		m.broker.declare("foreign")
+		m.broker.full["foreign"] = false
+	case 4:
+		m.broker.queues["parked"] = nil
+		m.broker.delete("parked")
+	}
+}
+
+// consume takes a message, hands it to its handler and acknowledges it, unless
+// the process dies in between.
+func (m *model) consume(queue string) {
+	d := m.broker.take(queue)
+	m.inHand, m.broker.faults = &d, 0
+	acknowledged := m.survives(func() bool {
+		if queue == "foreign" {
+			return m.consumeForeign(d)
+		}
+		msg, _ := amqp.Marshaler{}.Unmarshal(d)
+		msg.SetContext(schemas.NewContext(context.Background(), schemas.FromDelivery(d)))
+		return m.handlers[queue](msg) == nil && m.broker.fault() == nil
+	})
+	m.faults[string(d.Body)] += m.broker.faults
+	m.trace = append(m.trace, fmt.Sprintf("%s took %s: acknowledged %t, faults %d", queue, d.Body, acknowledged, m.broker.faults))
+	if !acknowledged {
+		m.broker.queues[queue] = append(m.broker.queues[queue], d)
+	}
+	m.inHand = nil
+	m.nothingIsLost()
+}
+
+func (m *model) survives(f func() bool) (acknowledged bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			if _, died := value.(crash); !died {
+				panic(value)
+			}
+		}
+	}()
+	return f()
+}
+
+// consumeForeign is a consumer that knows nothing of Watership.
+func (m *model) consumeForeign(d amqp091.Delivery) bool {
+	body := string(d.Body)
+	m.calls[body]++
+	if m.random.IntN(3) == 0 {
+		m.foreign[body] = true
+		return true
+	}
+	_ = m.broker.put(m.broker.topology.Retry(), dead(d, "foreign", deathRejected))
+	return true
+}
+
+// ended counts the events after which a message needs no place.
+func (m *model) ended(body string) (handled, poisoned int) {
+	handled, poisoned = m.broker.ends[string(schemas.Handled)+body], m.broker.ends[string(schemas.Poisoned)+body]
+	if m.foreign[body] {
+		handled++
+	}
+	return handled, poisoned
+}
+
+// nothingIsLost: every message has ended or is in some place.
+func (m *model) nothingIsLost() {
+	places := map[string]bool{}
+	if m.inHand != nil {
+		places[string(m.inHand.Body)] = true
+	}
+	for _, queue := range m.broker.queues {
+		for _, d := range queue {
+			places[string(d.Body)] = true
+		}
+	}
+	for _, w := range m.broker.waiting {
+		places[string(w.Body)] = true
+	}
+	for i := range modelMessages {
+		body := fmt.Sprint("m", i)
+		if handled, poisoned := m.ended(body); !places[body] && handled+poisoned == 0 {
+			m.t.Errorf("%s is lost", body)
+		}
+	}
+}
+
+// verify checks the whole schedule once it has ended.
+func (m *model) verify() {
+	for i := range modelMessages {
+		body := fmt.Sprint("m", i)
+		handled, poisoned := m.ended(body)
+		calls, faults := m.calls[body], m.faults[body]
+		switch {
+		case handled+poisoned == 0:
+			m.t.Errorf("%s did not end", body)
+		case faults == 0 && handled+poisoned > 1:
+			m.t.Errorf("%s was handled %d times and poisoned %d times without a fault", body, handled, poisoned)
+		case calls > modelAttempts*(1+faults):
+			m.t.Errorf("%s was tried %d times with %d faults, the policy says %d", body, calls, faults, modelAttempts)
+		}
+	}
+	for _, d := range m.broker.log {
+		_, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+		if err != nil || state.Attempt > modelAttempts || state.EventID == "" || strings.HasPrefix(state.EventID, "poison:") {
+			m.t.Errorf("event %s of %s: %+v %v", d.RoutingKey, d.Body, state, err)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package pipeline
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A handler publishes to an exchange and key of its choice, with its properties
+// and headers; what it leaves out says what the message belongs to.
+func TestOutgoingMessages(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue, out, plain := rabbittest.Name(t), b.Queue(t, nil), b.Queue(t, nil)
+		exchange := topicExchange(t, b)
+		if err := b.Channel(t).QueueBind(out, "invoice.*", exchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := start(t, b, func(c *Config) {
+			c.Routes = []Route{{
+				Queue: queue, Publish: Binding{Key: plain},
+				Handler: func(msg *message.Message) ([]*message.Message, error) {
+					simple := message.NewMessage(watermill.NewUUID(), []byte("plain"))
+					simple.Metadata.Set("tenant", "acme")
+					return []*message.Message{NewMessage(schemas.Envelope{
+						Exchange: exchange, RoutingKey: "invoice.made", Body: []byte("chosen"),
+						Headers: amqp091.Table{"n": int32(7), HeaderCausation: "mine"},
+						Properties: schemas.Properties{
+							MessageID: "own", CorrelationID: "own too", Type: "invoice", DeliveryMode: amqp091.Transient,
+						},
+					}), simple}, onAttempt(msg, 1, errBroken)
+				},
+			}}
+		})
+		r.publish("", queue, amqp091.Publishing{MessageId: "parent", Body: []byte("x")})
+		chosen, simple := b.Take(t, out, 1)[0], b.Take(t, plain, 1)[0]
+		if chosen.RoutingKey != "invoice.made" || chosen.MessageId != "own" || chosen.CorrelationId != "own too" ||
+			chosen.Type != "invoice" || chosen.Headers["n"] != int32(7) || chosen.Headers[HeaderCausation] != "mine" ||
+			chosen.DeliveryMode != amqp091.Transient || len(chosen.Headers) != 2 {
+			t.Errorf("%+v", chosen)
+		}
+		if simple.MessageId == "" || simple.CorrelationId != "parent" || simple.Headers[HeaderCausation] != "parent" ||
+			simple.Headers["tenant"] != "acme" || simple.DeliveryMode != amqp091.Persistent || len(simple.Headers) != 2 {
+			t.Errorf("%+v", simple)
+		}
+		r.wait(schemas.Handled)
+	})
+}
+
+// An outgoing message belongs to the parent's correlation where it has one, and
+// names a parent without an id by its fingerprint.
+func TestRelation(t *testing.T) {
+	parent := schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}
+	parent.Envelope.Properties.CorrelationID = "c"
+	parent.Envelope.Headers = amqp091.Table{HeaderCausation: "grandparent"}
+	copied := schemas.Envelope{Headers: amqp091.Table{HeaderCausation: "grandparent"}}
+	relate(&copied, parent)
+	if copied.Properties.CorrelationID != "c" || copied.Headers[HeaderCausation] != "v1:f" {
+		t.Errorf("%+v", copied)
+	}
+	parent.Envelope.Properties.MessageID = "p"
+	e := schemas.Envelope{Headers: amqp091.Table{}}
+	relate(&e, parent)
+	if e.Properties.CorrelationID != "c" || e.Headers[HeaderCausation] != "p" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// The id of an outgoing message tells a repeat from another message.
+func TestDerivedID(t *testing.T) {
+	b := &business{steps: &steps{newID: watermill.NewULID}, route: Route{Queue: "q"}}
+	parent := func(id, replay string) schemas.Belief {
+		return schemas.Belief{
+			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
+			State:    schemas.State{Fingerprint: "v1:" + id, Replay: replay},
+		}
+	}
+	id := b.derivedID(parent("a", ""), 0)
+	if again := b.derivedID(parent("a", ""), 0); again != id {
+		t.Errorf("the repeat has id %s, not %s", again, id)
+	}
+	other := &business{steps: b.steps, route: Route{Queue: "r"}}
+	for what, another := range map[string]string{
+		"ordinal": b.derivedID(parent("a", ""), 1), "parent": b.derivedID(parent("b", ""), 0),
+		"replay": b.derivedID(parent("a", "job"), 0), "queue": other.derivedID(parent("a", ""), 0),
+	} {
+		if another == id {
+			t.Errorf("another %s, the same id", what)
+		}
+	}
+	anonymous := b.derivedID(parent("", ""), 0)
+	if again := b.derivedID(parent("", ""), 0); again == anonymous {
+		t.Error("children of anonymous messages have one id")
+	}
+}
+
+// Services copy headers from what they consume to what they publish. The copy is
+// a message of its own: it starts at attempt 1, with its own origin.
+func TestCopiedHeadersAreNotBelieved(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		source, target := rabbittest.Name(t), rabbittest.Name(t)
+		type seen struct {
+			attempt  Attempt
+			envelope schemas.Envelope
+			metadata message.Metadata
+		}
+		arrivals := make(chan seen, 10)
+		r := start(t, b, func(c *Config) {
+			c.Routes = []Route{
+				{Queue: source, Publish: Binding{Key: target}, Handler: func(msg *message.Message) ([]*message.Message, error) {
+					e, _ := schemas.FromContext(msg.Context())
+					e.RoutingKey, e.Properties.MessageID, e.Body = target, "", []byte("by envelope")
+					byMetadata := message.NewMessage("", []byte("by metadata"))
+					byMetadata.Metadata = msg.Metadata
+					return []*message.Message{NewMessage(e), byMetadata}, onAttempt(msg, 1, errBroken)
+				}},
+				{Queue: target, Policy: attemptsAfter(), Handler: handler(func(msg *message.Message) error {
+					e, _ := schemas.FromContext(msg.Context())
+					arrivals <- seen{AttemptFrom(msg.Context()), e, msg.Metadata}
+					return errBroken
+				})},
+			}
+		})
+		r.publish("", source, amqp091.Publishing{MessageId: "parent", Headers: amqp091.Table{"tenant": "acme", "n": int64(5)}})
+		for range 2 {
+			got := rabbittest.Receive(t, arrivals)
+			if got.attempt.Number != 1 || got.envelope.RoutingKey != target || got.envelope.Headers["n"] != int64(5) {
+				t.Errorf("%s: %+v", got.envelope.Body, got)
+			}
+			for name := range got.envelope.Headers {
+				if strings.HasPrefix(name, "watership-") {
+					t.Errorf("%s: header %s", got.envelope.Body, name)
+				}
+			}
+		}
+		for _, e := range r.waitFor(2, schemas.Poisoned) {
+			if e.Queue != target || e.Attempt != 1 || e.Envelope.RoutingKey != target || e.Envelope.Properties.MessageID == "parent" {
+				t.Errorf("%+v", e)
+			}
+		}
+		foreignCopy(t, r, arrivals, target)
+	})
+}
+
+// foreignCopy: a consumer in another language copies the headers as they are on
+// the wire, ours and the broker's included.
+func foreignCopy[T any](t *testing.T, r *rig, arrivals <-chan T, target string) {
+	foreign := r.broker.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	publishTo(t, r.broker, foreign, "original")
+	rejectOne(t, r.broker, foreign)
+	d := r.broker.Take(t, foreign, 1)[0]
+	if d.Headers["watership-attempt"] == nil {
+		t.Fatalf("the second attempt has no state: %+v", d.Headers)
+	}
+	r.publish("", target, amqp091.Publishing{Headers: d.Headers, Body: d.Body, MessageId: "foreign copy"})
+	rabbittest.Receive(t, arrivals)
+	e := r.waitFor(3, schemas.Poisoned)[2]
+	if e.Queue != target || e.Attempt != 1 || e.Envelope.RoutingKey != target || e.Envelope.Properties.MessageID != "foreign copy" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// An outgoing message that reaches no queue is a failure of the attempt, and
+// one that a full queue refuses makes the route wait.
+func TestUndeliverableOutgoing(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		full := b.Queue(t, amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+		publishTo(t, b, full, "in the way")
+		r := start(t, b, func(c *Config) {
+			c.Probe = Probe{First: 50 * time.Millisecond, Cap: 50 * time.Millisecond}
+			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: func(msg *message.Message) ([]*message.Message, error) {
+				return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: string(msg.Payload)})}, nil
+			}}}
+		})
+		r.publish("", queue, amqp091.Publishing{Body: []byte("test.nowhere")})
+		if e := r.wait(schemas.Poisoned); e.Attempt != 2 || !strings.Contains(e.Failure.Message, `queue "test.nowhere" does not exist`) {
+			t.Errorf("%+v", e.State)
+		}
+		r.publish("", queue, amqp091.Publishing{Body: []byte(full)})
+		rabbittest.Eventually(t, "the route pauses", func() bool { return r.log.Count("route paused") > 0 })
+		b.Take(t, full, 1)
+		if e := r.wait(schemas.Handled); e.Attempt != 1 {
+			t.Errorf("%+v", e.State)
+		}
+	})
+}
+
+// The confirms of an outgoing message are lost, then the connection: the message
+// has not been acknowledged, it is handled again, and the repeat has the same id.
+func TestOutgoingIsConfirmedBeforeTheAck(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		proxy := b.Proxy(t)
+		queue, out := b.Queue(t, nil), b.Queue(t, nil)
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.URL = proxy.URL
+			c.Routes = []Route{{Queue: queue, Handler: func(*message.Message) ([]*message.Message, error) {
+				if calls.Add(1) == 1 {
+					proxy.Add(`{"name":"deaf","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+				}
+				return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: out})}, nil
+			}}}
+		})
+		r.publish("", queue, amqp091.Publishing{MessageId: "parent"})
+		rabbittest.Eventually(t, "the outgoing message is there", func() bool { return b.Len(t, out) == 1 })
+		if n := len(r.all(func(e event) bool { return e.Action == schemas.Handled })); n > 0 {
+			t.Error("handled before the outgoing message was confirmed")
+		}
+		proxy.Cut()
+		rabbittest.Eventually(t, "the message goes back", func() bool { return b.Len(t, queue) == 1 })
+		proxy.Remove("deaf")
+		proxy.Mend()
+		r.wait(schemas.Handled)
+		taken := b.Take(t, out, 2)
+		if taken[0].MessageId != taken[1].MessageId || taken[0].MessageId == "" {
+			t.Errorf("ids %q and %q", taken[0].MessageId, taken[1].MessageId)
+		}
+		rabbittest.Eventually(t, "the message is acknowledged", func() bool {
+			return errors.Is(r.stop(), nil) && b.Len(t, queue) == 0
+		})
+	})
+}
+
+// What a handler does to the message that it was given changes nothing of what
+// is tried again.
+func TestHandlerMayChangeItsCopy(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue := rabbittest.Name(t)
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: handler(func(msg *message.Message) error {
+			e, _ := schemas.FromContext(msg.Context())
+			if string(msg.Payload) != "body" || e.Headers["tenant"] != "acme" {
+				return retry.Permanent(errBroken)
+			}
+			e.Headers["tenant"], msg.Payload[0] = "changed", 'X'
+			return onAttempt(msg, 1, errBroken)
+		})}}
+	})
+	r.publish("", queue, amqp091.Publishing{Body: []byte("body"), Headers: amqp091.Table{"tenant": "acme"}})
+	if e := r.wait(schemas.Handled); e.Attempt != 2 || e.Envelope.Headers["tenant"] != "acme" || string(e.Envelope.Body) != "body" {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A route that parks keeps what it gives up in a queue beside its own, as it was
+// with our headers, and the hook hears of it; an error of the hook is logged.
+func TestParkingAndHook(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		told := make(chan schemas.Event, 10)
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.Routes = []Route{{
+				Queue: queue, Park: true, Policy: attemptsAfter(),
+				Handler: handler(func(*message.Message) error { return errBroken }),
+			}}
+			c.OnPoison = func(_ context.Context, e schemas.Event) error {
+				told <- e
+				if calls.Add(1) == 1 {
+					panic("the hook")
+				}
+				return errBroken
+			}
+		})
+		for _, body := range []string{"one", "two"} {
+			r.publish("", queue, amqp091.Publishing{
+				Body: []byte(body), Headers: amqp091.Table{"n": int32(1)}, MessageId: body, Expiration: "60000",
+			})
+			r.waitFor(1, schemas.Poisoned)
+			e := rabbittest.Receive(t, told)
+			if string(e.Envelope.Body) != body || e.Queue != queue || e.Failure.Message != "broken" || e.Action != schemas.Poisoned {
+				t.Errorf("the hook got %+v", e)
+			}
+		}
+		rabbittest.Eventually(t, "both failures of the hook are logged", func() bool { return r.log.Count("the hook for poison failed") == 2 })
+		if n := len(r.waitFor(2, schemas.Poisoned)); n != 2 || calls.Load() != 2 {
+			t.Errorf("%d events and %d calls of the hook for 2 messages", n, calls.Load())
+		}
+		for i, d := range b.Take(t, queue+".poison", 2) {
+			e, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+			if err != nil || e.Properties.MessageID != []string{"one", "two"}[i] || e.Headers["n"] != int32(1) ||
+				e.Properties.Expiration != "60000" || d.Expiration != "" || state.Failure.Message != "broken" || state.Queue != queue {
+				t.Errorf("parked %+v %+v", d, err)
+			}
+		}
+		r.quiet()
+	})
+}
+
+// A parking queue that somebody deleted comes back with the next message.
+func TestParkingQueueComesBack(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue := rabbittest.Name(t)
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{
+			Queue: queue, Park: true, Policy: attemptsAfter(),
+			Handler: handler(func(*message.Message) error { return errBroken }),
+		}}
+	})
+	if _, err := b.Channel(t).QueueDelete(queue+".poison", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+	r.wait(schemas.Poisoned)
+	rabbittest.Eventually(t, "the message is parked", func() bool { return delayed(t, b, queue+".poison") })
+}
+
+// What somebody puts by hand into queues of ours is not lost either.
+func TestStrayMessages(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := start(t, b, nil)
+		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
+			r.publish("", queue, amqp091.Publishing{Body: []byte(queue)})
+		}
+		for _, e := range r.waitFor(3, schemas.Poisoned) {
+			if e.EventID == "" || e.Fingerprint == "" || string(e.Envelope.Body) != e.Envelope.RoutingKey {
+				t.Errorf("%+v", e)
+			}
+		}
+		r.quiet()
+	})
+}

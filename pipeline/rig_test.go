@@ -1,0 +1,231 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// rig is a running pipeline with a topology of its own on a real broker.
+type rig struct {
+	t        testing.TB
+	broker   rabbittest.Broker
+	cfg      Config
+	topology schemas.Topology
+	log      *rabbittest.Log
+	admin    *amqp091.Channel
+	pipeline *Pipeline
+	stop     func() error // ends the pipeline and returns what Run did; may be called twice
+
+	mu     sync.Mutex // guards events
+	events []event
+}
+
+// event is a lifecycle event as it went to the log.
+type event struct {
+	schemas.State
+	Action   schemas.Action
+	Envelope schemas.Envelope
+	Body     int // bytes on the wire
+}
+
+// handler makes a route's handler of a function that publishes nothing.
+func handler(f func(msg *message.Message) error) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) { return nil, f(msg) }
+}
+
+func attemptsAfter(delays ...time.Duration) *retry.Policy { return &retry.Policy{Delays: delays} }
+
+// start runs a pipeline whose queues are classic unless adjusted, which is what
+// makes these tests quick. Adjust may be nil.
+func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
+	t.Helper()
+	r := startSilent(t, b, adjust)
+	r.follow(r.topology.Log(), func(d amqp091.Delivery) {
+		e, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+		if err != nil {
+			t.Error(err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, event{state, schemas.Action(d.RoutingKey), e, len(d.Body)})
+	})
+	return r
+}
+
+// startSilent is start for tests that do not look at events; nobody takes them.
+func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
+	r.cfg = Config{
+		URL: b.URL, Topology: r.topology, QueueType: amqp.Classic, Logger: r.log.Logger(),
+		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond),
+	}
+	if adjust != nil {
+		adjust(&r.cfg)
+	}
+	t.Cleanup(r.deleteTopology)
+	r.run()
+	return r
+}
+
+func (r *rig) run() {
+	r.t.Helper()
+	p, err := New(r.cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		defer close(ended)
+		result = p.Run(ctx)
+	}()
+	r.pipeline = p
+	r.stop = func() error {
+		cancel()
+		select {
+		case <-ended:
+			return result
+		case <-time.After(rabbittest.Patience):
+			r.t.Error("the pipeline does not end")
+			return nil
+		}
+	}
+	r.t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			r.t.Error(err)
+		}
+		if r.t.Failed() {
+			r.t.Log(r.log.String())
+		}
+	})
+	select {
+	case <-p.Running():
+	case <-ended:
+		r.t.Fatal(result)
+	case <-time.After(rabbittest.Patience):
+		r.t.Fatal("the pipeline does not run")
+	}
+}
+
+// follow takes what reaches a queue, such as the log.
+func (r *rig) follow(queue string, each func(amqp091.Delivery)) {
+	r.t.Helper()
+	ch := r.broker.Channel(r.t)
+	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var following sync.WaitGroup
+	following.Go(func() {
+		for d := range deliveries {
+			each(d)
+		}
+	})
+	r.t.Cleanup(func() {
+		_ = ch.Close()
+		following.Wait()
+	})
+}
+
+// deleteTopology deletes every queue that the pipeline may have made.
+func (r *rig) deleteTopology() {
+	names := r.topology
+	queues := []string{
+		names.Log(), names.Index(), names.IndexLate(), names.Retry(), names.Due(), names.Poison(), names.Unstorable(),
+	}
+	for _, d := range append(r.cfg.TopologyConfig().Delays, append(retry.Ladder(), r.cfg.ReturnPause)...) {
+		queues = append(queues, names.Delay(d))
+	}
+	for _, route := range r.cfg.TopologyConfig().Routes {
+		queues = append(queues, route.Queue)
+	}
+	for _, queue := range queues {
+		_, _ = r.admin.QueueDelete(queue, false, false, false)
+	}
+	for _, exchange := range []string{names.Tap(), names.Events(), names.Late(), names.Retry(), names.Return()} {
+		_ = r.admin.ExchangeDelete(exchange, false, false)
+	}
+}
+
+// exchange declares a topic exchange that goes with the test.
+func (r *rig) exchange() string { return topicExchange(r.t, r.broker) }
+
+func topicExchange(t testing.TB, b rabbittest.Broker) string {
+	t.Helper()
+	name := rabbittest.Name(t)
+	if err := b.Channel(t).ExchangeDeclare(name, "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.DeleteExchange(t, name)
+	return name
+}
+
+func (r *rig) publish(exchange, key string, p amqp091.Publishing) {
+	r.t.Helper()
+	if err := r.admin.Publish(exchange, key, false, false, p); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// all are the events so far that match.
+func (r *rig) all(match func(event) bool) []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.events), func(e event) bool { return !match(e) })
+}
+
+// wait waits for an event of an action and returns the first.
+func (r *rig) wait(action schemas.Action) event {
+	r.t.Helper()
+	return r.waitFor(1, action)[0]
+}
+
+// waitFor waits for so many events of an action.
+func (r *rig) waitFor(n int, action schemas.Action) []event {
+	r.t.Helper()
+	ofAction := func(e event) bool { return e.Action == action }
+	for deadline := time.Now().Add(rabbittest.Patience); ; time.Sleep(5 * time.Millisecond) {
+		found := r.all(ofAction)
+		if len(found) >= n {
+			return found
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d events %s instead of %d; there are\n%s", len(found), action, n, r.lives())
+		}
+	}
+}
+
+// lives is what happened, for people.
+func (r *rig) lives() string {
+	text := ""
+	for _, e := range r.all(func(event) bool { return true }) {
+		text += string(e.Action) + " " + e.Queue + " " + e.Failure.Message + "\n"
+	}
+	return text
+}
+
+// quiet fails the test where a queue of ours still holds a message.
+func (r *rig) quiet() {
+	r.t.Helper()
+	rabbittest.Eventually(r.t, "our queues are empty", func() bool {
+		for _, queue := range []string{r.topology.Retry(), r.topology.Due(), r.topology.Poison()} {
+			if r.broker.Len(r.t, queue) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}

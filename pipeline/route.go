@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+)
+
+// Route is a queue, its bindings, its handler and its retry policy.
+type Route struct {
+	Queue string
+	Bind  []Binding // to exchanges that exist
+
+	// Handler says by its error what should happen to the message: see package
+	// retry. It gets a copy: what it does to the message, its acknowledgement
+	// included, changes nothing of what is tried again. A nack of that copy
+	// makes the message wait without losing an attempt.
+	Handler message.HandlerFunc
+
+	Policy      *retry.Policy // nil: Config.Default
+	Concurrency int           // messages handled at once; zero: 16
+	Timeout     time.Duration // of one attempt; zero: none
+
+	// Publish is where outgoing messages go that name no exchange themselves.
+	Publish Binding
+
+	// Park keeps a copy of each message that this route gives up in the queue
+	// <Queue>.poison, with our headers, beside its `poisoned` event.
+	Park bool
+}
+
+// Binding is an exchange and a routing key.
+type Binding struct {
+	Exchange string
+	Key      string
+}
+
+func (r Route) withDefaults(policy *retry.Policy) Route {
+	if r.Policy == nil {
+		r.Policy = policy
+	}
+	if r.Concurrency <= 0 {
+		r.Concurrency = defaultConcurrency
+	}
+	return r
+}
+
+func (r Route) validate() error {
+	if r.Queue == "" {
+		return errors.New("a route has no queue")
+	}
+	if r.Handler == nil {
+		return fmt.Errorf("the route of queue %q has no handler", r.Queue)
+	}
+	if err := r.Policy.Validate(); err != nil {
+		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)
+	}
+	return nil
+}
+
+// parking is the name of the queue for copies of what is given up.
+func (r Route) parking() string { return r.Queue + ".poison" }
+
+// declared are the queues of a route.
+func (r Route) declared() []amqp.Route {
+	bound := amqp.Route{Queue: r.Queue}
+	for _, b := range r.Bind {
+		bound.Bind = append(bound.Bind, amqp.Bind(b))
+	}
+	if !r.Park {
+		return []amqp.Route{bound}
+	}
+	return []amqp.Route{bound, {Queue: r.parking()}}
+}
