@@ -69,6 +69,26 @@ func (c *Connection) await(ctx context.Context) (*amqp.Connection, <-chan struct
 	}
 }
 
+// Life waits for a live connection that is later than the given one, and returns
+// which it is: the first is 1, the one that follows its loss 2. Whoever has to do
+// something anew after each loss gives the last that it knows, at first 0.
+func (c *Connection) Life(ctx context.Context, after int) (int, error) {
+	for {
+		c.mu.Lock()
+		live, lives, changed, closed := c.live, c.lives, c.changed, c.closed
+		c.mu.Unlock()
+		switch {
+		case closed:
+			return after, ErrClosed
+		case live != nil && lives > after:
+			return lives, nil
+		}
+		if err := c.pause(ctx, changed); err != nil {
+			return after, err
+		}
+	}
+}
+
 // blocking says whether the broker takes no messages now, and gives a channel
 // that closes when that may have changed.
 func (c *Connection) blocking() (bool, <-chan struct{}) {

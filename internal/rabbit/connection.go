@@ -25,6 +25,7 @@ type Connection struct {
 
 	mu      sync.Mutex       // guards what follows
 	live    *amqp.Connection // nil while there is none
+	lives   int              // how many connections there have been
 	lastErr error            // of the last attempt, nil while live
 	changed chan struct{}    // closed and replaced whenever live or blocked changes
 	blocked bool             // the broker reads nothing from us now
@@ -156,6 +157,9 @@ func (c *Connection) set(live *amqp.Connection, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live, c.lastErr, c.blocked = live, err, false
+	if live != nil {
+		c.lives++
+	}
 	c.announce()
 }
 

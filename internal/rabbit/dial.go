@@ -61,7 +61,7 @@ func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error)
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// wrapStream puts TLS and the larger frames around the stream. Frames inside TLS
+// wrapStream puts TLS and what looks at frames around the stream. Frames inside TLS
 // can be read only after it, which is why the client library is not left to do it.
 func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (net.Conn, error) {
 	stream := raw
@@ -76,10 +76,7 @@ func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (ne
 		}
 		stream = secure
 	}
-	if cfg.LargeFrames {
-		stream = &largeFrames{Conn: stream}
-	}
-	return stream, nil
+	return newFrames(stream, cfg.LargeFrames), nil
 }
 
 // plainURL is the URL for a stream that already has its TLS.

@@ -54,10 +54,19 @@ func (m Message) check() error {
 			return m.refused(codeSyntax, fmt.Sprintf("%s of %d bytes, at most %d are possible", t.what, len(t.text), shortstrMax))
 		}
 	}
-	if reason := checkTable(m.Publishing.Headers); reason != nil {
+	if reason := checkHeaders(m.Publishing.Headers); reason != nil {
 		return m.refused(reason.code, reason.text)
 	}
 	return nil
+}
+
+func checkHeaders(headers amqp.Table) *refusal {
+	if aside, present := headers[UnreadableHeaders]; present {
+		if reason := checkUnreadable(aside); reason != nil {
+			return reason
+		}
+	}
+	return checkTable(headers)
 }
 
 // checkSize refuses headers that do not fit into one frame of the connection, 0 for no limit.

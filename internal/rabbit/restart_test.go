@@ -1,8 +1,8 @@
 package rabbit
 
 import (
-	"os"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"

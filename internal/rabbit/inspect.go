@@ -1,0 +1,34 @@
+package rabbit
+
+import "context"
+
+// Policy gives queues or exchanges arguments by a pattern of their names
+// (https://www.rabbitmq.com/docs/parameters#policies).
+type Policy struct {
+	Name       string           `json:"name"`
+	Pattern    string           `json:"pattern"`
+	Priority   int              `json:"priority"`
+	Definition policyDefinition `json:"definition"`
+}
+
+// Policies lists the policies of a vhost.
+func (m *Management) Policies(ctx context.Context, vhost string) ([]Policy, error) {
+	return get[[]Policy](ctx, m, "policies", vhost)
+}
+
+// DeadLettering counts, by queue, the messages that at-least-once dead-lettering
+// has on their way: those that the next queue has not confirmed. Queues that
+// have none are left out.
+func (m *Management) DeadLettering(ctx context.Context, vhost string) (map[string]int64, error) {
+	queues, err := get[[]struct {
+		Name string `json:"name"`
+		DLX  int64  `json:"messages_dlx"`
+	}](ctx, m, "queues", vhost)
+	waiting := map[string]int64{}
+	for _, queue := range queues {
+		if queue.DLX > 0 {
+			waiting[queue.Name] = queue.DLX
+		}
+	}
+	return waiting, err
+}

@@ -1,0 +1,122 @@
+package rabbit
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// UnreadableHeaders is the name of the header under which a delivery holds those
+// of its headers that the client library cannot read: nested deeper than 32, more
+// than 8,192 in one table, of a type that it does not know. Without this every
+// connection that gets such a message would end, each time it comes again. The
+// value is a byte array: the headers as they are in a table on the wire, each to
+// the last byte, in the order of their names, since brokers change that order.
+//
+// What is published with this header goes out with those headers instead, on
+// every connection; so whoever passes a message on passes it on as it was. A
+// message that arrives with a header of this name is treated alike: the name never
+// means anything else.
+//
+// The name is not one of ours, nor one of RabbitMQ's: to everybody but this
+// package it is a header like others, part of what a message is known by.
+const UnreadableHeaders = "unreadable-headers"
+
+// setAside is a frame that the client can read in place of one that it cannot; nil
+// for one that it can.
+func setAside(frame []byte) []byte {
+	start, end, ok := headersOf(frame)
+	if !ok {
+		return nil
+	}
+	headers := frame[start:end]
+	fits, crowded := survey(headers)
+	if fits {
+		return nil
+	}
+	table, aside := part(headers, crowded)
+	return withHeaders(frame, start, end, appendBytes(table, UnreadableHeaders, aside))
+}
+
+// crowd is how many headers there may be beside those that change on the way. It
+// leaves the client room for the latter: which headers are set aside must not
+// change from hop to hop.
+const crowd = clientElements - 192
+
+// survey says whether the client reads all headers as they are, and if not,
+// whether there are too many of them. Every message that comes passes here.
+func survey(table []byte) (fits, crowded bool) {
+	all, at := 0, 0
+	fits = true
+	for at < len(table) {
+		kind := kindAt(table, at)
+		content, end := valueAt(table, kind)
+		if end < 0 {
+			fits = false
+			break
+		}
+		fits = fits && clientReads(table[at+1:kind], table[kind], table[content:end])
+		all++
+		at = end
+	}
+	if all > crowd {
+		crowded = all > clientElements || lasting(table) > crowd
+	}
+	return fits && !crowded, crowded
+}
+
+// lasting counts the headers that are the same after every hop.
+func lasting(table []byte) (n int) {
+	eachEntry(table, func(e entry) {
+		if !changes(e.name) {
+			n++
+		}
+	})
+	return n
+}
+
+// clientReads says whether the client reads a header, and as what it is.
+func clientReads(name []byte, kind byte, content []byte) bool {
+	return string(name) != UnreadableHeaders && judge(kind, content, clientDepth, clientElements) == readable
+}
+
+// part divides a table. What cannot be taken apart stays the end of what is aside.
+func part(table []byte, crowded bool) (kept, aside []byte) {
+	var others []entry
+	count := 0
+	for len(table) > 0 {
+		e, rest, ok := firstEntry(table)
+		if !ok {
+			break
+		}
+		table = rest
+		if clientReads(e.name, e.kind, e.content) && count < clientElements-1 && (!crowded || changes(e.name)) {
+			kept = append(kept, e.whole...)
+			count++
+		} else {
+			others = append(others, e)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b entry) int { return bytes.Compare(a.name, b.name) })
+	for _, e := range others {
+		aside = append(aside, e.whole...)
+	}
+	return kept, append(aside, table...)
+}
+
+// changes says whether a header is one that brokers or we add, change or remove:
+// they are the ones that have to be seen.
+func changes(name []byte) bool {
+	switch string(name) {
+	case "CC", "BCC", "timestamp_in_ms":
+		return true
+	}
+	return bytes.HasPrefix(name, []byte("x-")) || bytes.HasPrefix(name, []byte("watership-"))
+}
+
+func appendBytes(table []byte, name string, value []byte) []byte {
+	table = append(table, byte(len(name)))
+	table = append(table, name...)
+	table = binary.BigEndian.AppendUint32(append(table, 'x'), uint32(len(value)))
+	return append(table, value...)
+}
