@@ -92,14 +92,14 @@ func (p *Pipeline) subscription() wamqp.Config {
 
 func (p *Pipeline) steps() *steps {
 	return &steps{
-		topology: p.cfg.Topology, publisher: p.publisher, delays: p.live, taps: p.cfg.Tap,
+		topology: p.cfg.Topology, publisher: p.restoring, delays: p.live, taps: p.cfg.Tap,
 		now: time.Now, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 	}
 }
 
 func (p *Pipeline) hop() lasthop.Hop {
 	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, Publisher: p.publisher, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, Publisher: p.restoring, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		hop.Own[route.Queue] = true

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -24,6 +25,7 @@ type Pipeline struct {
 	sending   *rabbit.Connection
 	publisher *rabbit.Publisher
 	live      amqp.LiveTopology
+	restoring *amqp.Restoring // publishes, and brings back what of ours has vanished
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -45,7 +47,8 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, errors.Join(err, p.consuming.Close())
 	}
 	p.publisher = rabbit.NewPublisher(p.sending, rabbit.PublisherConfig{})
-	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig()}
+	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger}
+	p.restoring = amqp.NewRestoring(p.publisher, p.live)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -73,9 +76,18 @@ func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 // topology cannot be as configured.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.live.Declare(ctx); err != nil {
+		if ctx.Err() != nil { // stopped before the broker answered
+			return p.close()
+		}
 		return errors.Join(fmt.Errorf("declaring the topology: %w", err), p.close())
 	}
+	// Handlers still publish while they finish, so it is kept longer than ctx.
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { p.live.Keep(keeping) })
 	err := p.router.Run(ctx)
+	stop()
+	work.Wait()
 	return errors.Join(err, p.close())
 }
 

@@ -71,6 +71,10 @@ func (d declarer) tap(tap Tap, to string) error {
 	if err := d.tapped(tap); err != nil {
 		return err
 	}
+	return d.bindTap(tap, to)
+}
+
+func (d declarer) bindTap(tap Tap, to string) error {
 	for _, key := range tap.bindingKeys() {
 		err := d.do(func(ch *amqp091.Channel) error {
 			return ch.ExchangeBind(to, key, tap.Exchange, false, tap.bindingArgs())
@@ -85,11 +89,9 @@ func (d declarer) tap(tap Tap, to string) error {
 // tapped makes sure that the exchange exists. One that does is not ours to judge
 // but for its type, by which it would be tapped wrongly.
 func (d declarer) tapped(tap Tap) error {
-	there, err := d.exists(func(ch *amqp091.Channel) error {
-		return ch.ExchangeDeclarePassive(tap.Exchange, tap.Type, true, false, false, false, nil)
-	})
+	there, err := d.exchangeExists(exchange{name: tap.Exchange, kind: tap.Type})
 	if err != nil {
-		return fmt.Errorf("look for tapped exchange %q: %w", tap.Exchange, err)
+		return err
 	}
 	declare := func(ch *amqp091.Channel) error {
 		return ch.ExchangeDeclare(tap.Exchange, tap.Type, true, false, false, false, nil)
@@ -147,20 +149,9 @@ func (t Tap) bindingArgs() amqp091.Table {
 	return nil
 }
 
-// route declares a service's queue if there is none. One that is there stays as it
-// is: its arguments are the service's affair.
 func (d declarer) route(r Route, args amqp091.Table) error {
-	there, err := d.exists(func(ch *amqp091.Channel) error {
-		_, err := ch.QueueDeclarePassive(r.Queue, true, false, false, false, nil)
+	if err := d.routeQueue(r.Queue, args); err != nil {
 		return err
-	})
-	if err != nil {
-		return fmt.Errorf("look for queue %q: %w", r.Queue, err)
-	}
-	if !there {
-		if err := d.queue(queue{r.Queue, args}); err != nil {
-			return err
-		}
 	}
 	for _, b := range r.Bind {
 		if err := d.bind(binding{r.Queue, b.Exchange, b.Key}); err != nil {
@@ -170,20 +161,57 @@ func (d declarer) route(r Route, args amqp091.Table) error {
 	return nil
 }
 
+// routeQueue declares a service's queue if there is none. One that is there stays
+// as it is: its arguments are the service's affair.
+func (d declarer) routeQueue(name string, args amqp091.Table) error {
+	there, err := d.queueExists(name)
+	if err != nil || there {
+		return err
+	}
+	return d.queue(queue{name, args})
+}
+
+func (d declarer) queueExists(name string) (bool, error) {
+	there, err := d.exists(func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for queue %q: %w", name, err)
+	}
+	return there, nil
+}
+
+func (d declarer) exchangeExists(e exchange) (bool, error) {
+	there, err := d.exists(func(ch *amqp091.Channel) error {
+		return ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil)
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for exchange %q: %w", e.name, err)
+	}
+	return there, nil
+}
+
 // exists says what a passive declaration found. A queue that another connection
 // uses exclusively is there.
 func (d declarer) exists(passive func(*amqp091.Channel) error) (bool, error) {
 	err := d.do(passive)
-	var broker *amqp091.Error
-	if errors.As(err, &broker) && broker.Server {
-		switch broker.Code {
-		case amqp091.NotFound:
-			return false, nil
-		case amqp091.ResourceLocked:
-			return true, nil
-		}
+	switch {
+	case isMissing(err):
+		return false, nil
+	case refusedWith(err, amqp091.ResourceLocked):
+		return true, nil
 	}
 	return err == nil, err
+}
+
+// isMissing says whether the broker refused something since there is no such
+// exchange or queue.
+func isMissing(err error) bool { return refusedWith(err, amqp091.NotFound) }
+
+func refusedWith(err error, code int) bool {
+	var broker *amqp091.Error
+	return errors.As(err, &broker) && broker.Server && broker.Code == code
 }
 
 // differing is how RabbitMQ words it: inequivalent arg 'x-message-ttl' for queue ...

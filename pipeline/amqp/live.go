@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -15,12 +16,14 @@ import (
 )
 
 // LiveTopology keeps a topology in place while messages flow: it declares it,
-// brings back a queue whose consumer finds it gone, and adds what turns out to
-// be needed. It is a watermill-amqp TopologyBuilder whose topics are the names
-// of the queues.
+// brings back what was deleted, and adds what turns out to be needed. It is a
+// watermill-amqp TopologyBuilder whose topics are the names of the queues.
 type LiveTopology struct {
 	Conn   *rabbit.Connection
 	Config TopologyConfig
+
+	Logger *slog.Logger  // told of what had vanished; nil: nobody is
+	Every  time.Duration // about how often Keep looks; zero: 30 s
 }
 
 var _ wamqp.TopologyBuilder = LiveTopology{}
@@ -39,6 +42,10 @@ func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
 // which routes by the header that names the queue. It fails with a
 // *rabbit.RefusedError of code 404 where there is no such queue.
 func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
+	// Else the 404 of an exchange that was deleted would be taken for the queue's.
+	if err := l.restoreExchange(ctx, l.Config.lastHop()); err != nil {
+		return err
+	}
 	err := l.Conn.Do(ctx, func(ch *amqp091.Channel) error {
 		return ch.QueueBind(queue, "", l.Config.Return(), false, amqp091.Table{
 			"x-match": "all", schemas.HeaderQueue: queue,
@@ -57,7 +64,7 @@ func (l LiveTopology) BuildTopology(_ *amqp091.Channel, name, _ string, _ wamqp.
 	defer cancel()
 	for _, r := range l.Config.Routes {
 		if r.Queue == name {
-			return l.on(ctx).route(r, l.Config.args(nil))
+			return l.route(ctx, r)
 		}
 	}
 	for _, q := range l.Config.queues() {
@@ -66,6 +73,20 @@ func (l LiveTopology) BuildTopology(_ *amqp091.Channel, name, _ string, _ wamqp.
 		}
 	}
 	return fmt.Errorf("queue %q is not of this topology", name)
+}
+
+// route brings back a route's queue. An exchange that is missing is no reason not
+// to consume it; Keep binds the queue when the exchange is back.
+func (l LiveTopology) route(ctx context.Context, r Route) error {
+	if err := l.on(ctx).routeQueue(r.Queue, l.Config.args(nil)); err != nil {
+		return err
+	}
+	for _, b := range r.Bind {
+		if err := l.on(ctx).bind(binding{r.Queue, b.Exchange, b.Key}); err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l LiveTopology) ours(ctx context.Context, q queue) error {

@@ -148,8 +148,12 @@ func (c TopologyConfig) exchanges() []exchange {
 		{c.Events(), amqp091.ExchangeTopic, false},
 		{c.Late(), amqp091.ExchangeFanout, false},
 		{c.Retry(), amqp091.ExchangeTopic, false},
-		{c.Return(), amqp091.ExchangeHeaders, false},
+		c.lastHop(),
 	}
+}
+
+func (c TopologyConfig) lastHop() exchange {
+	return exchange{c.Return(), amqp091.ExchangeHeaders, false}
 }
 
 type binding struct {
