@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,8 @@ func Compile(node query.Node, fields query.Fields) map[string]any {
 		return anyOf(compileAll(n, fields))
 	case query.Not:
 		return boolean("must_not", Compile(n.Node, fields))
+	case query.Raw:
+		return boolean("filter", json.RawMessage(n.JSON))
 	case query.Is:
 		if n.Field == nil {
 			return compileAnywhere(n.Value)

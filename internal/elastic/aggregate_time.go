@@ -1,0 +1,54 @@
+package elastic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Over counts the events of a selection over the time that a date field says,
+// in at most n steps of equal and round length, the earliest first.
+func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int) (Tally, error) {
+	doing := "counting events over " + field
+	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
+		"first":   map[string]any{"min": map[string]any{"field": field}},
+		"last":    map[string]any{"max": map[string]any{"field": field}},
+		"without": map[string]any{"filter": boolean("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+	})
+	if err != nil {
+		return Tally{}, err
+	}
+	tally := Tally{Without: answer.Aggregations.Without.Count}
+	first, last := answer.Aggregations.First.Value, answer.Aggregations.Last.Value
+	if first == nil || last == nil { // no event has the field
+		return tally, nil
+	}
+	step := roundStep(time.Duration(*last-*first)*time.Millisecond, n)
+	answer, err = s.aggregate(ctx, doing, sel, map[string]any{
+		"values": map[string]any{"date_histogram": map[string]any{
+			"field": field, "fixed_interval": fmt.Sprintf("%dms", step.Milliseconds()),
+			"format": "strict_date_optional_time",
+		}},
+	})
+	for _, b := range answer.Aggregations.Values.Buckets {
+		tally.Values = append(tally.Values, Value{b.AsText, b.Count})
+	}
+	return tally, err
+}
+
+// roundStep is the shortest round step by which a span has at most n of them.
+// One is spare, since steps begin at round times and not where the span does.
+func roundStep(span time.Duration, n int) time.Duration {
+	const day = 24 * time.Hour
+	for _, step := range []time.Duration{
+		time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+		time.Hour, 3 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day,
+	} {
+		if span/step+2 <= time.Duration(n) {
+			return step
+		}
+	}
+	return 365 * day
+}

@@ -1,0 +1,99 @@
+package elastic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func TestFactsAreTheEvents(t *testing.T) {
+	s := installed(t, Config{})
+	e := event(1<<53 + 1) // no float64
+	e.Action = schemas.Poisoned
+	e.EventID, e.Time = "the event", time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
+	e.Fingerprint, e.Message, e.Queue = "v1:ab", "instance", "orders"
+	e.Envelope.Properties.MessageID = "order-7"
+	e.Failure = schemas.Failure{Message: "no stock of 42", Type: "status", Class: "server"}
+	e.Replay, e.ReplayOf = "job", "other"
+	create(t, s, schemas.DocumentFormat{}.Document(e))
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := Fact{
+		EventID: "the event", Sequence: e.Sequence, Time: e.Time.Truncate(time.Millisecond), Action: schemas.Poisoned,
+		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
+		ErrorType: "status", ErrorGroup: "no stock of #", Replay: "job", ReplayOf: "other",
+	}
+	for fact, err := range s.Facts(t.Context(), schemas.Selection{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fact.Time = fact.Time.Truncate(time.Millisecond) // as exact as the mapping is
+		if diff := cmp.Diff(want, fact); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		return
+	}
+	t.Error("no facts")
+}
+
+func TestFactsOfManyPages(t *testing.T) {
+	s := installed(t, Config{})
+	const events = 2*longestPage + 10
+	create(t, s, eventDocuments(1, events)...)
+	rollOver(t, s, schemas.Traffic)
+	create(t, s, eventDocuments(5, 5)...) // once more, across a rollover
+	tied := event(longestPage - 1)        // the repeated one makes the first page end here
+	tied.EventID += " and another"
+	create(t, s, schemas.DocumentFormat{}.Document(tied))
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, ties := int64(1), 0
+	for fact, err := range s.Facts(t.Context(), schemas.Selection{}) {
+		if err == nil && fact.EventID == tied.EventID {
+			ties++
+			continue
+		}
+		if err != nil || fact.Sequence != next {
+			t.Fatalf("got %d, %v, want %d", fact.Sequence, err, next)
+		}
+		next++
+	}
+	if ties != 1 {
+		t.Errorf("the tied event came %d times", ties)
+	}
+	if next != events+1 {
+		t.Errorf("read up to %d of %d", next-1, events)
+	}
+	for _, test := range []struct {
+		sel    schemas.Selection
+		either []Among
+		want   string
+	}{
+		{schemas.Selection{Limit: 2}, nil, "1 2"},
+		{schemas.Selection{}, []Among{{"event.id", []string{"event-000007", "event-000003"}}}, "3 7"},
+		{schemas.Selection{}, []Among{{"event.id", []string{"event-000007"}}, {"event.id", []string{"event-000009"}}}, "7 9"},
+		{schemas.Selection{UpTo: 8}, []Among{{"event.id", []string{"event-000007", "event-000009"}}}, "7"},
+		{schemas.Selection{}, []Among{{"event.id", nil}}, ""},
+		{schemas.Selection{After: schemas.Cursor{Sequence: events - 1, EventID: "zzz"}}, nil, fmt.Sprint(events)},
+	} {
+		got := ""
+		for fact, err := range s.Facts(t.Context(), test.sel, test.either...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += fmt.Sprint(" ", fact.Sequence)
+		}
+		if got != "" {
+			got = got[1:]
+		}
+		if got != test.want {
+			t.Errorf("%+v %v: got %q, want %q", test.sel, test.either, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package elastic
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// A generated condition is a text of the query language and, by itself, a
+// function that says which documents it is true of. Neither knows of the other
+// side: what Elasticsearch makes of the text is compared with the function.
+type condition struct {
+	text string
+	is   func(sample) bool
+}
+
+// sample is a document as the functions see it. What is absent is not there.
+type sample struct {
+	keywords map[string]string
+	texts    map[string]string
+	numbers  map[string]float64
+	times    map[string]time.Time
+}
+
+// generator makes conditions of what the samples have, and a little that they
+// have not.
+type generator struct{ *rand.Rand }
+
+func pick[T any](g generator, list ...T) T { return list[g.IntN(len(list))] }
+
+var (
+	sampleActions = []string{"poisoned", "handled", "retry_scheduled", "published"}
+	sampleTenants = []string{"acme", "acme-2", "um brella", "and", "a*c", "ünï", "null", "C:\\dir"}
+	sampleWords   = []string{"cannot", "connect", "timed", "out", "order", "violin", "broken"}
+)
+
+func (g generator) sample() sample {
+	s := sample{map[string]string{}, map[string]string{}, map[string]float64{}, map[string]time.Time{}}
+	s.keywords["event.action"] = pick(g, sampleActions...)
+	s.times["@timestamp"] = time.Date(2026, 1, 1+g.IntN(60), g.IntN(24), 0, 0, 0, time.UTC)
+	if g.IntN(4) > 0 {
+		s.numbers["event.duration"] = float64(g.IntN(12))
+	}
+	if g.IntN(3) > 0 {
+		s.keywords["headers.tenant"] = pick(g, sampleTenants...)
+	}
+	if g.IntN(3) > 0 {
+		s.keywords["labels.tenant"] = pick(g, sampleTenants...)
+	}
+	if g.IntN(3) > 0 {
+		var words []string
+		for range 1 + g.IntN(4) {
+			words = append(words, pick(g, sampleWords...))
+		}
+		s.texts["error.message"] = strings.Join(words, " ")
+	}
+	return s
+}
+
+func (s sample) document() string {
+	var parts []string
+	for name, value := range s.keywords {
+		parts = append(parts, fmt.Sprintf("%q:%q", name, value))
+	}
+	for name, value := range s.texts {
+		parts = append(parts, fmt.Sprintf("%q:%q", name, value))
+	}
+	for name, value := range s.numbers {
+		parts = append(parts, fmt.Sprintf("%q:%g", name, value))
+	}
+	for name, value := range s.times {
+		parts = append(parts, fmt.Sprintf("%q:%q", name, value.Format(time.RFC3339)))
+	}
+	text := strings.Join(parts, ",")
+	// A flattened field is an object.
+	if tenant, there := s.keywords["headers.tenant"]; there {
+		text = strings.Replace(text, fmt.Sprintf("%q:%q", "headers.tenant", tenant), fmt.Sprintf(`"headers":{"tenant":%q}`, tenant), 1)
+	}
+	return "{" + text + "}"
+}
+
+// condition is a tree that is not deeper than depth.
+func (g generator) condition(depth int) condition {
+	if depth == 0 {
+		return g.leaf()
+	}
+	a, b := g.condition(depth-1), g.condition(g.IntN(depth))
+	and, or, not := pick(g, "and", "AND", "And"), pick(g, "or", "OR"), pick(g, "not", "NOT")
+	switch g.IntN(5) {
+	case 0:
+		return condition{"(" + a.text + ") " + and + " (" + b.text + ")", func(s sample) bool { return a.is(s) && b.is(s) }}
+	case 1:
+		return condition{"(" + a.text + ")  " + or + " (" + b.text + ")", func(s sample) bool { return a.is(s) || b.is(s) }}
+	case 2:
+		return condition{not + " (" + a.text + ")", func(s sample) bool { return !a.is(s) }}
+	case 3: // without parentheses: `and` before `or`
+		x, y, z := g.leaf(), g.leaf(), g.leaf()
+		return condition{x.text + " " + or + " " + y.text + " " + and + " " + not + " " + z.text, func(s sample) bool { return x.is(s) || y.is(s) && !z.is(s) }}
+	}
+	return g.group()
+}
+
+// group is `field: (x or y and not z)`.
+func (g generator) group() condition {
+	field := pick(g, "event.action", "action", "labels.tenant", "headers.tenant")
+	x, y, z := g.value(field), g.value(field), g.value(field)
+	return condition{
+		field + ": (" + x.text + " or " + y.text + " and not " + z.text + ")",
+		func(s sample) bool { return x.is(s) || y.is(s) && !z.is(s) },
+	}
+}
+
+func (g generator) leaf() condition {
+	switch g.IntN(7) {
+	case 0:
+		return g.number()
+	case 1:
+		return g.date()
+	case 2:
+		return g.words()
+	case 3:
+		field := pick(g, "event.duration", "headers.tenant", "labels.tenant", "error.message", "event.action")
+		return condition{field + pick(g, ":*", ": *", " : *"), func(s sample) bool { return s.has(field) }}
+	default:
+		field := pick(g, "event.action", "action", "headers.tenant", "labels.tenant")
+		v := g.value(field)
+		return condition{field + pick(g, ":", ": ", " :  ") + v.text, v.is}
+	}
+}
+
+func (s sample) has(field string) bool {
+	_, keyword := s.keywords[field]
+	_, text := s.texts[field]
+	_, number := s.numbers[field]
+	return keyword || text || number
+}
+
+// value is one of a keyword, quoted, escaped or with a wildcard.
+func (g generator) value(field string) condition {
+	full := map[string]string{"action": "event.action"}[field]
+	if full == "" {
+		full = field
+	}
+	list := sampleTenants
+	if full == "event.action" {
+		list = sampleActions
+	}
+	want := pick(g, append(list, "nobody")...)
+	equal := func(s sample) bool { have, there := s.keywords[full]; return there && have == want }
+	switch g.IntN(3) {
+	case 0:
+		return condition{`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(want) + `"`, equal}
+	case 1:
+		return condition{bareWord(want), equal}
+	}
+	prefix := string([]rune(want)[:1+g.IntN(2)])
+	return condition{bareWord(prefix) + "*", func(s sample) bool { return strings.HasPrefix(s.keywords[full], prefix) && s.keywords[full] != "" }}
+}
+
+// bareWord escapes what means something without quotes.
+func bareWord(text string) string {
+	text = strings.NewReplacer(`\`, `\\`, `(`, `\(`, `)`, `\)`, `:`, `\:`, `<`, `\<`, `>`, `\>`, `"`, `\"`, `*`, `\*`, `{`, `\{`, `}`, `\}`).Replace(text)
+	if slices.Contains([]string{"and", "or", "not"}, text) {
+		return `\` + text
+	}
+	return text
+}
+
+func (g generator) number() condition {
+	bound := float64(g.IntN(13)) - pick(g, 0, 0.5)
+	text := strconv.FormatFloat(bound, 'g', -1, 64)
+	op := pick(g, "<", "<=", ">", ">=", ":")
+	if op == ":" {
+		bound = float64(int(bound))
+		text = strconv.Itoa(int(bound))
+	}
+	return condition{pick(g, "event.duration", "duration") + " " + op + " " + text, func(s sample) bool {
+		have, there := s.numbers["event.duration"]
+		return there && compare(op, have, bound)
+	}}
+}
+
+func compare(op string, have, bound float64) bool {
+	switch op {
+	case "<":
+		return have < bound
+	case "<=":
+		return have <= bound
+	case ">":
+		return have > bound
+	case ">=":
+		return have >= bound
+	}
+	return have == bound
+}
+
+func (g generator) date() condition {
+	bound := time.Date(2026, 1, 1+g.IntN(60), g.IntN(24), 0, 0, 0, time.UTC)
+	op := pick(g, "<", "<=", ">", ">=")
+	text := pick(g, `"`+bound.Format(time.RFC3339)+`"`, strconv.FormatInt(bound.UnixMilli(), 10), `"`+bound.Add(-24*time.Hour).Format(time.RFC3339)+`||+1d"`)
+	return condition{"@timestamp" + op + text, func(s sample) bool {
+		return compare(op, float64(s.times["@timestamp"].Unix()), float64(bound.Unix()))
+	}}
+}
+
+// words are any of some words, or all of them in this order.
+func (g generator) words() condition {
+	words := []string{pick(g, sampleWords...), pick(g, sampleWords...)}
+	phrase := strings.Join(words, " ")
+	if g.IntN(2) == 0 {
+		return condition{`error.message: "` + strings.ToUpper(phrase) + `"`, func(s sample) bool {
+			return strings.Contains(" "+s.texts["error.message"]+" ", " "+phrase+" ")
+		}}
+	}
+	return condition{"error.message: " + phrase, func(s sample) bool {
+		return slices.ContainsFunc(strings.Fields(s.texts["error.message"]), func(word string) bool { return slices.Contains(words, word) })
+	}}
+}
+
+// Three hundred queries find what they mean. The seed is fixed, and a failure
+// prints the query.
+func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
+	g := generator{rand.New(rand.NewPCG(20260504, 300))}
+	index := newDSLIndex(t)
+	for id := range dslDocuments {
+		index.do(t, "DELETE", "/_doc/"+id, "")
+	}
+	samples := map[string]sample{}
+	for n := range 60 {
+		id := fmt.Sprintf("s%02d", n)
+		samples[id] = g.sample()
+		index.do(t, "PUT", "/_doc/"+id, samples[id].document())
+	}
+	index.do(t, "POST", "/_refresh", "")
+	some, hits := 0, 0
+	for range 300 {
+		c := g.condition(g.IntN(4))
+		var want []string
+		for id, s := range samples {
+			if c.is(s) {
+				want = append(want, id)
+			}
+		}
+		slices.Sort(want)
+		if got := index.findAll(t, c.text); got != strings.Join(want, " ") {
+			t.Errorf("%s\n got %s\nwant %s", c.text, got, strings.Join(want, " "))
+		}
+		if hits += len(want); len(want) > 0 && len(want) < len(samples) {
+			some++
+		}
+	}
+	if some < 150 {
+		t.Errorf("only %d queries find some and not all", some)
+	}
+	t.Logf("%d of 300 queries find some of the documents and not all; %d hits", some, hits)
+}
+
+// findAll is find for more than ten hits, by way of the printed query.
+func (i dslIndex) findAll(t *testing.T, text string) string {
+	t.Helper()
+	node, err := query.Parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if node, err = query.Resolve(node, dslFields); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	again, err := query.Parse(node.String())
+	if err != nil {
+		t.Fatalf("%s prints as %s: %v", text, node, err)
+	}
+	body, err := json.Marshal(map[string]any{"size": 1000, "_source": false, "query": Compile(again, dslFields)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found searchAnswer
+	status, answer := i.request(t, "POST", "/_search", string(body))
+	if err := json.Unmarshal(answer, &found); err != nil || status != 200 {
+		t.Fatalf("%s: %d %s", text, status, answer)
+	}
+	var ids []string
+	for _, h := range found.Hits.Hits {
+		ids = append(ids, h.ID)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
