@@ -1,23 +1,77 @@
 package schemas
 
 import (
-	_ "embed"
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
 
-//go:embed kibana/data-view.json
-var dataView []byte
+// The versions of the saved objects, which Kibana migrates from
+// (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html):
+// those of 8.9, which every later 8.x and 9.x reads.
+const (
+	kibanaCore      = "8.8.0"
+	kibanaDataView  = "8.0.0"
+	kibanaSearch    = "8.0.0"
+	kibanaLens      = "8.9.0"
+	kibanaDashboard = "8.9.0"
+)
 
 // KibanaObjects are the saved objects for Kibana, one a line, for data streams
-// whose names begin with stream.
+// whose names begin with stream: the data view, searches, and a dashboard with
+// what is on it. Their ids follow from stream, so that importing them again,
+// with overwriting, updates them.
 func KibanaObjects(stream string) ([]byte, error) {
-	var object map[string]any
-	if err := json.Unmarshal(dataView, &object); err != nil {
-		return nil, fmt.Errorf("reading the embedded data view: %w", err)
+	k := kibana{stream}
+	objects := append([]savedObject{k.dataView()}, k.searches()...)
+	panels := k.panels()
+	objects = append(objects, panels...)
+	objects = append(objects, k.dashboard(panels))
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	encoder.SetEscapeHTML(false)
+	for _, object := range objects {
+		if err := encoder.Encode(object); err != nil {
+			return nil, fmt.Errorf("writing Kibana's %s %s: %w", object.Type, object.ID, err)
+		}
 	}
-	object["id"] = stream
-	object["attributes"].(map[string]any)["title"] = stream + "-*"
-	line, err := json.Marshal(object)
-	return append(line, '\n'), err
+	return lines.Bytes(), nil
+}
+
+// savedObject is an object as Kibana exports and imports it.
+type savedObject struct {
+	Type                 string         `json:"type"`
+	ID                   string         `json:"id"`
+	Attributes           map[string]any `json:"attributes"`
+	References           []reference    `json:"references"`
+	CoreMigrationVersion string         `json:"coreMigrationVersion"`
+	TypeMigrationVersion string         `json:"typeMigrationVersion"`
+}
+
+// reference is how an object names another: the attributes have the name, and
+// Kibana may give the other a new id.
+type reference struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// kibana makes the objects of one Watership.
+type kibana struct{ stream string }
+
+func (k kibana) id(suffix string) string { return k.stream + "-" + suffix }
+
+// embedded is JSON within JSON, of which Kibana's attributes are full.
+func embedded(value any) string {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(fmt.Sprintf("schemas: a saved object: %v", err)) // only ever maps, texts and numbers of ours
+	}
+	return string(bytes.TrimSpace(text.Bytes()))
+}
+
+func kuery(query string) map[string]any {
+	return map[string]any{"language": "kuery", "query": query}
 }
