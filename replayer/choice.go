@@ -1,89 +1,93 @@
 package replayer
 
-import (
-	"crypto/sha256"
-
-	"github.com/watershipmq/watership/schemas"
-)
-
-// key is 16 bytes, since one is kept of each message that a job sends.
-type key [16]byte
-
-func keyOf(parts ...string) key {
-	h := sha256.New()
-	for _, part := range parts {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
-	}
-	return key(h.Sum(nil)[:16])
-}
+import "github.com/watershipmq/watership/schemas"
 
 // choice sees to it that each message is sent once, however many of its events
 // a query matches.
 type choice struct {
 	target Target
-	taken  map[key]struct{}
+	own    func(exchange string) bool // whether an exchange is one of ours
+	taken  set
 
 	// published has the fingerprints of messages without an id of which a
 	// `published` event is sent: their other events are about the same messages.
-	published map[key]struct{}
+	published set
 }
 
-func newChoice(target Target) *choice {
-	return &choice{target, map[key]struct{}{}, map[key]struct{}{}}
+func newChoice(target Target, own func(exchange string) bool) *choice {
+	return &choice{target: target, own: own}
 }
 
 // Reasons for leaving an event out.
 const (
-	sameMessage = "another event of the same message"
-	noQueue     = "no queue failed: the event is not about a failure"
-	bodyAway    = "the body is too large for the store and is in the queue of unstorable messages"
+	sameMessage     = "another event of the same message"
+	noQueue         = "no queue failed: the event is not about a failure"
+	bodyAway        = "the body is too large for the store and is in the queue of unstorable messages"
+	noMessage       = "quarantined, and not about a message that can be sent"
+	unreadable      = "the document cannot be read"
+	alreadyReplayed = "already replayed (--again sends them too)"
+	replayedSince   = "replayed by another job meanwhile"
+	beyondLimit     = "beyond the limit"
 )
 
 // take says whether the message of an event is to be sent now, or why not.
 func (c *choice) take(e schemas.Event) (leftOut string) {
 	switch {
-	case c.target == ToFailedQueue && e.Queue == "":
+	case c.target.Kind == ToFailedQueue && e.Queue == "":
 		return noQueue
 	case e.BodyIn == schemas.BodyInUnstorable:
 		return bodyAway
-	}
-	k := c.identity(e)
-	if _, again := c.taken[k]; again {
+	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):
+		return noMessage
+	case c.anonymousFailure(e) && c.published.has(keyOf(e.Fingerprint)):
+		return sameMessage
+	case !c.taken.add(c.target.identity(e)):
 		return sameMessage
 	}
-	if _, asPublished := c.published[keyOf(e.Fingerprint)]; asPublished && c.anonymousFailure(e) {
-		return sameMessage
-	}
-	c.taken[k] = struct{}{}
 	return ""
 }
 
 // identity: a message with an id is known by its content and where it is sent;
-// of those without, each publishing is a message, and else each instance.
-func (c *choice) identity(e schemas.Event) key {
-	target := ""
-	if c.target == ToFailedQueue {
-		target = e.Queue
-	}
+// of those without, each publishing is a message, and else each instance. A
+// copy that an earlier job sent, and the `replayed` event of that job, are
+// about the message that the job was about.
+func (t Target) identity(e schemas.Event) key {
+	target := t.of(e)
+	action := facts(e)
 	switch {
 	case e.Envelope.Properties.MessageID != "":
 		return keyOf("id", e.Fingerprint, target)
-	case e.Action == schemas.Published && e.ReplayOf != "": // a copy that an earlier job sent
+	case action == schemas.Published && e.ReplayOf != "":
 		return keyOf("event", e.ReplayOf, target)
-	case e.Action == schemas.Published || e.Message == "":
+	case action == schemas.Published:
 		return keyOf("event", e.EventID, target)
+	case e.Message != "":
+		return keyOf("instance", e.Message, target)
+	case action == schemas.Replayed:
+		return keyOf("event", e.ReplayOf, target)
 	}
-	return keyOf("instance", e.Message, target)
+	return keyOf("event", e.EventID, target)
 }
 
+// anonymousFailure is an event, of a message without an id, that does not say
+// which of several equal messages it is about.
 func (c *choice) anonymousFailure(e schemas.Event) bool {
-	return e.Envelope.Properties.MessageID == "" && e.Action != schemas.Published
+	return e.Envelope.Properties.MessageID == "" && facts(e) != schemas.Published
 }
 
-// note remembers what the whole selection holds before anything is sent.
+// facts is what happened to the message: of a quarantined event, what that
+// stands for.
+func facts(e schemas.Event) schemas.Action {
+	if e.Action == schemas.Quarantined {
+		return e.QuarantinedAction
+	}
+	return e.Action
+}
+
+// note remembers what the whole selection holds before anything is sent. To
+// the queue that failed goes the failure and no copy that was only published.
 func (c *choice) note(e schemas.Event) {
-	if e.Envelope.Properties.MessageID == "" && e.Action == schemas.Published && c.target == ToOrigin {
-		c.published[keyOf(e.Fingerprint)] = struct{}{}
+	if e.Envelope.Properties.MessageID == "" && facts(e) == schemas.Published && c.target.Kind != ToFailedQueue {
+		c.published.add(keyOf(e.Fingerprint))
 	}
 }

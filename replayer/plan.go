@@ -2,9 +2,8 @@ package replayer
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
@@ -19,35 +18,52 @@ type Plan struct {
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
-
-	published map[key]struct{}
+	Overlap []Overlap
 }
 
-// Route is where messages of a plan go.
-type Route struct {
-	Exchange   string
-	RoutingKey string
-	Queue      string // of a target that is one queue
-	Messages   int
-
-	// Gone says that nothing is there to take them; Unchecked that it could not
-	// be found out.
-	Gone      bool
-	Unchecked bool
-}
-
-func (r Route) String() string {
-	if r.Queue != "" {
-		return "queue " + r.Queue
-	}
-	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
+// Overlap is another job that is running, and how many of the events that it is
+// about this one finds as well.
+type Overlap struct {
+	Job    Job
+	Events int64
 }
 
 const sampleSize = 3
 
 // Plan reads what the job's query finds and says what would be sent, without
-// sending anything.
+// sending or keeping anything.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
+	plan, err := r.newPlan(ctx, job)
+	if err != nil || plan.Job.UpTo == 0 { // nothing is stored
+		return plan, err
+	}
+	reading, err := r.newReading(ctx, plan.Job)
+	if err != nil {
+		return Plan{}, err
+	}
+	routes := newRoutes(r.cfg.Routes)
+	for page, err := range reading.pages(ctx, schemas.Cursor{}) {
+		if err != nil {
+			return Plan{}, err
+		}
+		for _, f := range page {
+			if err := plan.add(ctx, f, routes); err != nil {
+				return Plan{}, err
+			}
+		}
+	}
+	plan.Routes = routes.sorted()
+	plan.Overlap, err = r.overlap(ctx, plan.Job)
+	return plan, err
+}
+
+func (r *Replayer) newPlan(ctx context.Context, job Job) (Plan, error) {
+	if err := job.Changes.Check(); err != nil {
+		return Plan{}, err
+	}
+	if job.Target.Kind == "" {
+		return Plan{}, errors.New("planning a replay: the job has no target")
+	}
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
 	}
@@ -58,49 +74,20 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 		}
 		job.UpTo = highest
 	}
-	plan := Plan{Job: job, LeftOut: map[string]int{}}
-	if job.UpTo == 0 { // nothing is stored
-		return plan, nil
-	}
-	choice := newChoice(job.Target)
-	if err := r.read(ctx, job, choice.note); err != nil {
-		return Plan{}, err
-	}
-	plan.published = choice.published
-	routes := map[Route]int{}
-	samples := map[Route]schemas.Event{}
-	err := r.read(ctx, job, func(e schemas.Event) { plan.add(e, choice, routes, samples) })
-	if err != nil {
-		return Plan{}, err
-	}
-	return plan, r.check(ctx, &plan, routes, samples)
+	return Plan{Job: job, LeftOut: map[string]int{}}, nil
 }
 
-// read goes through the selection without the bodies.
-func (r *Replayer) read(ctx context.Context, job Job, see func(schemas.Event)) error {
-	for event, err := range r.cfg.Store.Events(ctx, job.selection(true)) {
-		if err != nil {
-			return fmt.Errorf("reading what the query finds: %w", err)
-		}
-		see(event)
+func (p *Plan) add(ctx context.Context, f found, routes *routes) error {
+	switch {
+	case f.leftOut != "":
+		p.LeftOut[f.leftOut]++
+		return nil
+	case p.Job.Limit > 0 && p.Total >= p.Job.Limit:
+		p.LeftOut[beyondLimit]++
+		return nil
 	}
-	return nil
-}
-
-func (p *Plan) add(e schemas.Event, choice *choice, routes map[Route]int, samples map[Route]schemas.Event) {
-	if p.Job.Limit > 0 && p.Total >= p.Job.Limit {
-		p.LeftOut["beyond the limit"]++
-		return
-	}
-	if reason := choice.take(e); reason != "" {
-		p.LeftOut[reason]++
-		return
-	}
+	e := f.event
 	p.Total++
-	route := p.Job.Target.route(e)
-	if routes[route]++; routes[route] == 1 {
-		samples[route] = e
-	}
 	if len(p.Sample) < sampleSize {
 		p.Sample = append(p.Sample, e)
 	}
@@ -110,60 +97,36 @@ func (p *Plan) add(e schemas.Event, choice *choice, routes map[Route]int, sample
 	if e.Time.After(p.Last) {
 		p.Last = e.Time
 	}
+	sent := p.Job.Changes.apply(p.Job.Target.address(e.Envelope))
+	return routes.add(ctx, p.Job.Target.route(e), sent)
 }
 
-func (t Target) route(e schemas.Event) Route {
-	if t == ToFailedQueue {
-		return Route{Queue: e.Queue}
-	}
-	return Route{Exchange: e.Envelope.Exchange, RoutingKey: e.Envelope.RoutingKey}
-}
-
-// check asks the broker about every route, the busiest first.
-func (r *Replayer) check(ctx context.Context, plan *Plan, routes map[Route]int, samples map[Route]schemas.Event) error {
-	for route, messages := range routes {
-		sample := samples[route]
-		route.Messages = messages
-		if err := r.checkRoute(ctx, &route, sample.Envelope); err != nil {
-			return err
-		}
-		plan.Routes = append(plan.Routes, route)
-	}
-	slices.SortFunc(plan.Routes, func(a, b Route) int {
-		if a.Messages != b.Messages {
-			return b.Messages - a.Messages
-		}
-		return strings.Compare(a.String(), b.String())
-	})
-	return nil
-}
-
-func (r *Replayer) checkRoute(ctx context.Context, route *Route, sample schemas.Envelope) error {
-	if r.cfg.Routes == nil {
-		route.Unchecked = true
-		return nil
-	}
-	var there bool
-	var err error
-	if route.Queue != "" {
-		there, err = r.cfg.Routes.Queue(ctx, route.Queue)
-	} else {
-		there, err = r.cfg.Routes.Exchange(ctx, sample)
-	}
+// overlap finds the jobs that are sending some of the same to the same target.
+func (r *Replayer) overlap(ctx context.Context, job Job) ([]Overlap, error) {
+	var list []Overlap
+	mine, err := job.selection()
 	if err != nil {
-		return fmt.Errorf("asking the broker about %s: %w", route, err)
+		return nil, err
 	}
-	route.Gone = !there
-	return nil
-}
-
-// Gone counts the messages that nothing would take.
-func (p Plan) Gone() int {
-	gone := 0
-	for _, route := range p.Routes {
-		if route.Gone {
-			gone += route.Messages
+	for other, err := range r.Jobs(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("looking for jobs that replay the same: %w", err)
+		}
+		if other.ID == job.ID || !other.Running(r.now()) || !other.Target.Equal(job.Target) {
+			continue
+		}
+		theirs, err := other.selection()
+		if err != nil {
+			return nil, err
+		}
+		mine.UpTo, theirs.Query = min(job.UpTo, other.UpTo), both(mine.Query, theirs.Query)
+		count, err := r.cfg.Store.Count(ctx, schemas.Selection{Query: theirs.Query, UpTo: mine.UpTo})
+		if err != nil {
+			return nil, fmt.Errorf("looking for jobs that replay the same: %w", err)
+		}
+		if count > 0 {
+			list = append(list, Overlap{other, count})
 		}
 	}
-	return gone
+	return list, nil
 }

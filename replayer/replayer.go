@@ -1,6 +1,10 @@
 // Package replayer sends messages that the store has kept to where they came
-// from: find, preview, publish. A message goes out first, then the `replayed`
-// event that says so.
+// from: find, preview, publish, checkpoint. A message goes out first, then the
+// `replayed` event that says so, then the checkpoint of the job: a crash between
+// them may send a message twice and never leaves one out.
+//
+// A job is a document in the store. Whoever runs it holds an exclusive queue on
+// the connection that it publishes on, so there is never a second one.
 package replayer
 
 import (
@@ -10,21 +14,38 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // Store is where messages are found.
 type Store interface {
-	// Events reads what a selection matches, each from one stable view.
+	// Events reads what a selection matches, each from one stable view. An error
+	// that is no *schemas.StoreError is about one document, and the reading goes on.
 	Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error]
+
+	// Count counts what Events would give, or more where a document is twice.
+	Count(ctx context.Context, selection schemas.Selection) (int64, error)
+
+	// Refresh makes everything that was stored so far visible to the others.
+	Refresh(ctx context.Context) error
 
 	// HighestSequence is the highest event.sequence stored.
 	HighestSequence(ctx context.Context) (int64, error)
 }
 
-// Publisher publishes with confirms, in the order of its calls.
-type Publisher interface {
-	Send(ctx context.Context, m rabbit.Message) (*rabbit.Pending, error)
+// Jobs is where jobs are kept. What is kept is opaque to it.
+type Jobs interface {
+	// CreateJob keeps a new job and gives its version.
+	CreateJob(ctx context.Context, id string, document []byte) (version string, err error)
+
+	// SaveJob replaces a job, unless somebody else has since the version was
+	// given: then it changes nothing and gives "".
+	SaveJob(ctx context.Context, id, version string, document []byte) (newVersion string, err error)
+
+	// Job gives a job as it was saved last; nil where there is none.
+	Job(ctx context.Context, id string) (document []byte, version string, err error)
+
+	// Jobs gives all that were created before the call, the highest id first.
+	Jobs(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
 // Hop takes a message to the queue state.Queue.
@@ -46,36 +67,22 @@ type Routes interface {
 	Queue(ctx context.Context, queue string) (bool, error)
 }
 
-// Config says where messages are found and how they are sent. Every field but
-// Routes is needed.
+// Config says where messages are found and how they are sent. Broker and Hop
+// are needed to run jobs only.
 type Config struct {
-	Store     Store
-	Publisher Publisher
-	Hop       Hop
-	Routes    Routes // nil: routes are not checked
-	Topology  schemas.Topology
-	Login     string // the user_id that the broker lets us restore
-	NewID     func() string
-}
+	Store Store
+	Jobs  Jobs
 
-// Target says where messages are sent.
-type Target int
+	// Broker is dialled once more for each job that runs.
+	Broker rabbit.Config
 
-// Messages go to the exchange and routing key they were first published to, or
-// to the queue that failed alone.
-const (
-	ToOrigin Target = iota
-	ToFailedQueue
-)
+	// Hop makes the last hop on a job's own connection.
+	Hop func(*rabbit.Connection, *rabbit.Publisher) Hop
 
-// Job is one replay.
-type Job struct {
-	ID     string // "": Plan gives one
-	Query  query.Node
-	Target Target
-	Limit  int     // messages; 0: all
-	Rate   float64 // messages a second; 0: as fast as the broker confirms
-	UpTo   int64   // highest sequence; 0: Plan takes the highest stored
+	Routes   Routes // nil: routes are not checked
+	Topology schemas.Topology
+	Login    string // the user_id that the broker lets us restore
+	NewID    func() string
 }
 
 // Replayer plans and runs jobs.
@@ -87,6 +94,6 @@ type Replayer struct {
 // New connects to nothing.
 func New(cfg Config) *Replayer { return &Replayer{cfg: cfg, now: time.Now} }
 
-func (j Job) selection(withoutBody bool) schemas.Selection {
-	return schemas.Selection{Query: j.Query, Order: schemas.BySequence, UpTo: j.UpTo, WithoutBody: withoutBody}
+func (r *Replayer) choice(target Target) *choice {
+	return newChoice(target, func(exchange string) bool { return r.cfg.Topology.Owns(exchange) })
 }

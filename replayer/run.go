@@ -4,178 +4,152 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/time/rate"
-
-	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/schemas"
+	"time"
 )
 
-// Progress is how far a job has come.
-type Progress struct {
-	Sent   int // confirmed, with their `replayed` events
-	Failed []Failure
+// RunOptions are about one run of a job. The zero value runs it to its end.
+type RunOptions struct {
+	StopAfter int       // pause the job after so many messages; 0: do not
+	Progress  func(Job) // hears of each message, by one goroutine at a time; may be nil
 }
 
-// Failure is a message that could not be sent.
-type Failure struct {
-	EventID string
-	Err     error
-}
+const saveTime = 30 * time.Second // for the last save of a run
 
-const inFlight = 500 // messages sent and not yet confirmed
+var (
+	errCancelled = errors.New("the job was cancelled")
+	errStopAfter = errors.New("paused as it was asked to")
+)
 
-// Run sends what a plan says, in the order in which it was taken into the
-// store, and tells progress after each message. A message that the broker
-// returns or refuses is counted and the job goes on; it stops when the store
-// or the broker is lost.
-func (r *Replayer) Run(ctx context.Context, plan Plan, progress func(Progress)) (Progress, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	onTheWay := make(chan *passage, inFlight)
-	tally := make(chan Progress, 1)
-	go func() { tally <- count(onTheWay, cancel, progress) }()
-	err := r.sendAll(ctx, plan, onTheWay)
-	close(onTheWay)
-	done := <-tally
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	return done, err
-}
-
-// count takes the outcomes in order. The first that is about more than one
-// message ends the job.
-func count(onTheWay <-chan *passage, stop context.CancelCauseFunc, progress func(Progress)) Progress {
-	var done Progress
-	for p := range onTheWay {
-		switch err := <-p.outcome; {
-		case err == nil:
-			done.Sent++
-		case concernsOneMessage(err):
-			done.Failed = append(done.Failed, Failure{p.event.EventID, err})
-		default:
-			stop(err)
-			continue
-		}
-		if progress != nil {
-			progress(done)
-		}
-	}
-	return done
-}
-
-// passage is a message on its way, until its `replayed` event is confirmed.
-type passage struct {
-	event   schemas.Event
-	state   schemas.State
-	outcome chan error
-}
-
-func (r *Replayer) sendAll(ctx context.Context, plan Plan, onTheWay chan<- *passage) error {
-	pace := rate.NewLimiter(rate.Inf, 1)
-	if plan.Job.Rate > 0 {
-		pace.SetLimit(rate.Limit(plan.Job.Rate))
-	}
-	reached := map[string]bool{}
-	sent := 0
-	for event, err := range r.chosen(ctx, plan) {
+// Run sends what is left of a job, in the order in which it was taken into the
+// store. A message that the broker returns or refuses is counted and the job
+// goes on. It fails with a *BusyError while somebody else runs the job.
+//
+// It pauses the job when ctx ends, after what is on its way has arrived, and
+// waits for a broker that went away. The job that it returns is as it was saved
+// last; its state tells how it ended. An error tells what stopped it.
+func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error) {
+	var job Job
+	runner := r.cfg.NewID()
+	for idle := 0; ; {
+		l, err := r.connectAgain(ctx, id, job)
 		if err != nil {
-			return err
+			return r.end(ctx, job, err)
 		}
-		if plan.Job.Limit > 0 && sent == plan.Job.Limit {
-			return nil
+		before := job.Sent
+		again := job.ID != ""
+		job, err = r.runOn(ctx, l, id, runner, again, o)
+		closed := l.Close()
+		if !errors.Is(err, errLost) {
+			return job, errors.Join(err, closed)
 		}
-		sent++
-		if err := pace.Wait(ctx); err != nil {
-			return err
+		if idle++; job.Sent > before {
+			idle = 0
 		}
-		p := r.passage(plan.Job, event)
-		r.depart(ctx, p, reached)
-		onTheWay <- p
+		if idle == mostLosses {
+			return r.end(ctx, job, fmt.Errorf("%w %d times in a row before any message was confirmed", errLost, idle))
+		}
 	}
-	return nil
 }
 
-func (r *Replayer) passage(job Job, e schemas.Event) *passage {
-	state := schemas.State{
-		Fingerprint: e.Envelope.Fingerprint(), Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
+// connectAgain makes the first connection of a run, where job is zero, or the
+// one after a loss. Then the queue of the job may be held by the connection that
+// was lost, until the broker misses it, or by somebody else.
+func (r *Replayer) connectAgain(ctx context.Context, id string, job Job) (*line, error) {
+	if job.ID == "" {
+		return r.connect(ctx, id, patience)
 	}
-	if job.Target == ToFailedQueue {
-		state.Queue = e.Queue
+	var busy *BusyError
+	for deadline := r.now().Add(returnTime); ; {
+		l, err := r.connect(ctx, id, returnTime)
+		if !errors.As(err, &busy) || r.now().After(deadline) {
+			return l, err
+		}
+		latest, err := r.Job(ctx, id)
+		if err == nil && latest.Runner != job.Runner {
+			err = &TakenOverError{id}
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return &passage{e, state, make(chan error, 1)}
 }
 
-// depart sends a message and leaves a goroutine to its confirm and its event.
-// In this order a crash between them may send it twice; in the other it would
-// count as sent and never be.
-func (r *Replayer) depart(ctx context.Context, p *passage, reached map[string]bool) {
-	if p.event.BodyIn != schemas.BodyHere {
-		p.outcome <- &NoBodyError{p.event.EventID, p.event.Fingerprint}
-		return
-	}
-	confirm, err := r.send(ctx, p, reached)
+// mostLosses ends a job whose next message the broker answers by closing the
+// connection.
+const mostLosses = 5
+
+// runOn runs a job on one connection. If that is not the first one, nobody else
+// may have run it in between.
+func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again bool, o RunOptions) (Job, error) {
+	job, err := r.take(ctx, id, runner, again)
 	if err != nil {
-		p.outcome <- err
-		return
+		return job, err
 	}
-	go func() {
-		if err := confirm(ctx); err != nil {
-			p.outcome <- err
-			return
-		}
-		p.outcome <- r.say(ctx, p)
-	}()
+	err = r.carry(ctx, l, &job, o)
+	if errors.Is(err, errLost) {
+		return job, errors.Join(err, r.saveLast(ctx, &job))
+	}
+	return r.end(ctx, job, err)
 }
 
-// send publishes in order and returns what waits for the confirm.
-func (r *Replayer) send(ctx context.Context, p *passage, reached map[string]bool) (func(context.Context) error, error) {
-	e, queue := p.event.Envelope, p.state.Queue
-	message := rabbit.Message{
-		Exchange: e.Exchange, RoutingKey: e.RoutingKey,
-		Publishing: schemas.WrapForExchange(e, p.state, r.cfg.Login),
+// take enters a runner, who holds the queue, in the job. Whoever ran it before
+// may be about to save it for the last time.
+func (r *Replayer) take(ctx context.Context, id, runner string, again bool) (Job, error) {
+	for tries := 0; ; tries++ {
+		job, err := r.Job(ctx, id)
+		switch {
+		case err != nil:
+			return job, err
+		case again && job.Runner != runner:
+			return job, &TakenOverError{id}
+		case job.Finished():
+			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
+		}
+		job.Runner, job.State, job.Problem = runner, Running, ""
+		if job.Started.IsZero() {
+			job.Started = r.now().UTC()
+		}
+		err = r.save(ctx, &job)
+		var over *TakenOverError
+		if !errors.As(err, &over) || tries == mostTries {
+			return job, err
+		}
 	}
+}
+
+const mostTries = 5
+
+// end saves how a run ended.
+func (r *Replayer) end(ctx context.Context, job Job, why error) (Job, error) {
+	var over *TakenOverError
 	switch {
-	case queue != "" && !reached[queue]:
-		err := r.cfg.Hop.Deliver(ctx, e, p.state)
-		reached[queue] = err == nil
-		return func(context.Context) error { return nil }, err
-	case queue != "":
-		message = r.cfg.Hop.Message(e, p.state)
+	case job.ID == "" || errors.As(why, &over): // not ours to say
+		return job, why
+	case errors.Is(why, errCancelled):
+		why = fmt.Errorf("job %s was cancelled: %s", job.ID, job.Problem)
+	case why == nil:
+		job.State, job.Ended = Done, r.now().UTC()
+	case errors.Is(why, errStopAfter):
+		job.State, job.Problem, why = Paused, errStopAfter.Error(), nil
+	case ctx.Err() != nil:
+		job.State, job.Problem = Paused, "stopped by whoever ran it"
+	default:
+		job.State, job.Problem = Broken, why.Error()
 	}
-	pending, err := r.cfg.Publisher.Send(ctx, message)
-	if err != nil {
-		return nil, err
-	}
-	return pending.Wait, nil
+	return job, errors.Join(why, r.saveLast(ctx, &job))
 }
 
-// say publishes the `replayed` event. Its id is the job's and the event's, so
-// that a repeat is the same document.
-func (r *Replayer) say(ctx context.Context, p *passage) error {
-	state := p.state
-	state.EventID = state.Replay + ":" + state.ReplayOf
-	state.Message, state.Queue = p.event.Message, p.event.Queue
-	pending, err := r.cfg.Publisher.Send(ctx, rabbit.Message{
-		Exchange:   r.cfg.Topology.Events(),
-		RoutingKey: string(schemas.Replayed),
-		Publishing: schemas.Wrap(p.event.Envelope, state),
-	})
-	if err == nil {
-		err = pending.Wait(ctx)
+func (r *Replayer) saveLast(ctx context.Context, job *Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	err := r.save(ctx, job)
+	var over *TakenOverError
+	if !errors.As(err, &over) {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("the message of event %s was sent, but its replayed event was not: %v", p.event.EventID, err)
+	latest, err := r.Job(ctx, job.ID)
+	if err != nil || !job.adopt(latest) {
+		return errors.Join(over, err)
 	}
-	return nil
-}
-
-// concernsOneMessage: the others may well arrive.
-func concernsOneMessage(err error) bool {
-	var unroutable *rabbit.UnroutableError
-	var nacked *rabbit.NackedError
-	var refused *rabbit.RefusedError
-	var noBody *NoBodyError
-	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused) || errors.As(err, &noBody)
+	return r.save(ctx, job)
 }

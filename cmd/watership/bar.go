@@ -11,6 +11,7 @@ import (
 type bar struct {
 	out     io.Writer
 	total   int
+	from    int // done before, which says nothing of the rate
 	started time.Time
 	drawn   time.Time
 	on      bool
@@ -31,9 +32,9 @@ func (b *bar) show(done int) {
 		return
 	}
 	b.drawn = now
-	filled := barWidth * done / max(b.total, 1)
-	rate := float64(done) / max(now.Sub(b.started).Seconds(), 0.001)
-	left := time.Duration(float64(b.total-done) / max(rate, 0.001) * float64(time.Second))
+	filled := barWidth * min(done, b.total) / max(b.total, 1)
+	rate := float64(done-b.from) / max(now.Sub(b.started).Seconds(), 0.001)
+	left := time.Duration(float64(max(b.total-done, 0)) / max(rate, 0.001) * float64(time.Second))
 	fmt.Fprintf(b.out, "\r\x1b[K[%s%s] %d/%d  %.0f/s  %s left", strings.Repeat("#", filled),
 		strings.Repeat(".", barWidth-filled), done, b.total, rate, left.Round(time.Second))
 }

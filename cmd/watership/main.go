@@ -11,7 +11,11 @@ import (
 )
 
 func main() {
+	// A reader that has enough, as in `watership search | head`, is an error of a
+	// write then, so that a command lets go of what it has open in the store.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Args[1:], os.Environ())
 	stop()
 	os.Exit(code)

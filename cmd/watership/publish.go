@@ -5,17 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
-	"strconv"
-	"strings"
-	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
+
+// publication is what was asked for on the command line.
+type publication struct {
+	exchange, key string
+	headers       []string
+	properties    schemas.Properties
+	ndjson        bool
+	count         int
+	rate          float64
+
+	ownExchange, ownKey bool // of --ndjson: each message has its own
+}
 
 func newPublish(from *settings) *cobra.Command {
 	var p publication
@@ -23,22 +34,35 @@ func newPublish(from *settings) *cobra.Command {
 		Use:   "publish [FILE]...",
 		Short: "Publish files, or standard input, as messages",
 		Long: `publish sends each file as one message, or standard input where there is none,
-and waits until the broker has it. A message that reaches no queue is an error;
-on a tapped exchange the broker cannot tell, since the tap takes it.`,
+and waits until the broker has it. With --ndjson each line is a message as export
+writes it, and goes to its own exchange with its own routing key, properties and
+headers. A message that reaches no queue is an error; on a tapped exchange the
+broker cannot tell, since the tap takes it.`,
 		Example: `  echo '{"id": 1}' | watership publish --exchange shop --key order.created
-  watership publish --exchange shop --key order.created --header tenant=acme --header retries:int=3 order.json`,
+  watership publish --exchange shop --key order.created --header tenant=acme --header retries:int=3 order.json
+  watership publish --exchange shop --key load.test --count 10000 --rate 500 order.json
+  watership publish --ndjson acme.ndjson`,
 		RunE: func(cmd *cobra.Command, files []string) error {
+			p.ownExchange, p.ownKey = !cmd.Flags().Changed("exchange"), !cmd.Flags().Changed("key")
+			if err := p.validate(files); err != nil {
+				return err
+			}
 			s, err := from.system(terminalOf(cmd))
 			if err != nil {
 				return err
 			}
-			sent, err := s.publish(cmd.Context(), p, bodies(cmd.InOrStdin(), files))
+			sent, err := s.publish(cmd.Context(), p, cmd.InOrStdin(), files)
 			if sent > 0 || err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", plural(sent, "message"))
 			}
 			return err
 		},
 	}
+	p.addFlags(cmd)
+	return cmd
+}
+
+func (p *publication) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty is the default exchange, whose key is a queue's name")
 	flags.StringVar(&p.key, "key", "", "routing key")
@@ -48,110 +72,170 @@ on a tapped exchange the broker cannot tell, since the tap takes it.`,
 	flags.StringVar(&p.properties.CorrelationID, "correlation-id", "", "correlation id")
 	flags.StringVar(&p.properties.Type, "type", "", "type")
 	flags.StringVar(&p.properties.AppID, "app-id", "", "application id")
-	return cmd
+	flags.BoolVar(&p.ndjson, "ndjson", false, "read messages as export writes them, one a line")
+	flags.IntVar(&p.count, "count", 1, "how often to publish each message")
+	flags.Float64Var(&p.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
 }
 
-type publication struct {
-	exchange, key string
-	headers       []string
-	properties    schemas.Properties
+func (p publication) validate(files []string) error {
+	messages := max(1, len(files)) * p.count
+	_, err := parseHeaders(p.headers)
+	switch {
+	case err != nil:
+		return err
+	case p.count < 1:
+		return usagef("--count %d: expected 1 or more", p.count)
+	case p.rate < 0:
+		return usagef("--rate %g: expected 0 (no limit) or more", p.rate)
+	case p.properties.MessageID != "" && messages > 1:
+		return usagef("--message-id is one id, and there are %d messages", messages)
+	case p.ndjson && (p.properties != schemas.Properties{} || len(p.headers) > 0):
+		return usagef("--ndjson: each message has its own properties and headers; only --exchange and --key can be given")
+	}
+	return nil
 }
 
-// bodies reads files one at a time, or standard input.
-func bodies(in io.Reader, files []string) []func() ([]byte, error) {
-	if len(files) == 0 {
-		return []func() ([]byte, error){func() ([]byte, error) { return io.ReadAll(in) }}
+func (s system) publish(ctx context.Context, p publication, in io.Reader, files []string) (sent int, err error) {
+	messages := p.bodies(in, files)
+	if p.ndjson {
+		messages = p.envelopes(in, files, s.login)
 	}
-	var list []func() ([]byte, error)
-	for _, file := range files {
-		list = append(list, func() ([]byte, error) {
-			if file == "-" {
-				return io.ReadAll(in)
-			}
-			return os.ReadFile(file)
-		})
-	}
-	return list
+	err = s.publishing(ctx, "publish", func(publisher *rabbit.Publisher) error {
+		sent, err = send(ctx, publisher, messages, p.rate)
+		return err
+	})
+	return sent, err
 }
 
-func (s system) publish(ctx context.Context, p publication, bodies []func() ([]byte, error)) (sent int, err error) {
-	headers, err := parseHeaders(p.headers)
-	if err != nil {
-		return 0, err
+// inFlight is how many messages wait for their confirms at once.
+const inFlight = 1000
+
+// send publishes in order and counts what the broker has confirmed. It ends at
+// the first message that is not.
+func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64) (confirmed int, err error) {
+	pace := rate.NewLimiter(rate.Inf, 1)
+	if most > 0 {
+		pace.SetLimit(rate.Limit(most))
 	}
-	if p.properties.MessageID != "" && len(bodies) > 1 {
-		return 0, usagef("--message-id is one id, and there are %d messages", len(bodies))
-	}
-	conn, err := s.connect("publish", false)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
-	defer func() { err = errors.Join(err, publisher.Close()) }()
-	for _, body := range bodies {
-		if err := s.publishOne(ctx, publisher, p, headers, body); err != nil {
-			return sent, err
+	var waiting []*rabbit.Pending
+	oldest := func() error {
+		ctx, cancel := bounded(ctx)
+		defer cancel()
+		err := waiting[0].Wait(ctx)
+		if waiting = waiting[1:]; err == nil {
+			confirmed++
 		}
-		sent++
+		return err
 	}
-	return sent, nil
+	for m, err := range messages {
+		if err == nil {
+			err = pace.Wait(ctx)
+		}
+		if err != nil {
+			return confirmed, errors.Join(err, drain(&waiting, oldest))
+		}
+		pending, err := publisher.Send(ctx, m)
+		if err != nil {
+			return confirmed, errors.Join(err, drain(&waiting, oldest))
+		}
+		if waiting = append(waiting, pending); len(waiting) < inFlight {
+			continue
+		}
+		if err := oldest(); err != nil {
+			return confirmed, errors.Join(err, drain(&waiting, oldest))
+		}
+	}
+	err = drain(&waiting, oldest)
+	return confirmed, err
 }
 
-func (s system) publishOne(ctx context.Context, publisher *rabbit.Publisher, p publication, headers amqp091.Table, read func() ([]byte, error)) error {
-	body, err := read()
-	if err != nil {
-		return fmt.Errorf("reading a message: %w", err)
+// drain waits for all; of several errors the first says enough.
+func drain(waiting *[]*rabbit.Pending, oldest func() error) (first error) {
+	for len(*waiting) > 0 {
+		if err := oldest(); err != nil && first == nil {
+			first = err
+		}
 	}
+	return first
+}
+
+// bodies reads files one at a time, or standard input, as often as asked for.
+func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	return func(yield func(rabbit.Message, error) bool) {
+		for _, file := range files {
+			body, err := readFile(file, in)
+			if err != nil {
+				yield(rabbit.Message{}, fmt.Errorf("reading a message: %w", err))
+				return
+			}
+			for range p.count {
+				if !yield(p.message(body), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (p publication) message(body []byte) rabbit.Message {
+	headers, _ := parseHeaders(p.headers) // validate has looked
 	e := schemas.Envelope{Properties: p.properties, Headers: headers, Body: body}
 	e.Properties.DeliveryMode = amqp091.Persistent
 	if e.Properties.ContentType == "" && isJSON(body) {
 		e.Properties.ContentType = "application/json"
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	return publisher.Publish(ctx, rabbit.Message{Exchange: p.exchange, RoutingKey: p.key, Publishing: e.Publishing()})
+	return rabbit.Message{Exchange: p.exchange, RoutingKey: p.key, Publishing: e.Publishing()}
 }
 
-// parseHeaders reads NAME=VALUE and NAME:TYPE=VALUE.
-func parseHeaders(list []string) (amqp091.Table, error) {
-	headers := amqp091.Table{}
-	for _, text := range list {
-		name, value, found := strings.Cut(text, "=")
-		if !found || name == "" {
-			return nil, usagef("--header %q: expected NAME=VALUE or NAME:TYPE=VALUE", text)
+// envelopes reads messages that export wrote. A user id other than our login's
+// would be refused by the broker, and is left out.
+func (p publication) envelopes(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	return func(yield func(rabbit.Message, error) bool) {
+		for _, file := range files {
+			if !p.envelopesOf(file, in, login, yield) {
+				return
+			}
 		}
-		typed, err := headerValue(name, value)
+	}
+}
+
+func (p publication) envelopesOf(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
+	if name != "-" {
+		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return yield(rabbit.Message{}, err)
 		}
-		if at := strings.LastIndex(name, ":"); at > 0 {
-			name = name[:at]
+		defer file.Close()
+		in = file
+	}
+	for event, err := range readEvents(in) {
+		if err == nil && event.BodyIn != schemas.BodyHere {
+			err = fmt.Errorf("event %s was recorded without its body: export the published or poisoned event", event.EventID)
 		}
-		headers[name] = typed
+		if err != nil {
+			return yield(rabbit.Message{}, err)
+		}
+		e := event.Envelope
+		if e.Properties.UserID != login {
+			e.Properties.UserID = ""
+		}
+		if !p.ownExchange {
+			e.Exchange = p.exchange
+		}
+		if !p.ownKey {
+			e.RoutingKey = p.key
+		}
+		for range p.count {
+			if !yield(rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil) {
+				return false
+			}
+		}
 	}
-	return headers, nil
-}
-
-func headerValue(name, value string) (typed any, err error) {
-	at := strings.LastIndex(name, ":")
-	if at <= 0 {
-		return value, nil
-	}
-	switch kind := name[at+1:]; kind {
-	case "int":
-		typed, err = strconv.ParseInt(value, 10, 64)
-	case "float":
-		typed, err = strconv.ParseFloat(value, 64)
-	case "bool":
-		typed, err = strconv.ParseBool(value)
-	case "time":
-		typed, err = time.Parse(time.RFC3339, value)
-	default:
-		return nil, usagef("--header %s: type %q: expected int, float, bool or time", name, kind)
-	}
-	if err != nil {
-		return nil, usagef("--header %s: %q is no %s", name, value, name[at+1:])
-	}
-	return typed, nil
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,21 +19,32 @@ func (s system) parseQuery(text string) (query.Node, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	fields, err := schemas.Fields()
+	fields, err := s.fields()
 	if err != nil {
 		return nil, err
-	}
-	for _, name := range s.cfg.Index.Labels {
-		fields.Labels = append(fields.Labels, "labels."+name)
-	}
-	for _, name := range s.cfg.Index.NumericLabels {
-		fields.Labels = append(fields.Labels, "numeric_labels."+name)
 	}
 	node, err = query.Resolve(node, fields)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return node, nil
+}
+
+// fields are those of the mapping, and the labels of the configuration.
+func (s system) fields() (query.Fields, error) {
+	fields, err := schemas.Fields()
+	if err != nil {
+		return query.Fields{}, err
+	}
+	for _, label := range []struct {
+		family  string
+		headers []string
+	}{{"labels.", s.cfg.Index.Labels}, {"numeric_labels.", s.cfg.Index.NumericLabels}} {
+		for _, header := range label.headers {
+			fields.Labels = append(fields.Labels, label.family+strings.ReplaceAll(header, ".", "_")) // as in the document
+		}
+	}
+	return fields, nil
 }
 
 // span is a period that a command is limited to.
@@ -90,10 +102,15 @@ func timeBound(op query.Op, text string) (query.Node, error) {
 // about matches the events of a message by whatever it is called.
 func about(id string) query.Node {
 	var either query.Or
-	for _, field := range []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"} {
+	for _, field := range namingFields() {
 		either = append(either, is(field, id))
 	}
 	return either
+}
+
+// namingFields are those whose values name a message.
+func namingFields() []string {
+	return []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"}
 }
 
 func is(field, value string) query.Node {

@@ -18,6 +18,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+
+	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
 // terminal is where a command reads and writes: data on out, all else on err.
@@ -45,13 +47,28 @@ func run(ctx context.Context, t terminal, args, environ []string) int {
 	case errors.Is(err, syscall.EPIPE): // whoever read our output has enough
 		return exitOK
 	}
-	fmt.Fprintf(t.err, "watership: %v\n", err)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(t.err, "watership: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprint(t.err, complaint(err))
 	var usage usageError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// complaint is an error in words: each mistake of a configuration on a line of
+// its own, and what else has several lines, such as a query with its caret,
+// indented below the first.
+func complaint(err error) string {
+	var mistakes config.Mistakes
+	if errors.As(err, &mistakes) {
+		return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\nwatership: ") + "\n"
+	}
+	return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
 }
 
 // newRoot is the whole command line.
@@ -79,11 +96,13 @@ environment before the file.`,
 	})
 	from := addSettings(root.PersistentFlags(), environ)
 	for _, command := range []func(*settings) *cobra.Command{
-		newServe, newSetup, newPublish, newSearch, newShow, newReplay, newHealthcheck,
+		newServe, newSetup, newPublish, newSearch, newShow, newFailed, newTail, newReplay, newJobs,
+		newExport, newImport, newDoctor, newConfig, newHealthcheck,
 	} {
 		root.AddCommand(command(from))
 	}
 	root.AddCommand(newVersion())
+	addCompletions(root, from)
 	return root
 }
 

@@ -3,16 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
+	"iter"
 	"slices"
 	"time"
-	"unicode/utf8"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/elastic"
@@ -40,39 +35,106 @@ every event of its life in order.`,
 				return err
 			}
 			defer store.Close()
-			events, err := life(cmd.Context(), store, args[0])
+			found, err := findLives(cmd.Context(), store, args[0])
 			if err != nil {
 				return err
 			}
+			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
 			if raw {
-				return writeRaw(cmd.OutOrStdout(), events)
+				return to.raw(found)
 			}
-			return writeLives(cmd.OutOrStdout(), events)
+			return to.lives(found)
 		},
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the exact bytes of the body and nothing else")
 	return cmd
 }
 
-// life is every event of the messages that an id names, in order.
-func life(ctx context.Context, store *elastic.Store, id string) ([]schemas.Event, error) {
-	named, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: about(id), WithoutBody: true}))
-	if err != nil {
-		return nil, err
-	}
-	if len(named) == 0 {
-		return nil, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
-	}
-	fingerprints := map[string]bool{}
-	var either query.Or
-	for _, event := range named {
-		if !fingerprints[event.Fingerprint] {
-			fingerprints[event.Fingerprint] = true
-			either = append(either, is("watership.fingerprint", event.Fingerprint))
+// life is a message and its events, in order.
+type life struct {
+	fingerprint string
+	events      []schemas.Event
+}
+
+// mostLives is how many messages show prints of those that share an id.
+const mostLives = 20
+
+// lives are the messages that an id names.
+type lives struct {
+	id   string
+	list []life
+	more bool // there are more than these
+}
+
+func findLives(ctx context.Context, store *elastic.Store, id string) (lives, error) {
+	found := lives{id: id}
+	seen := map[string]bool{}
+	for fact, err := range store.Facts(ctx, schemas.Selection{Query: about(id)}) {
+		switch {
+		case err != nil:
+			return found, err
+		case seen[fact.Fingerprint]:
+			continue
+		case len(found.list) == mostLives:
+			found.more = true
+			return found, nil
 		}
+		l, err := readLife(ctx, store, fact.Fingerprint)
+		if err != nil {
+			return found, err
+		}
+		for _, e := range l.events {
+			seen[e.Fingerprint] = true
+		}
+		found.list = append(found.list, l)
 	}
-	events, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence}))
-	return inOrder(events), err
+	if len(found.list) > 0 {
+		return found, nil
+	}
+	if err := store.Check(ctx); err != nil {
+		return found, err
+	}
+	return found, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
+}
+
+// readLife reads the events of a message, and of what a replay made of it with
+// other headers, which has a fingerprint of its own.
+func readLife(ctx context.Context, store *elastic.Store, fingerprint string) (life, error) {
+	events, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: is("watership.fingerprint", fingerprint), Order: schemas.BySequence}))
+	if err != nil {
+		return life{}, err
+	}
+	replays := elastic.Among{Field: "watership.replay.of"}
+	for _, e := range events {
+		replays.Values = append(replays.Values, e.EventID)
+	}
+	var others query.Or
+	for fact, err := range store.Facts(ctx, schemas.Selection{Query: query.Not{Node: is("watership.fingerprint", fingerprint)}}, replays) {
+		if err != nil {
+			return life{}, err
+		}
+		others = append(others, is("event.id", fact.EventID))
+	}
+	if len(others) > 0 {
+		changed, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: others, Order: schemas.BySequence}))
+		if err != nil {
+			return life{}, err
+		}
+		events = append(events, changed...)
+	}
+	return life{fingerprint, inOrder(events)}, nil
+}
+
+// collect reads a few events into memory.
+func collect(ctx context.Context, events iter.Seq2[schemas.Event, error]) ([]schemas.Event, error) {
+	var list []schemas.Event
+	for event, err := range events {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, event)
+	}
+	return list, ctx.Err()
 }
 
 // inOrder sorts events by when they happened. Of a message that carries no time
@@ -98,157 +160,53 @@ func inOrder(events []schemas.Event) []schemas.Event {
 }
 
 // whole is an event that has the body, else the first.
-func whole(events []schemas.Event) schemas.Event {
-	for _, event := range events {
+func (l life) whole() schemas.Event {
+	for _, event := range l.events {
 		if event.BodyIn == schemas.BodyHere {
 			return event
 		}
 	}
-	return events[0]
+	return l.events[0]
 }
 
-func writeRaw(out io.Writer, events []schemas.Event) error {
-	event := whole(events)
+// raw writes a body as it was published.
+func (to list) raw(found lives) error {
+	if len(found.list) > 1 {
+		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.id)
+	}
+	event := found.list[0].whole()
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
 	}
-	_, err := out.Write(event.Envelope.Body)
+	_, err := to.out.Write(event.Envelope.Body)
 	return err
 }
 
-// writeLives prints each message apart.
-func writeLives(out io.Writer, events []schemas.Event) error {
-	byFingerprint := map[string][]schemas.Event{}
-	var order []string
-	for _, event := range events {
-		if byFingerprint[event.Fingerprint] == nil {
-			order = append(order, event.Fingerprint)
-		}
-		byFingerprint[event.Fingerprint] = append(byFingerprint[event.Fingerprint], event)
-	}
-	var page bytes.Buffer
-	for i, fingerprint := range order {
+// lives prints each message apart.
+func (to list) lives(found lives) error {
+	page := page{screen: to.screen}
+	for i, l := range found.list {
 		if i > 0 {
 			page.WriteString("\n")
 		}
-		message := whole(byFingerprint[fingerprint])
-		writeProperties(&page, message)
-		writeLife(&page, byFingerprint[fingerprint])
-		writeHeaders(&page, message.Envelope.Headers)
-		writeBody(&page, message)
+		message := l.whole()
+		page.properties(message)
+		page.life(l.events)
+		page.failure(l.events)
+		page.headers(message.Envelope.Headers)
+		page.body(message)
 	}
-	_, err := out.Write(page.Bytes())
+	if found.more {
+		fmt.Fprintf(&page, "\nonly the first %d messages that %q names are shown\n", mostLives, found.id)
+	}
+	_, err := to.out.Write(page.Bytes())
 	return err
 }
 
-func writeProperties(out *bytes.Buffer, e schemas.Event) {
-	p := e.Envelope.Properties
-	field := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(out, "%-14s %s\n", name, cell(value, 200))
-		}
-	}
-	field("message", p.MessageID)
-	field("fingerprint", e.Fingerprint)
-	field("exchange", exchangeName(e.Envelope.Exchange))
-	field("routing key", e.Envelope.RoutingKey)
-	field("source", e.Source)
-	field("type", p.Type)
-	field("content type", p.ContentType)
-	field("encoding", p.ContentEncoding)
-	field("correlation id", p.CorrelationID)
-	field("reply to", p.ReplyTo)
-	field("expiration", p.Expiration)
-	field("user id", p.UserID)
-	field("app id", p.AppID)
-	if !p.Timestamp.IsZero() {
-		field("timestamp", p.Timestamp.UTC().Format(time.RFC3339))
-	}
+// page is what show prints.
+type page struct {
+	bytes.Buffer
+	screen screen
 }
 
-func writeHeaders(out *bytes.Buffer, headers amqp091.Table) {
-	if len(headers) == 0 {
-		return
-	}
-	out.WriteString("\nheaders\n")
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		fmt.Fprintf(out, "  %s = %s (%s)\n", cell(name, 60), cell(fmt.Sprint(headers[name]), 120), typeName(headers[name]))
-	}
-}
-
-func typeName(value any) string {
-	switch value.(type) {
-	case nil:
-		return "void"
-	case []byte:
-		return "bytes"
-	case []any:
-		return "array"
-	case amqp091.Table:
-		return "table"
-	case time.Time:
-		return "timestamp"
-	case amqp091.Decimal:
-		return "decimal"
-	}
-	return fmt.Sprintf("%T", value)
-}
-
-const bodyPreview = 4 << 10 // bytes
-
-func writeBody(out *bytes.Buffer, e schemas.Event) {
-	fmt.Fprintf(out, "\nbody (%s)\n", plural(e.BodySize, "byte"))
-	body := e.Envelope.Body
-	if e.BodyIn != schemas.BodyHere {
-		out.WriteString("  not in the store\n")
-		return
-	}
-	var pretty bytes.Buffer
-	switch {
-	case json.Valid(body) && json.Indent(&pretty, body, "  ", "  ") == nil:
-		body = pretty.Bytes()
-	case !utf8.Valid(body):
-		body = []byte(hex.Dump(body[:min(len(body), bodyPreview/4)]))
-	}
-	shown := body[:min(len(body), bodyPreview)]
-	fmt.Fprintf(out, "  %s\n", bytes.ToValidUTF8(bytes.ReplaceAll(shown, []byte{0x1b}, []byte("^[")), []byte("�")))
-	if len(shown) < len(body) {
-		out.WriteString("  … (--raw prints all of it)\n")
-	}
-}
-
-func writeLife(out *bytes.Buffer, events []schemas.Event) {
-	out.WriteString("\nlife\n")
-	for _, e := range events {
-		fmt.Fprintf(out, "  %s  %-15s %s\n", oneLine(e.Time), e.Action, stepText(e))
-	}
-}
-
-// stepText says what an event is about.
-func stepText(e schemas.Event) string {
-	text := ""
-	if e.Attempt > 0 {
-		text = fmt.Sprintf("attempt %d at queue %s", e.Attempt, cell(e.Queue, 60))
-	}
-	switch e.Action {
-	case schemas.Published:
-		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), cell(e.Envelope.RoutingKey, 60))
-		if e.TimeSource == schemas.TimeTaken {
-			text += ", recorded at this time"
-		}
-	case schemas.Handled:
-		text += fmt.Sprintf(", took %s", e.Duration.Round(time.Microsecond))
-	case schemas.RetryScheduled:
-		text += fmt.Sprintf(", again in %s: %s", e.Delay, cell(e.Failure.Message, 120))
-	case schemas.Poisoned:
-		text += ": " + cell(e.Failure.Message, 120)
-	case schemas.Replayed:
-		text = "of event " + e.ReplayOf
-	case schemas.Quarantined:
-		text = fmt.Sprintf("stands for the %s event: %s", e.QuarantinedAction, cell(e.Failure.Message, 120))
-	}
-	if e.Replay != "" {
-		text += " (job " + e.Replay + ")"
-	}
-	return text
-}
+func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.paint(text, bold)) }

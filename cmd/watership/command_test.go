@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// seeded is a store with streams of its own, and commands that run in this
+// process against it.
+type seeded struct {
+	*elastic.Store
+	environ []string
+	source  string
+}
+
+func newSeeded(t *testing.T, settings ...string) seeded {
+	t.Helper()
+	stream := "test-" + strings.ToLower(rand.Text()[:12])
+	store, err := elastic.Open(elastic.Config{URLs: []string{storeURL(t)}, Stream: stream})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if err := store.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	environ := append([]string{"WATERSHIP_STORE_URL=" + storeURL(t), "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
+	return seeded{store, environ, stream}
+}
+
+// call runs a command in this process.
+func call(ctx context.Context, in io.Reader, environ []string, args ...string) result {
+	var out, errs bytes.Buffer
+	code := run(ctx, terminal{in: in, out: &out, err: &errs}, args, environ)
+	return result{out.String(), errs.String(), code}
+}
+
+func (a seeded) call(t *testing.T, args ...string) result {
+	t.Helper()
+	return call(t.Context(), strings.NewReader(""), a.environ, args...)
+}
+
+// must runs a command that has to succeed.
+func (a seeded) must(t *testing.T, args ...string) string {
+	t.Helper()
+	r := a.call(t, args...)
+	if r.code != exitOK || r.err != "" {
+		t.Fatalf("watership %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// happened is when the first event of every test happened.
+var happened = time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+
+// event is the nth, a second after the one before.
+func (a seeded) event(n int, action schemas.Action, change ...func(*schemas.Event)) schemas.Event {
+	e := schemas.Event{
+		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: a.source, VHost: "/",
+		Envelope: schemas.Envelope{
+			Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"tenant": "acme", "n": int64(n)},
+			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), ContentType: "application/json"},
+			Body:       fmt.Appendf(nil, `{"order":%d}`, n),
+		},
+	}
+	e.EventID = fmt.Sprintf("%s:%d", a.source, n)
+	e.Time = happened.Add(time.Duration(n) * time.Second)
+	for _, f := range change {
+		f(&e)
+	}
+	e.BodySize = len(e.Envelope.Body)
+	if e.Fingerprint == "" {
+		e.Fingerprint = e.Envelope.Fingerprint()
+	}
+	return e
+}
+
+// keep stores events and makes them visible.
+func (a seeded) keep(t *testing.T, events ...schemas.Event) {
+	t.Helper()
+	for len(events) > 0 {
+		some := events[:min(len(events), 2000)]
+		events = events[len(some):]
+		docs := make([]schemas.Document, len(some))
+		for i, event := range some {
+			docs[i] = schemas.DocumentFormat{}.Document(event)
+		}
+		results, err := a.Create(t.Context(), docs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, result := range results {
+			if result.Status != schemas.Created {
+				t.Fatalf("event %s: %+v", docs[i].ID, result)
+			}
+		}
+	}
+	if err := a.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// wantLines compares what a command printed line by line, but for white space
+// at the ends and how far columns are apart.
+func wantLines(t *testing.T, got, want string) {
+	t.Helper()
+	if g, w := columnsOf(got), columnsOf(want); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+func columnsOf(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// completionPatience is how long a shell waits for what the running system knows.
+const completionPatience = time.Second
+
+// addCompletions completes queries and the names of queues, exchanges, fields
+// and so on. What cannot be found out in time is left out.
+func addCompletions(root *cobra.Command, from *settings) {
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "search", "failed", "tail", "replay", "export":
+			cmd.ValidArgsFunction = from.completeQuery
+		case "show", "version", "doctor", "setup", "serve", "healthcheck":
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		for flag, list := range map[string]func(context.Context, system) []string{
+			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues,
+		} {
+			if cmd.Flags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, from.completeNames(list)) // the flag is there
+			}
+		}
+	}
+}
+
+// completion is what cobra asks for.
+type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
+
+func (s *settings) completeNames(list func(context.Context, system) []string) completion {
+	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		system, err := s.system(terminalOf(cmd))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		defer cancel()
+		before := begun[:strings.LastIndex(begun, ",")+1] // of a list, only the last is begun
+		return beginningWith(begun, before, list(ctx, system)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func beginningWith(begun, before string, names []string) []string {
+	var found []string
+	for _, name := range names {
+		if strings.HasPrefix(before+name, begun) {
+			found = append(found, before+name)
+		}
+	}
+	return found
+}
+
+func fieldNames(_ context.Context, s system) []string {
+	fields, err := s.fields()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, field := range fields.Known {
+		if !strings.HasSuffix(field.Name, ".*") {
+			names = append(names, field.Name)
+		}
+	}
+	return append(names, fields.Labels...)
+}
+
+// exchanges are those of the configuration.
+func exchanges(_ context.Context, s system) []string {
+	names := map[string]bool{}
+	for _, tap := range s.cfg.Tap.Exchanges {
+		names[tap.Name] = true
+	}
+	for _, route := range s.cfg.Routes {
+		for _, bind := range route.Bind {
+			names[bind.Exchange] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// queues are those of the configuration, and of the broker but for ours.
+func queues(ctx context.Context, s system) []string {
+	names := map[string]bool{}
+	for _, route := range s.cfg.Routes {
+		names[route.Queue] = true
+	}
+	if management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil); err == nil {
+		there, _ := management.Queues(ctx, s.vhost)
+		for _, queue := range there {
+			if !s.topology.Owns(queue.Name) {
+				names[queue.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// completeQuery completes the last word of a query: the name of a field, or the
+// value of one whose values are known.
+func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	system, err := s.system(terminalOf(cmd))
+	if err != nil {
+		return nil, directive
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	word := begun[strings.LastIndexAny(begun, " (")+1:]
+	before := strings.TrimSuffix(begun, word)
+	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
+	if !strings.HasSuffix(strings.TrimRight(before, " "), ":") {
+		var names []string
+		for _, name := range fieldNames(ctx, system) {
+			names = append(names, name+":")
+		}
+		return beginningWith(begun, before, names), directive
+	}
+	return beginningWith(begun, before, values(ctx, system, field)), directive
+}
+
+func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
+
+// values are those that a field can have, as far as they are known.
+func values(ctx context.Context, s system, field string) []string {
+	named, err := s.fieldNamed(field)
+	if err != nil {
+		return nil
+	}
+	switch named.Name {
+	case "event.action":
+		return actions()
+	case "watership.queue":
+		return queues(ctx, s)
+	case "messaging.destination.name":
+		return exchanges(ctx, s)
+	}
+	store, err := s.store()
+	if err != nil {
+		return nil
+	}
+	defer store.Close()
+	tally, _ := store.Top(ctx, schemas.Selection{}, named.Name, 20) // of a text there are none
+	var found []string
+	for _, value := range tally.Values {
+		found = append(found, is(named.Name, value.Text).String()[len(named.Name)+2:])
+	}
+	return found
+}
+
+func actions() []string {
+	return []string{
+		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
+		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined),
+	}
+}

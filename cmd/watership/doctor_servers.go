@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+func (d *doctor) checkBroker(ctx context.Context) {
+	conn, err := d.reach(ctx, "doctor")
+	if err != nil {
+		d.say("broker", wrong, err.Error(), "start RabbitMQ, or set amqp.url")
+		return
+	}
+	d.conn = conn
+	d.fine("broker", "answers at %s", d.cfg.AMQP.URL)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := d.conn.Do(ctx, d.tryPermissions); err != nil {
+		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
+			fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s '.*' '.*' '.*'", d.vhost, d.login))
+		return
+	}
+	d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
+}
+
+// tryPermissions does with a queue of its own, which goes with the connection,
+// all that serve does with ours.
+func (d *doctor) tryPermissions(ch *amqp091.Channel) error {
+	queue, err := ch.QueueDeclare(prefixOf(d.topology.Log())+".doctor."+rand.Text()[:8], false, true, true, false, nil)
+	if err != nil {
+		return fmt.Errorf("declaring a queue: %w", err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	confirmed, err := ch.PublishWithDeferredConfirm("", queue.Name, true, false, amqp091.Publishing{})
+	if err != nil {
+		return fmt.Errorf("publishing to a queue: %w", err)
+	}
+	confirmed.Wait()
+	if _, _, err := ch.Get(queue.Name, true); err != nil {
+		return fmt.Errorf("reading a queue: %w", err)
+	}
+	_, err = ch.QueueDelete(queue.Name, false, false, false)
+	return err
+}
+
+const oldestBroker = "3.10"
+
+func (d *doctor) checkManagement(ctx context.Context) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	const remedy = "set amqp.management_url, and give the login the tag monitoring; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
+	management, err := rabbit.NewManagement(d.cfg.AMQP.ManagementURL.Reveal(), nil)
+	if err == nil {
+		err = d.inspect(ctx, management)
+	}
+	if err != nil {
+		d.say("management", warning, err.Error(), remedy)
+		return
+	}
+	d.management = management
+	d.fine("management", "answers at %s", d.cfg.AMQP.ManagementURL)
+	if older(d.version, oldestBroker) {
+		d.say("version", warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+	} else {
+		d.fine("version", "RabbitMQ %s", d.version)
+	}
+	if there, err := httpClock(ctx, d.cfg.AMQP.ManagementURL.Reveal()); err == nil {
+		d.checkClock("the broker", there)
+	}
+}
+
+func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) error {
+	overview, err := management.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	d.version = overview.Version
+	queues, err := management.Queues(ctx, d.vhost)
+	if err != nil {
+		return err
+	}
+	d.queues = map[string]rabbit.Queue{}
+	for _, queue := range queues {
+		d.queues[queue.Name] = queue
+	}
+	d.policies, err = management.Policies(ctx, d.vhost)
+	return err
+}
+
+// older compares versions by their first two numbers.
+func older(version, than string) bool {
+	a, b := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range 2 {
+		x, y := 0, 0
+		if i < len(a) {
+			x, _ = strconv.Atoi(a[i])
+		}
+		if i < len(b) {
+			y, _ = strconv.Atoi(b[i])
+		}
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+func (d *doctor) checkStore(ctx context.Context) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := d.system.store()
+	if err != nil {
+		d.say("store", wrong, err.Error(), "set store.url")
+		return
+	}
+	there, err := store.Clock(ctx)
+	if err != nil {
+		d.say("store", wrong, err.Error(), "start Elasticsearch, or set store.url with a user that may read and write "+d.cfg.Store.Stream+"-*")
+		return
+	}
+	d.store = store
+	d.fine("store", "Elasticsearch answers at %s", d.cfg.Store.URL)
+	d.checkClock("Elasticsearch", there)
+	if err := store.Check(ctx); err != nil {
+		d.say("templates", wrong, err.Error(), "run watership setup")
+		return
+	}
+	d.fine("templates", "there for %s-*", d.cfg.Store.Stream)
+}
+
+const clockTolerance = 5 * time.Second
+
+// checkClock compares a server's clock with ours. Events are found by the time
+// of whoever saw them first.
+func (d *doctor) checkClock(whose string, there time.Time) {
+	difference := time.Until(there).Round(time.Second)
+	if difference.Abs() > clockTolerance {
+		d.say("clock", warning, fmt.Sprintf("the clock of %s differs from ours by %s", whose, difference),
+			"run NTP on both: events are searched by time")
+		return
+	}
+	d.fine("clock", "that of %s agrees with ours", whose)
+}
+
+// httpClock is the Date of an answer, whatever the answer is.
+func httpClock(ctx context.Context, url string) (time.Time, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_ = response.Body.Close()
+	return http.ParseTime(response.Header.Get("Date"))
+}

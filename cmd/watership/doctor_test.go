@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// findings are what doctor says, each with its remedy.
+func (i *installation) findings(t *testing.T) (list []finding, code int) {
+	t.Helper()
+	r := i.run(t, "doctor", "-o", "json")
+	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
+		t.Fatalf("%v\n%s%s", err, r.out, r.err)
+	}
+	return list, r.code
+}
+
+func saying(list []finding, v verdict, words ...string) *finding {
+	for _, f := range list {
+		all := f.Verdict == v
+		for _, word := range words {
+			all = all && strings.Contains(f.Check+": "+f.Detail, word)
+		}
+		if all {
+			return &f
+		}
+	}
+	return nil
+}
+
+func wantFinding(t *testing.T, list []finding, v verdict, remedy string, words ...string) {
+	t.Helper()
+	found := saying(list, v, words...)
+	if found == nil || !strings.Contains(found.Remedy, remedy) {
+		t.Errorf("no %s with %q and the remedy %q in %+v", v, words, remedy, list)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		i := install(t, broker, "http://127.0.0.1:1/")
+		list, code := i.findings(t)
+		if code != exitFailed {
+			t.Errorf("nothing is set up, and doctor exits with %d", code)
+		}
+		for _, check := range []string{"templates", "topology: missing", "routes: queue", "bindings: queue", "tap: exchange"} {
+			wantFinding(t, list, wrong, "watership setup", check)
+		}
+		channel := broker.Channel(t)
+		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
+			t.Fatal(err)
+		}
+		i.must(t, "setup")
+		list, code = i.findings(t)
+		if code != exitOK {
+			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
+		}
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of Elasticsearch"} {
+			wantFinding(t, list, fine, "", check)
+		}
+		wantFinding(t, list, warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
+		i.checkLimiting(t, broker)
+		i.checkForeign(t, broker, channel)
+		i.checkStuck(t, channel)
+	})
+}
+
+// checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
+func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
+	t.Helper()
+	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":100},"priority":4,"apply-to":"queues"}`)
+	var list []finding
+	until(t, "the policy", func() bool {
+		list, _ = i.findings(t)
+		return saying(list, wrong, "delivery-limit 3, max-length 100") != nil
+	})
+	wantFinding(t, list, wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
+		`policy "`+i.prefix+`-all" limits queue `+i.prefix+".log")
+	wantFinding(t, list, wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
+	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
+	until(t, "the remedies to help", func() bool {
+		_, code := i.findings(t)
+		return code == exitOK
+	})
+}
+
+// checkForeign looks at the queues of others.
+func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, channel *amqp.Channel) {
+	t.Helper()
+	for name, args := range map[string]amqp.Table{
+		i.prefix + "-loose":   {"x-dead-letter-exchange": i.prefix + ".retry"},
+		i.prefix + "-nowhere": {"x-dead-letter-exchange": i.prefix + "-gone"},
+	} {
+		if _, err := channel.QueueDeclare(name, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []finding
+	until(t, "the queues", func() bool {
+		list, _ = i.findings(t)
+		return saying(list, warning, i.prefix+"-nowhere ("+i.prefix+"-gone)") != nil
+	})
+	found := false
+	for _, f := range list {
+		found = found || f.Check == "dead letters" && strings.Contains(f.Detail, "at most once")
+	}
+	if !found {
+		t.Errorf("no word of at most once: %+v", list)
+	}
+}
+
+// checkStuck takes the queue away that a delay queue dead-letters to.
+func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
+	t.Helper()
+	topology := schemas.Topology{Prefix: i.prefix}
+	if _, err := channel.QueueDelete(topology.Due(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := channel.Publish("", topology.Delay(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	var list []finding
+	until(t, "the delay queue to be stuck", func() bool {
+		list, _ = i.findings(t)
+		return saying(list, wrong, "delays", topology.Delay(100*time.Millisecond)) != nil
+	})
+	wantFinding(t, list, wrong, "watership setup", "topology: missing: "+topology.Due())
+}
+
+// policy sets a policy for names of this test alone, until it ends.
+func policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
+	t.Helper()
+	send := func(method, body string) {
+		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/%2F/"+name, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
+			t.Fatalf("%s policy %s: %s %s", method, name, response.Status, text)
+		}
+	}
+	send(http.MethodPut, definition)
+	t.Cleanup(func() { send(http.MethodDelete, "") })
+}
+
+func TestDoctorWithoutServers(t *testing.T) {
+	environ := []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_STORE_URL=http://127.0.0.1:1"}
+	got := call(t.Context(), strings.NewReader(""), environ, "doctor")
+	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
+		t.Errorf("%+v", got)
+	}
+	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store asking for the time", "warning management"} {
+		if !strings.Contains(columnsOf(got.out), want) {
+			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
+		}
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, test := range []struct {
+		version, than string
+		want          bool
+	}{{"3.9.2", "3.10", true}, {"3.10.8", "3.10", false}, {"4.0.5", "4.0", false}, {"3.13", "4.0", true}, {"", "3.10", true}} {
+		if got := older(test.version, test.than); got != test.want {
+			t.Errorf("%s older than %s: %t", test.version, test.than, got)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// readEvents reads what export wrote, one document a line. A line may be as
+// long as it likes. An error names the line and ends the reading.
+func readEvents(in io.Reader) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		lines := bufio.NewReaderSize(in, 64<<10)
+		for number := 1; ; number++ {
+			line, err := lines.ReadBytes('\n')
+			if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
+				event, parseErr := schemas.ParseDocument(trimmed)
+				if parseErr != nil {
+					yield(schemas.Event{}, fmt.Errorf("line %d: expected a document that export wrote: %w", number, parseErr))
+					return
+				}
+				if !yield(event, nil) {
+					return
+				}
+			}
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(schemas.Event{}, fmt.Errorf("reading line %d: %w", number, err))
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/replayer"
+)
+
+func newJobs(from *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List, show, resume and cancel replays",
+		Long: `A replay is a job: what was sent, where, by whom and why, and how far it came.
+Jobs are kept in Elasticsearch, in the index STREAM.jobs.`,
+		Args: noCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newJobsList(from), newJobsShow(from), newJobsResume(from), newJobsCancel(from))
+	return cmd
+}
+
+func newJobsList(from *settings) *cobra.Command {
+	var format output
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List jobs, the newest first",
+		Example: "  watership jobs list\n  watership jobs list --limit 0 -o ndjson",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: expected 0 (no limit) or more", limit)
+			}
+			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+				return format.jobs(cmd.OutOrStdout(), firstJobs(replays.Jobs(ctx), limit))
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "most jobs to list; 0 lists all")
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func newJobsShow(from *settings) *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:               "show JOB",
+		Short:             "Show a job, and the messages that it could not send",
+		Example:           "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
+		Args:              exactly(1, "the id of one job"),
+		ValidArgsFunction: completeJobs(from),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+				job, err := replays.Job(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return format.job(cmd.OutOrStdout(), job)
+			})
+		},
+	}
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func newJobsResume(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume JOB",
+		Short: "Go on with a job that was stopped",
+		Long: `resume sends what a job has left. What was confirmed is not sent again; after a
+crash up to a thousand messages, which were on their way then, may come twice.
+A job that somebody runs is not touched.`,
+		Example:           "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
+		Args:              exactly(1, "the id of one job"),
+		ValidArgsFunction: completeJobs(from),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+				job, err := replays.Job(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if job.Finished() {
+					return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
+				}
+				t := terminalOf(cmd)
+				ran, err := t.run(ctx, replays, job, 0)
+				var busy *replayer.BusyError
+				if errors.As(err, &busy) {
+					return err
+				}
+				return t.report(ran, err)
+			})
+		},
+	}
+}
+
+func newJobsCancel(from *settings) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "End a job for good",
+		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
+it has sent by then stays sent.`,
+		Example:           "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
+		Args:              exactly(1, "the id of one job"),
+		ValidArgsFunction: completeJobs(from),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+				why := "by " + operator()
+				if reason != "" {
+					why += ": " + reason
+				}
+				job, err := replays.Cancel(ctx, args[0], why)
+				if err == nil {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled job %s, which had sent %d of %d\n", job.ID, job.Sent, job.Total)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// withJobs does something with the jobs in the store.
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *replayer.Replayer) error) error {
+	s, err := from.system(terminalOf(cmd))
+	if err != nil {
+		return err
+	}
+	replays, closing, err := s.replayer(cmd.Context(), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd.Context(), replays), closing())
+}
+
+// completeJobs offers the newest jobs to a shell.
+func completeJobs(from *settings) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var ids []cobra.Completion
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		err := withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+			ctx, cancel := bounded(ctx)
+			defer cancel()
+			for job, err := range firstJobs(replays.Jobs(ctx), 50) {
+				if err != nil {
+					return err
+				}
+				ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}

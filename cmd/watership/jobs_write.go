@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"text/tabwriter"
+	"time"
+
+	"github.com/watershipmq/watership/replayer"
+)
+
+// firstJobs ends after so many; 0 is all.
+func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
+	return func(yield func(replayer.Job, error) bool) {
+		given := 0
+		for job, err := range jobs {
+			if !yield(job, err) {
+				return
+			}
+			if given++; given == limit {
+				return
+			}
+		}
+	}
+}
+
+func (o *output) jobs(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
+	switch o.name {
+	case "json":
+		return writeJobsJSON(out, jobs)
+	case "ndjson":
+		for job, err := range jobs {
+			if err != nil {
+				return err
+			}
+			if err := json.NewEncoder(out).Encode(job); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return writeJobsTable(out, jobs)
+}
+
+func writeJobsJSON(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
+	list := []replayer.Job{}
+	for job, err := range jobs {
+		if err != nil {
+			return err
+		}
+		list = append(list, job)
+	}
+	return indented(out, list)
+}
+
+func indented(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+func writeJobsTable(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tCREATED\tSTATE\tSENT\tFAILED\tTOTAL\tOPERATOR\tTO\tQUERY")
+	found := 0
+	for job, err := range jobs {
+		if err != nil {
+			_ = table.Flush()
+			return err
+		}
+		found++
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", job.ID, oneLine(job.Created), stateOf(job),
+			job.Sent, job.Failed, job.Total, cell(job.Operator, 30), cell(job.Target.String(), 40), cell(job.Query, 60))
+	}
+	if err := table.Flush(); err != nil || found > 0 {
+		return err
+	}
+	_, err := fmt.Fprintln(out, "nothing was replayed yet")
+	return err
+}
+
+// stateOf tells a job that runs from one whose runner was killed.
+func stateOf(job replayer.Job) string {
+	if job.State == replayer.Running && !job.Running(time.Now()) {
+		return "interrupted"
+	}
+	return string(job.State)
+}
+
+func (o *output) job(out io.Writer, job replayer.Job) error {
+	switch o.name {
+	case "json":
+		return indented(out, job)
+	case "ndjson":
+		return json.NewEncoder(out).Encode(job)
+	}
+	var page bytes.Buffer
+	field := func(name string, value any) {
+		if text := fmt.Sprint(value); text != "" {
+			fmt.Fprintf(&page, "%-12s %s\n", name, text)
+		}
+	}
+	field("job", job.ID)
+	field("state", stateOf(job))
+	field("problem", cell(job.Problem, 400))
+	field("operator", cell(job.Operator, 100))
+	field("reason", cell(job.Reason, 400))
+	field("query", job.Query)
+	field("to", job.Target)
+	for _, change := range job.Changes.Set {
+		field("set header", cell(change, 200))
+	}
+	for _, name := range job.Changes.Remove {
+		field("remove header", cell(name, 200))
+	}
+	writeCounts(field, job)
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
+		if !at.time.IsZero() {
+			field(at.name, oneLine(at.time))
+		}
+	}
+	writeFailures(&page, job)
+	_, err := out.Write(page.Bytes())
+	return err
+}
+
+func writeCounts(field func(string, any), job replayer.Job) {
+	field("total", job.Total)
+	field("sent", job.Sent)
+	if job.Skipped > 0 {
+		field("left out", fmt.Sprintf("%d, replayed by other jobs meanwhile", job.Skipped))
+	}
+	field("failed", job.Failed)
+	if job.Limit > 0 {
+		field("limit", job.Limit)
+	}
+	if job.Rate > 0 {
+		field("rate", fmt.Sprintf("%g/s", job.Rate))
+	}
+}
+
+func writeFailures(page *bytes.Buffer, job replayer.Job) {
+	if job.Failed == 0 {
+		return
+	}
+	page.WriteString("\nnot sent\n")
+	for _, failure := range job.Failures {
+		fmt.Fprintf(page, "  %s\n", failureText(failure))
+	}
+	if more := job.Failed - len(job.Failures); more > 0 {
+		fmt.Fprintf(page, "  … and %d more\n", more)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// writer writes events in a form: whole documents, or the fields alone where
+// they were asked for.
+func (s system) writer(to list, format output, fields []field, only bool) eventWriter {
+	encode := func(e schemas.Event) []byte { return document(e) }
+	if only {
+		encode = func(e schemas.Event) []byte { return s.record(e).object(fields) }
+	}
+	switch format.name {
+	case "csv":
+		return &csvWriter{s, csv.NewWriter(to.out), fields, false}
+	case "json":
+		return &jsonWriter{bufio.NewWriter(to.out), encode, "[\n"}
+	case "ndjson":
+		return lineWriter{bufio.NewWriter(to.out), encode}
+	}
+	columns := make([]column, len(fields))
+	for i, f := range fields {
+		columns[i] = f.column
+	}
+	return tableWriter{s, newTable(to.out, to.screen, columns...), fields}
+}
+
+func document(e schemas.Event) []byte { return schemas.DocumentFormat{}.Append(nil, e) }
+
+// object is a JSON object of some fields alone.
+func (r record) object(fields []field) []byte {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		value, _ := r.at(f.name)
+		name, _ := json.Marshal(f.name) // a text
+		text, _ := json.Marshal(value)  // it came from JSON
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(text)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// lineWriter writes one JSON object a line.
+type lineWriter struct {
+	out    *bufio.Writer
+	encode func(schemas.Event) []byte
+}
+
+func (w lineWriter) event(e schemas.Event) error {
+	_, err := w.out.Write(append(w.encode(e), '\n'))
+	return err
+}
+
+func (w lineWriter) end() error { return w.out.Flush() }
+
+// jsonWriter writes a JSON array.
+type jsonWriter struct {
+	out    *bufio.Writer
+	encode func(schemas.Event) []byte
+	before string
+}
+
+func (w *jsonWriter) event(e schemas.Event) error {
+	w.out.WriteString(w.before)
+	w.before = ",\n"
+	_, err := w.out.Write(w.encode(e))
+	return err
+}
+
+func (w *jsonWriter) end() error {
+	w.out.WriteString("\n]\n")
+	return w.out.Flush()
+}
+
+// csvWriter writes comma-separated values (RFC 4180), headed by the names of the fields.
+type csvWriter struct {
+	system system
+	out    *csv.Writer
+	fields []field
+	headed bool
+}
+
+func (w *csvWriter) event(e schemas.Event) error {
+	r := w.system.record(e)
+	names, values := make([]string, len(w.fields)), make([]string, len(w.fields))
+	for i, f := range w.fields {
+		names[i], values[i] = f.name, r.text(f.name)
+	}
+	if !w.headed {
+		w.headed = true
+		if err := w.out.Write(names); err != nil {
+			return err
+		}
+	}
+	return w.out.Write(values)
+}
+
+func (w *csvWriter) end() error {
+	w.out.Flush()
+	return w.out.Error()
+}
+
+// tableWriter writes columns for people.
+type tableWriter struct {
+	system system
+	table  *table
+	fields []field
+}
+
+func (w tableWriter) event(e schemas.Event) error {
+	var r record
+	values := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		if f.value != nil {
+			values[i] = f.value(e)
+			continue
+		}
+		if r == nil {
+			r = w.system.record(e)
+		}
+		values[i] = r.text(f.name)
+	}
+	return w.table.row(values...)
+}
+
+func (w tableWriter) end() error { return w.table.flush() }

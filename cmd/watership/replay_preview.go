@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/replayer"
+)
+
+const mostShownRoutes = 20
+
+// writePreview says what a replay would do.
+func writePreview(out io.Writer, plan replayer.Plan) error {
+	var page bytes.Buffer
+	fmt.Fprintf(&page, "%s to send", plural(plan.Total, "message"))
+	if plan.Total > 0 {
+		fmt.Fprintf(&page, ", of events from %s to %s", oneLine(plan.First), oneLine(plan.Last))
+	}
+	page.WriteByte('\n')
+	writeRoutes(&page, plan.Routes)
+	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
+		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
+	}
+	for _, change := range plan.Job.Changes.Set {
+		fmt.Fprintf(&page, "  header set: %s\n", cell(change, 120))
+	}
+	for _, name := range plan.Job.Changes.Remove {
+		fmt.Fprintf(&page, "  header removed: %s\n", cell(name, 120))
+	}
+	for _, sample := range plan.Sample {
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", nameOf(sample), sample.Action, cell(sample.Failure.Message, 80))
+	}
+	for _, overlap := range plan.Overlap {
+		fmt.Fprintf(&page, "WARNING: job %s of %s is sending to the same target now, and %d of the events that it finds are among these\n",
+			overlap.Job.ID, cell(overlap.Job.Operator, 60), overlap.Events)
+	}
+	_, err := out.Write(page.Bytes())
+	return err
+}
+
+func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
+	more, messages := 0, 0
+	for i, route := range routes {
+		if i >= mostShownRoutes && route.Gone == 0 {
+			more++
+			messages += route.Messages
+			continue
+		}
+		state := ""
+		switch {
+		case route.Gone == route.Messages:
+			state = "  GONE: nothing takes these"
+		case route.Gone > 0:
+			state = fmt.Sprintf("  GONE for %d of them: nothing takes these", route.Gone)
+		case route.Unchecked:
+			state = "  not checked"
+		}
+		fmt.Fprintf(page, "  %6d  %s%s\n", route.Messages, cell(route.String(), 120), state)
+	}
+	if more > 0 {
+		fmt.Fprintf(page, "  %6d  %d other routes\n", messages, more)
+	}
+}
+
+const fatePause = 500 * time.Millisecond
+
+// observe waits for what becomes of the first messages of a job, and asks
+// whether to go on.
+func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
+	fates, err := r.await(ctx, replays, job)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.out, "of the first %s: %d handled, %d failed, %d not heard of\n",
+		plural(job.Sent, "message"), fates.Handled, fates.Failed, job.Sent-fates.Handled-fates.Failed)
+	for _, problem := range fates.Problems {
+		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
+	}
+	stopped := fmt.Errorf("stopped after the first %s; go on with: watership jobs resume %s", plural(job.Sent, "message"), job.ID)
+	switch {
+	case r.yes && fates.Handled < job.Sent:
+		return stopped
+	case !r.yes && !r.ask(fmt.Sprintf("Send the other %d?", job.Total-job.Sent-job.Failed-job.Skipped)):
+		return stopped
+	}
+	return nil
+}
+
+func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Fates, error) {
+	deadline := time.Now().Add(r.canaryWait)
+	for {
+		fates, err := replays.Fates(ctx, job)
+		if err != nil || fates.Handled+fates.Failed >= job.Sent || time.Now().After(deadline) {
+			return fates, err
+		}
+		select {
+		case <-ctx.Done():
+			return fates, errors.New("stopped while waiting for what becomes of the first messages; go on with: watership jobs resume " + job.ID)
+		case <-time.After(fatePause):
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// playback is an installation whose store has events, and whose queues have
+// names but nobody who takes from them.
+type playback struct {
+	*installation
+	t        *testing.T
+	channel  *amqp.Channel
+	sequence int64
+}
+
+func newPlayback(t *testing.T) *playback {
+	t.Helper()
+	a := &playback{installation: install(t, rabbittest.Newest(t), "http://127.0.0.1:1/"), t: t}
+	a.must(t, "setup")
+	a.channel = a.broker.Channel(t)
+	return a
+}
+
+// queue declares a queue and binds it to the exchange.
+func (a *playback) declare(queue, key string, args amqp.Table) {
+	a.t.Helper()
+	if _, err := a.channel.QueueDeclare(queue, true, false, false, false, args); err != nil {
+		a.t.Fatal(err)
+	}
+	a.broker.DeleteQueue(a.t, queue)
+	if err := a.channel.QueueBind(queue, key, a.exchange, false, nil); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *playback) event(action schemas.Action, n int) schemas.Event {
+	a.sequence++
+	e := schemas.Event{
+		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: a.sequence, Source: "test", VHost: "/",
+		Envelope: schemas.Envelope{
+			Exchange: a.exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
+			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), DeliveryMode: amqp.Persistent},
+		},
+	}
+	e.Version, e.Fingerprint, e.BodySize = schemas.WireVersion, e.Envelope.Fingerprint(), len(e.Envelope.Body)
+	e.EventID, e.Time = fmt.Sprintf("%s-%d", a.prefix, a.sequence), time.Now()
+	if action != schemas.Published {
+		e.Queue, e.Attempt, e.Message, e.Failure.Message = a.queue, 3, "i-"+e.EventID, "no stock"
+	}
+	return e
+}
+
+// keep stores events by way of a store of its own.
+func (a *playback) keep(events ...schemas.Event) {
+	a.t.Helper()
+	store := a.open()
+	for len(events) > 0 {
+		some := events[:min(len(events), 1000)]
+		events = events[len(some):]
+		docs := make([]schemas.Document, len(some))
+		for i, e := range some {
+			docs[i] = schemas.DocumentFormat{}.Document(e)
+		}
+		results, err := store.Create(a.t.Context(), docs)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Status != schemas.Created {
+				a.t.Fatalf("storing an event: %+v", result)
+			}
+		}
+	}
+	if err := store.Refresh(a.t.Context()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// onlyJob is the one job that there is.
+func (a *playback) onlyJob() replayer.Job {
+	a.t.Helper()
+	var jobs []replayer.Job
+	if err := json.Unmarshal([]byte(a.must(a.t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
+		a.t.Fatalf("%d jobs (%v)", len(jobs), err)
+	}
+	return jobs[0]
+}
+
+// complete is what a shell is offered.
+func (a *playback) complete(args ...string) string {
+	a.t.Helper()
+	cmd := exec.Command(a.binary, append([]string{"__complete"}, args...)...)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	out, err := cmd.Output()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return string(out)
+}
+
+func wantRun(t *testing.T, r result, code int, words ...string) {
+	t.Helper()
+	all := r.out + r.err
+	if r.code != code {
+		t.Errorf("exit code %d, want %d:\n%s", r.code, code, all)
+	}
+	for _, word := range words {
+		if !strings.Contains(all, word) {
+			t.Errorf("%q is not in:\n%s", word, all)
+		}
+	}
+}
+
+// TestReplayCommand looks before it sends, sends, and leaves a job behind.
+func TestReplayCommand(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	poisoned := []string{"replay", "action: poisoned and queue: " + a.queue, "--to-failed-queue"}
+	with := func(more ...string) []string { return append(poisoned[:len(poisoned):len(poisoned)], more...) }
+
+	wantRun(t, a.run(t, with("--dry-run")...), 0, "3 messages to send", "     3  queue "+a.queue, "such as m-1  poisoned  no stock")
+	wantRun(t, a.run(t, with()...), exitUsage, "--yes")
+	wantRun(t, a.run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages would be sent, 2 expected: nothing was sent")
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	if n := a.broker.Len(t, a.queue); n != 0 {
+		t.Fatalf("%d messages were sent", n)
+	}
+
+	wantRun(t, a.run(t, with("--yes", "--expect", "3", "--reason", "stock is back", "--operator", "ann")...), 0, "sent 3 of 3, job ")
+	job := a.onlyJob()
+	if job.State != replayer.Done || job.Operator != "ann" || job.Reason != "stock is back" || job.Sent != 3 ||
+		!strings.Contains(job.Query, "watership.queue: "+a.queue) || job.Target.Kind != replayer.ToFailedQueue {
+		t.Errorf("the job is %+v", job)
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, job.ID, "done", "ann", "the queue that failed")
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "stock is back", "sent         3", "failed       0")
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is done: there is nothing left to do")
+	wantRun(t, a.run(t, "jobs", "cancel", job.ID), exitFailed, "is done")
+	wantRun(t, a.run(t, "jobs", "show", "nobody"), exitFailed, `there is no job "nobody"`)
+	if got := a.complete("jobs", "show", ""); !strings.HasPrefix(got, job.ID+"\tdone, 3 of 3\n") {
+		t.Errorf("the shell is offered %q", got)
+	}
+	if d := a.broker.Take(t, a.queue, 3); d[0].MessageId != "m-1" || d[2].MessageId != "m-3" {
+		t.Errorf("arrived: %s %s %s", d[0].MessageId, d[1].MessageId, d[2].MessageId)
+	}
+}
+
+// TestReplaySelections: by ids, from a file and from standard input, and to
+// other places.
+func TestReplaySelections(t *testing.T) {
+	a := newPlayback(t)
+	repair := a.prefix + "-repair"
+	a.declare(repair, "repair", nil)
+	first, second := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2)
+	a.keep(first, second, a.event(schemas.Poisoned, 3))
+	file := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(file, []byte("m-1\n\n "+second.Fingerprint+" \n"+first.EventID+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, a.run(t, "replay", "--ids", file, "--to-queue", repair, "--yes"), 0, "sent 2 of 2")
+	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
+		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
+	}
+	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
+		"2  left out: beyond the limit", "header set: by:int=7", "sent 1 of 1")
+	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
+		t.Errorf("arrived: %+v", d[0])
+	}
+	wantRun(t, a.run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
+	for _, args := range [][]string{
+		{"replay"},
+		{"replay", "*", "--to-queue", "a", "--to-failed-queue"},
+		{"replay", "*", "--key", "a", "--yes"},
+		{"replay", "*", "--yes", "--set-header", "watership-queue=a"},
+		{"replay", "--ids", "-", "--yes"},
+		{"replay", "*", "--limit", "-1"},
+		{"replay", "nosuchfield: 1", "--yes"},
+		{"jobs", "list", "everything"},
+		{"jobs", "lits"},
+	} {
+		wantRun(t, a.run(t, args...), exitUsage, "watership: ")
+	}
+}
+
+// TestReplayToNowhere: the broker is asked before anything is sent, and what it
+// refuses is named.
+func TestReplayToNowhere(t *testing.T) {
+	a := newPlayback(t)
+	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
+		"not checked", "not sent: message m-1", "not sent: message m-2", "sent 0 of 2", "2 messages could not be sent")
+	job := a.onlyJob()
+	if job.State != replayer.Done || job.Failed != 2 || len(job.Failures) != 2 {
+		t.Errorf("the job is %+v", job)
+	}
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "failed       2", "not sent", "message m-2", "does not exist")
+	wantRun(t, a.run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
+}
+
+// TestCanary sends a few, and the rest only where those were handled.
+func TestCanary(t *testing.T) {
+	a := newPlayback(t)
+	for n := range 20 {
+		a.keep(a.event(schemas.Poisoned, n+1))
+	}
+	r := a.run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
+	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not heard of", "stopped after the first 5 messages")
+	job := a.onlyJob()
+	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
+		t.Fatalf("%d messages were sent; the job is %+v", n, job)
+	}
+	wantRun(t, a.run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled")
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
+}

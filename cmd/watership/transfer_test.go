@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func everyType(e *schemas.Event) {
+	e.Envelope.Body = []byte{0xff, 0, '\n', 1}
+	e.Envelope.Headers = amqp.Table{
+		"int8": int8(-1), "int64": int64(1) << 60, "raw": []byte{0xff}, "none": nil, "when": time.Unix(1700000000, 0),
+		"price": amqp.Decimal{Scale: 2, Value: 1999}, "deep": amqp.Table{"list": []any{"a", int32(2)}}, "bad\xff": "\xff",
+	}
+	e.Envelope.Properties = schemas.Properties{
+		MessageID: "m", CorrelationID: "c", ReplyTo: "r", Type: "t", AppID: "a", Expiration: "86400000", Priority: 3,
+		ContentType: "x", ContentEncoding: "y", DeliveryMode: 2, Timestamp: time.Unix(1700000000, 0),
+	}
+}
+
+func TestExportAndImportLoseNothing(t *testing.T) {
+	from, to := newSeeded(t), newSeeded(t)
+	from.keep(t, from.event(1, schemas.Published, everyType), from.event(2, schemas.Poisoned, poisonedAt("orders", "x"), instance("i")), from.event(3, schemas.Handled))
+	exported := from.must(t, "export", "*")
+	if n := strings.Count(exported, "\n"); n != 3 {
+		t.Fatalf("%d lines", n)
+	}
+	file := writeFile(t, "events.ndjson", exported)
+	for _, want := range []string{"created 3 events, 0 were there already\n", "created 0 events, 3 were there already\n"} {
+		if got := to.must(t, "import", file); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if diff := cmp.Diff(exported, to.must(t, "export", "*")); diff != "" {
+		t.Errorf("(-exported +exported again):\n%s", diff)
+	}
+	if n := strings.Count(from.must(t, "export", "action: handled"), "\n"); n != 1 {
+		t.Errorf("a query exports %d events", n)
+	}
+	bad := writeFile(t, "bad.ndjson", exported+"{\"no\": \"document\"}\n")
+	if r := newSeeded(t).call(t, "import", bad); r.code != exitFailed || !strings.Contains(r.err, "line 4") || !strings.Contains(r.out, "created 3") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What was exported is published again as it was.
+func TestPublishEnvelopes(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	queue := broker.Queue(t, nil)
+	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL)
+	e := a.event(1, schemas.Published, everyType)
+	e.Envelope.Exchange, e.Envelope.RoutingKey = "", queue
+	e.Envelope.Properties.UserID = "somebody"
+	a.keep(t, e)
+	file := writeFile(t, "events.ndjson", a.must(t, "export", "*"))
+	if got := a.must(t, "publish", "--ndjson", file, "--count", "2"); got != "published 2 messages\n" {
+		t.Error(got)
+	}
+	e.Envelope.Properties.UserID = ""
+	for _, delivery := range broker.Take(t, queue, 2) {
+		if diff := cmp.Diff(e.Envelope, schemas.FromDelivery(delivery), sameSecond()); diff != "" {
+			t.Errorf("(-exported +published):\n%s", diff)
+		}
+	}
+}
+
+func TestPublishManyAtARate(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	queue := broker.Queue(t, nil)
+	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL)
+	began := time.Now()
+	got := call(t.Context(), strings.NewReader("hello"), a.environ, "publish", "--key", queue, "--count", "30", "--rate", "20")
+	if got.out != "published 30 messages\n" || time.Since(began) < 1200*time.Millisecond {
+		t.Errorf("%+v in %s", got, time.Since(began))
+	}
+	if n := broker.Len(t, queue); n != 30 {
+		t.Errorf("the queue has %d messages", n)
+	}
+	if r := a.call(t, "publish", "--key", queue+".nobody"); r.code != exitFailed || !strings.Contains(r.err, "queue") {
+		t.Errorf("published to nowhere: %+v", r)
+	}
+	got = call(t.Context(), strings.NewReader("x"), a.environ, "publish", "--key", queue, "--count", "2500")
+	if got.out != fmt.Sprintf("published %d messages\n", 2500) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,101 @@
+package replayer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// told writes an event in a word: what happened, to which message (a letter
+// with an id of its own, or "-" and its content), and the instance or queue.
+type told struct {
+	id      string
+	action  schemas.Action
+	message string // id of the message
+	content string // fingerprint
+	changed func(*schemas.Event)
+}
+
+func (s told) event() schemas.Event {
+	e := schemas.Event{Action: s.action}
+	e.EventID, e.Fingerprint, e.Envelope.Properties.MessageID = s.id, s.content, s.message
+	if s.changed != nil {
+		s.changed(&e)
+	}
+	return e
+}
+
+func instance(name string) func(*schemas.Event) {
+	return func(e *schemas.Event) { e.Message, e.Queue = name, "orders" }
+}
+
+func at(queue string) func(*schemas.Event) { return func(e *schemas.Event) { e.Queue = queue } }
+
+func copyOf(event string) func(*schemas.Event) {
+	return func(e *schemas.Event) { e.Replay, e.ReplayOf = "job", event }
+}
+
+func TestChoice(t *testing.T) {
+	const published, poisoned, retried = schemas.Published, schemas.Poisoned, schemas.RetryScheduled
+	failed, origin := Target{Kind: ToFailedQueue}, Target{Kind: ToOrigin}
+	for name, test := range map[string]struct {
+		target Target
+		events []told
+		want   string // the ids of the events that are sent
+	}{
+		"a message with an id is sent once": {origin, []told{
+			{"1", published, "a", "x", nil}, {"2", retried, "a", "x", instance("i")}, {"3", poisoned, "a", "x", instance("i")},
+		}, "1"},
+		"an id that is used again for another content is another message": {origin, []told{
+			{"1", published, "a", "x", nil}, {"2", published, "a", "y", nil},
+		}, "1 2"},
+		"a message that failed at two queues goes to each": {failed, []told{
+			{"1", poisoned, "a", "x", at("orders")}, {"2", poisoned, "a", "x", at("stock")}, {"3", poisoned, "a", "x", at("orders")},
+		}, "1 2"},
+		"and once to its exchange": {origin, []told{
+			{"1", poisoned, "a", "x", at("orders")}, {"2", poisoned, "a", "x", at("stock")},
+		}, "1"},
+		"without an id each publishing is a message": {origin, []told{
+			{"1", published, "", "x", nil}, {"2", published, "", "x", nil},
+		}, "1 2"},
+		"without an id each instance is a message": {failed, []told{
+			{"1", retried, "", "x", instance("i")}, {"2", poisoned, "", "x", instance("i")}, {"3", poisoned, "", "x", instance("j")},
+		}, "1 3"},
+		"without an id a failure is left out where its content is sent as published, also later": {origin, []told{
+			{"1", poisoned, "", "x", instance("i")}, {"2", published, "", "x", nil}, {"3", poisoned, "", "y", instance("j")},
+		}, "2 3"},
+		"but not to the queue that failed": {failed, []told{
+			{"1", published, "", "x", nil}, {"2", poisoned, "", "x", instance("i")},
+		}, "2"},
+		"the copy of an earlier job is the same message": {origin, []told{
+			{"1", published, "", "x", nil}, {"2", published, "", "x", copyOf("1")}, {"3", published, "", "x", copyOf("1")},
+		}, "1"},
+		"an event without a queue did not fail at one": {failed, []told{
+			{"1", published, "a", "x", nil},
+		}, ""},
+		"a body that is elsewhere cannot be sent": {origin, []told{
+			{"1", published, "a", "x", func(e *schemas.Event) { e.BodyIn = schemas.BodyInUnstorable }},
+		}, ""},
+		"a quarantined copy is a message, a quarantined log entry is none": {origin, []told{
+			{"1", schemas.Quarantined, "a", "x", func(e *schemas.Event) { e.QuarantinedAction = published }},
+			{"2", schemas.Quarantined, "b", "y", func(e *schemas.Event) { e.Envelope.Exchange = "watership.events" }},
+		}, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			choice := newChoice(test.target, schemas.Topology{}.Owns)
+			var sent []string
+			for _, s := range test.events {
+				choice.note(s.event())
+			}
+			for _, s := range test.events {
+				if choice.take(s.event()) == "" {
+					sent = append(sent, s.id)
+				}
+			}
+			if got := strings.Join(sent, " "); got != test.want {
+				t.Errorf("sent %q, want %q", got, test.want)
+			}
+		})
+	}
+}

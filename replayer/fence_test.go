@@ -1,0 +1,205 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// second is another process with a replayer of its own.
+func (f *fixture) second(url string) *Replayer {
+	cfg := f.config(f.cfg.Topology, url)
+	cfg.NewID = func() string { return "the second" }
+	return New(cfg)
+}
+
+// TestSecondRunner is refused while the first one runs, and only then.
+func TestSecondRunner(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(100)
+	order := f.job("")
+	order.Rate = 25
+	begun := f.begin(order)
+	second := make(chan error, 1)
+	job, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+		if j.Sent == 1 {
+			go func() {
+				_, err := f.second(f.broker.URL).Run(t.Context(), begun.ID, RunOptions{})
+				second <- err
+			}()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := rabbittest.Receive(t, second)
+	wantAs[*BusyError](t, refused)
+	if !strings.Contains(refused.Error(), begun.ID) || strings.Contains(refused.Error(), "\n") {
+		t.Errorf("the second is refused with %q", refused)
+	}
+	wantJob(t, job, Done, 100, 0)
+	if got := strings.Fields(f.got(f.queue)); len(got) != 100 {
+		t.Errorf("%d messages arrived", len(got))
+	}
+}
+
+// TestConnectionLost goes on by itself, and sends at most a window twice.
+func TestConnectionLost(t *testing.T) {
+	f := newFixture(t)
+	const messages = 6000
+	f.keepMany(messages)
+	proxy := f.broker.Proxy(t)
+	runner := f.second(proxy.URL)
+	begun := f.begin(f.job(""))
+	const cuts = 3
+	cut := 0
+	job, err := runner.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+		if cut < cuts && j.Sent >= messages*(cut+1)/(cuts+1) {
+			cut++
+			go func() {
+				proxy.Cut()
+				time.Sleep(50 * time.Millisecond)
+				proxy.Mend()
+			}()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJob(t, job, Done, messages, 0)
+	wantEach(t, f.take(f.queue), messages, cuts)
+	if cut != cuts {
+		t.Errorf("the connection was cut %d times", cut)
+	}
+}
+
+// wantEach wants every message, and no more than a window twice for each crash.
+func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
+	t.Helper()
+	seen := map[string]int{}
+	for _, d := range deliveries {
+		seen[d.MessageId]++
+	}
+	if len(seen) != messages {
+		t.Errorf("%d different messages arrived, want %d", len(seen), messages)
+	}
+	if twice := len(deliveries) - len(seen); twice > crashes*window {
+		t.Errorf("%d messages came twice, want at most %d", twice, crashes*window)
+	}
+}
+
+// TestRevivedRunner is cut off, somebody else resumes the job, and then it comes
+// back: it must not send anything more.
+func TestRevivedRunner(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(2000)
+	proxy := f.broker.Proxy(t)
+	order := f.job("")
+	order.Rate = 200
+	begun := f.begin(order)
+	first := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		_, err := f.second(proxy.URL).Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+			if j.Sent == 50 {
+				close(started)
+			}
+		}})
+		first <- err
+	}()
+	rabbittest.Ends(t, started)
+	proxy.Cut()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	arrived := 0
+	_, err := f.Run(ctx, begun.ID, RunOptions{Progress: func(j Job) {
+		if arrived++; arrived == 50 {
+			proxy.Mend()
+		}
+		if arrived == 400 {
+			stop()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	wantAs[*TakenOverError](t, rabbittest.Receive(t, first))
+	deliveries := f.take(f.queue)
+	seen := map[string]int{}
+	for _, d := range deliveries {
+		seen[d.MessageId]++
+	}
+	if twice := len(deliveries) - len(seen); twice > window {
+		t.Errorf("%d came twice", twice)
+	}
+}
+
+// TestNothingWithoutTheQueue: while somebody else holds the queue of the job,
+// nothing is sent, and the job stays as it is.
+func TestNothingWithoutTheQueue(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(3)
+	begun := f.begin(f.job(""))
+	admin := f.broker.Channel(t)
+	queue := JobQueue(f.cfg.Topology, begun.ID)
+	if queue != f.source+".job."+begun.ID || JobQueue(schemas.Topology{}, "1") != "watership.job.1" {
+		t.Errorf("the queue is called %s", queue)
+	}
+	if _, err := admin.QueueDeclare(queue, false, false, true, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Run(t.Context(), begun.ID, RunOptions{})
+	wantAs[*BusyError](t, err)
+	if got := f.got(f.queue); got != "" {
+		t.Errorf("sent %s", got)
+	}
+	if job, err := f.Job(t.Context(), begun.ID); err != nil || job.State != Planned || job.Sent != 0 {
+		t.Errorf("the job is %+v (%v)", job, err)
+	}
+}
+
+// TestLineDoesNotComeBack: on a second connection nothing is sent, not even what
+// was waiting to be sent again, since the queue would not be held there.
+func TestLineDoesNotComeBack(t *testing.T) {
+	f := newFixture(t)
+	proxy := f.broker.Proxy(t)
+	l, err := f.second(proxy.URL).connect(t.Context(), "a-job", rabbittest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := rabbit.Message{RoutingKey: f.queue, Publishing: amqp.Publishing{MessageId: "before"}}
+	if err := l.publisher.Publish(t.Context(), message); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	message.Publishing.MessageId = "after"
+	pending, err := l.publisher.Send(t.Context(), message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Mend()
+	select {
+	case <-l.lost:
+	case <-time.After(3 * time.Second):
+		t.Error("the line does not know that it is lost")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := pending.Wait(ctx); err == nil {
+		t.Error("a message was sent on a second connection")
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := f.got(f.queue); got != "before" {
+		t.Errorf("arrived: %s", got)
+	}
+}

@@ -1,0 +1,79 @@
+package replayer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+func TestFixed(t *testing.T) {
+	fields, err := schemas.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.FixedZone("", 3600))
+	for text, want := range map[string]string{
+		"@timestamp >= now-1h":                       `@timestamp >= "2026-05-04T02:02:01.000Z||-1h"`,
+		"not (@timestamp < now or action: poisoned)": `not (@timestamp < "2026-05-04T02:02:01.000Z" or event.action: poisoned)`,
+		"event.ingested: now/d and message.id: now":  `event.ingested: "2026-05-04T02:02:01.000Z||/d" and messaging.message.id: now`,
+		`@timestamp >= "2026-01-01"`:                 `@timestamp >= "2026-01-01"`,
+		"@time* > now-1d/d":                          `@time* > "2026-05-04T02:02:01.000Z||-1d/d"`,
+		"now":                                        "now",
+	} {
+		node, err := query.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node, err = query.Resolve(node, fields); err != nil {
+			t.Fatal(err)
+		}
+		fixed := Fixed(node, fields, now).String()
+		if fixed != want {
+			t.Errorf("%s became %s, want %s", text, fixed, want)
+		}
+		again, err := query.Parse(fixed)
+		if err != nil {
+			t.Fatalf("%s: %v", fixed, err)
+		}
+		if _, err := query.Resolve(again, fields); err != nil {
+			t.Errorf("%s: %v", fixed, err)
+		}
+	}
+}
+
+// TestFixedTime: the store takes what came out.
+func TestFixedTime(t *testing.T) {
+	f := newFixture(t)
+	f.keep(f.published(1))
+	fields, err := schemas.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int{"@timestamp >= now-1h": 1, "@timestamp <= now-1h": 0, "@timestamp >= now-1d/d": 1} {
+		node, err := query.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan := f.plan(f.job(Fixed(node, fields, time.Now().Add(time.Minute)).String())); plan.Total != want {
+			t.Errorf("%s finds %d, want %d", text, plan.Total, want)
+		}
+	}
+}
+
+func TestHeaderSyntax(t *testing.T) {
+	for text, want := range map[string]any{
+		"a=b": "b", "a=b=c": "b=c", "a=": "", "a:int=7": int64(7), "a:float=0.5": 0.5, "a:bool=true": true,
+		"a:string=7": "7", "a:time=2026-05-04T03:02:01Z": time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
+	} {
+		if name, value, err := parseHeader(text); err != nil || name != "a" || value != want {
+			t.Errorf("%s: %s = %v (%v)", text, name, value, err)
+		}
+	}
+	for _, text := range []string{"a", "=b", "a:int=x", "a:colour=red", "x-delay=1", "watership-queue=a", ":int=1"} {
+		if name, value, err := parseHeader(text); err == nil {
+			t.Errorf("%s was taken as %s = %v", text, name, value)
+		}
+	}
+}

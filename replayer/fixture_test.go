@@ -1,0 +1,295 @@
+package replayer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// theStore is one for all tests, since its streams cannot be deleted. Each test
+// keeps to events with its own source.
+var theStore = sync.OnceValues(func() (*elastic.Store, error) {
+	store, err := elastic.Open(elastic.Config{
+		URLs: []string{os.Getenv("WATERSHIP_TEST_STORE_URL")}, Stream: "test-replayer-" + strings.ToLower(rand.Text()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return store, store.Install(context.Background())
+})
+
+// fixture is a broker with a shop, and the store.
+type fixture struct {
+	*Replayer
+	t        testing.TB
+	broker   rabbittest.Broker
+	channel  *amqp.Channel
+	store    *elastic.Store
+	source   string
+	exchange string
+	queue    string // gets all that is published to the exchange
+	sequence int64
+	jobs     int
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	if os.Getenv("WATERSHIP_TEST_STORE_URL") == "" {
+		const reason = "no store: WATERSHIP_TEST_STORE_URL is not set"
+		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	rabbittest.NoLeaks(t)
+	store, err := theStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.ToLower("t" + rand.Text()[:8])
+	f := &fixture{
+		t: t, broker: rabbittest.Newest(t), store: store, source: name, exchange: name + "-shop",
+		queue: name + "-orders", sequence: time.Now().UnixMicro(),
+	}
+	f.channel = f.broker.Channel(t)
+	f.Replayer = New(f.config(schemas.Topology{Prefix: name}, f.broker.URL))
+	f.declare()
+	return f
+}
+
+func (f *fixture) config(topology schemas.Topology, url string) Config {
+	return Config{
+		Store: f.store, Jobs: f.store, Topology: topology, Login: "guest",
+		Broker: rabbit.Config{
+			URL: url, Name: f.t.Name(), Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+		},
+		Hop: func(_ *rabbit.Connection, p *rabbit.Publisher) Hop {
+			return lasthop.Hop{Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source)}
+		},
+		NewID: func() string {
+			f.jobs++
+			return fmt.Sprintf("%s-%03d", f.source, f.jobs)
+		},
+	}
+}
+
+// everyQueue are the queues that tests use, as queues of our own.
+func everyQueue(name string) map[string]bool {
+	own := map[string]bool{}
+	for _, queue := range []string{"-orders", "-repair", "-gone", "-full"} {
+		own[name+queue] = true
+	}
+	return own
+}
+
+func (f *fixture) declare() {
+	f.t.Helper()
+	topology := f.cfg.Topology
+	for name, kind := range map[string]string{f.exchange: "topic", topology.Events(): "topic"} {
+		if err := f.channel.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {
+			f.t.Fatal(err)
+		}
+		f.broker.DeleteExchange(f.t, name)
+	}
+	f.bind(f.queue, f.exchange, "#", nil)
+	f.bind(topology.Log(), topology.Events(), "#", nil)
+}
+
+func (f *fixture) bind(queue, exchange, key string, args amqp.Table) {
+	f.t.Helper()
+	if _, err := f.channel.QueueDeclare(queue, true, false, false, false, args); err != nil {
+		f.t.Fatal(err)
+	}
+	f.broker.DeleteQueue(f.t, queue)
+	if exchange == "" {
+		return
+	}
+	if err := f.channel.QueueBind(queue, key, exchange, false, nil); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// message is the nth of the shop.
+func (f *fixture) message(n int) schemas.Envelope {
+	return schemas.Envelope{
+		Exchange: f.exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
+		Properties: schemas.Properties{ContentType: "application/json", MessageID: fmt.Sprint("m-", n), DeliveryMode: 2},
+		Headers:    amqp.Table{"tenant": "acme", "n": int64(n)},
+	}
+}
+
+func anonymous(e schemas.Envelope) schemas.Envelope {
+	e.Properties.MessageID = ""
+	return e
+}
+
+// event is one that is kept next, after all others.
+func (f *fixture) event(action schemas.Action, e schemas.Envelope) schemas.Event {
+	f.sequence++
+	event := schemas.Event{
+		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: f.sequence, Ingested: time.Now(),
+		Source: f.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
+	}
+	event.Version, event.Fingerprint = schemas.WireVersion, e.Fingerprint()
+	event.EventID = fmt.Sprintf("%s:%d", f.source, f.sequence)
+	event.Time = time.UnixMicro(f.sequence)
+	if action != schemas.Published {
+		event.Queue, event.Attempt, event.Message = f.queue, 1, "instance of "+event.EventID
+	}
+	return event
+}
+
+func (f *fixture) published(n int) schemas.Event { return f.event(schemas.Published, f.message(n)) }
+
+func (f *fixture) poisoned(n int) schemas.Event {
+	event := f.event(schemas.Poisoned, f.message(n))
+	event.Failure = schemas.Failure{Message: "no stock", Type: "http.Status"}
+	return event
+}
+
+// keep stores events and makes them visible.
+func (f *fixture) keep(events ...schemas.Event) {
+	f.t.Helper()
+	for len(events) > 0 {
+		some := events[:min(len(events), 1000)]
+		events = events[len(some):]
+		docs := make([]schemas.Document, len(some))
+		for i, event := range some {
+			docs[i] = schemas.DocumentFormat{}.Document(event)
+		}
+		results, err := f.store.Create(f.t.Context(), docs)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Status != schemas.Created && result.Status != schemas.Conflict {
+				f.t.Fatalf("storing an event: %+v", result)
+			}
+		}
+	}
+	if err := f.store.Refresh(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// keepMany stores published messages 1 to n.
+func (f *fixture) keepMany(n int) []schemas.Event {
+	f.t.Helper()
+	events := make([]schemas.Event, n)
+	for i := range events {
+		events[i] = f.published(i + 1)
+	}
+	f.keep(events...)
+	return events
+}
+
+// index does what the indexer does with the log, and gives what it took.
+func (f *fixture) index() []schemas.Event {
+	f.t.Helper()
+	var events []schemas.Event
+	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	for _, d := range f.take(f.cfg.Topology.Log()) {
+		f.sequence++
+		event, err := decoder.Lifecycle(d, time.Now(), f.sequence)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		events = append(events, event)
+	}
+	f.keep(events...)
+	return events
+}
+
+// take empties a queue.
+func (f *fixture) take(queue string) []amqp.Delivery {
+	f.t.Helper()
+	return f.broker.Take(f.t, queue, f.broker.Len(f.t, queue))
+}
+
+// got are the message ids in a queue, in order.
+func (f *fixture) got(queue string) string {
+	f.t.Helper()
+	var ids []string
+	for _, d := range f.take(queue) {
+		ids = append(ids, d.MessageId)
+	}
+	return strings.Join(ids, " ")
+}
+
+// job finds the test's own events, and of those what text finds.
+func (f *fixture) job(text string) Job {
+	f.t.Helper()
+	source := fmt.Sprintf("watership.source: %q", f.source)
+	if text != "" {
+		source += " and (" + text + ")"
+	}
+	if _, err := query.Parse(source); err != nil {
+		f.t.Fatal(err)
+	}
+	return Job{Query: source, Target: Target{Kind: ToOrigin}, Operator: "ann@host"}
+}
+
+func (f *fixture) plan(job Job) Plan {
+	f.t.Helper()
+	plan, err := f.Plan(f.t.Context(), job)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return plan
+}
+
+func (f *fixture) begin(job Job) Job {
+	f.t.Helper()
+	begun, err := f.Begin(f.t.Context(), f.plan(job))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return begun
+}
+
+// run plans a job and runs it to its end.
+func (f *fixture) run(job Job) Job {
+	f.t.Helper()
+	return f.resume(f.begin(job), RunOptions{})
+}
+
+func (f *fixture) resume(job Job, o RunOptions) Job {
+	f.t.Helper()
+	ran, err := f.Run(f.t.Context(), job.ID, o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ran
+}
+
+func wantJob(t *testing.T, job Job, state State, sent, failed int) {
+	t.Helper()
+	if job.State != state || job.Sent != sent || job.Failed != failed {
+		t.Errorf("the job is %s (%s), sent %d, failed %d; want %s, %d, %d",
+			job.State, job.Problem, job.Sent, job.Failed, state, sent, failed)
+	}
+}
+
+func wantAs[E error](t *testing.T, err error) E {
+	t.Helper()
+	var want E
+	if !errors.As(err, &want) {
+		t.Fatalf("got error %v, want a %T", err, want)
+	}
+	return want
+}

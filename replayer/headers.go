@@ -1,0 +1,112 @@
+package replayer
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Changes are made to the headers of each message that is sent. A changed
+// message has another fingerprint: to whoever receives it, it is another
+// message. The zero value changes nothing.
+type Changes struct {
+	Set    []string `json:"set,omitempty"` // NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
+	Remove []string `json:"remove,omitempty"`
+}
+
+// HeaderTypes are what a header may be set to. Without a type it is text.
+func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
+
+// Check says what is wrong with them, nil if nothing is.
+func (c Changes) Check() error {
+	for _, text := range c.Set {
+		if _, _, err := parseHeader(text); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Remove {
+		if err := checkHeaderName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply makes the changes on a copy of the headers.
+func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
+	if len(c.Set) == 0 && len(c.Remove) == 0 {
+		return e
+	}
+	headers := maps.Clone(e.Headers)
+	if headers == nil {
+		headers = amqp.Table{}
+	}
+	for _, name := range c.Remove {
+		delete(headers, name)
+	}
+	for _, text := range c.Set {
+		if name, value, err := parseHeader(text); err == nil { // checked when the job was planned
+			headers[name] = value
+		}
+	}
+	e.Headers = headers
+	return e
+}
+
+func parseHeader(text string) (name string, value any, err error) {
+	left, right, found := strings.Cut(text, "=")
+	if !found {
+		return "", nil, fmt.Errorf("header %q: expected NAME=VALUE or NAME:TYPE=VALUE", text)
+	}
+	name, kind := left, "string"
+	if at := strings.LastIndexByte(left, ':'); at >= 0 {
+		name, kind = left[:at], left[at+1:]
+	}
+	if err := checkHeaderName(name); err != nil {
+		return "", nil, err
+	}
+	value, err = headerValue(kind, right)
+	if err != nil {
+		return "", nil, fmt.Errorf("header %s: %w", left, err)
+	}
+	return name, value, nil
+}
+
+func headerValue(kind, text string) (value any, err error) {
+	switch kind {
+	case "string":
+		return text, nil
+	case "int":
+		value, err = strconv.ParseInt(text, 10, 64)
+	case "float":
+		value, err = strconv.ParseFloat(text, 64)
+	case "bool":
+		value, err = strconv.ParseBool(text)
+	case "time":
+		value, err = time.Parse(time.RFC3339, text)
+	default:
+		return nil, fmt.Errorf("type %q: expected one of %s", kind, strings.Join(HeaderTypes(), ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q is no %s", text, kind)
+	}
+	return value, nil
+}
+
+// checkHeaderName refuses what would not be sent: RabbitMQ's headers and ours
+// begin anew with a replay.
+func checkHeaderName(name string) error {
+	switch {
+	case name == "" || len(name) > 255:
+		return fmt.Errorf("header %q: expected a name of 1 to 255 bytes", name)
+	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "watership-"):
+		return fmt.Errorf("header %s cannot be changed: names that begin with x- are RabbitMQ's, with watership- ours, and neither is replayed", name)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package replayer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// State says how far a job has come.
+type State string
+
+// A job is planned once it was agreed to. It may be resumed from any state but
+// done and cancelled; running as well, where its runner was killed.
+const (
+	Planned   State = "planned"
+	Running   State = "running"
+	Paused    State = "paused" // stopped by an operator, or after its canaries
+	Broken    State = "failed" // stopped by an error, which Problem tells
+	Done      State = "done"   // also where some messages could not be sent
+	Cancelled State = "cancelled"
+)
+
+// Job is one replay. Its document in the store is its JSON.
+type Job struct {
+	ID       string  `json:"id"`    // "": Plan gives one
+	Query    string  `json:"query"` // in Kibana's language, with full names of fields and fixed times; see Fixed
+	Target   Target  `json:"target"`
+	Changes  Changes `json:"changes,omitzero"`
+	Again    bool    `json:"again,omitempty"` // also what was replayed before
+	Limit    int     `json:"limit,omitempty"` // messages; 0: all
+	Rate     float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
+	UpTo     int64   `json:"up_to"`           // highest sequence; 0: Plan takes the highest stored
+	Operator string  `json:"operator"`        // who began it
+	Reason   string  `json:"reason,omitempty"`
+	Total    int     `json:"total"` // messages to be sent, as planned
+
+	State   State  `json:"state"`
+	Runner  string `json:"runner,omitempty"`  // who runs it, or did last: one for each Run
+	Problem string `json:"problem,omitempty"` // why it is not running
+
+	Sent     int       `json:"sent"`    // confirmed, with their `replayed` events
+	Skipped  int       `json:"skipped"` // replayed by another job since this one was planned
+	Failed   int       `json:"failed"`
+	Failures []Failure `json:"failures,omitempty"` // the first mostFailures
+
+	// Cursor is the last message that Sent, Skipped or Failed count, and Seen how
+	// many events the query found up to it.
+	Cursor schemas.Cursor `json:"cursor"`
+	Seen   int64          `json:"seen"`
+
+	// Uncertain: events came to light before the cursor, so that it does not tell
+	// what was sent. The job's `replayed` events do.
+	Uncertain bool `json:"uncertain,omitempty"`
+
+	Created time.Time `json:"created"`
+	Started time.Time `json:"started,omitzero"` // for the first time
+	Updated time.Time `json:"updated"`
+	Ended   time.Time `json:"ended,omitzero"`
+
+	// Latest is the last message that could not be sent, for whoever follows a run.
+	Latest Failure `json:"-"`
+
+	version string
+}
+
+// Failure is a message that could not be sent.
+type Failure struct {
+	EventID string `json:"event_id"`
+	Message string `json:"message,omitempty"` // its message id
+	Reason  string `json:"reason"`
+}
+
+// mostFailures are listed in a job's document, which is written again and again.
+const mostFailures = 1000
+
+// silence is how long a runner that lives may not be heard of.
+const silence = 30 * time.Second
+
+// Running says whether somebody runs the job now, as far as its document tells:
+// a runner that was killed says nothing any more.
+func (j Job) Running(now time.Time) bool {
+	return j.State == Running && now.Sub(j.Updated) < silence
+}
+
+// Finished says that there is nothing more to do.
+func (j Job) Finished() bool { return j.State == Done || j.State == Cancelled }
+
+func (j Job) selection() (schemas.Selection, error) {
+	node, err := query.Parse(j.Query)
+	if err != nil {
+		return schemas.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)
+	}
+	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
+}
+
+func (j *Job) fail(f Failure) {
+	j.Failed++
+	j.Latest = f
+	if len(j.Failures) < mostFailures {
+		j.Failures = append(j.Failures, f)
+	}
+}
+
+// NoJobError says that there is no job of that id.
+type NoJobError struct{ ID string }
+
+func (e *NoJobError) Error() string {
+	return fmt.Sprintf("there is no job %q: `watership jobs list` lists them", e.ID)
+}
+
+// TakenOverError says that somebody else has changed a job meanwhile.
+type TakenOverError struct{ ID string }
+
+func (e *TakenOverError) Error() string {
+	return fmt.Sprintf("job %s was changed by somebody else meanwhile: see `watership jobs show %[1]s`", e.ID)
+}
+
+// Begin keeps the job of a plan, so that it can be run.
+func (r *Replayer) Begin(ctx context.Context, plan Plan) (Job, error) {
+	job := plan.Job
+	job.State, job.Total = Planned, plan.Total
+	job.Created = r.now().UTC()
+	job.Updated = job.Created
+	document, err := json.Marshal(job)
+	if err != nil {
+		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
+	}
+	job.version, err = r.cfg.Jobs.CreateJob(ctx, job.ID, document)
+	return job, err
+}
+
+// Job reads a job. It fails with a *NoJobError where there is none.
+func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
+	document, version, err := r.cfg.Jobs.Job(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if document == nil {
+		return Job{}, &NoJobError{id}
+	}
+	job, err := readJob(document)
+	job.version = version
+	return job, err
+}
+
+// Jobs reads all jobs, the newest first.
+func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for document, err := range r.cfg.Jobs.Jobs(ctx) {
+			var job Job
+			if err == nil {
+				job, err = readJob(document)
+			}
+			if !yield(job, err) {
+				return
+			}
+		}
+	}
+}
+
+func readJob(document []byte) (Job, error) {
+	var job Job
+	if err := json.Unmarshal(document, &job); err != nil {
+		return Job{}, fmt.Errorf("reading a job: %w", err)
+	}
+	return job, nil
+}
+
+// save fails with a *TakenOverError where somebody else has saved the job.
+func (r *Replayer) save(ctx context.Context, job *Job) error {
+	job.Updated = r.now().UTC()
+	document, err := json.Marshal(job)
+	if err != nil {
+		return fmt.Errorf("writing job %s: %w", job.ID, err)
+	}
+	version, err := r.cfg.Jobs.SaveJob(ctx, job.ID, job.version, document)
+	if err != nil {
+		return err
+	}
+	if version == "" {
+		return &TakenOverError{job.ID}
+	}
+	job.version = version
+	return nil
+}
+
+// Cancel ends a job for good. Whoever runs it notices within a second or so.
+func (r *Replayer) Cancel(ctx context.Context, id, why string) (Job, error) {
+	for {
+		job, err := r.Job(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		if job.Finished() {
+			return job, fmt.Errorf("job %s is %s", id, job.State)
+		}
+		job.State, job.Problem, job.Ended = Cancelled, why, r.now().UTC()
+		err = r.save(ctx, &job)
+		var busy *TakenOverError
+		if !errors.As(err, &busy) { // else its runner has saved it just now
+			return job, err
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package replayer
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// slowStore makes more events visible when the job looks again at its end.
+type slowStore struct {
+	Store
+	once sync.Once
+	more func()
+}
+
+func (s *slowStore) Refresh(ctx context.Context) error {
+	s.once.Do(s.more)
+	return s.Store.Refresh(ctx)
+}
+
+// TestLateEvents: bulks become visible out of order, so that an event may come
+// to light which belongs before others that were sent.
+func TestLateEvents(t *testing.T) {
+	f := newFixture(t)
+	events := f.keepMany(3)
+	late, again := f.published(4), f.poisoned(1)
+	late.Sequence = events[0].Sequence
+	again.Sequence = events[1].Sequence
+	beyond := f.published(5)
+	f.sequence += 10
+	f.keep(f.event(schemas.Discarded, f.message(9))) // the highest, which the query does not find
+	beyond.Sequence = f.sequence + 100
+	slow := &slowStore{Store: f.store, more: func() { f.keep(late, again, beyond) }}
+	f.cfg.Store = slow
+	order := f.job("not event.action: discarded")
+	job := f.run(order)
+	wantJob(t, job, Done, 4, 0)
+	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
+// TestLateEventsWhilePaused: where the cursor no longer tells what was sent, the
+// job's own events do.
+func TestLateEventsWhilePaused(t *testing.T) {
+	f := newFixture(t)
+	events := f.keepMany(20)
+	nameless := f.event(schemas.Published, anonymous(f.message(21)))
+	f.keep(nameless, f.event(schemas.Published, anonymous(f.message(22))))
+	job := f.begin(f.job(""))
+	job = f.resume(job, RunOptions{StopAfter: 21})
+	wantJob(t, job, Paused, 21, 0)
+	if len(f.index()) != 21 {
+		t.Fatal("not all was said")
+	}
+	late := f.published(0)
+	late.Sequence = events[3].Sequence
+	other := f.poisoned(1) // of a message that was sent, before the event for which it was
+	other.Sequence = events[0].Sequence - 1
+	f.keep(late, other)
+	job = f.resume(job, RunOptions{})
+	wantJob(t, job, Done, 23, 0)
+	got := strings.Fields(f.got(f.queue))
+	if len(got) != 21 || got[20] != "m-0" { // two have no id
+		t.Errorf("arrived: %s", got)
+	}
+	if !job.Uncertain {
+		t.Error("the job does not know that its cursor does not tell")
+	}
+}

@@ -1,0 +1,217 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	pageSize  = 500     // events that are looked into at once
+	pageBytes = 8 << 20 // of bodies in a page; one body may be larger
+)
+
+// found is an event of a selection, and what is to be done about it.
+type found struct {
+	event   schemas.Event
+	leftOut string // why its message is not sent; "" if it is
+	err     error  // the document cannot be read
+	seen    int64  // events up to here, this one included
+}
+
+// reading goes through the selection of a job and decides about each event.
+type reading struct {
+	r         *Replayer
+	job       Job
+	selection schemas.Selection
+	choice    *choice
+	replays   *replays
+	whole     bool // with the bodies of what is sent
+	seen      int64
+}
+
+// newReading knows what the whole selection holds of messages without an id.
+func (r *Replayer) newReading(ctx context.Context, job Job) (*reading, error) {
+	selection, err := job.selection()
+	if err != nil {
+		return nil, err
+	}
+	d := &reading{r: r, job: job, selection: selection, choice: r.choice(job.Target), replays: r.newReplays(job)}
+	return d, d.note(ctx)
+}
+
+// note looks at the few events that decide about others.
+func (d *reading) note(ctx context.Context) error {
+	selection := d.selection
+	selection.WithoutBody = true
+	selection.Query = both(selection.Query, anonymousPublished())
+	for event, err := range d.r.cfg.Store.Events(ctx, selection) {
+		switch {
+		case ends(err):
+			return fmt.Errorf("reading what the query finds: %w", err)
+		case err == nil:
+			d.choice.note(event)
+		}
+	}
+	return nil
+}
+
+// ends says whether an error ends a reading. Others are about one document.
+func ends(err error) bool {
+	var store *schemas.StoreError
+	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pages gives the events behind a cursor, in order. It reads ahead, and looks
+// into one page while the next is read.
+func (d *reading) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]found, error] {
+	return ahead(ctx, func(ctx context.Context) iter.Seq2[[]found, error] {
+		return func(yield func([]found, error) bool) {
+			for page, err := range ahead(ctx, func(ctx context.Context) iter.Seq2[[]found, error] { return d.read(ctx, after) }) {
+				if err == nil {
+					err = d.decide(ctx, page)
+				}
+				if !yield(page, err) || err != nil {
+					return
+				}
+			}
+		}
+	})
+}
+
+// read gives pages that nothing is decided about.
+func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]found, error] {
+	selection := d.selection
+	selection.After, selection.WithoutBody = after, !d.whole
+	return func(yield func([]found, error) bool) {
+		var page []found
+		bytes := 0
+		for event, err := range d.r.cfg.Store.Events(ctx, selection) {
+			if ends(err) {
+				yield(nil, fmt.Errorf("reading what the query finds: %w", err))
+				return
+			}
+			d.seen++
+			page = append(page, found{event: event, err: err, seen: d.seen})
+			if d.whole {
+				bytes += event.BodySize
+			}
+			if len(page) < pageSize && bytes < pageBytes {
+				continue
+			}
+			if !yield(page, nil) {
+				return
+			}
+			page, bytes = nil, 0
+		}
+		if len(page) > 0 {
+			yield(page, nil)
+		}
+	}
+}
+
+// ahead lets a sequence run one step ahead of whoever takes from it. The context
+// that it gives the sequence ends with it.
+func ahead[T any](ctx context.Context, sequence func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	type step struct {
+		value T
+		err   error
+	}
+	return func(yield func(T, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		steps := make(chan step, 1)
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer cancel()
+		work.Go(func() {
+			defer close(steps)
+			for value, err := range sequence(ctx) {
+				select {
+				case steps <- step{value, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		for s := range steps {
+			if !yield(s.value, s.err) {
+				return
+			}
+		}
+	}
+}
+
+// decide leaves out what was replayed before the job was planned, and chooses
+// among the rest.
+func (d *reading) decide(ctx context.Context, page []found) error {
+	known, err := d.replays.of(ctx, page)
+	if err != nil {
+		return err
+	}
+	for i := range page {
+		f := &page[i]
+		switch {
+		case f.err != nil:
+			f.leftOut = unreadable
+		case known.before(f.event):
+			f.leftOut = alreadyReplayed
+		default:
+			f.leftOut = d.choice.take(f.event)
+			if f.leftOut == "" && known.since(f.event) {
+				f.leftOut = replayedSince
+			}
+		}
+	}
+	if d.whole {
+		return d.r.findBodies(ctx, page)
+	}
+	return nil
+}
+
+// rebuild decides again about everything up to the cursor, as it was decided
+// before, and says whether the query still finds the same events there.
+func (d *reading) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
+	whole, upTo := d.whole, d.selection.UpTo
+	d.whole, d.selection.UpTo = false, min(upTo, cursor.Sequence)
+	defer func() { d.whole, d.selection.UpTo = whole, upTo }()
+	page := make([]found, 0, pageSize)
+	selection := d.selection
+	selection.WithoutBody = true
+	for event, err := range d.r.cfg.Store.Events(ctx, selection) {
+		if ends(err) {
+			return false, fmt.Errorf("reading what was sent before: %w", err)
+		}
+		if err == nil && behind(event, cursor) {
+			break
+		}
+		d.seen++
+		if page = append(page, found{event: event, err: err}); len(page) < pageSize {
+			continue
+		}
+		if err := d.decide(ctx, page); err != nil {
+			return false, err
+		}
+		page = page[:0]
+	}
+	return d.seen == d.job.Seen, d.decide(ctx, page)
+}
+
+func behind(e schemas.Event, c schemas.Cursor) bool {
+	return e.Sequence > c.Sequence || e.Sequence == c.Sequence && e.EventID > c.EventID
+}
+
+// count says how many events the selection has now.
+func (d *reading) count(ctx context.Context) (int64, error) {
+	if err := d.r.cfg.Store.Refresh(ctx); err != nil {
+		return 0, fmt.Errorf("counting what the query finds: %w", err)
+	}
+	count, err := d.r.cfg.Store.Count(ctx, d.selection)
+	if err != nil {
+		return 0, fmt.Errorf("counting what the query finds: %w", err)
+	}
+	return count, nil
+}

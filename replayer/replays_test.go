@@ -1,0 +1,135 @@
+package replayer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestAlreadyReplayed leaves out what was replayed to the same target, unless
+// it failed again since.
+func TestAlreadyReplayed(t *testing.T) {
+	f := newFixture(t)
+	f.keep(f.poisoned(1), f.poisoned(2))
+	order := f.job("event.action: poisoned")
+	order.Target.Kind = ToFailedQueue
+	first := f.run(order)
+	wantJob(t, first, Done, 2, 0)
+	said := f.index()
+
+	plan := f.plan(order)
+	if plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 2 {
+		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	again := order
+	again.Again = true
+	if plan := f.plan(again); plan.Total != 2 {
+		t.Errorf("again: %d to send", plan.Total)
+	}
+	elsewhere := order
+	elsewhere.Target.Kind = ToOrigin
+	if plan := f.plan(elsewhere); plan.Total != 2 {
+		t.Errorf("to another target: %d to send", plan.Total)
+	}
+
+	// The replayed message fails again, and the handler is faster than we are:
+	// its event comes before ours.
+	failure := f.poisoned(1)
+	failure.Replay, failure.ReplayOf = first.ID, said[0].ReplayOf
+	failure.Sequence = said[0].Sequence - 1
+	f.keep(failure)
+	plan = f.plan(order)
+	if plan.Total != 1 || plan.Sample[0].EventID != failure.EventID {
+		t.Errorf("after it failed again: %+v", plan)
+	}
+	second := f.run(order)
+	wantJob(t, second, Done, 1, 0)
+	f.index()
+	if plan := f.plan(order); plan.Total != 0 {
+		t.Errorf("after the second replay: %d to send", plan.Total)
+	}
+}
+
+// TestReplayDoesNotDoubleTheArchive replays the whole archive, and again with
+// the copies that the tap took of the first replay.
+func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
+	f := newFixture(t)
+	f.keep(f.published(1), f.event(schemas.Published, anonymous(f.message(2))), f.event(schemas.Published, anonymous(f.message(2))))
+	order := f.job("event.action: published")
+	first := f.run(order)
+	wantJob(t, first, Done, 3, 0)
+	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	for _, d := range f.take(f.queue) {
+		f.sequence++
+		f.keep(decoder.Tapped(d, time.Now(), f.sequence))
+	}
+	f.index()
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 6 {
+		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	order.Again = true
+	second := f.run(order)
+	wantJob(t, second, Done, 3, 0)
+}
+
+// TestReplayedMeanwhile: two operators replay the same at once. The second is
+// warned, and what the first has sent by then is left out.
+func TestReplayedMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(6)
+	order := f.job("")
+	job := f.begin(order)
+	other := order
+	other.Operator = "bob@host"
+	plan := f.plan(other) // before anything was replayed
+	begun, err := f.Begin(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.resume(job, RunOptions{StopAfter: 4})
+	f.index()
+	job, err = f.Job(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.State = Running // as if it went on
+	if err := f.save(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	warned := f.plan(f.job("messaging.message.id: (m-5 or m-6 or m-1)"))
+	if len(warned.Overlap) != 1 || warned.Overlap[0].Job.ID != job.ID || warned.Overlap[0].Events != 3 {
+		t.Errorf("warned of %+v", warned.Overlap)
+	}
+	if apart := f.plan(f.job("messaging.message.id: m-9")); len(apart.Overlap) != 0 {
+		t.Errorf("warned of %+v", apart.Overlap)
+	}
+	ran := f.resume(begun, RunOptions{})
+	wantJob(t, ran, Done, 2, 0)
+	if ran.Skipped != 4 {
+		t.Errorf("%d left out", ran.Skipped)
+	}
+	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
+func TestFates(t *testing.T) {
+	f := newFixture(t)
+	job := Job{ID: f.source + "-fates"}
+	tell := func(action schemas.Action, n int, of, problem string) schemas.Event {
+		e := f.event(action, f.message(n))
+		e.Replay, e.ReplayOf, e.Failure.Message = job.ID, of, problem
+		return e
+	}
+	f.keep(tell(schemas.RetryScheduled, 1, "a", "busy"), tell(schemas.Handled, 1, "a", ""),
+		tell(schemas.RetryScheduled, 2, "b", "no stock"), tell(schemas.Poisoned, 2, "b", "no stock"),
+		tell(schemas.Handled, 3, "c", ""), tell(schemas.Replayed, 4, "d", ""), f.poisoned(5))
+	elsewhere := tell(schemas.Handled, 2, "b", "")
+	elsewhere.Queue = "another"
+	f.keep(elsewhere)
+	fates, err := f.Fates(t.Context(), job)
+	if err != nil || fates.Handled != 2 || fates.Failed != 1 || len(fates.Problems) != 1 || fates.Problems[0] != "no stock" {
+		t.Errorf("got %+v (%v)", fates, err)
+	}
+}

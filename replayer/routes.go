@@ -1,0 +1,109 @@
+package replayer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Route is where messages of a plan go.
+type Route struct {
+	Exchange   string
+	RoutingKey string
+	Queue      string // of a target that is one queue
+	Messages   int
+
+	// Others: the messages of this exchange with routing keys beyond the first
+	// mostRoutes; RoutingKey is empty.
+	Others bool
+
+	// Gone is how many of the messages nothing would take; Unchecked says that
+	// it could not be found out.
+	Gone      int
+	Unchecked bool
+}
+
+func (r Route) String() string {
+	switch {
+	case r.Queue != "":
+		return "queue " + r.Queue
+	case r.Others:
+		return fmt.Sprintf("exchange %q, other routing keys", r.Exchange)
+	}
+	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
+}
+
+// mostRoutes are told apart, since a routing key may hold an id.
+const mostRoutes = 10000
+
+// routes counts messages by where they go, and asks the broker once about each.
+type routes struct {
+	broker Routes // nil: nobody is asked
+	known  map[Route]*Route
+}
+
+func newRoutes(broker Routes) *routes { return &routes{broker, map[Route]*Route{}} }
+
+func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
+	known := r.known[to]
+	if known != nil && !known.Others {
+		if known.Messages++; known.Gone > 0 {
+			known.Gone++
+		}
+		return nil
+	}
+	there, err := r.asks(ctx, to, e)
+	if err != nil {
+		return fmt.Errorf("asking the broker about %s: %w", to, err)
+	}
+	if len(r.known) >= mostRoutes {
+		to = Route{Exchange: to.Exchange, Others: true}
+	}
+	if known = r.known[to]; known == nil {
+		route := to
+		route.Unchecked = r.broker == nil
+		known = &route
+		r.known[to] = known
+	}
+	if known.Messages++; !there {
+		known.Gone++
+	}
+	return nil
+}
+
+func (r *routes) asks(ctx context.Context, to Route, e schemas.Envelope) (there bool, err error) {
+	switch {
+	case r.broker == nil:
+		return true, nil
+	case to.Queue != "":
+		return r.broker.Queue(ctx, to.Queue)
+	}
+	return r.broker.Exchange(ctx, e)
+}
+
+// sorted has the busiest first.
+func (r *routes) sorted() []Route {
+	var list []Route
+	for _, route := range r.known {
+		list = append(list, *route)
+	}
+	slices.SortFunc(list, func(a, b Route) int {
+		if a.Messages != b.Messages {
+			return b.Messages - a.Messages
+		}
+		return strings.Compare(a.String(), b.String())
+	})
+	return list
+}
+
+// Gone counts the messages that nothing would take.
+func (p Plan) Gone() int {
+	gone := 0
+	for _, route := range p.Routes {
+		gone += route.Gone
+	}
+	return gone
+}

@@ -1,0 +1,274 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestReplay sends messages to where they came from: once, in order, exactly as
+// they were, and says so.
+func TestReplay(t *testing.T) {
+	f := newFixture(t)
+	third, first, second := f.published(3), f.published(1), f.published(2)
+	third.Sequence, first.Sequence = first.Sequence, third.Sequence // 1 3 2 by sequence
+	failed := f.poisoned(1)
+	failed.Envelope = first.Envelope
+	f.keep(third, first, second, failed)
+	plan := f.plan(f.job(""))
+	if plan.Total != 3 || plan.LeftOut[sameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
+		t.Errorf("the plan: %+v", plan)
+	}
+	if len(plan.Routes) != 1 || plan.Routes[0].Messages != 3 || !plan.Routes[0].Unchecked {
+		t.Errorf("the routes: %+v", plan.Routes)
+	}
+	job := f.run(f.job(""))
+	wantJob(t, job, Done, 3, 0)
+	deliveries := f.take(f.queue)
+	if len(deliveries) != 3 {
+		t.Fatalf("%d messages arrived", len(deliveries))
+	}
+	for i, want := range []int{1, 3, 2} {
+		arrived := schemas.FromDelivery(deliveries[i])
+		belief, err := schemas.Believe(arrived, "")
+		if err != nil || string(arrived.Body) != fmt.Sprintf(`{"order":%d}`, want) {
+			t.Fatalf("message %d in place %d (%v)", want, i, err)
+		}
+		if belief.State.Fingerprint != f.message(want).Fingerprint() || belief.State.Replay != job.ID || belief.State.Attempt != 0 || belief.State.Message != "" {
+			t.Errorf("message %d is believed to be %+v", want, belief.State)
+		}
+	}
+	events := f.index()
+	if len(events) != 3 {
+		t.Fatalf("%d replayed events", len(events))
+	}
+	if e := events[0]; e.Action != schemas.Replayed || e.ReplayOf != first.EventID || e.EventID != job.ID+":"+first.EventID ||
+		e.Fingerprint != first.Fingerprint || e.BodyIn != schemas.BodyInPublished || e.BodySize != first.BodySize || e.Envelope.Exchange != f.exchange {
+		t.Errorf("the first replayed event is %+v", e)
+	}
+}
+
+func TestReplayToFailedQueue(t *testing.T) {
+	f := newFixture(t)
+	published, failed := f.published(1), f.poisoned(1)
+	gone := f.poisoned(2)
+	gone.Queue = f.source + "-gone"
+	f.keep(published, failed, gone)
+	order := f.job("")
+	order.Target.Kind = ToFailedQueue
+	job := f.run(order)
+	wantJob(t, job, Done, 1, 1)
+	d := f.take(f.queue)
+	if len(d) != 1 || d[0].MessageId != "m-1" {
+		t.Fatalf("arrived: %v", d)
+	}
+	belief, err := schemas.Believe(schemas.FromDelivery(d[0]), f.queue)
+	if err != nil || belief.Mismatch || belief.State.ReplayOf != failed.EventID || belief.State.Attempt != 0 || belief.Envelope.Exchange != f.exchange {
+		t.Errorf("what arrived is believed to be %+v (%v)", belief, err)
+	}
+	if f := job.Failures[0]; f.EventID != gone.EventID || f.Message != "m-2" || !strings.Contains(f.Reason, "does not exist") {
+		t.Errorf("the failure is %+v", f)
+	}
+	if stored, err := f.Job(t.Context(), job.ID); err != nil || len(stored.Failures) != 1 || stored.State != Done || stored.Ended.IsZero() {
+		t.Errorf("the job is kept as %+v (%v)", stored, err)
+	}
+}
+
+// TestBodies: events leave the body out where another has it.
+func TestBodies(t *testing.T) {
+	f := newFixture(t)
+	published := f.published(1)
+	handled := f.event(schemas.Handled, f.message(1))
+	handled.BodyIn = schemas.BodyInPublished
+	handled.Envelope.Body = nil
+	lonely := f.event(schemas.Handled, f.message(2))
+	lonely.BodyIn = schemas.BodyInPublished
+	lonely.Envelope.Body = nil
+	f.keep(published, handled, lonely)
+	job := f.run(f.job("event.action: handled"))
+	wantJob(t, job, Done, 1, 1)
+	d := f.take(f.queue)
+	if len(d) != 1 || string(d[0].Body) != `{"order":1}` {
+		t.Errorf("arrived: %v", d)
+	}
+	if !strings.Contains(job.Failures[0].Reason, "no event of message "+lonely.Fingerprint) {
+		t.Errorf("the failure is %+v", job.Failures[0])
+	}
+}
+
+// TestRefused counts and names what the broker does not take, and goes on.
+func TestRefused(t *testing.T) {
+	f := newFixture(t)
+	f.bind(f.source+"-full", f.exchange, "full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+	nowhere, full, large := f.published(1), f.published(2), f.published(3)
+	nowhere.Envelope.Exchange = f.source + "-deleted"
+	full.Envelope.RoutingKey = "full"
+	large.Envelope.Headers = amqp.Table{}
+	for n := range 4 {
+		large.Envelope.Headers[fmt.Sprint("h", n)] = strings.Repeat("x", 32_700)
+	}
+	f.keep(nowhere, full, large, f.published(4))
+	job := f.run(f.job(""))
+	reasons := map[string]string{}
+	for _, failure := range job.Failures {
+		reasons[failure.Message] = failure.Reason
+	}
+	for id, want := range map[string]string{"m-1": "NOT_FOUND", "m-2": "refused", "m-3": ""} {
+		if reason, named := reasons[id]; id != "m-3" && (!named || !strings.Contains(reason, want)) {
+			t.Errorf("%s: %q, want %q", id, reason, want)
+		}
+	}
+	if job.State != Done || job.Sent+job.Failed != 4 || !strings.Contains(f.got(f.queue), "m-4") {
+		t.Errorf("the job is %+v", job)
+	}
+}
+
+func TestLimitAndRate(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(20)
+	order := f.job("")
+	order.Limit, order.Rate = 6, 4
+	plan := f.plan(order)
+	if plan.Total != 6 || plan.LeftOut[beyondLimit] != 14 {
+		t.Errorf("the plan: %+v", plan)
+	}
+	began := time.Now()
+	job := f.run(order)
+	wantJob(t, job, Done, 6, 0)
+	if took := time.Since(began); took < 1200*time.Millisecond {
+		t.Errorf("6 messages at 4 a second took %s", took)
+	}
+	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	f := newFixture(t)
+	f.bind(f.source+"-repair", f.exchange, "repair", nil)
+	f.keep(f.poisoned(1))
+	key := "repair"
+	for name, target := range map[string]Target{
+		"queue":            {Kind: ToQueue, Queue: f.source + "-repair"},
+		"exchange and key": {Kind: ToExchange, Exchange: f.exchange, Key: &key},
+		"default exchange": {Kind: ToExchange, Exchange: "", Key: &[]string{f.source + "-repair"}[0]},
+	} {
+		order := f.job("")
+		order.Target = target
+		wantJob(t, f.run(order), Done, 1, 0)
+		if got := f.got(f.source + "-repair"); got != "m-1" {
+			t.Errorf("%s: arrived %q", name, got)
+		}
+	}
+	order := f.job("")
+	order.Target = Target{Kind: ToExchange, Exchange: f.exchange}
+	f.take(f.queue)
+	wantJob(t, f.run(order), Done, 1, 0)
+	if d := f.take(f.queue); len(d) != 1 || d[0].RoutingKey != "order.created" {
+		t.Errorf("with its own key: %v", d)
+	}
+}
+
+// TestHeaders: a changed message carries the fingerprint that it has then, so
+// that its mark is believed.
+func TestHeaders(t *testing.T) {
+	f := newFixture(t)
+	event := f.published(1)
+	f.keep(event)
+	order := f.job("")
+	order.Changes = Changes{Set: []string{"tenant=umbrella", "retries:int=3"}, Remove: []string{"n"}}
+	job := f.run(order)
+	wantJob(t, job, Done, 1, 0)
+	belief, err := schemas.Believe(schemas.FromDelivery(f.take(f.queue)[0]), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := belief.Envelope.Headers
+	if headers["tenant"] != "umbrella" || headers["retries"] != int64(3) || len(headers) != 2 {
+		t.Errorf("headers %v", headers)
+	}
+	if belief.State.Replay != job.ID || belief.State.ReplayOf != event.EventID || belief.State.Fingerprint == event.Fingerprint {
+		t.Errorf("the mark is %+v", belief.State)
+	}
+	if said := f.index(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
+		t.Errorf("the replayed event is about %+v", said[0])
+	}
+	order.Changes = Changes{Set: []string{"x-delay=1"}}
+	if _, err := f.Plan(t.Context(), order); err == nil || !strings.Contains(err.Error(), "x-delay") {
+		t.Errorf("a header of RabbitMQ's: %v", err)
+	}
+}
+
+// TestPauseAndResume stops a job in every way that is not a crash: each message
+// arrives once.
+func TestPauseAndResume(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(2500)
+	job := f.begin(f.job(""))
+	if job.State != Planned || job.Total != 2500 {
+		t.Errorf("the job begins as %+v", job)
+	}
+	job = f.resume(job, RunOptions{StopAfter: 700})
+	wantJob(t, job, Paused, 700, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	job, err := f.Run(ctx, job.ID, RunOptions{Progress: func(j Job) {
+		if j.Sent == 1500 {
+			stop()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || job.State != Paused || job.Sent < 1500 || job.Sent == 2500 {
+		t.Errorf("an interrupted job is %s, sent %d (%v)", job.State, job.Sent, err)
+	}
+	job = f.resume(job, RunOptions{})
+	wantJob(t, job, Done, 2500, 0)
+	if _, err := f.Run(t.Context(), job.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "nothing left") {
+		t.Errorf("running a job that is done: %v", err)
+	}
+	want := make([]string, 2500)
+	for i := range want {
+		want[i] = fmt.Sprint("m-", i+1)
+	}
+	if got := strings.Fields(f.got(f.queue)); !slices.Equal(got, want) {
+		t.Errorf("%d messages arrived, or in another order", len(got))
+	}
+	wantAs[*NoJobError](t, func() error { _, err := f.Run(t.Context(), "nobody", RunOptions{}); return err }())
+}
+
+func TestCancel(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(200)
+	order := f.job("")
+	order.Rate = 20
+	begun := f.begin(order)
+	cancelled := make(chan error, 1)
+	ran, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+		if j.Sent == 3 {
+			go func() { _, err := f.Cancel(t.Context(), begun.ID, "by bob"); cancelled <- err }()
+		}
+	}})
+	if err := rabbittest.Receive(t, cancelled); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "cancelled: by bob") || ran.State != Cancelled || ran.Sent < 3 || ran.Sent > 100 {
+		t.Errorf("the job is %s, sent %d (%v)", ran.State, ran.Sent, err)
+	}
+	kept, err := f.Job(t.Context(), begun.ID)
+	if err != nil || kept.State != Cancelled || kept.Problem != "by bob" || kept.Sent != ran.Sent || kept.Ended.IsZero() {
+		t.Errorf("kept as %+v (%v)", kept, err)
+	}
+	if _, err := f.Run(t.Context(), begun.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "is cancelled") {
+		t.Errorf("resuming it: %v", err)
+	}
+	if _, err := f.Cancel(t.Context(), begun.ID, ""); err == nil {
+		t.Error("it was cancelled twice")
+	}
+}

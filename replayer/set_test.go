@@ -1,0 +1,69 @@
+package replayer
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestSet(t *testing.T) {
+	var s set
+	for n := range 100_000 {
+		k := keyOf("id", fmt.Sprint(n))
+		if s.has(k) || !s.add(k) || !s.has(k) || s.add(k) {
+			t.Fatalf("key %d is not there exactly after it was added", n)
+		}
+	}
+	for n := range 100_000 {
+		if !s.has(keyOf("id", fmt.Sprint(n))) || s.has(keyOf("event", fmt.Sprint(n))) {
+			t.Fatalf("key %d got lost, or another is there", n)
+		}
+	}
+	if s.size != 100_000 {
+		t.Errorf("%d keys, want 100,000", s.size)
+	}
+}
+
+// TestSetSize wants no more than 24 bytes a message at any size of a real job.
+func TestSetSize(t *testing.T) {
+	var s set
+	for n := range 300_000 {
+		s.add(keyOf(fmt.Sprint(n)))
+		if n+1 < 10_000 || n%997 != 0 {
+			continue
+		}
+		bytes := 0
+		for i := range s.tables {
+			bytes += 16 * cap(s.tables[i].places)
+		}
+		if each := float64(bytes) / float64(s.size); each > 24 {
+			t.Fatalf("%.1f bytes a key with %d keys", each, s.size)
+		}
+	}
+}
+
+// TestKeys: parts are told apart wherever they begin.
+func TestKeys(t *testing.T) {
+	seen := map[key]string{}
+	for _, parts := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {"", "abc"}, {}} {
+		k := keyOf(parts...)
+		if other, there := seen[k]; there {
+			t.Errorf("%q has the key of %s", parts, other)
+		}
+		seen[k] = fmt.Sprintf("%q", parts)
+	}
+}
+
+func BenchmarkSet(b *testing.B) {
+	keys := make([]key, 1<<20)
+	for n := range keys {
+		keys[n] = keyOf(fmt.Sprint(n))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var s set
+		for _, k := range keys {
+			s.add(k)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+}
