@@ -173,7 +173,9 @@ func (s *site) check(t *testing.T) {
 }
 
 // tally counts events by action and message id.
-type tally struct{ events map[schemas.Action]map[string]int }
+type tally struct {
+	events map[schemas.Action]map[string]int
+}
 
 func countEvents(t *testing.T, store *elastic.Store) tally {
 	t.Helper()
