@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -123,7 +124,7 @@ func (r *replay) validate() error {
 		return usagef("--to-failed-queue, --to-queue and --to-exchange exclude one another")
 	case r.keyGiven && r.toExchange == "":
 		return usagef("--key is for --to-exchange")
-	case r.rate < 0:
+	case !(r.rate >= 0) || math.IsInf(r.rate, 0): // NaN is neither
 		return usagef("--rate %g: expected 0 (no limit) or more", r.rate)
 	case r.limit < 0:
 		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
