@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,12 +125,28 @@ func writeFile(t *testing.T, name, text string) string {
 }
 
 // wantLines compares what a command printed line by line, but for white space
-// at the ends and how far columns are apart.
+// at the ends and how far columns are apart. Times are wanted in UTC, and were
+// printed as they are here.
 func wantLines(t *testing.T, got, want string) {
 	t.Helper()
-	if g, w := columnsOf(got), columnsOf(want); g != w {
+	if g, w := columnsOf(got), columnsOf(localTimes(want)); g != w {
 		t.Errorf("got\n%s\nwant\n%s", g, w)
 	}
+}
+
+func localTimes(text string) string {
+	for _, form := range []struct{ pattern, layout string }{
+		{`2026-05-04 03:00:\d\d\.000`, "2006-01-02 15:04:05.000"},
+		{`2026-05-04 03:00:\d\d`, "2006-01-02 15:04:05"},
+		{`at 03:00:\d\d`, "at 15:04:05"},
+	} {
+		text = regexp.MustCompile(form.pattern).ReplaceAllStringFunc(text, func(found string) string {
+			_, seconds, _ := strings.Cut(found, ":00:")
+			n, _ := strconv.Atoi(seconds[:2])
+			return happened.Add(time.Duration(n) * time.Second).Local().Format(form.layout)
+		})
+	}
+	return text
 }
 
 func columnsOf(text string) string {

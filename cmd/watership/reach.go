@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -21,14 +24,14 @@ func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, err
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for nothingYet := conn.Err(); ; {
-		err := conn.Err()
+	first := conn.Err()
+	for err := first; ; err = conn.Err() {
 		switch {
 		case err == nil:
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, errors.Join(context.Cause(ctx), conn.Close())
-		case nothingYet == nil || err.Error() != nothingYet.Error():
+		case failed(err) || err.Error() != first.Error():
 			return nil, errors.Join(fmt.Errorf("connecting to %s: %w", s.cfg.AMQP.URL, err), conn.Close())
 		}
 		select {
@@ -36,6 +39,14 @@ func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, err
 		case <-ctx.Done():
 		}
 	}
+}
+
+// failed says whether an attempt has come to its end: then something lies behind
+// the error, and before it is only that there is no connection yet.
+func failed(err error) bool {
+	var network *net.OpError
+	var broker *amqp091.Error
+	return errors.As(err, &network) || errors.As(err, &broker) || errors.Unwrap(err) != nil
 }
 
 // publishing calls do with a publisher on a connection of its own.

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,9 +27,6 @@ func poisonedAt(queue, message string) func(*schemas.Event) {
 func aFew(t *testing.T) seeded {
 	t.Helper()
 	a := newSeeded(t, "WATERSHIP_INDEX_NUMERIC_LABELS=n")
-	local := time.Local
-	time.Local = time.UTC
-	t.Cleanup(func() { time.Local = local })
 	a.keep(t,
 		a.event(1, schemas.Published),
 		a.event(2, schemas.Handled, func(e *schemas.Event) { e.Queue, e.Attempt = "orders", 1 }),
