@@ -13,7 +13,7 @@ import (
 // acknowledged. Cancelling the consumer instead would make another one active
 // at once, and the order would be lost.
 func (s *session) collect(ctx, work context.Context) error {
-	current := s.empty()
+	current := s.empty(nil)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for first := true; ; {
@@ -43,10 +43,11 @@ func (s *session) collect(ctx, work context.Context) error {
 			continue
 		}
 		anew := s.flow.saw(len(current.items), current.bodies)
+		next := s.empty(current)
 		if err := s.flush(work, current); err != nil || anew {
 			return err
 		}
-		current = s.empty()
+		current = next
 	}
 }
 
@@ -75,11 +76,16 @@ func (s *session) flush(work context.Context, b *batch) error {
 	}
 }
 
-func (s *session) empty() *batch {
+// empty is a batch with room for half as much again as the one before had:
+// batches grow, and to move what is in one costs as much as to encode it.
+func (s *session) empty(before *batch) *batch {
+	b := &batch{written: make(chan error, 1)}
 	select {
-	case b := <-s.free:
-		return b
+	case b = <-s.free:
 	default:
-		return &batch{written: make(chan error, 1)}
 	}
+	if before != nil {
+		b.grow(len(before.items)*3/2, min(len(before.sources)*3/2, largestKept))
+	}
+	return b
 }

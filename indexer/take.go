@@ -70,6 +70,16 @@ func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schema
 	b.last = d.DeliveryTag
 }
 
+// grow makes room in an empty batch.
+func (b *batch) grow(items, bytes int) {
+	if cap(b.items) < items {
+		b.items = make([]item, 0, items)
+	}
+	if cap(b.sources) < bytes {
+		b.sources = make([]byte, 0, bytes)
+	}
+}
+
 // largestKept is how large a batch's buffer may be to be used again.
 const largestKept = 16 << 20 // bytes
 
