@@ -53,8 +53,8 @@ func ExamplePipeline_Router() {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // Run also closes what New opened
-	fmt.Println(p.Run(ctx) != nil)
-	// Output: true
+	fmt.Println(p.Run(ctx))
+	// Output: <nil>
 }
 
 // Run waits for a broker that is away; Running tells when all is well.

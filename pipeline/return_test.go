@@ -174,6 +174,7 @@ func TestDeletedTarget(t *testing.T) {
 			!strings.Contains(e.Failure.Message, "rejected by a consumer") || e.Attempt != 1 {
 			t.Errorf("%+v", e.State)
 		}
+		rabbittest.Eventually(t, "the log to say that it was given up", func() bool { return r.log.Count("gave a message up") > 0 })
 		if poisoned := r.log.Count("gave a message up"); poisoned != 1 {
 			t.Errorf("given up %d times", poisoned)
 		}

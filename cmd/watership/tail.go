@@ -101,7 +101,9 @@ func (f *follower) run(ctx context.Context, lines int) error {
 		case <-ctx.Done():
 			return f.writer.end()
 		}
-		err = f.goOn(f.look(ctx))
+		if err = f.look(ctx); ctx.Err() == nil { // stopped while it looked: nothing is wrong
+			err = f.goOn(err)
+		}
 	}
 	return ignoreEnd(ctx, err)
 }

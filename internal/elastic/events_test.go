@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/watershipmq/watership/schemas"
@@ -229,9 +230,9 @@ func wantOnce(t *testing.T, s *Store, sel schemas.Selection, docs []schemas.Docu
 
 // What was taken before a connection broke is in conflict afterwards.
 func TestResetAfterTheBulkWasTaken(t *testing.T) {
-	fail := false
+	var fail atomic.Bool
 	s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
-		if !fail || r.URL.Path != "/_bulk" {
+		if !fail.Load() || r.URL.Path != "/_bulk" {
 			real.ServeHTTP(w, r)
 			return
 		}
@@ -242,10 +243,10 @@ func TestResetAfterTheBulkWasTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := eventDocuments(1, 10)
-	fail = true
+	fail.Store(true)
 	_, err := s.Create(t.Context(), docs)
 	wantStoreError(t, err, schemas.StoreAway)
-	fail = false
+	fail.Store(false)
 	results, err := s.Create(t.Context(), docs)
 	if err != nil {
 		t.Fatal(err)
