@@ -1,0 +1,224 @@
+package broker_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/broker"
+)
+
+func TestCloseTellsClients(t *testing.T) {
+	b := start(t, broker.Config{})
+	conn := connect(t, b)
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reason := receive(t, closed)
+	if reason.Code != 320 || reason.Reason != "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'" {
+		t.Errorf("closed with %v", reason)
+	}
+	nothingRuns(t)
+}
+
+func TestCloseDoesNotWaitForSilentClients(t *testing.T) {
+	b := start(t, broker.Config{})
+	for range 3 { // connected, and saying nothing
+		stream, err := b.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+	}
+	begin := time.Now()
+	b.Close()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestClosedBrokerTakesNobody(t *testing.T) {
+	b := start(t, broker.Config{})
+	b.Close()
+	if err := b.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	if _, err := b.Dial(); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Dial: %v", err)
+	}
+	if _, err := b.Listen("127.0.0.1:0"); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Listen: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Serve(listener); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestCloseEndsServe(t *testing.T) {
+	b := start(t, broker.Config{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(listener) }()
+	conn, err := amqp.Dial("amqp://guest:guest@" + listener.Addr().String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	b.Close()
+	if err := receive(t, served); !errors.Is(err, broker.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestLogins(t *testing.T) {
+	b := start(t, broker.Config{Users: map[string]string{"anna": "secret"}, VHosts: []string{"shop"}})
+	for login, ok := range map[string]bool{"anna:secret": true, "anna:wrong": false, "guest:guest": false, "anna:": false} {
+		conn, err := amqp.DialConfig("amqp://"+login+"@embedded/shop", amqp.Config{
+			Dial: func(string, string) (net.Conn, error) { return b.Dial() },
+		})
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", login, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Connections: 2}})
+	connect(t, b)
+	second := connect(t, b)
+	if _, err := dial(b, amqp.Config{}); err == nil {
+		t.Error("a third connection")
+	}
+	second.Close()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if conn, err := dial(b, amqp.Config{}); err == nil {
+			conn.Close()
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("no connection after one has gone: %v", err)
+		}
+	}
+}
+
+func TestTopologyLimits(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Queues: 1, Exchanges: 8, Bindings: 1}})
+	conn := connect(t, b)
+	declare(t, channel(t, conn), "one", nil)
+	_, err := channel(t, conn).QueueDeclare("two", true, false, false, false, nil)
+	want(t, err, "PRECONDITION_FAILED - cannot declare queue 'two' in vhost '/': queue limit in vhost '/' (1) is reached")
+	declare(t, channel(t, conn), "one", nil)
+	if err := channel(t, conn).ExchangeDeclare("a", "fanout", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := channel(t, conn).QueueBind("one", "", "a", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	want(t, channel(t, conn).QueueBind("one", "2", "a", false, nil), "RESOURCE_ERROR - binding limit in vhost '/' (1) is reached")
+	conn = connect(t, b)
+	want(t, channel(t, conn).ExchangeDeclare("b", "fanout", true, false, false, false, nil),
+		"RESOURCE_ERROR - exchange limit in vhost '/' (8) is reached")
+}
+
+func TestRefusals(t *testing.T) {
+	b := start(t, broker.Config{})
+	conn := connect(t, b)
+	_, err := channel(t, conn).QueueDeclare("s", true, false, false, false, amqp.Table{"x-queue-type": "stream"})
+	want(t, err, `PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 's' in vhost '/': "unsupported queue type 'stream'"`)
+	want(t, channel(t, connect(t, b)).Tx(), "NOT_IMPLEMENTED - the embedded broker has no transactions")
+}
+
+func want(t *testing.T, err error, text string) {
+	t.Helper()
+	var exception *amqp.Error
+	if !errors.As(err, &exception) || exception.Reason != text {
+		t.Errorf("error is %v, want %s", err, text)
+	}
+}
+
+// A publisher is stopped and told at the memory limit, a consumer is not, and what
+// the consumer takes lets the publisher go on.
+func TestMemoryLimit(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}})
+	publisher, consumer := connect(t, b), connect(t, b)
+	blocked := publisher.NotifyBlocked(make(chan amqp.Blocking, 10))
+	in, out := channel(t, publisher), channel(t, consumer)
+	declare(t, in, "q", nil)
+	for range 10 { // with what goes with each, just too much
+		publish(t, in, "q", amqp.Publishing{Body: make([]byte, 10_000)})
+	}
+	if state := receive(t, blocked); !state.Active || state.Reason != "low on memory" {
+		t.Fatalf("blocked: %+v", state)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- in.Publish("", "q", false, false, amqp.Publishing{Body: []byte("last")}) }()
+	deliveries, err := out.Consume("q", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		receive(t, deliveries)
+	}
+	if state := receive(t, blocked); state.Active {
+		t.Error("not unblocked")
+	}
+	if err := receive(t, sent); err != nil {
+		t.Fatal(err)
+	}
+	for string(receive(t, deliveries).Body) != "last" {
+	}
+}
+
+// A message that comes in parts is counted once.
+func TestMemoryOfPartsIsNotCountedTwice(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Memory: 300_000}})
+	conn := connect(t, b)
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	ch := channel(t, conn)
+	declare(t, ch, "q", nil)
+	publish(t, ch, "q", amqp.Publishing{Body: make([]byte, 280_000)})
+	if n := length(t, ch, "q"); n != 1 || len(blocked) > 0 {
+		t.Errorf("%d messages, blocked %d times", n, len(blocked))
+	}
+}
+
+func TestBlockedBrokerCloses(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Memory: 1}})
+	conn := connect(t, b)
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	ch := channel(t, conn)
+	declare(t, ch, "q", nil)
+	publish(t, ch, "q", amqp.Publishing{Body: []byte("too much")})
+	receive(t, blocked)
+	b.Close()
+}
+
+func TestSlowReaderOfReplies(t *testing.T) {
+	b := start(t, broker.Config{})
+	ch := channel(t, connect(t, b))
+	declare(t, ch, "q", nil)
+	publish(t, ch, "q", amqp.Publishing{Body: []byte(strings.Repeat("x", 1<<20))})
+	for range 30 {
+		d, ok, err := ch.Get("q", false)
+		if err != nil || !ok {
+			t.Fatalf("get: %v %v", ok, err)
+		}
+		if err := d.Reject(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package brokertest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func consuming() []behaviour {
+	return []behaviour{
+		{name: "in order", check: func(p *probe) {
+			q := p.queue(nil)
+			const n = 500
+			p.must(p.ch.Confirm(false))
+			for i := range n {
+				p.publish("", q, text(fmt.Sprint(i)))
+			}
+			deliveries := p.consume(p.channel(), q)
+			for i := range n {
+				d := receive(p, deliveries)
+				p.equal("body and tag", []any{string(d.Body), d.DeliveryTag}, []any{fmt.Sprint(i), uint64(i + 1)})
+				p.must(d.Ack(false))
+			}
+		}},
+		{name: "round robin", check: func(p *probe) {
+			q := p.queue(nil)
+			one, two := p.consume(p.ch, q), p.consume(p.channel(), q)
+			p.send(q, "a", "b", "c", "d")
+			p.equal("first", []string{string(receive(p, one).Body), string(receive(p, one).Body)}, []string{"a", "c"})
+			p.equal("second", []string{string(receive(p, two).Body), string(receive(p, two).Body)}, []string{"b", "d"})
+		}},
+		{name: "prefetch of a consumer", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b", "c")
+			p.must(p.ch.Qos(2, 0, false))
+			deliveries := p.consume(p.ch, q)
+			first := receive(p, deliveries)
+			receive(p, deliveries)
+			nothing(p, deliveries)
+			p.must(first.Ack(false))
+			p.equal("body", string(receive(p, deliveries).Body), "c")
+		}},
+		{name: "prefetch of each consumer", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b", "c")
+			p.must(p.ch.Qos(1, 0, false))
+			one, two := p.consume(p.ch, q), p.consume(p.ch, q)
+			receive(p, one)
+			receive(p, two)
+			nothing(p, one)
+			nothing(p, two)
+		}},
+		{name: "prefetch of the channel", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b", "c")
+			p.must(p.ch.Qos(1, 0, true))
+			one, two := p.consume(p.ch, q), p.consume(p.ch, q)
+			first := receive(p, one)
+			nothing(p, one)
+			nothing(p, two)
+			p.must(first.Ack(false))
+			select { // which of the two is nobody's business
+			case d := <-one:
+				p.equal("body", string(d.Body), "b")
+			case d := <-two:
+				p.equal("body", string(d.Body), "b")
+			case <-time.After(patience):
+				p.Fatal("nothing came")
+			}
+		}},
+		{name: "prefetch is of consumers to come", check: func(p *probe) {
+			q := p.queue(nil)
+			deliveries := p.consume(p.ch, q)
+			p.must(p.ch.Qos(1, 0, false))
+			p.send(q, "a", "b")
+			receive(p, deliveries)
+			receive(p, deliveries)
+		}},
+		{name: "prefetch does not hold back auto-ack", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b")
+			p.must(p.ch.Qos(1, 0, false))
+			deliveries, err := p.ch.Consume(q, "", true, false, false, false, nil)
+			p.must(err)
+			receive(p, deliveries)
+			receive(p, deliveries)
+			p.ready(q, 0)
+		}},
+		{name: "quorum has no prefetch of the channel", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+			p.ends(540, "NOT_IMPLEMENTED - "+queueWords(q)+" does not support global qos", func(conn *amqp.Connection) {
+				ch, err := conn.Channel()
+				p.must(err)
+				p.must(ch.Qos(1, 0, true))
+				_, _ = ch.Consume(q, "", false, false, false, false, nil)
+			})
+		}},
+		{name: "prefetch by size is not implemented", check: func(p *probe) {
+			p.ends(540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", func(conn *amqp.Connection) {
+				ch, err := conn.Channel()
+				p.must(err)
+				_ = ch.Qos(1, 1, false)
+			})
+		}},
+		{name: "single active consumer", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-single-active-consumer": true})
+			first := p.channel()
+			one, two := p.consume(first, q), p.consume(p.channel(), q)
+			p.send(q, "a", "b")
+			p.must(receive(p, one).Ack(false))
+			receive(p, one) // never acknowledged
+			nothing(p, two)
+			p.must(first.Close())
+			d := receive(p, two)
+			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"b", true})
+		}},
+		{name: "consumer priority", check: func(p *probe) {
+			q := p.queue(nil)
+			p.must(p.ch.Qos(1, 0, false))
+			low := p.consume(p.ch, q)
+			high, err := p.ch.Consume(q, "", false, false, false, false, amqp.Table{"x-priority": int32(5)})
+			p.must(err)
+			p.send(q, "a", "b")
+			p.equal("high", string(receive(p, high).Body), "a")
+			p.equal("low", string(receive(p, low).Body), "b")
+		}},
+		{name: "exclusive consumer", check: func(p *probe) {
+			q := p.queue(nil)
+			_, err := p.ch.Consume(q, "", false, true, false, false, nil)
+			p.must(err)
+			_, err = p.channel().Consume(q, "", false, false, false, false, nil)
+			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
+			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+		}},
+		{name: "consume what is not there", check: func(p *probe) {
+			name := p.name()
+			_, err := p.ch.Consume(name, "", false, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+		}},
+		{name: "a consumer tag used twice", check: func(p *probe) {
+			q := p.queue(nil)
+			p.ends(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", func(conn *amqp.Connection) {
+				ch, err := conn.Channel()
+				p.must(err)
+				_, err = ch.Consume(q, "t", false, false, false, false, nil)
+				p.must(err)
+				_, _ = ch.Consume(q, "t", false, false, false, false, nil)
+			})
+		}},
+		{name: "cancel keeps what is not acknowledged", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b")
+			p.must(p.ch.Qos(1, 0, false))
+			deliveries, err := p.ch.Consume(q, "t", false, false, false, false, nil)
+			p.must(err)
+			d := receive(p, deliveries)
+			p.must(p.ch.Cancel("t", false))
+			p.ready(q, 1)
+			p.must(d.Ack(false))
+			p.equal("bodies", p.bodies(q, 1), []string{"b"})
+		}},
+		{name: "cancel of none is fine", check: func(p *probe) { p.must(p.ch.Cancel("none", false)) }},
+		{name: "a deleted queue cancels its consumers", check: func(p *probe) {
+			q := p.queue(nil)
+			cancelled := p.ch.NotifyCancel(make(chan string, 1))
+			_, err := p.ch.Consume(q, "mine", false, false, false, false, nil)
+			p.must(err)
+			_, err = p.other().ch.QueueDelete(q, false, false, false)
+			p.must(err)
+			p.equal("tag", receive(p, cancelled), "mine")
+		}},
+		{name: "acknowledging what a deleted queue delivered", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a")
+			d := p.getWith(p.ch, q, false)
+			_, err := p.ch.QueueDelete(q, false, false, false)
+			p.must(err)
+			p.must(d.Ack(false))
+			p.must(p.ch.Qos(1, 0, false)) // the channel is still open
+		}},
+		{name: "generated consumer tag", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a")
+			// amqp091-go makes tags up itself, so the wire is asked.
+			w := p.wire()
+			w.openChannel(1)
+			w.send(1, 60, 20, "short", 0, "shortstr", q, "shortstr", "", "octet", 0, "table", "")
+			class, method, args := w.method(1)
+			p.equal("method", []uint16{class, method}, []uint16{60, 21})
+			if tag := string(args[1:]); !strings.HasPrefix(tag, "amq.ctag-") {
+				p.Fatalf("tag is %q", tag)
+			}
+		}},
+		{name: "get", check: func(p *probe) {
+			q := p.queue(nil)
+			_, ok, err := p.ch.Get(q, false)
+			p.must(err)
+			p.equal("there", ok, false)
+			p.send(q, "a", "b", "c")
+			d := p.getWith(p.ch, q, false)
+			p.equal("left", d.MessageCount, uint32(2))
+			p.must(d.Ack(false))
+		}},
+		{name: "get of a quorum queue with a single active consumer", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
+			_, _, err := p.ch.Get(q, false)
+			p.refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+queueWords(q)+
+				". basic.get operations are not supported by quorum queues with single active consumer")
+		}},
+	}
+}

@@ -1,0 +1,298 @@
+package brokertest
+
+import (
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func exchanges() []behaviour {
+	return []behaviour{
+		{name: "default routes by queue name", check: func(p *probe) {
+			q := p.queue(nil)
+			p.publish("", q, text("a"))
+			d := p.get(q)
+			p.equal("exchange and key", []string{d.Exchange, d.RoutingKey}, []string{"", q})
+		}},
+		{name: "direct routes by equal key", check: func(p *probe) {
+			x, q := p.exchange("direct", nil), p.queue(nil)
+			p.bind(q, "a", x, nil)
+			p.bind(q, "b", x, nil)
+			for _, key := range []string{"a", "b", "c"} {
+				p.publish(x, key, text(key))
+			}
+			p.equal("bodies", p.bodies(q, 2), []string{"a", "b"})
+			p.empty(q)
+		}},
+		{name: "fanout ignores the key", check: func(p *probe) {
+			x, q1, q2 := p.exchange("fanout", nil), p.queue(nil), p.queue(nil)
+			p.bind(q1, "x", x, nil)
+			p.bind(q2, "", x, nil)
+			p.publish(x, "anything", text("a"))
+			p.get(q1)
+			p.get(q2)
+		}},
+		{name: "a queue bound twice gets one copy", check: func(p *probe) {
+			x, q := p.exchange("topic", nil), p.queue(nil)
+			p.bind(q, "#", x, nil)
+			p.bind(q, "a.*", x, nil)
+			p.bind(q, "a.b", x, nil)
+			p.publish(x, "a.b", text("a"))
+			p.get(q)
+			p.empty(q)
+		}},
+		{name: "topic patterns", check: topicPatterns},
+		{name: "headers patterns", since: "4", check: headersPatterns},
+		{name: "headers x-match is checked", check: func(p *probe) {
+			x, q := p.exchange("headers", nil), p.queue(nil)
+			err := p.ch.QueueBind(q, "", x, false, amqp.Table{"x-match": "some"})
+			p.refused(err, 406, `PRECONDITION_FAILED - Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x`)
+			p.ch = p.channel()
+			err = p.ch.ExchangeBind(p.exchange("fanout", nil), "", x, false, amqp.Table{"x-match": int32(1)})
+			p.refused(err, 406, "PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr")
+		}},
+		{name: "exchange to exchange keeps exchange and key", check: func(p *probe) {
+			from, to, q := p.exchange("topic", nil), p.exchange("fanout", nil), p.queue(nil)
+			p.must(p.ch.ExchangeBind(to, "a.#", from, false, nil))
+			p.bind(q, "", to, nil)
+			p.publish(from, "b", text("no"))
+			p.publish(from, "a.b", text("yes"))
+			d := p.get(q)
+			p.equal("delivery", []string{string(d.Body), d.Exchange, d.RoutingKey}, []string{"yes", from, "a.b"})
+		}},
+		{name: "exchanges bound in a circle", check: func(p *probe) {
+			a, b, q := p.exchange("fanout", nil), p.exchange("fanout", nil), p.queue(nil)
+			p.must(p.ch.ExchangeBind(b, "", a, false, nil))
+			p.must(p.ch.ExchangeBind(a, "", b, false, nil))
+			p.bind(q, "", b, nil)
+			p.publish(a, "", text("once"))
+			p.get(q)
+			p.empty(q)
+		}},
+		{name: "exchange unbind", check: func(p *probe) {
+			from, to, q := p.exchange("fanout", nil), p.exchange("fanout", nil), p.queue(nil)
+			p.must(p.ch.ExchangeBind(to, "", from, false, nil))
+			p.bind(q, "", to, nil)
+			p.must(p.ch.ExchangeUnbind(to, "", from, false, nil))
+			p.publish(from, "", text("a"))
+			p.empty(q)
+		}},
+		{name: "unbind needs equal arguments", check: func(p *probe) {
+			x, q := p.exchange("direct", nil), p.queue(nil)
+			p.bind(q, "k", x, amqp.Table{"a": "1", "b": int32(2)})
+			p.must(p.ch.QueueUnbind(q, "k", x, nil))
+			p.publish(x, "k", text("still"))
+			p.get(q)
+			p.must(p.ch.QueueUnbind(q, "k", x, amqp.Table{"b": int32(2), "a": "1"}))
+			p.publish(x, "k", text("gone"))
+			p.empty(q)
+		}},
+		{name: "alternate exchange takes the unroutable", check: func(p *probe) {
+			spare, q := p.exchange("fanout", nil), p.queue(nil)
+			x := p.exchange("direct", amqp.Table{"alternate-exchange": spare})
+			p.bind(q, "", spare, nil)
+			taken := p.queue(nil)
+			p.bind(taken, "k", x, nil)
+			p.publish(x, "k", text("routed"))
+			p.publish(x, "none", text("spare"))
+			d := p.get(q)
+			p.equal("delivery", []string{string(d.Body), d.Exchange, d.RoutingKey}, []string{"spare", x, "none"})
+		}},
+		{name: "internal refuses publishers", check: func(p *probe) {
+			x := p.name()
+			p.must(p.ch.ExchangeDeclare(x, "fanout", true, false, true, false, nil))
+			p.deleteExchange(x)
+			p.closes(403, "ACCESS_REFUSED - cannot publish to internal "+exchangeWords(x), func(ch *amqp.Channel) {
+				_ = ch.Publish(x, "", false, false, text("a"))
+			})
+		}},
+		{name: "auto-delete goes with its last binding", check: func(p *probe) {
+			x, q := p.name(), p.queue(nil)
+			p.must(p.ch.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
+			p.bind(q, "1", x, nil)
+			p.bind(q, "2", x, nil)
+			p.must(p.ch.QueueUnbind(q, "1", x, nil))
+			p.must(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil))
+			p.must(p.ch.QueueUnbind(q, "2", x, nil))
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+		}},
+		{name: "auto-delete goes with its last queue", check: func(p *probe) {
+			x, q := p.name(), p.queue(nil)
+			p.must(p.ch.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
+			p.bind(q, "", x, nil)
+			_, err := p.ch.QueueDelete(q, false, false, false)
+			p.must(err)
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+		}},
+		{name: "predeclared", check: func(p *probe) {
+			for name, kind := range map[string]string{
+				"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers",
+			} {
+				p.must(p.ch.ExchangeDeclare(name, kind, true, false, false, false, nil))
+			}
+			p.must(p.ch.ExchangeDeclare("amq.rabbitmq.trace", "topic", true, false, true, false, nil))
+		}},
+		{name: "passive declare looks at the name only", check: func(p *probe) {
+			x := p.exchange("topic", nil)
+			p.must(p.ch.ExchangeDeclarePassive(x, "fanout", false, true, true, false, nil))
+		}},
+		{name: "passive declare of none", check: func(p *probe) {
+			x := p.name()
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, false, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+		}},
+		{name: "declare again differently", check: exchangeEquivalence},
+		{name: "delete of none is fine", check: func(p *probe) { p.must(p.ch.ExchangeDelete(p.name(), false, false)) }},
+		{name: "delete if unused", check: func(p *probe) {
+			x, q := p.exchange("fanout", nil), p.queue(nil)
+			p.bind(q, "", x, nil)
+			p.refused(p.ch.ExchangeDelete(x, true, false), 406, "PRECONDITION_FAILED - "+exchangeWords(x)+" in use")
+			p.ch = p.channel()
+			p.must(p.ch.QueueUnbind(q, "", x, nil))
+			p.must(p.ch.ExchangeDelete(x, true, false))
+		}},
+		{name: "reserved names", check: func(p *probe) {
+			p.refused(p.ch.ExchangeDeclare("amq.mine", "fanout", true, false, false, false, nil), 403,
+				"ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'")
+			p.ch = p.channel()
+			p.refused(p.ch.ExchangeDelete("amq.direct", false, false), 403,
+				"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed")
+			p.ch = p.channel()
+			p.refused(p.ch.QueueBind(p.queue(nil), "k", "", false, nil), 403,
+				"ACCESS_REFUSED - operation not permitted on the default exchange")
+		}},
+		{name: "bind what is not there", check: func(p *probe) {
+			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
+			p.refused(p.ch.QueueBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+queueWords(none))
+			p.ch = p.channel()
+			p.refused(p.ch.QueueBind(q, "", none, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+			p.ch = p.channel()
+			p.refused(p.ch.QueueBind(none, "", none, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+			p.ch = p.channel()
+			p.refused(p.ch.ExchangeBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+		}},
+		{name: "unbind what is not there", check: func(p *probe) {
+			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
+			p.must(p.ch.QueueUnbind(q, "never", x, nil))
+			p.must(p.ch.ExchangeUnbind(x, "never", x, false, nil))
+			p.must(p.ch.QueueUnbind(none, "", x, nil))
+			p.must(p.ch.QueueUnbind(q, "", none, nil))
+		}},
+	}
+}
+
+func topicPatterns(p *probe) {
+	x := p.exchange("topic", nil)
+	queues := map[string]string{}
+	for _, pattern := range []string{"#", "", "*", "a", "a.*", "a.#", "*.b", "#.b", "a.*.c", "a.#.c", "*.*", "#.*", "a.#.#", "a..c"} {
+		queues[pattern] = p.queue(nil)
+		p.bind(queues[pattern], pattern, x, nil)
+	}
+	got := map[string]string{}
+	keys := []string{"", "a", "b", "a.b", "a.c", "a.b.c", "a.b.b.c", "a..c", ".", "a.", "x.y.z"}
+	for _, key := range keys {
+		p.publishSafely(x, key, text("["+key+"]"))
+	}
+	for pattern, q := range queues {
+		for {
+			d, ok, err := p.ch.Get(q, true)
+			p.must(err)
+			if !ok {
+				break
+			}
+			got[pattern] += string(d.Body)
+		}
+	}
+	p.equal("keys by pattern", got, map[string]string{
+		"#":     "[][a][b][a.b][a.c][a.b.c][a.b.b.c][a..c][.][a.][x.y.z]",
+		"":      "[]",
+		"*":     "[a][b]",
+		"a":     "[a]",
+		"a.*":   "[a.b][a.c][a.]",
+		"a.#":   "[a][a.b][a.c][a.b.c][a.b.b.c][a..c][a.]",
+		"*.b":   "[a.b]",
+		"#.b":   "[b][a.b]",
+		"a.*.c": "[a.b.c][a..c]",
+		"a.#.c": "[a.c][a.b.c][a.b.b.c][a..c]",
+		"*.*":   "[a.b][a.c][.][a.]",
+		"#.*":   "[a][b][a.b][a.c][a.b.c][a.b.b.c][a..c][.][a.][x.y.z]",
+		"a.#.#": "[a][a.b][a.c][a.b.c][a.b.b.c][a..c][a.]",
+		"a..c":  "[a..c]",
+	})
+}
+
+func headersPatterns(p *probe) {
+	x := p.exchange("headers", nil)
+	patterns := map[string]amqp.Table{
+		"nothing":         nil,
+		"all of nothing":  {"x-match": "all"},
+		"any of nothing":  {"x-match": "any"},
+		"all":             {"x-match": "all", "a": "1", "b": int32(2)},
+		"any":             {"x-match": "any", "a": "1", "b": int32(2)},
+		"no x-match":      {"a": "1", "b": int32(2)},
+		"presence":        {"x-match": "all", "a": nil},
+		"long integer":    {"x-match": "all", "b": int64(2)},
+		"float":           {"x-match": "all", "b": float64(2)},
+		"bytes":           {"x-match": "all", "a": []byte("1")},
+		"x ignored":       {"x-match": "all", "a": "1", "x-b": "no"},
+		"x counts":        {"x-match": "all-with-x", "a": "1", "x-b": "yes"},
+		"any x":           {"x-match": "any-with-x", "a": "no", "x-b": "yes"},
+		"only x, ignored": {"x-match": "any", "x-b": "yes"},
+		"bool":            {"x-match": "all", "t": true},
+	}
+	queues := map[string]string{}
+	for name, args := range patterns {
+		queues[name] = p.queue(nil)
+		p.bind(queues[name], "", x, args)
+	}
+	for name, headers := range map[string]amqp.Table{
+		"none": nil, "a": {"a": "1"}, "ab": {"a": "1", "b": int32(2)}, "other": {"a": "2", "b": int32(3)},
+		"xb": {"a": "1", "x-b": "yes"}, "t": {"t": true, "b": int32(2)},
+	} {
+		p.publishSafely(x, "", amqp.Publishing{Headers: headers, Body: []byte(name)})
+	}
+	got := map[string]string{}
+	for name, q := range queues {
+		state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
+		p.must(err)
+		got[name] = fmt.Sprint(p.sorted(q, state.Messages))
+	}
+	p.equal("messages by pattern", got, map[string]string{
+		"nothing":         "[a ab none other t xb]",
+		"all of nothing":  "[a ab none other t xb]",
+		"any of nothing":  "[]",
+		"all":             "[ab]",
+		"any":             "[a ab t xb]",
+		"no x-match":      "[ab]",
+		"presence":        "[a ab other xb]",
+		"long integer":    "[ab t]",
+		"float":           "[]",
+		"bytes":           "[a ab xb]",
+		"x ignored":       "[a ab xb]",
+		"x counts":        "[xb]",
+		"any x":           "[xb]",
+		"only x, ignored": "[]",
+		"bool":            "[t]",
+	})
+}
+
+func exchangeEquivalence(p *probe) {
+	x := p.exchange("topic", amqp.Table{"alternate-exchange": "amq.fanout"})
+	same := amqp.Table{"alternate-exchange": "amq.fanout"}
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + exchangeWords(x) + ": received "
+	p.must(p.ch.ExchangeDeclare(x, "topic", true, false, false, false, same))
+	for _, c := range []struct {
+		err  error
+		text string
+	}{
+		{p.channel().ExchangeDeclare(x, "fanout", true, false, false, false, same), fmt.Sprintf(words, "type") + "'fanout' but current is 'topic'"},
+		{p.channel().ExchangeDeclare(x, "topic", false, false, false, false, same), fmt.Sprintf(words, "durable") + "'false' but current is 'true'"},
+		{p.channel().ExchangeDeclare(x, "topic", true, true, false, false, same), fmt.Sprintf(words, "auto_delete") + "'true' but current is 'false'"},
+		{p.channel().ExchangeDeclare(x, "topic", true, false, true, false, same), fmt.Sprintf(words, "internal") + "'true' but current is 'false'"},
+		{
+			p.channel().ExchangeDeclare(x, "topic", true, false, false, false, nil),
+			fmt.Sprintf(words, "alternate-exchange") + "none but current is the value 'amq.fanout' of type 'longstr'",
+		},
+	} {
+		p.refused(c.err, 406, c.text)
+	}
+}

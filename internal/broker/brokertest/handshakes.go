@@ -1,0 +1,102 @@
+package brokertest
+
+import (
+	"io"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func handshakes() []behaviour {
+	return []behaviour{
+		{name: "server properties", check: func(p *probe) {
+			name, _ := p.conn.Properties["cluster_name"].(string)
+			p.equal("a cluster name", name != "", true)
+			can, _ := p.conn.Properties["capabilities"].(amqp.Table)
+			for _, capability := range []string{
+				"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
+				"connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+			} {
+				p.equal(capability, can[capability], any(true))
+			}
+		}},
+		{name: "proposals", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("PLAIN", "\x00guest\x00guest", "")
+			p.equal("tune", w.expect(0, 10, 30), []byte{7, 255, 0, 2, 0, 0, 0, 60})
+		}},
+		{name: "the client's choices count", check: func(p *probe) {
+			conn := p.target.connect(p.T, amqp.Config{FrameSize: 4096 * 2, ChannelMax: 5, Heartbeat: 7 * time.Second})
+			defer conn.Close()
+			p.equal("tuning", []any{conn.Config.FrameSize, conn.Config.ChannelMax, conn.Config.Heartbeat}, []any{8192, uint16(5), 7 * time.Second})
+			ch, err := conn.Channel()
+			p.must(err)
+			q := p.queue(nil)
+			p.publish("", q, amqp.Publishing{Body: make([]byte, 100_000)})
+			d := p.getWith(ch, q, true)
+			p.equal("length", len(d.Body), 100_000)
+		}},
+		{name: "no limits are too much", check: func(p *probe) { p.badTuning(0, 131072); p.badTuning(100, 0) }},
+		{name: "frame-max is within bounds", check: func(p *probe) { p.badTuning(100, 200000); p.badTuning(100, 1000) }},
+		{name: "wrong password", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("PLAIN", "\x00guest\x00wrong", "\x0ccapabilitiesF"+longstr("\x1cauthentication_failure_closet\x01"))
+			code, text := w.closed(0)
+			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."})
+		}},
+		{name: "unknown virtual host", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.expect(0, 10, 30)
+			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
+			w.send(0, 10, 40, "shortstr", "nowhere", "octet", 0, "octet", 0)
+			code, text := w.closed(0)
+			p.equal("exception", []any{code, text}, []any{530, "NOT_ALLOWED - vhost nowhere not found"})
+		}},
+		{name: "another protocol", check: func(p *probe) {
+			w := p.dialWire()
+			w.write("AMQP\x00\x00\x08\x00")
+			answer := make([]byte, 8)
+			_, err := io.ReadFull(w.conn, answer)
+			p.must(err)
+			p.equal("answer", string(answer[:4]), "AMQP") // and the version it would like
+			w.ended()
+		}},
+		{name: "heartbeats from the broker", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.expect(0, 10, 30)
+			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
+			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.expect(0, 10, 41)
+			frame := make([]byte, 8)
+			_, err := io.ReadFull(w.conn, frame)
+			p.must(err)
+			p.equal("frame", frame, []byte{8, 0, 0, 0, 0, 0, 0, 0xCE})
+		}},
+		{name: "silence ends the connection", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.expect(0, 10, 30)
+			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
+			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.expect(0, 10, 41)
+			start := time.Now()
+			w.ended()
+			if took := time.Since(start); took < time.Second || took > 10*time.Second {
+				p.Errorf("ended after %v", took)
+			}
+		}},
+	}
+}
+
+// badTuning fails unless the connection ends after such a tune-ok. RabbitMQ says
+// nothing; the embedded broker says why.
+func (p *probe) badTuning(channelMax, frameMax int) {
+	p.Helper()
+	w := p.dialWire()
+	w.login("PLAIN", "\x00guest\x00guest", "")
+	w.expect(0, 10, 30)
+	w.send(0, 10, 31, "short", channelMax, "long", frameMax, "short", 0)
+	w.ended()
+}

@@ -1,0 +1,270 @@
+package brokertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	patience = 20 * time.Second       // for what must happen
+	moment   = 150 * time.Millisecond // for what must not
+)
+
+// probe is a connection to the broker under test, and what a case does with it.
+// A failure ends the case.
+type probe struct {
+	*testing.T
+	target Target
+	conn   *amqp.Connection
+	ch     *amqp.Channel
+}
+
+func newProbe(t *testing.T, target Target) *probe {
+	conn := target.connect(t, amqp.Config{})
+	t.Cleanup(func() { _ = conn.Close() })
+	p := &probe{T: t, target: target, conn: conn}
+	p.ch = p.channel()
+	return p
+}
+
+// other is the same with a connection of its own.
+func (p *probe) other() *probe { return newProbe(p.T, p.target) }
+
+func (p *probe) channel() *amqp.Channel {
+	p.Helper()
+	ch, err := p.conn.Channel()
+	p.must(err)
+	return ch
+}
+
+func (p *probe) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *probe) equal(what string, got, want any) {
+	p.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// name is one that nothing else uses.
+func (p *probe) name() string {
+	return "brokertest." + strings.ToLower(rand.Text()[:12])
+}
+
+// queue declares a durable queue that goes with the case.
+func (p *probe) queue(args amqp.Table) string { return p.queueNamed(p.name(), args) }
+
+func (p *probe) queueNamed(name string, args amqp.Table) string {
+	p.Helper()
+	_, err := p.ch.QueueDeclare(name, true, false, false, false, args)
+	p.must(err)
+	p.deleteQueue(name)
+	return name
+}
+
+func (p *probe) deleteQueue(name string) {
+	p.Cleanup(func() {
+		p.afterwards(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
+	})
+}
+
+// exchange declares a durable exchange that goes with the case.
+func (p *probe) exchange(kind string, args amqp.Table) string {
+	p.Helper()
+	name := p.name()
+	p.must(p.ch.ExchangeDeclare(name, kind, true, false, false, false, args))
+	p.deleteExchange(name)
+	return name
+}
+
+func (p *probe) deleteExchange(name string) {
+	p.Cleanup(func() {
+		p.afterwards(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
+	})
+}
+
+func (p *probe) afterwards(f func(*amqp.Channel)) {
+	conn, err := amqp.DialConfig(p.target.URL, amqp.Config{Dial: p.target.Dial})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if ch, err := conn.Channel(); err == nil {
+		f(ch)
+	}
+}
+
+func (p *probe) bind(queue, key, exchange string, args amqp.Table) {
+	p.Helper()
+	p.must(p.ch.QueueBind(queue, key, exchange, false, args))
+}
+
+func (p *probe) publish(exchange, key string, m amqp.Publishing) {
+	p.Helper()
+	p.must(p.ch.PublishWithContext(context.Background(), exchange, key, false, false, m))
+}
+
+// send publishes bodies to a queue, and waits until they are there.
+func (p *probe) send(queue string, bodies ...string) {
+	p.Helper()
+	for _, body := range bodies {
+		p.publishSafely("", queue, text(body))
+	}
+}
+
+// publishSafely waits for the confirm, on a channel of its own; false for a nack.
+func (p *probe) publishSafely(exchange, key string, m amqp.Publishing) bool {
+	p.Helper()
+	ch := p.channel()
+	defer ch.Close()
+	p.must(ch.Confirm(false))
+	pending, err := ch.PublishWithDeferredConfirm(exchange, key, false, false, m)
+	p.must(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ok, err := pending.WaitContext(ctx)
+	p.must(err)
+	return ok
+}
+
+func text(body string) amqp.Publishing { return amqp.Publishing{Body: []byte(body)} }
+
+// get waits for a queue's next message and takes it without an acknowledgement.
+func (p *probe) get(queue string) amqp.Delivery {
+	p.Helper()
+	return p.getWith(p.ch, queue, true)
+}
+
+func (p *probe) getWith(ch *amqp.Channel, queue string, autoAck bool) amqp.Delivery {
+	p.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		d, ok, err := ch.Get(queue, autoAck)
+		p.must(err)
+		if ok {
+			return d
+		}
+	}
+	p.Fatalf("nothing came to %s", queue)
+	return amqp.Delivery{}
+}
+
+// bodies takes n messages.
+func (p *probe) bodies(queue string, n int) []string {
+	p.Helper()
+	all := make([]string, n)
+	for i := range all {
+		all[i] = string(p.get(queue).Body)
+	}
+	return all
+}
+
+// sorted are bodies in no particular order.
+func (p *probe) sorted(queue string, n int) []string {
+	p.Helper()
+	all := p.bodies(queue, n)
+	slices.Sort(all)
+	return all
+}
+
+// empty fails if something is in a queue, now or a moment later.
+func (p *probe) empty(queue string) {
+	p.Helper()
+	time.Sleep(moment)
+	d, ok, err := p.ch.Get(queue, true)
+	p.must(err)
+	if ok {
+		p.Fatalf("%q is in %s, nothing should be", d.Body, queue)
+	}
+}
+
+// ready waits until a queue has so many messages ready.
+func (p *probe) ready(queue string, n int) {
+	p.Helper()
+	got := -1
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		q, err := p.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		p.must(err)
+		if got = q.Messages; got == n {
+			return
+		}
+	}
+	p.Fatalf("%d messages in %s, want %d", got, queue, n)
+}
+
+func (p *probe) consume(ch *amqp.Channel, queue string) <-chan amqp.Delivery {
+	p.Helper()
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	p.must(err)
+	return deliveries
+}
+
+func receive[T any](p *probe, from <-chan T) T {
+	p.Helper()
+	select {
+	case value, ok := <-from:
+		if !ok {
+			p.Fatal("closed; a value was expected")
+		}
+		return value
+	case <-time.After(patience):
+		p.Fatal("nothing came")
+	}
+	panic("unreachable")
+}
+
+func nothing[T any](p *probe, from <-chan T) {
+	p.Helper()
+	select {
+	case value, ok := <-from:
+		if ok {
+			p.Fatalf("%v came, nothing should", value)
+		}
+	case <-time.After(moment):
+	}
+}
+
+// refused fails unless the error is an exception with this code and text.
+func (p *probe) refused(err error, code int, text string) {
+	p.Helper()
+	var exception *amqp.Error
+	if !errors.As(err, &exception) {
+		p.Fatalf("error is %v, want %d %s", err, code, text)
+	}
+	p.equal("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
+}
+
+// closes fails unless what f does asynchronously closes a new channel so.
+func (p *probe) closes(code int, text string, f func(ch *amqp.Channel)) {
+	p.Helper()
+	ch := p.channel()
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	f(ch)
+	p.refused(receive(p, closed), code, text)
+}
+
+// ends is the same of a connection.
+func (p *probe) ends(code int, text string, f func(conn *amqp.Connection)) {
+	p.Helper()
+	conn := p.target.connect(p.T, amqp.Config{})
+	defer conn.Close()
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	f(conn)
+	p.refused(receive(p, closed), code, text)
+}
+
+func queueWords(name string) string    { return fmt.Sprintf("queue '%s' in vhost '/'", name) }
+func exchangeWords(name string) string { return fmt.Sprintf("exchange '%s' in vhost '/'", name) }

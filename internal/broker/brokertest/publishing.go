@@ -1,0 +1,161 @@
+package brokertest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func publishing() []behaviour {
+	return []behaviour{
+		{name: "confirms, in bulk", check: func(p *probe) {
+			q := p.queue(nil)
+			p.must(p.ch.Confirm(false))
+			const n = 1000
+			confirms := p.ch.NotifyPublish(make(chan amqp.Confirmation, n))
+			for i := range n {
+				p.publish("", q, text(fmt.Sprint(i)))
+			}
+			seen := map[uint64]bool{}
+			for range n {
+				c := receive(p, confirms)
+				if !c.Ack || seen[c.DeliveryTag] {
+					p.Fatalf("confirm %+v", c)
+				}
+				seen[c.DeliveryTag] = true
+			}
+			p.ready(q, n)
+		}},
+		{name: "acks and nacks in one burst", check: acksAndNacks},
+		{name: "unroutable is confirmed", check: func(p *probe) {
+			p.equal("confirm", p.publishSafely("", p.name(), text("a")), true)
+		}},
+		{name: "mandatory comes back before its confirm", check: func(p *probe) {
+			p.must(p.ch.Confirm(false))
+			// One goroutine of the client's sends to both, in the order of the wire.
+			order := make(chan any)
+			returns, confirms := p.ch.NotifyReturn(make(chan amqp.Return)), p.ch.NotifyPublish(make(chan amqp.Confirmation))
+			go func() {
+				for range 2 {
+					select {
+					case r := <-returns:
+						order <- r
+					case c := <-confirms:
+						order <- c
+					}
+				}
+			}()
+			key := p.name()
+			p.must(p.ch.Publish("", key, true, false, amqp.Publishing{MessageId: "m", Headers: amqp.Table{"a": "b"}, Body: []byte("body")}))
+			r, ok := receive(p, order).(amqp.Return)
+			p.equal("returned first", ok, true)
+			p.equal("return", []any{r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey, r.MessageId, r.Headers["a"], string(r.Body)},
+				[]any{uint16(312), "NO_ROUTE", "", key, "m", "b", "body"})
+			c, ok := receive(p, order).(amqp.Confirmation)
+			p.equal("confirmed", ok && c.Ack, true)
+		}},
+		{name: "mandatory that is routed stays", check: func(p *probe) {
+			q := p.queue(nil)
+			returns := p.ch.NotifyReturn(make(chan amqp.Return, 1))
+			p.must(p.ch.Publish("", q, true, false, text("a")))
+			p.get(q)
+			nothing(p, returns)
+		}},
+		{name: "immediate is not implemented", check: func(p *probe) {
+			p.ends(540, "NOT_IMPLEMENTED - immediate=true", func(conn *amqp.Connection) {
+				ch, err := conn.Channel()
+				p.must(err)
+				_ = ch.Publish("", "q", false, true, text("a"))
+			})
+		}},
+		{name: "no such exchange", check: func(p *probe) {
+			x := p.name()
+			p.closes(404, "NOT_FOUND - no "+exchangeWords(x), func(ch *amqp.Channel) {
+				_ = ch.Publish(x, "", false, false, text("a"))
+			})
+		}},
+		{name: "CC and BCC", check: func(p *probe) {
+			to, cc, bcc := p.queue(nil), p.queue(nil), p.queue(nil)
+			p.publishSafely("", to, amqp.Publishing{Headers: amqp.Table{"CC": []any{cc, to}, "BCC": []any{bcc}, "a": "b"}})
+			for _, q := range []string{to, cc, bcc} {
+				d := p.get(q)
+				p.equal("key", d.RoutingKey, to)
+				p.equal("headers", d.Headers, amqp.Table{"CC": []any{cc, to}, "a": "b"})
+			}
+			p.empty(to)
+		}},
+		{name: "CC that is no list", check: func(p *probe) {
+			ch := p.channel()
+			closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+			p.must(ch.Publish("", p.queue(nil), false, false, amqp.Publishing{Headers: amqp.Table{"CC": "q"}}))
+			p.equal("code", receive(p, closed).Code, 406)
+		}},
+		{name: "another's user id", check: func(p *probe) {
+			p.closes(406, "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'guest'", func(ch *amqp.Channel) {
+				_ = ch.Publish("", p.queue(nil), false, false, amqp.Publishing{UserId: "other"})
+			})
+			q := p.queue(nil)
+			p.publish("", q, amqp.Publishing{UserId: "guest"})
+			p.equal("user", p.get(q).UserId, "guest")
+		}},
+		{name: "message too large", since: "4", check: func(p *probe) {
+			p.closes(406, "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216", func(ch *amqp.Channel) {
+				_ = ch.Publish("", p.queue(nil), false, false, amqp.Publishing{Body: make([]byte, 16<<20+1)})
+			})
+		}},
+		{name: "bodies of any size", check: func(p *probe) {
+			q := p.queue(nil)
+			for _, size := range []int{0, 1, 131072 - 8, 131072 - 7, 131072, 300_000, 2 << 20} {
+				body := make([]byte, size)
+				for i := range body {
+					body[i] = byte(i * 7)
+				}
+				p.publish("", q, amqp.Publishing{Body: body})
+				p.equal(fmt.Sprint("body of ", size), string(p.get(q).Body) == string(body), true)
+			}
+		}},
+		{name: "confirm.select twice", check: func(p *probe) {
+			p.must(p.ch.Confirm(false))
+			p.must(p.ch.Confirm(false))
+			pending, err := p.ch.PublishWithDeferredConfirm("", p.queue(nil), false, false, text("a"))
+			p.must(err)
+			ctx, cancel := context.WithTimeout(p.Context(), patience)
+			defer cancel()
+			ok, err := pending.WaitContext(ctx)
+			p.must(err)
+			p.equal("tag and ack", []any{pending.DeliveryTag, ok}, []any{uint64(1), true})
+		}},
+	}
+}
+
+// acksAndNacks writes five publishes at once, of which the queue takes two.
+func acksAndNacks(p *probe) {
+	q := p.queue(amqp.Table{"x-max-length": int32(2), "x-overflow": "reject-publish"})
+	w := p.wire()
+	w.openChannel(1)
+	w.send(1, 85, 10, "octet", 0)
+	w.expect(1, 85, 11)
+	burst := ""
+	for range 5 {
+		burst += frameBytes(1, 1, arguments(60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)) +
+			frameBytes(2, 1, "\x00\x3c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00") + frameBytes(3, 1, "a")
+	}
+	w.write(burst)
+	acked := map[uint64]bool{}
+	for len(acked) < 5 {
+		class, method, args := w.method(1)
+		last := binary.BigEndian.Uint64(args)
+		first := last
+		if args[8]&1 != 0 { // multiple: all before that are not settled yet
+			first = 1
+		}
+		for tag := first; tag <= last; tag++ {
+			if _, settled := acked[tag]; !settled {
+				acked[tag] = class == 60 && method == 80
+			}
+		}
+	}
+	p.equal("acks", acked, map[uint64]bool{1: true, 2: true, 3: false, 4: false, 5: false})
+}

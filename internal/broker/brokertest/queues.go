@@ -1,0 +1,283 @@
+package brokertest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+func queues() []behaviour {
+	return []behaviour{
+		{name: "declare counts messages and consumers", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b")
+			p.must(p.ch.Qos(1, 0, false))
+			receive(p, p.consume(p.ch, q))
+			state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
+			p.must(err)
+			p.equal("ready and consumers", []int{state.Messages, state.Consumers}, []int{1, 1})
+		}},
+		{name: "server-named", check: func(p *probe) {
+			q, err := p.ch.QueueDeclare("", false, true, true, false, nil)
+			p.must(err)
+			if !strings.HasPrefix(q.Name, "amq.gen-") {
+				p.Fatalf("name is %q", q.Name)
+			}
+			p.publish("", q.Name, text("a"))
+			p.get(q.Name)
+		}},
+		{name: "an empty name is the queue declared last", check: func(p *probe) {
+			q, x := p.queue(nil), p.exchange("direct", nil)
+			p.must(p.ch.QueueBind("", "", x, false, nil))
+			p.publish(x, q, text("a"))
+			p.equal("body", string(p.get("").Body), "a")
+		}},
+		{name: "an empty name without a declaration", check: func(p *probe) {
+			_, err := p.ch.QueuePurge("", false)
+			p.refused(err, 404, "NOT_FOUND - no previously declared queue")
+		}},
+		{name: "exclusive locks others out", check: func(p *probe) {
+			name := p.name()
+			_, err := p.ch.QueueDeclare(name, false, false, true, false, nil)
+			p.must(err)
+			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + queueWords(name) +
+				". It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
+			if len(locked) > 255 {
+				locked = locked[:252] + "..."
+			}
+			o := p.other()
+			_, err = o.ch.QueueDeclarePassive(name, false, false, true, false, nil)
+			p.refused(err, 405, locked)
+			_, err = o.channel().QueueDeclare(name, false, false, true, false, nil)
+			p.refused(err, 405, locked)
+			_, err = o.channel().Consume(name, "", false, false, false, false, nil)
+			p.refused(err, 405, locked)
+			_, err = o.channel().QueueDelete(name, false, false, false)
+			p.refused(err, 405, locked)
+			_, _, err = o.channel().Get(name, true)
+			p.refused(err, 405, locked)
+			_, err = p.channel().QueueDeclare(name, false, false, false, false, nil)
+			p.refused(err, 405, locked)
+		}},
+		{name: "exclusive goes with its connection", check: func(p *probe) {
+			o, name := p.other(), p.name()
+			_, err := o.ch.QueueDeclare(name, false, false, true, false, nil)
+			p.must(err)
+			p.must(o.conn.Close())
+			_, err = p.ch.QueueDeclarePassive(name, false, false, true, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+		}},
+		{name: "auto-delete goes with its last consumer", check: func(p *probe) {
+			name := p.name()
+			_, err := p.ch.QueueDeclare(name, true, true, false, false, nil)
+			p.must(err)
+			_, err = p.ch.Consume(name, "one", false, false, false, false, nil)
+			p.must(err)
+			_, err = p.ch.Consume(name, "two", false, false, false, false, nil)
+			p.must(err)
+			p.must(p.ch.Cancel("one", false))
+			_, err = p.ch.QueueDeclarePassive(name, true, true, false, false, nil)
+			p.must(err)
+			p.must(p.ch.Cancel("two", false))
+			p.gone(name)
+		}},
+		{name: "auto-delete goes with its last channel", check: func(p *probe) {
+			name, ch := p.name(), p.channel()
+			_, err := ch.QueueDeclare(name, true, true, false, false, nil)
+			p.must(err)
+			p.consume(ch, name)
+			p.must(ch.Close())
+			p.gone(name)
+		}},
+		{name: "passive declare of none", check: func(p *probe) {
+			name := p.name()
+			_, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+		}},
+		{name: "passive declare looks at the name only", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-message-ttl": int32(1000)})
+			_, err := p.ch.QueueDeclarePassive(q, false, true, false, false, nil)
+			p.must(err)
+		}},
+		{name: "passive declare of no name", check: func(p *probe) {
+			p.queue(nil)
+			_, err := p.ch.QueueDeclarePassive("", true, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(""))
+		}},
+		{name: "reserved names", check: func(p *probe) {
+			_, err := p.ch.QueueDeclare("amq.mine", true, false, false, false, nil)
+			p.refused(err, 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
+		}},
+		{name: "declare again differently", check: queueEquivalence},
+		{name: "declare again as another type", since: "4", check: func(p *probe) {
+			q := p.queue(nil)
+			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+			p.refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+queueWords(q)+
+				": received 'quorum' but current is 'classic'")
+		}},
+		{name: "arguments are checked", since: "4", check: queueArguments},
+		{name: "quorum is durable, shared and lasting", since: "4", check: quorumProperties},
+		{name: "unknown arguments are ignored", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-whatever": "1"})
+			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-other": int32(2)})
+			p.must(err)
+		}},
+		{name: "purge", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b", "c")
+			taken := p.getWith(p.ch, q, false)
+			n, err := p.ch.QueuePurge(q, false)
+			p.must(err)
+			p.equal("purged", n, 2)
+			p.must(taken.Nack(false, true))
+			p.equal("the unacknowledged one stays", p.bodies(q, 1), []string{"a"})
+		}},
+		{name: "delete counts messages", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b")
+			n, err := p.ch.QueueDelete(q, false, false, false)
+			p.must(err)
+			p.equal("deleted", n, 2)
+		}},
+		{name: "delete of none is fine", check: func(p *probe) {
+			n, err := p.ch.QueueDelete(p.name(), false, false, false)
+			p.must(err)
+			p.equal("deleted", n, 0)
+		}},
+		{name: "delete if unused and if empty", check: func(p *probe) {
+			q := p.queue(nil)
+			p.consume(p.ch, q)
+			_, err := p.channel().QueueDelete(q, true, false, false)
+			p.refused(err, 406, "PRECONDITION_FAILED - "+queueWords(q)+" in use")
+			p.must(p.ch.Close())
+			p.ch = p.channel()
+			p.send(q, "a")
+			_, err = p.channel().QueueDelete(q, true, true, false)
+			p.refused(err, 406, "PRECONDITION_FAILED - "+queueWords(q)+" not empty")
+			p.get(q)
+			_, err = p.ch.QueueDelete(q, true, true, false)
+			p.must(err)
+		}},
+		{name: "expires unused", check: func(p *probe) {
+			args := amqp.Table{"x-expires": int32(1500)}
+			q := p.queue(args)
+			p.send(q, "goes too")
+			for range 5 { // looking at it is use
+				time.Sleep(400 * time.Millisecond)
+				_, err := p.ch.QueueDeclare(q, true, false, false, false, args)
+				p.must(err)
+			}
+			time.Sleep(2 * time.Second)
+			p.gone(q)
+		}},
+		{name: "does not expire while consumed", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-expires": int32(1000)})
+			p.consume(p.ch, q)
+			time.Sleep(1500 * time.Millisecond)
+			p.ready(q, 0)
+			p.must(p.ch.Close())
+			p.ch = p.channel()
+			time.Sleep(1500 * time.Millisecond)
+			p.gone(q)
+		}},
+		{name: "priorities", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-max-priority": int32(5)})
+			for i, priority := range []uint8{0, 9, 1, 5, 1} {
+				p.publishSafely("", q, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, i)})
+			}
+			p.equal("order", p.bodies(q, 5), []string{"1", "3", "2", "4", "0"})
+		}},
+	}
+}
+
+// gone waits until a queue is no more.
+func (p *probe) gone(name string) {
+	p.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err = p.channel().QueueDeclarePassive(name, true, true, false, false, nil); err != nil {
+			break
+		}
+		time.Sleep(1500 * time.Millisecond) // looking puts x-expires off
+	}
+	p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+}
+
+func queueEquivalence(p *probe) {
+	args := func(more amqp.Table) amqp.Table {
+		all := amqp.Table{"x-message-ttl": int32(1000), "x-dead-letter-exchange": "x"}
+		for name, value := range more {
+			all[name] = value
+		}
+		return all
+	}
+	q := p.queue(args(nil))
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + queueWords(q) + ": received "
+	declare := func(durable, autoDelete bool, args amqp.Table) error {
+		_, err := p.channel().QueueDeclare(q, durable, autoDelete, false, false, args)
+		return err
+	}
+	p.must(declare(true, false, args(amqp.Table{"x-message-ttl": int64(1000)})))
+	p.must(declare(true, false, args(amqp.Table{"x-queue-type": "classic"})))
+	p.refused(declare(false, false, args(nil)), 406, fmt.Sprintf(words, "durable")+"'false' but current is 'true'")
+	p.refused(declare(true, true, args(nil)), 406, fmt.Sprintf(words, "auto_delete")+"'true' but current is 'false'")
+	p.refused(declare(true, false, args(amqp.Table{"x-message-ttl": int32(2000)})), 406,
+		fmt.Sprintf(words, "x-message-ttl")+"'2000' but current is '1000'")
+	p.refused(declare(true, false, amqp.Table{"x-message-ttl": int32(1000)}), 406,
+		fmt.Sprintf(words, "x-dead-letter-exchange")+"none but current is the value 'x' of type 'longstr'")
+	p.refused(declare(true, false, args(amqp.Table{"x-max-length": int64(5)})), 406,
+		fmt.Sprintf(words, "x-max-length")+"the value '5' of type 'long' but current is none")
+}
+
+func queueArguments(p *probe) {
+	for _, c := range []struct {
+		name  string
+		value any
+		text  string
+	}{
+		{"x-message-ttl", "soon", `"expected integer, got longstr"`},
+		{"x-message-ttl", int32(-1), "{value_negative,-1}"},
+		{"x-message-ttl", int64(400000000000), "{value_too_large,400000000000}"},
+		{"x-expires", int32(0), "{value_zero,0}"},
+		{"x-max-length", int32(-5), "{value_negative,-5}"},
+		{"x-overflow", "explode", "invalid_overflow"},
+		{"x-overflow", int32(1), "{unacceptable_type,signedint}"},
+		{"x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"},
+		{"x-single-active-consumer", "yes", "{unacceptable_type,longstr}"},
+		{"x-max-priority", int32(300), "{max_value_exceeded,300}"},
+		{"x-queue-type", "odd", `"unsupported queue type 'odd'"`},
+		{"x-queue-type", int32(1), "{unacceptable_type,signedint}"},
+	} {
+		name := p.name()
+		_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{c.name: c.value})
+		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, queueWords(name), c.text))
+	}
+	for argument, kind := range map[string]string{"x-max-priority": "quorum", "x-delivery-limit": "classic"} {
+		queue := p.name()
+		_, err := p.channel().QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind, argument: int32(3)})
+		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, queueWords(queue), kind))
+	}
+	name := p.name()
+	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": int32(1)})
+	p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+queueWords(name))
+}
+
+func quorumProperties(p *probe) {
+	quorum := amqp.Table{"x-queue-type": "quorum"}
+	for _, c := range []struct {
+		durable, autoDelete, exclusive bool
+		text                           string
+	}{
+		{false, false, false, "invalid property 'non-durable' for %s"},
+		{true, false, true, "invalid property 'exclusive-owner' for %s"},
+	} {
+		name := p.name()
+		_, err := p.channel().QueueDeclare(name, c.durable, c.autoDelete, c.exclusive, false, quorum)
+		p.refused(err, 406, "PRECONDITION_FAILED - "+fmt.Sprintf(c.text, queueWords(name)))
+	}
+	_, err := p.channel().QueueDeclare("", true, false, false, false, quorum)
+	p.refused(err, 406, "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue")
+	p.queue(quorum)
+}

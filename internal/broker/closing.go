@@ -1,0 +1,85 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+)
+
+// end says why, takes everything back, and waits for the writer.
+func (c *connection) end(err error) {
+	if refused, cause := blame(err); refused != nil {
+		c.log.Warn("connection closed", "error", err)
+		c.raise(refused, cause)
+		c.release()
+		c.awaitCloseOK()
+	} else if err != nil && !c.closing.Load() && !errors.Is(err, io.EOF) && !errors.Is(err, errGoodbye) {
+		c.log.Info("connection lost", "error", err)
+	}
+	c.release()
+	c.out.end()
+	_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
+	<-c.gone
+	c.stream.Close()
+}
+
+// caused is an exception that a method of the client's caused.
+type caused struct {
+	*exception
+	cause methodID
+}
+
+func blame(err error) (refused *exception, cause methodID) {
+	var by *caused
+	if errors.As(err, &by) {
+		return by.exception, by.cause
+	}
+	errors.As(err, &refused)
+	return refused, 0
+}
+
+// raise closes the connection with an error that a method caused; zero where none
+// did. It may be called by any goroutine.
+func (c *connection) raise(e *exception, cause methodID) {
+	if c.closing.Swap(true) {
+		return
+	}
+	c.out.finish(connectionClose, closeArguments(e, cause))
+}
+
+func closeArguments(e *exception, cause methodID) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b = appendShortstr(binary.BigEndian.AppendUint16(b, e.code), e.text)
+		return binary.BigEndian.AppendUint32(b, uint32(cause))
+	}
+}
+
+// awaitCloseOK reads until the client has understood that it is to go (§1.4.2.6),
+// since closing the stream at once could destroy what it has not read yet.
+func (c *connection) awaitCloseOK() {
+	c.readTimeout = closeTimeout
+	timer := time.AfterFunc(closeTimeout, c.hangUp)
+	defer timer.Stop()
+	var tail []byte
+	for {
+		chunk, err := c.in.take()
+		if tail = append(tail, chunk...); err != nil || bytes.Contains(tail, closeOKFrame()) {
+			return
+		}
+		tail = append([]byte(nil), tail[max(0, len(tail)-len(closeOKFrame())):]...)
+	}
+}
+
+// closeOKFrame is connection.close-ok on the wire. It is looked for as bytes, since
+// what is before it may be the very thing that could not be read as frames.
+func closeOKFrame() []byte { return appendMethod(nil, 0, connectionCloseOK, nil) }
+
+func isCloseOK(f frame) bool {
+	return f.kind == frameMethod && len(f.payload) >= 4 &&
+		methodID(binary.BigEndian.Uint32(f.payload)) == connectionCloseOK
+}
+
+// hangUp ends whatever waits for the client.
+func (c *connection) hangUp() { c.stream.Close() }

@@ -1,0 +1,142 @@
+package broker
+
+import (
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// connection is one client's connection. Its reader goroutine owns it.
+type connection struct {
+	broker *Broker
+	log    *slog.Logger
+	stream net.Conn
+	in     *frameReader
+	out    *outbox
+	gone   chan struct{} // closed when the writer has ended
+	beat   chan time.Duration
+
+	readTimeout time.Duration // zero: none
+	closing     atomic.Bool   // connection.close is sent; only its answer counts
+
+	// Of the handshake.
+	user         string
+	vhost        *vhost // nil before connection.open
+	capabilities table
+	frameMax     uint32
+	channelMax   uint32
+
+	channels  map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
+	unsettled []*channel          // that have confirms to send
+}
+
+func newConnection(b *Broker, stream net.Conn) *connection {
+	c := &connection{
+		broker:   b,
+		log:      b.log.With("client", stream.RemoteAddr().String()),
+		stream:   stream,
+		out:      newOutbox(),
+		gone:     make(chan struct{}),
+		beat:     make(chan time.Duration, 1),
+		channels: map[uint16]*channel{},
+	}
+	c.in = newFrameReader(timedReader{c}, b.cfg.Limits.FrameMax)
+	return c
+}
+
+// timedReader ends the connection of a client that says nothing for too long.
+type timedReader struct{ c *connection }
+
+func (r timedReader) Read(p []byte) (int, error) {
+	var deadline time.Time
+	if r.c.readTimeout > 0 {
+		deadline = time.Now().Add(r.c.readTimeout)
+	}
+	if err := r.c.stream.SetReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	return r.c.stream.Read(p)
+}
+
+// serve is the reader: it runs until the connection ends, and leaves nothing.
+func (c *connection) serve() {
+	if !c.broker.register(c) {
+		c.stream.Close()
+		return
+	}
+	defer c.broker.unregister(c)
+	go c.write()
+	c.readTimeout = handshakeTimeout
+	err := c.handshake()
+	if err == nil {
+		err = c.read()
+	}
+	c.end(err)
+}
+
+// release takes back all that the client holds: consumers, unacknowledged
+// messages, exclusive queues. It may be called again.
+func (c *connection) release() {
+	if c.vhost == nil {
+		return
+	}
+	c.vhost.lock()
+	defer c.vhost.unlock()
+	for _, ch := range c.channels {
+		ch.release()
+	}
+	clear(c.channels)
+	c.unsettled = nil
+	c.vhost.deleteExclusive(c)
+}
+
+// write is the writer: it sends the outbox, and heartbeats when there was nothing
+// else to send (§4.2.7).
+func (c *connection) write() {
+	defer close(c.gone)
+	var ticks <-chan time.Time
+	idle := false
+	for {
+		select {
+		case <-c.out.wake:
+		case interval := <-c.beat:
+			ticker := time.NewTicker(interval / 2) // twice as often as promised, as RabbitMQ
+			defer ticker.Stop()
+			ticks = ticker.C
+		case <-ticks:
+			if idle {
+				c.out.heartbeat()
+			}
+			idle = true
+		}
+		wrote, ended, err := c.flush()
+		if err != nil {
+			c.stream.Close() // which ends the reader
+			return
+		}
+		if ended {
+			return
+		}
+		idle = idle && !wrote
+	}
+}
+
+func (c *connection) flush() (wrote, ended bool, err error) {
+	batch, stalled, ended := c.out.take()
+	if stalled {
+		c.vhost.resume(c)
+	}
+	if len(batch) > 0 {
+		_, err = c.stream.Write(batch)
+	}
+	c.out.giveBack(batch)
+	return len(batch) > 0, ended, err
+}
+
+// capable says whether the client said that it understands an extension.
+func (c *connection) capable(of string) bool {
+	f, there := c.capabilities.lookup(of)
+	able, _ := f.boolean()
+	return there && able
+}

@@ -1,0 +1,178 @@
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+)
+
+// generatedName is unique, and worded as RabbitMQ words generated names.
+func generatedName(prefix string) string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return prefix + "-" + base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// usable finds a queue that the channel may use; an empty name is the queue that
+// it declared last.
+func (ch *channel) usable(name string) (*queue, *exception) {
+	if name == "" {
+		if ch.lastQueue == "" {
+			return nil, fail(notFound, "no previously declared queue")
+		}
+		name = ch.lastQueue
+	}
+	q, there := ch.vhost.queues[name]
+	if !there {
+		return nil, ch.vhost.noQueue(name)
+	}
+	return q, ch.mayUse(q)
+}
+
+func (ch *channel) mayUse(q *queue) *exception {
+	if q.owner != nil && q.owner != ch.conn {
+		return q.locked()
+	}
+	return nil
+}
+
+func (ch *channel) consume(args *decoder) *exception {
+	args.short()
+	name, tag, flags := args.shortstr(), args.shortstr(), args.bits()
+	arguments, err := args.arguments()
+	if err != nil {
+		return err
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if _, there := ch.consumers[tag]; there {
+		return fail(notAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	q, err := ch.usable(name)
+	if err == nil {
+		err = ch.mayConsume(q, flags.at(2))
+	}
+	if err != nil {
+		return err
+	}
+	c := &consumer{channel: ch, queue: q, tag: tag, noAck: flags.at(1), exclusive: flags.at(2), prefetch: ch.prefetch}
+	if c.priority, err = q.consumerPriority(arguments); err != nil {
+		return err
+	}
+	ch.begin(c, !flags.at(3))
+	return nil
+}
+
+// begin answers before the first delivery.
+func (ch *channel) begin(c *consumer, answer bool) {
+	if c.tag == "" {
+		c.tag = generatedName("amq.ctag")
+	}
+	if answer {
+		ch.reply(basicConsumeOK, func(b []byte) []byte { return appendShortstr(b, c.tag) })
+	}
+	ch.consumers[c.tag] = c
+	c.queue.subscribe(c)
+	c.queue.after()
+}
+
+func (ch *channel) mayConsume(q *queue, exclusive bool) *exception {
+	switch {
+	case exclusive && len(q.consumers) > 0, len(q.consumers) > 0 && q.consumers[0].exclusive:
+		return fail(accessRefused, "%s in exclusive use", q.words())
+	case q.settings.quorum && ch.limit > 0:
+		return fail(notImplemented, "%s does not support global qos", q.words())
+	}
+	return nil
+}
+
+func (q *queue) consumerPriority(args table) (int64, *exception) {
+	f, there := args.lookup("x-priority")
+	if !there {
+		return 0, nil
+	}
+	priority, isInteger := f.integer()
+	if !isInteger {
+		return 0, fail(preconditionFailed, "invalid arg 'x-priority' for %s: %s", q.words(), wrongType(f))
+	}
+	return priority, nil
+}
+
+func (ch *channel) cancel(args *decoder) *exception {
+	tag, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if c, there := ch.consumers[tag]; there {
+		delete(ch.consumers, tag)
+		c.queue.unsubscribe(c)
+	}
+	if !flags.at(0) {
+		ch.reply(basicCancelOK, func(b []byte) []byte { return appendShortstr(b, tag) })
+	}
+	return nil
+}
+
+// qos sets the prefetch of consumers to come or, with global, of the channel
+// (https://www.rabbitmq.com/docs/consumer-prefetch).
+func (ch *channel) qos(args *decoder) *exception {
+	size, count, flags := args.long(), int(args.short()), args.bits()
+	switch {
+	case args.bad:
+		return errShort()
+	case size != 0:
+		return fail(notImplemented, "prefetch_size!=0 (%d)", size)
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if flags.at(0) {
+		ch.limit = count
+	} else {
+		ch.prefetch, ch.limit = count, 0
+	}
+	ch.reply(basicQosOK, nil)
+	ch.resume()
+	return nil
+}
+
+func (ch *channel) get(args *decoder) *exception {
+	args.short()
+	name, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	q, err := ch.usable(name)
+	if err != nil {
+		return err
+	}
+	if q.settings.quorum && q.settings.singleActive {
+		return fail(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
+			"are not supported by quorum queues with single active consumer", q.words())
+	}
+	e := q.get()
+	if e == nil {
+		ch.reply(basicGetEmpty, func(b []byte) []byte { return appendShortstr(b, "") })
+		return nil
+	}
+	ch.answerGet(q, e, flags.at(0))
+	return nil
+}
+
+func (ch *channel) answerGet(q *queue, e *entry, noAck bool) {
+	tag, m := ch.nextTag(), e.message
+	args := func(b []byte) []byte {
+		b = append(binary.BigEndian.AppendUint64(b, tag), bit(0, e.redelivered))
+		b = appendShortstr(appendShortstr(b, m.exchange), m.key())
+		return binary.BigEndian.AppendUint32(b, uint32(q.ready.len()))
+	}
+	ch.conn.out.content(ch.id, basicGetOK, args, q.headerOf(e), m.body)
+	if noAck {
+		q.settle(e, "")
+		return
+	}
+	ch.expectAck(outstanding{tag, e, q, nil})
+}

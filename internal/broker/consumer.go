@@ -1,0 +1,131 @@
+package broker
+
+import (
+	"slices"
+	"time"
+)
+
+// consumer is a subscription to a queue (§3.1.2). Its vhost's lock guards it.
+type consumer struct {
+	channel   *channel
+	queue     *queue
+	tag       string
+	noAck     bool
+	exclusive bool
+	prefetch  int // 0: no limit
+	priority  int64
+	unacked   int
+}
+
+// willing says whether the consumer takes one more message now.
+func (c *consumer) willing() bool {
+	if !c.noAck {
+		if c.prefetch > 0 && c.unacked >= c.prefetch || !c.channel.hasCredit() {
+			return false
+		}
+	}
+	return c.channel.conn.out.hasRoom()
+}
+
+func (c *consumer) deliver(e *entry) {
+	ch, q := c.channel, c.queue
+	tag := ch.nextTag()
+	ch.conn.out.deliver(delivery{
+		channel: ch.id, consumer: c.tag, tag: tag, redelivered: e.redelivered,
+		message: e.message, header: q.headerOf(e),
+	})
+	q.unacked++
+	if c.noAck {
+		q.settle(e, "")
+		return
+	}
+	c.unacked++
+	ch.expectAck(outstanding{tag, e, q, c})
+}
+
+// headerOf is a message's properties as this queue delivers them.
+func (q *queue) headerOf(e *entry) []byte {
+	if q.settings.quorum && e.failures > 0 {
+		return e.message.redelivery(e.failures)
+	}
+	return e.message.header
+}
+
+// cancelledByServer tells a client whose queue has gone
+// (https://www.rabbitmq.com/docs/consumer-cancel).
+func (c *consumer) cancelledByServer() {
+	delete(c.channel.consumers, c.tag)
+	if c.channel.conn.capable("consumer_cancel_notify") {
+		c.channel.reply(basicCancel, func(b []byte) []byte { return append(appendShortstr(b, c.tag), bit(0, true)) })
+	}
+}
+
+// subscribe adds a consumer, behind those of its own priority.
+func (q *queue) subscribe(c *consumer) {
+	q.used()
+	q.consumers = slices.Insert(q.consumers, q.endOfPriority(c.priority), c)
+	if q.active == nil {
+		q.active = c
+	}
+	q.schedule()
+}
+
+func (q *queue) endOfPriority(priority int64) int {
+	at := slices.IndexFunc(q.consumers, func(c *consumer) bool { return c.priority < priority })
+	if at < 0 {
+		return len(q.consumers)
+	}
+	return at
+}
+
+// unsubscribe removes a consumer, and an auto-delete queue with the last of them.
+func (q *queue) unsubscribe(c *consumer) {
+	if q.deleted {
+		return
+	}
+	q.used()
+	q.consumers = slices.DeleteFunc(q.consumers, func(other *consumer) bool { return other == c })
+	if q.active == c {
+		q.active = nil
+		if len(q.consumers) > 0 {
+			q.active = q.consumers[0]
+		}
+	}
+	if q.autoDelete && len(q.consumers) == 0 {
+		q.delete()
+		return
+	}
+	q.after()
+}
+
+// deliver hands messages out while there are consumers that want them, each in
+// turn. With a time, those that have expired by then die first.
+func (q *queue) deliver(now time.Time) {
+	for {
+		if !now.IsZero() {
+			q.dropExpired(now)
+		}
+		if q.ready.len() == 0 {
+			return
+		}
+		c := q.nextConsumer()
+		if c == nil {
+			return
+		}
+		c.deliver(q.ready.pop())
+	}
+}
+
+// nextConsumer goes round among the willing consumers of the highest priority.
+func (q *queue) nextConsumer() *consumer {
+	for i, c := range q.consumers {
+		if q.settings.singleActive && c != q.active || !c.willing() {
+			continue
+		}
+		end := q.endOfPriority(c.priority)
+		copy(q.consumers[i:end], q.consumers[i+1:end])
+		q.consumers[end-1] = c
+		return c
+	}
+	return nil
+}

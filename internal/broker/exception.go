@@ -1,0 +1,85 @@
+package broker
+
+import "fmt"
+
+// Reply codes (§1.2 of the specification's generated part; RabbitMQ added none).
+const (
+	contentTooLarge     = 311
+	noRoute             = 312
+	connectionForced    = 320
+	accessRefused       = 403
+	notFound            = 404
+	resourceLocked      = 405
+	preconditionFailed  = 406
+	frameErrorCode      = 501
+	syntaxError         = 502
+	commandInvalid      = 503
+	channelError        = 504
+	unexpectedFrame     = 505
+	resourceError       = 506
+	notAllowed          = 530
+	notImplemented      = 540
+	internalError       = 541
+	lowestHardErrorCode = 501
+)
+
+// exception is an error as a client gets to see it: it closes the channel, or the
+// connection.
+type exception struct {
+	code uint16
+	text string
+}
+
+func (e *exception) Error() string { return fmt.Sprintf("%d %s", e.code, e.text) }
+
+// hard says that the connection is to be closed rather than the channel (§4.10).
+func (e *exception) hard() bool {
+	return e.code >= lowestHardErrorCode || e.code == connectionForced
+}
+
+// fail makes an exception worded as RabbitMQ words it: NAME - explanation.
+func fail(code uint16, format string, args ...any) *exception {
+	return &exception{code, codeName(code) + " - " + fmt.Sprintf(format, args...)}
+}
+
+func codeName(code uint16) string {
+	switch code {
+	case contentTooLarge:
+		return "CONTENT_TOO_LARGE"
+	case noRoute:
+		return "NO_ROUTE"
+	case connectionForced:
+		return "CONNECTION_FORCED"
+	case accessRefused:
+		return "ACCESS_REFUSED"
+	case notFound:
+		return "NOT_FOUND"
+	case resourceLocked:
+		return "RESOURCE_LOCKED"
+	case preconditionFailed:
+		return "PRECONDITION_FAILED"
+	case frameErrorCode:
+		return "FRAME_ERROR"
+	}
+	return hardCodeName(code)
+}
+
+func hardCodeName(code uint16) string {
+	switch code {
+	case syntaxError:
+		return "SYNTAX_ERROR"
+	case commandInvalid:
+		return "COMMAND_INVALID"
+	case channelError:
+		return "CHANNEL_ERROR"
+	case unexpectedFrame:
+		return "UNEXPECTED_FRAME"
+	case resourceError:
+		return "RESOURCE_ERROR"
+	case notAllowed:
+		return "NOT_ALLOWED"
+	case notImplemented:
+		return "NOT_IMPLEMENTED"
+	}
+	return "INTERNAL_ERROR"
+}

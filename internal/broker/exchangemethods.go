@@ -1,0 +1,115 @@
+package broker
+
+import (
+	"bytes"
+	"strings"
+)
+
+// arguments takes a table at the end of a method's arguments, and keeps it.
+func (d *decoder) arguments() (table, *exception) {
+	t := d.table()
+	if d.bad {
+		return nil, errShort()
+	}
+	return bytes.Clone(t), t.validate()
+}
+
+func (ch *channel) exchangeDeclare(args *decoder) *exception {
+	args.short()
+	name, kind, flags := args.shortstr(), args.shortstr(), args.bits()
+	arguments, err := args.arguments()
+	if err != nil {
+		return err
+	}
+	x := newExchange(name, kind)
+	x.durable, x.autoDelete, x.internal, x.args = flags.at(1), flags.at(2), flags.at(3), arguments
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if flags.at(0) {
+		err = ch.vhost.existingExchange(name)
+	} else {
+		err = ch.vhost.declareExchange(x)
+	}
+	if err == nil && !flags.at(4) {
+		ch.reply(exchangeDeclareOK, nil)
+	}
+	return err
+}
+
+func (v *vhost) existingExchange(name string) *exception {
+	if name == "" {
+		return defaultExchangeRefused()
+	}
+	if _, there := v.exchanges[name]; !there {
+		return v.noExchange(name)
+	}
+	return nil
+}
+
+func defaultExchangeRefused() *exception {
+	return fail(accessRefused, "operation not permitted on the default exchange")
+}
+
+func (v *vhost) declareExchange(x *exchange) *exception {
+	switch existing, there := v.exchanges[x.name]; {
+	case x.matcher == nil:
+		return fail(preconditionFailed, "unknown exchange type '%s'", x.kind)
+	case x.name == "":
+		return defaultExchangeRefused()
+	case there:
+		return existing.assertEquivalent(x, v.exchangeWords(x.name))
+	case strings.HasPrefix(x.name, "amq."):
+		return fail(accessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", x.name)
+	case len(v.exchanges) >= v.limits.Exchanges:
+		return fail(resourceError, "exchange limit in vhost '%s' (%d) is reached", v.name, v.limits.Exchanges)
+	}
+	if f, there := x.args.lookup("alternate-exchange"); there {
+		alternate, isText := f.text()
+		if !isText {
+			return fail(preconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", f.typeName(), v.exchangeWords(x.name))
+		}
+		x.alternate = alternate
+	}
+	v.exchanges[x.name] = x
+	return nil
+}
+
+func (x *exchange) assertEquivalent(other *exchange, words string) *exception {
+	switch {
+	case x.kind != other.kind:
+		return inequivalent("type", words, other.kind, x.kind)
+	case x.durable != other.durable:
+		return inequivalent("durable", words, other.durable, x.durable)
+	case x.autoDelete != other.autoDelete:
+		return inequivalent("auto_delete", words, other.autoDelete, x.autoDelete)
+	case x.internal != other.internal:
+		return inequivalent("internal", words, other.internal, x.internal)
+	}
+	return equivalentArguments(x.args, other.args, words, []string{"alternate-exchange"})
+}
+
+func (ch *channel) exchangeDelete(args *decoder) *exception {
+	args.short()
+	name, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	v := ch.vhost
+	v.lock()
+	defer v.unlock()
+	x, there := v.exchanges[name]
+	switch {
+	case name == "":
+		return defaultExchangeRefused()
+	case strings.HasPrefix(name, "amq."):
+		return fail(accessRefused, "deletion of system %s not allowed", v.exchangeWords(name))
+	case there && flags.at(0) && len(x.bindings) > 0:
+		return fail(preconditionFailed, "%s in use", v.exchangeWords(name))
+	case there:
+		v.deleteExchange(x)
+	}
+	if !flags.at(1) {
+		ch.reply(exchangeDeleteOK, nil)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package broker
+
+import "time"
+
+// expiry is when a message expires in this queue: the lesser of its own time to
+// live and the queue's (https://www.rabbitmq.com/docs/ttl). Zero for never.
+func (q *queue) expiry(m *message) time.Time {
+	ttl := q.settings.messageTTL
+	if m.ttl >= 0 && (ttl < 0 || m.ttl < ttl) {
+		ttl = m.ttl
+	}
+	if ttl < 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(ttl) * time.Millisecond)
+}
+
+func (e *entry) expired(now time.Time) bool {
+	return !e.expires.IsZero() && !now.Before(e.expires)
+}
+
+// dropExpired lets messages die whose time is over. As in RabbitMQ they do so at
+// the head only: one that expires behind another waits for it.
+func (q *queue) dropExpired(now time.Time) {
+	for i := range q.ready.lanes {
+		l := &q.ready.lanes[i]
+		for e := l.first(); e != nil && e.expired(now); e = l.first() {
+			q.discard(q.ready.popFrom(l), "expired")
+		}
+	}
+}
+
+// schedule tells the clock when to come back.
+func (q *queue) schedule() {
+	if q.deleted {
+		return
+	}
+	if at := q.nextDeadline(); q.vhost.due.set(q, at) {
+		signal(q.vhost.alarm)
+	}
+}
+
+func (q *queue) nextDeadline() (at time.Time) {
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	for i := range q.ready.lanes {
+		if e := q.ready.lanes[i].first(); e != nil {
+			sooner(e.expires)
+		}
+	}
+	if q.settings.expires > 0 && len(q.consumers) == 0 {
+		sooner(q.lastUse.Add(q.settings.expires))
+	}
+	if len(q.stuck) > 0 {
+		sooner(q.retryStuck)
+	}
+	return at
+}
+
+// tick does what is due.
+func (q *queue) tick(now time.Time) {
+	if q.settings.expires > 0 && len(q.consumers) == 0 && !now.Before(q.lastUse.Add(q.settings.expires)) {
+		q.delete()
+		return
+	}
+	if len(q.stuck) > 0 && !now.Before(q.retryStuck) {
+		q.retryDeaths()
+	}
+	q.dropExpired(now)
+	q.schedule()
+}

@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Frames (§4.2.3): type, channel, size, payload, end.
+const (
+	frameMethod    = 1
+	frameHeader    = 2
+	frameBody      = 3
+	frameHeartbeat = 8
+	frameEnd       = 0xCE
+
+	frameHeadSize = 7
+	frameOverhead = frameHeadSize + 1
+	frameMinSize  = 4096
+)
+
+type frame struct {
+	kind    byte
+	channel uint16
+	payload []byte // valid until the next frame is read
+}
+
+// frameReader reads frames off a stream. Its buffer holds the largest frame, so
+// that payloads need not be copied.
+type frameReader struct {
+	buffer *bufio.Reader
+	max    uint32 // bytes of a payload
+	last   int    // bytes of the frame that was returned last
+}
+
+// newFrameReader makes one for a negotiated frame-max. RabbitMQ takes payloads as
+// large as a whole frame may be, and so a bit larger frames than negotiated.
+func newFrameReader(r io.Reader, frameMax uint32) *frameReader {
+	return &frameReader{buffer: bufio.NewReaderSize(r, int(frameMax)+frameOverhead), max: frameMax}
+}
+
+// next returns the next frame. A malformed one is an exception; any other error
+// is the stream's, and an end within a frame is io.ErrUnexpectedEOF.
+func (r *frameReader) next() (frame, error) {
+	if _, err := r.buffer.Discard(r.last); err != nil {
+		return frame{}, err
+	}
+	r.last = 0
+	head, err := r.peek(frameHeadSize)
+	if err != nil {
+		return frame{}, err
+	}
+	f := frame{kind: head[0], channel: binary.BigEndian.Uint16(head[1:])}
+	size := binary.BigEndian.Uint32(head[3:])
+	if size > r.max {
+		return f, frameError(f.kind, nil, fmt.Sprintf("{frame_too_large,%d,%d}", size, r.max-frameOverhead))
+	}
+	whole, err := r.peek(frameOverhead + int(size))
+	if err != nil {
+		return f, err
+	}
+	if end := whole[len(whole)-1]; end != frameEnd {
+		return f, frameError(f.kind, whole[frameHeadSize:len(whole)-1], fmt.Sprintf("{invalid_frame_end_marker,%d}", end))
+	}
+	r.last = len(whole)
+	f.payload = whole[frameHeadSize : len(whole)-1]
+	return f, nil
+}
+
+func (r *frameReader) peek(n int) ([]byte, error) {
+	b, err := r.buffer.Peek(n)
+	if errors.Is(err, io.EOF) && len(b) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}
+
+// take returns what has come, as bytes rather than frames.
+func (r *frameReader) take() ([]byte, error) {
+	if _, err := r.peek(1); err != nil {
+		return nil, err
+	}
+	chunk := make([]byte, r.buffer.Buffered())
+	n, err := r.buffer.Read(chunk)
+	return chunk[:n], err
+}
+
+// ready says whether the next frame is here, so that next will not wait for it.
+func (r *frameReader) ready() bool {
+	have := r.buffer.Buffered() - r.last
+	if have < frameHeadSize {
+		return false
+	}
+	b, _ := r.buffer.Peek(r.last + frameHeadSize)
+	size := binary.BigEndian.Uint32(b[r.last+3:])
+	return uint64(have) >= uint64(size)+frameOverhead
+}
+
+func frameError(kind byte, payload []byte, why string) *exception {
+	return fail(frameErrorCode, "type %d, %s: %s", kind, octetsOf(payload), why)
+}
+
+func octetsOf(payload []byte) string {
+	if len(payload) > 16 {
+		return "first 16 octets = " + octets(payload[:16])
+	}
+	return "all octets = " + octets(payload)
+}
+
+// octets shows bytes as Erlang does, which is what RabbitMQ's texts contain.
+func octets(b []byte) string {
+	printable := func(r rune) bool { return r >= ' ' && r <= '~' }
+	if len(b) > 0 && strings.IndexFunc(string(b), func(r rune) bool { return !printable(r) }) < 0 {
+		return fmt.Sprintf("<<%q>>", b)
+	}
+	text := "<<"
+	for i, octet := range b {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprint(octet)
+	}
+	return text + ">>"
+}
+
+// beginFrame appends the head of a frame whose size endFrame fills in.
+func beginFrame(b []byte, kind byte, channel uint16) (out []byte, start int) {
+	start = len(b)
+	b = append(b, kind, byte(channel>>8), byte(channel), 0, 0, 0, 0)
+	return b, start
+}
+
+func endFrame(b []byte, start int) []byte {
+	binary.BigEndian.PutUint32(b[start+3:], uint32(len(b)-start-frameHeadSize))
+	return append(b, frameEnd)
+}

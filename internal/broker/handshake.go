@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"encoding/binary"
+	"io"
+	"time"
+)
+
+const protocolHeader = "AMQP\x00\x00\x09\x01" // §4.2.2
+
+// handshake brings the connection to where channels can be opened (§2.2.4).
+func (c *connection) handshake() error {
+	for _, step := range []func() error{c.greet, c.login, c.tune, c.open} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// greet answers another protocol's client with the version that there is.
+func (c *connection) greet() error {
+	header, err := c.in.peek(len(protocolHeader))
+	if err != nil {
+		return err
+	}
+	c.in.last = len(protocolHeader)
+	if string(header) != protocolHeader {
+		c.out.raw([]byte(protocolHeader))
+		c.log.Info("connection refused", "reason", "not AMQP 0-9-1")
+		return errGoodbye
+	}
+	c.out.method(0, connectionStart, func(b []byte) []byte {
+		b = append(b, 0, 9)
+		b = appendLongstr(b, string(c.broker.serverProperties()))
+		b = appendLongstr(b, "PLAIN")
+		return appendLongstr(b, "en_US")
+	})
+	return nil
+}
+
+func (b *Broker) serverProperties() table {
+	var can table
+	for _, capability := range []string{
+		"publisher_confirms", "exchange_exchange_bindings", "basic.nack",
+		"consumer_cancel_notify", "connection.blocked", "consumer_priorities",
+		"authentication_failure_close", "per_consumer_qos",
+	} {
+		can = can.withBool(capability, true)
+	}
+	can = can.withBool("direct_reply_to", false)
+	return table(nil).
+		withTable("capabilities", can).
+		withText("cluster_name", b.cfg.ClusterName).
+		withText("information", "Embedded broker of Watership; keeps messages in memory only").
+		withText("platform", "Go").
+		withText("product", "Watership").
+		withText("version", Version)
+}
+
+// expect reads the method that the handshake is waiting for.
+func (c *connection) expect(want methodID) (decoder, error) {
+	f, err := c.in.next()
+	if err != nil {
+		return decoder{}, err
+	}
+	if f.kind != frameMethod || f.channel != 0 {
+		return decoder{}, fail(unexpectedFrame, "expected method frame on channel 0")
+	}
+	id, args, refused := parseMethod(f)
+	switch {
+	case refused != nil:
+		return decoder{}, refused
+	case id == connectionClose:
+		c.out.finish(connectionCloseOK, nil)
+		return decoder{}, errGoodbye
+	case id == connectionCloseOK:
+		return decoder{}, io.EOF
+	case id != want:
+		return decoder{}, fail(commandInvalid, "unexpected method %v during the handshake", id)
+	}
+	return args, nil
+}
+
+func (c *connection) login() error {
+	args, err := c.expect(connectionStartOK)
+	if err != nil {
+		return err
+	}
+	client, mechanism, response := args.table(), args.shortstr(), args.longstr()
+	if args.bad {
+		return fail(syntaxError, "connection.start-ok cannot be read")
+	}
+	if err := client.validate(); err != nil {
+		return err
+	}
+	if capabilities, there := client.lookup("capabilities"); there && capabilities.kind == 'F' {
+		c.capabilities = bytes.Clone(capabilities.raw)
+	}
+	if mechanism != "PLAIN" {
+		return fail(commandInvalid, "unknown authentication mechanism '%s'", mechanism)
+	}
+	return c.authenticate(response)
+}
+
+// authenticate checks a response of SASL's PLAIN (RFC 4616): authorization
+// identity, NUL, login, NUL, password.
+func (c *connection) authenticate(response []byte) error {
+	parts := bytes.Split(response, []byte{0})
+	if len(parts) == 3 {
+		user, password := string(parts[1]), parts[2]
+		want, known := c.broker.cfg.Users[user]
+		if subtle.ConstantTimeCompare([]byte(want), password) == 1 && known {
+			c.user = user
+			c.log = c.log.With("user", user)
+			return nil
+		}
+	}
+	if !c.capable("authentication_failure_close") {
+		return errGoodbye
+	}
+	return fail(accessRefused, "Login was refused using authentication mechanism PLAIN. "+
+		"For details see the broker logfile.")
+}
+
+func (c *connection) tune() error {
+	limits := c.broker.cfg.Limits
+	c.out.method(0, connectionTune, func(b []byte) []byte {
+		b = binary.BigEndian.AppendUint16(b, limits.ChannelMax)
+		b = binary.BigEndian.AppendUint32(b, limits.FrameMax)
+		return binary.BigEndian.AppendUint16(b, c.broker.cfg.heartbeatSeconds())
+	})
+	args, err := c.expect(connectionTuneOK)
+	if err != nil {
+		return err
+	}
+	channelMax, frameMax, heartbeat := args.short(), args.long(), args.short()
+	if args.bad {
+		return fail(syntaxError, "connection.tune-ok cannot be read")
+	}
+	if c.channelMax, err = negotiated("channel_max", uint32(channelMax), uint32(limits.ChannelMax), 0); err != nil {
+		return err
+	}
+	if c.frameMax, err = negotiated("frame_max", frameMax, limits.FrameMax, frameMinSize); err != nil {
+		return err
+	}
+	c.applyTuning(time.Duration(heartbeat) * time.Second)
+	return nil
+}
+
+// negotiated checks what the client chose. No limit is more than was proposed.
+func negotiated(what string, chosen, proposed, least uint32) (uint32, error) {
+	switch {
+	case chosen == 0:
+		return 0, fail(notAllowed, "negotiated %s = 0 (no limit) is higher than the maximum allowed value (%d)", what, proposed)
+	case chosen < least:
+		return 0, fail(notAllowed, "negotiated %s = %d is lower than the minimum allowed value (%d)", what, chosen, least)
+	case chosen > proposed:
+		return 0, fail(notAllowed, "negotiated %s = %d is higher than the maximum allowed value (%d)", what, chosen, proposed)
+	}
+	return chosen, nil
+}
+
+func (c *connection) applyTuning(heartbeat time.Duration) {
+	c.in.max = c.frameMax
+	c.out.mu.Lock()
+	c.out.frameMax = c.frameMax
+	c.out.mu.Unlock()
+	c.readTimeout = 2 * heartbeat
+	if heartbeat > 0 {
+		c.beat <- heartbeat
+	}
+}
+
+func (c *connection) open() error {
+	args, err := c.expect(connectionOpen)
+	if err != nil {
+		return err
+	}
+	name := args.shortstr()
+	vhost, there := c.broker.vhosts[name]
+	if !there {
+		return fail(notAllowed, "vhost %s not found", name)
+	}
+	c.vhost = vhost
+	c.out.method(0, connectionOpenOK, func(b []byte) []byte { return appendShortstr(b, "") })
+	c.log.Info("connection opened", "vhost", name)
+	return nil
+}

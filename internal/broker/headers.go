@@ -1,0 +1,79 @@
+package broker
+
+import "strings"
+
+// headersMatcher compares a message's headers with the binding's arguments
+// (§3.1.3.4; https://www.rabbitmq.com/docs/exchanges#headers).
+type headersMatcher struct{ all []*binding }
+
+func (h *headersMatcher) add(b *binding) {
+	b.headers = newHeaderPattern(b.args)
+	h.all = append(h.all, b)
+}
+
+func (h *headersMatcher) remove(b *binding) { h.all = without(h.all, b) }
+
+func (h *headersMatcher) match(_ string, m *message, visit func(*binding)) {
+	if len(h.all) == 0 {
+		return
+	}
+	headers := map[string]field{}
+	for name, f := range m.headers().fields() {
+		headers[name] = f
+	}
+	for _, b := range h.all {
+		if b.headers.matches(headers) {
+			visit(b)
+		}
+	}
+}
+
+// headerPattern is what a binding to a headers exchange asks for.
+type headerPattern struct {
+	any  bool
+	want map[string]field
+}
+
+func newHeaderPattern(args table) headerPattern {
+	how := "all"
+	if f, there := args.lookup("x-match"); there {
+		how, _ = f.text()
+	}
+	p := headerPattern{any: strings.HasPrefix(how, "any"), want: map[string]field{}}
+	for name, f := range args.fields() {
+		if name == "x-match" || strings.HasPrefix(name, "x-") && !strings.HasSuffix(how, "-with-x") {
+			continue
+		}
+		p.want[name] = f
+	}
+	return p
+}
+
+// validHeaderArguments says what RabbitMQ says of an x-match that it does not know.
+func validHeaderArguments(args table) *exception {
+	f, there := args.lookup("x-match")
+	if !there {
+		return nil
+	}
+	how, isText := f.text()
+	if !isText {
+		return fail(preconditionFailed, "Invalid x-match field type %s (value %v); expected longstr", f.typeName(), f)
+	}
+	switch how {
+	case "all", "any", "all-with-x", "any-with-x":
+		return nil
+	}
+	return fail(preconditionFailed,
+		"Invalid x-match field value <<%q>>; expected all, any, all-with-x, or any-with-x", how)
+}
+
+func (p headerPattern) matches(headers map[string]field) bool {
+	for name, want := range p.want {
+		have, there := headers[name]
+		fits := there && (want.kind == 'V' || want.equal(have))
+		if fits == p.any {
+			return fits
+		}
+	}
+	return !p.any
+}

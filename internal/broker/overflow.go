@@ -1,0 +1,32 @@
+package broker
+
+// Overflow behaviours (https://www.rabbitmq.com/docs/maxlength).
+const (
+	dropHead         = "drop-head"
+	rejectPublish    = "reject-publish"
+	rejectPublishDLX = "reject-publish-dlx"
+)
+
+func (s settings) rejects() bool {
+	return s.overflow == rejectPublish || s.overflow == rejectPublishDLX
+}
+
+// isFull says whether one more message would be too much. Messages that are with
+// consumers do not count.
+func (q *queue) isFull(m *message) bool {
+	s := q.settings
+	return s.maxLength >= 0 && int64(q.ready.len()) >= s.maxLength ||
+		s.maxBytes >= 0 && q.ready.bytes+int64(len(m.body)) > s.maxBytes
+}
+
+// dropOverflow drops the oldest messages where there are too many.
+func (q *queue) dropOverflow() {
+	s := q.settings
+	if s.rejects() {
+		return
+	}
+	for q.ready.len() > 0 &&
+		(s.maxLength >= 0 && int64(q.ready.len()) > s.maxLength || s.maxBytes >= 0 && q.ready.bytes > s.maxBytes) {
+		q.discard(q.ready.pop(), "maxlen")
+	}
+}

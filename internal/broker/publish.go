@@ -1,0 +1,192 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// incoming is a message that is being published: a method, a content header and
+// body frames, in this order (§4.2.6).
+type incoming struct {
+	state     incomingState
+	exchange  string
+	key       string
+	mandatory bool
+	header    []byte
+	body      []byte
+	left      uint64 // bytes of the body to come
+	size      uint64
+	counted   int64 // bytes of the body that the memory limit knows of
+}
+
+type incomingState int
+
+const (
+	awaitingMethod incomingState = iota
+	awaitingHeader
+	awaitingBody
+)
+
+func (ch *channel) beginPublish(args *decoder) *exception {
+	args.short()
+	exchange := args.take(int(args.octet()))
+	key, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	if flags.at(1) {
+		return fail(notImplemented, "immediate=true")
+	}
+	if string(exchange) != ch.incoming.exchange { // most publish to one exchange
+		ch.incoming.exchange = string(exchange)
+	}
+	ch.incoming.key, ch.incoming.mandatory = key, flags.at(0)
+	ch.incoming.state = awaitingHeader
+	return nil
+}
+
+func (ch *channel) takeContent(f frame) *exception {
+	in := &ch.incoming
+	switch {
+	case in.state == awaitingHeader && f.kind == frameHeader:
+		return ch.takeHeader(f.payload)
+	case in.state == awaitingBody && f.kind == frameBody:
+		return ch.takeBody(f.payload)
+	case in.state == awaitingHeader:
+		return fail(unexpectedFrame, "expected content header for class %d, got non content header frame instead", classBasic)
+	}
+	return fail(unexpectedFrame, "expected content body, got non content body frame instead")
+}
+
+func (ch *channel) takeHeader(payload []byte) *exception {
+	in, d := &ch.incoming, decoder{rest: payload}
+	class, _ := d.short(), d.short()
+	in.size = d.longlong()
+	in.left = in.size
+	switch {
+	case d.bad:
+		return fail(syntaxError, "content header cannot be read")
+	case class != classBasic:
+		return fail(unexpectedFrame, "expected content header for class %d, got one for class %d instead", classBasic, class)
+	}
+	in.header = bytes.Clone(d.rest)
+	in.body = nil
+	in.state = awaitingBody
+	return ch.publishWhole()
+}
+
+// takeBody keeps a part of the body. A message that is too large is read to its
+// end, and not kept.
+func (ch *channel) takeBody(payload []byte) *exception {
+	in := &ch.incoming
+	if uint64(len(payload)) > in.left {
+		return fail(unexpectedFrame, "content body is longer than its header said")
+	}
+	in.left -= uint64(len(payload))
+	if ch.tooLarge() {
+		return ch.publishWhole()
+	}
+	in.body = append(in.body, payload...)
+	if in.left > 0 {
+		in.counted += int64(len(payload))
+		ch.vhost.memory.add(int64(len(payload)))
+	}
+	return ch.publishWhole()
+}
+
+func (ch *channel) tooLarge() bool {
+	return ch.incoming.size > uint64(ch.vhost.limits.MessageSize)
+}
+
+// publishWhole publishes the message if all of it has come.
+func (ch *channel) publishWhole() *exception {
+	in := &ch.incoming
+	if in.left > 0 {
+		return nil
+	}
+	defer ch.abandonContent()
+	ch.uncount()
+	if ch.tooLarge() {
+		return fail(preconditionFailed, "message size %d is larger than configured max size %d",
+			in.size, ch.vhost.limits.MessageSize)
+	}
+	return ch.publish()
+}
+
+// abandonContent forgets what came of a message.
+func (ch *channel) abandonContent() {
+	ch.uncount()
+	in := &ch.incoming
+	in.header, in.body, in.state = nil, nil, awaitingMethod
+}
+
+// uncount forgets the memory of a message that has come in part. Queues count it
+// from now on.
+func (ch *channel) uncount() {
+	ch.vhost.memory.add(-ch.incoming.counted)
+	ch.incoming.counted = 0
+}
+
+func (ch *channel) publish() *exception {
+	in, v := &ch.incoming, ch.vhost
+	v.lock()
+	defer v.unlock()
+	x, there := v.exchanges[in.exchange]
+	switch {
+	case !there:
+		return v.noExchange(in.exchange)
+	case x.internal:
+		return fail(accessRefused, "cannot publish to internal %s", v.exchangeWords(x.name))
+	}
+	m, err := ch.newMessage()
+	if err != nil {
+		return err
+	}
+	targets := v.route(x, m)
+	if in.mandatory && len(targets) == 0 {
+		ch.returnMessage(m)
+	}
+	accepted := true
+	for _, q := range targets {
+		accepted = q.push(m) && accepted
+	}
+	ch.settlePublish(accepted)
+	return nil
+}
+
+// newMessage checks the properties as RabbitMQ does.
+func (ch *channel) newMessage() (*message, *exception) {
+	in := &ch.incoming
+	p, err := parseProperties(in.header)
+	if err != nil {
+		return nil, err
+	}
+	m := &message{exchange: in.exchange, header: in.header, body: in.body}
+	if m.ttl, err = p.expiration(); err != nil {
+		return nil, err
+	}
+	cc, bcc, err := p.headerRoutes()
+	if err != nil {
+		return nil, err
+	}
+	if user, there := p.text(propUserID); there && user != ch.conn.user {
+		return nil, fail(preconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", user, ch.conn.user)
+	}
+	m.keys, m.bcc = append(append([]string{in.key}, cc...), bcc...), len(bcc)
+	if _, there := p.headers().lookup("BCC"); there {
+		p.setHeaders(p.headers().without("BCC"))
+		m.header = p.encode()
+	}
+	return m, nil
+}
+
+// returnMessage gives back what a mandatory publish could not route (§1.8.3.4).
+// It goes out before the confirm.
+func (ch *channel) returnMessage(m *message) {
+	args := func(b []byte) []byte {
+		b = binary.BigEndian.AppendUint16(b, noRoute)
+		b = appendShortstr(b, codeName(noRoute))
+		return appendShortstr(appendShortstr(b, m.exchange), m.key())
+	}
+	ch.conn.out.content(ch.id, basicReturn, args, m.header, m.body)
+}

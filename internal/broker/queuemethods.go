@@ -1,0 +1,176 @@
+package broker
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// declaration are the arguments of queue.declare (§1.7.2.1).
+type declaration struct {
+	name       string
+	flags      bits // passive, durable, exclusive, auto-delete, no-wait
+	arguments  table
+	durable    bool
+	exclusive  bool
+	autoDelete bool
+}
+
+func (ch *channel) queueDeclare(args *decoder) (err *exception) {
+	args.short()
+	d := declaration{name: args.shortstr(), flags: args.bits()}
+	if d.arguments, err = args.arguments(); err != nil {
+		return err
+	}
+	d.exclusive, d.autoDelete = d.flags.at(2), d.flags.at(3)
+	d.durable = d.flags.at(1) && !d.exclusive
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	q, err := ch.declared(d)
+	if err != nil {
+		return err
+	}
+	q.used()
+	q.schedule()
+	ch.lastQueue = q.name
+	if !d.flags.at(4) {
+		ch.reply(queueDeclareOK, func(b []byte) []byte {
+			b = binary.BigEndian.AppendUint32(appendShortstr(b, q.name), uint32(q.ready.len()))
+			return binary.BigEndian.AppendUint32(b, uint32(len(q.consumers)))
+		})
+	}
+	return nil
+}
+
+// declared finds the queue, or makes it.
+func (ch *channel) declared(d declaration) (*queue, *exception) {
+	q, there := ch.vhost.queues[d.name]
+	switch {
+	case d.flags.at(0) && !there:
+		return nil, ch.vhost.noQueue(d.name)
+	case d.flags.at(0):
+		return q, ch.mayUse(q)
+	case there:
+		return q, ch.assertEquivalent(q, d)
+	case strings.HasPrefix(d.name, "amq."):
+		return nil, fail(accessRefused, "queue name '%s' contains reserved prefix 'amq.*'", d.name)
+	case len(ch.vhost.queues) >= ch.vhost.limits.Queues:
+		return nil, fail(preconditionFailed, "cannot declare %s: queue limit in vhost '%s' (%d) is reached",
+			ch.vhost.queueWords(d.name), ch.vhost.name, ch.vhost.limits.Queues)
+	}
+	return ch.create(d)
+}
+
+func (ch *channel) create(d declaration) (*queue, *exception) {
+	serverNamed := d.name == ""
+	if serverNamed {
+		d.name = generatedName("amq.gen")
+	}
+	words := ch.vhost.queueWords(d.name)
+	s, err := parseSettings(d.arguments, words)
+	switch {
+	case err == nil && s.quorum && serverNamed:
+		err = fail(preconditionFailed, "Cannot declare a server-named queue for type rabbit_quorum_queue")
+	case err == nil && s.quorum:
+		err = d.fitsQuorum(words)
+	}
+	if err != nil {
+		return nil, err
+	}
+	q := newQueue(ch.vhost, d.name, s, d.arguments)
+	q.durable, q.autoDelete = d.durable, d.autoDelete
+	if d.exclusive {
+		q.owner = ch.conn
+	}
+	ch.vhost.queues[q.name] = q
+	return q, nil
+}
+
+func (d declaration) fitsQuorum(words string) *exception {
+	switch {
+	case d.exclusive:
+		return fail(preconditionFailed, "invalid property 'exclusive-owner' for %s", words)
+	case !d.durable:
+		return fail(preconditionFailed, "invalid property 'non-durable' for %s", words)
+	case d.autoDelete:
+		return fail(preconditionFailed, "invalid property 'auto-delete' for %s", words)
+	}
+	return nil
+}
+
+// assertEquivalent refuses a declaration that differs from the queue that is there.
+func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
+	exclusive := q.owner != nil
+	switch {
+	case exclusive && q.owner != ch.conn, exclusive != d.exclusive:
+		return q.locked()
+	case q.durable != d.durable:
+		return inequivalent("durable", q.words(), d.durable, q.durable)
+	case q.autoDelete != d.autoDelete:
+		return inequivalent("auto_delete", q.words(), d.autoDelete, q.autoDelete)
+	}
+	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.words(), comparedArguments())
+}
+
+// explicitType adds the queue type that stands for none.
+func explicitType(args table) table {
+	if _, there := args.lookup("x-queue-type"); there {
+		return args
+	}
+	return slices.Clip(args).withText("x-queue-type", "classic")
+}
+
+func comparedArguments() []string {
+	return []string{
+		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
+		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
+		"x-single-active-consumer", "x-delivery-limit", "x-queue-type",
+	}
+}
+
+func (ch *channel) queueDelete(args *decoder) *exception {
+	args.short()
+	name, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	q, err := ch.usable(name)
+	deleted := 0
+	switch {
+	case err != nil && err.code == notFound:
+		// It is gone, which is what was asked for.
+	case err != nil:
+		return err
+	case flags.at(0) && len(q.consumers) > 0:
+		return fail(preconditionFailed, "%s in use", q.words())
+	case flags.at(1) && q.ready.len() > 0:
+		return fail(preconditionFailed, "%s not empty", q.words())
+	default:
+		deleted = q.delete()
+	}
+	ch.replyCount(queueDeleteOK, deleted, flags.at(2))
+	return nil
+}
+
+func (ch *channel) queuePurge(args *decoder) *exception {
+	args.short()
+	name, flags := args.shortstr(), args.bits()
+	if args.bad {
+		return errShort()
+	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	q, err := ch.usable(name)
+	if err == nil {
+		ch.replyCount(queuePurgeOK, q.purge(), flags.at(0))
+	}
+	return err
+}
+
+func (ch *channel) replyCount(id methodID, n int, noWait bool) {
+	if !noWait {
+		ch.reply(id, func(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(n)) })
+	}
+}

@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"sync"
+	"time"
+)
+
+// vhost is a virtual host: exchanges, queues and bindings of its own.
+type vhost struct {
+	broker *Broker
+	name   string
+	limits Limits
+	memory *memory
+	alarm  chan struct{} // has a token when the earliest deadline may have moved
+
+	mu        sync.Mutex // guards what follows, and all that hangs on it
+	exchanges map[string]*exchange
+	queues    map[string]*queue
+	bindings  int
+	due       deadlines
+	dead      []death // to be published before the lock is let go
+	routes    uint64  // numbers routings; see queue.routed
+	targets   []*queue
+}
+
+func newVHost(b *Broker, name string) *vhost {
+	v := &vhost{
+		broker:    b,
+		name:      name,
+		limits:    b.cfg.Limits,
+		memory:    b.memory,
+		alarm:     make(chan struct{}, 1),
+		exchanges: map[string]*exchange{},
+		queues:    map[string]*queue{},
+	}
+	for name, kind := range map[string]string{
+		"": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic",
+		"amq.headers": "headers", "amq.match": "headers", "amq.rabbitmq.trace": "topic",
+	} {
+		v.exchanges[name] = newExchange(name, kind)
+		v.exchanges[name].durable = true
+	}
+	v.exchanges["amq.rabbitmq.trace"].internal = true
+	return v
+}
+
+func (v *vhost) lock() { v.mu.Lock() }
+
+// unlock first publishes what died meanwhile: a queue never publishes to another
+// in the middle of a change of its own.
+func (v *vhost) unlock() {
+	v.bury()
+	v.mu.Unlock()
+}
+
+// watchClock wakes queues when something in them falls due.
+func (v *vhost) watchClock() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(v.runDue())
+		select {
+		case <-timer.C:
+		case <-v.alarm:
+		case <-v.broker.done:
+			return
+		}
+	}
+}
+
+// runDue lets every queue whose deadline has come do what is due, and says how
+// long it is to the next one.
+func (v *vhost) runDue() time.Duration {
+	v.lock()
+	defer v.unlock()
+	for {
+		q, at := v.due.first()
+		if q == nil {
+			return time.Hour
+		}
+		if wait := time.Until(at); wait > 0 {
+			return wait
+		}
+		q.tick(time.Now())
+	}
+}
+
+// resume offers messages to the consumers of a connection that has room again.
+func (v *vhost) resume(c *connection) {
+	v.lock()
+	defer v.unlock()
+	for _, ch := range c.channels {
+		ch.resume()
+	}
+}
+
+// deleteExclusive deletes the queues that end with a connection.
+func (v *vhost) deleteExclusive(c *connection) {
+	for _, q := range v.queues {
+		if q.owner == c {
+			q.delete()
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package broker
+
+import "fmt"
+
+// How RabbitMQ's texts call things.
+
+func (v *vhost) queueWords(name string) string {
+	return fmt.Sprintf("queue '%s' in vhost '%s'", name, v.name)
+}
+
+func (v *vhost) exchangeWords(name string) string {
+	return fmt.Sprintf("exchange '%s' in vhost '%s'", name, v.name)
+}
+
+func (q *queue) words() string { return q.vhost.queueWords(q.name) }
+
+func (v *vhost) noQueue(name string) *exception { return fail(notFound, "no %s", v.queueWords(name)) }
+
+func (v *vhost) noExchange(name string) *exception {
+	return fail(notFound, "no %s", v.exchangeWords(name))
+}
+
+func (q *queue) locked() *exception {
+	return fail(resourceLocked, "cannot obtain exclusive access to locked %s. It could be originally "+
+		"declared on another connection or the exclusive property value does not "+
+		"match that of the original declaration.", q.words())
+}
+
+// inequivalent is what a declaration gets that differs from what is there.
+func inequivalent(property, of string, received, current any) *exception {
+	return fail(preconditionFailed, "inequivalent arg '%s' for %s: received '%v' but current is '%v'",
+		property, of, received, current)
+}
+
+// equivalentArguments compares the arguments of some names.
+func equivalentArguments(current, received table, of string, names []string) *exception {
+	for _, name := range names {
+		have, haveIt := current.lookup(name)
+		want, wantIt := received.lookup(name)
+		if haveIt && wantIt && !have.equal(want) {
+			return inequivalent(name, of, want, have)
+		}
+		if haveIt != wantIt {
+			return fail(preconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s",
+				name, of, argumentWords(want, wantIt), argumentWords(have, haveIt))
+		}
+	}
+	return nil
+}
+
+func argumentWords(f field, there bool) string {
+	if !there {
+		return "none"
+	}
+	return fmt.Sprintf("the value '%v' of type '%s'", f, f.typeName())
+}
