@@ -8,29 +8,35 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
+// handled is a delivery, the message that it became, and what is told of it.
+type handled struct {
+	delivery *amqp091.Delivery
+	message  *message.Message
+	done     context.CancelFunc // ends the message's context
+	acks     *acks
+}
+
 // handle hands out one delivery and settles it. ctx is the session's.
-func (s *subscription) handle(ctx context.Context, session *rabbit.Session, d *amqp091.Delivery) {
+func (s *subscription) handle(ctx context.Context, h handled) {
 	defer s.leavePlace()
-	msg, cancel := s.message(ctx, d)
-	defer cancel()
+	defer h.done()
 	select {
-	case s.out <- msg:
+	case s.out <- h.message:
 	case <-s.stop: // not taken: goes back when the channel is closed
 		return
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case <-msg.Acked():
-		s.tally.acked(d)
-		s.report(session.Ack(d.DeliveryTag, false), msg)
-	case <-msg.Nacked():
-		cancel()
-		s.giveBack(ctx, session, d, msg)
+	case <-h.message.Acked():
+		s.tally.acked(h.delivery)
+		h.acks.ack(h.delivery.DeliveryTag)
+	case <-h.message.Nacked():
+		h.done()
+		s.giveBack(ctx, h)
 	case <-s.expired.Done():
 	}
 }
@@ -54,12 +60,16 @@ func (s *subscription) message(ctx context.Context, d *amqp091.Delivery) (*messa
 
 // giveBack returns a nacked message to its queue after a pause, or at once where
 // that ends anyway. A queue without requeue dead-letters it without a pause.
-func (s *subscription) giveBack(ctx context.Context, session *rabbit.Session, d *amqp091.Delivery, msg *message.Message) {
+func (s *subscription) giveBack(ctx context.Context, h handled) {
 	requeue := !s.cfg.Consume.NoRequeueOnNack
 	if requeue {
-		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(d)))
+		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(h.delivery)))
 	}
-	s.report(session.Nack(d.DeliveryTag, false, requeue), msg)
+	if err := h.acks.nack(h.delivery.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did
+		s.log.Debug("nack dropped, the message comes again", watermill.LogFields{
+			"topic": s.topic, "message_uuid": h.message.UUID, "reason": err.Error(),
+		})
+	}
 }
 
 func (s *subscription) pause(ctx context.Context, d time.Duration) {
@@ -72,14 +82,5 @@ func (s *subscription) pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-s.stop:
 	case <-ctx.Done():
-	}
-}
-
-// report: the only error is that the session has ended, which was logged when it did.
-func (s *subscription) report(err error, msg *message.Message) {
-	if err != nil {
-		s.log.Debug("acknowledgement dropped, the message comes again", watermill.LogFields{
-			"topic": s.topic, "message_uuid": msg.UUID, "reason": err.Error(),
-		})
 	}
 }

@@ -1,6 +1,10 @@
 package amqp
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -8,68 +12,81 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Names in the metadata value under EnvelopeKey. They live in one process, or
-// travel where a stock marshaler sends the metadata on, so they do not change.
-const (
-	keptExchange   = "exchange"
-	keptKey        = "routing_key"
-	keptProperties = "properties"
-	keptHeaders    = "headers"
-)
+// The metadata value under EnvelopeKey is a version, the texts of an envelope as
+// netstrings, its numbers, and its headers as schemas.AppendTable has them. It is
+// made for every message and read for few, so making it is what is cheap. It lives in
+// one process, or travels where a stock marshaler sends the metadata on.
+const keptVersion = "1;"
 
-// propertyTable keeps the properties that are set, each with its own type.
-func propertyTable(p schemas.Properties) amqp091.Table {
-	t := amqp091.Table{}
-	for _, text := range texts(&p) {
-		if *text.value != "" {
-			t[text.name] = *text.value
+// appendKept keeps the envelope but for its body, with the given headers.
+func appendKept(dst []byte, e *schemas.Envelope, headers amqp091.Table) []byte {
+	dst = append(dst, keptVersion...)
+	for _, text := range texts(e) {
+		dst = strconv.AppendInt(dst, int64(len(*text)), 10)
+		dst = append(dst, ':')
+		dst = append(dst, *text...)
+	}
+	dst = appendNumber(dst, int64(e.Properties.DeliveryMode))
+	dst = appendNumber(dst, int64(e.Properties.Priority))
+	if !e.Properties.Timestamp.IsZero() {
+		dst = strconv.AppendInt(dst, e.Properties.Timestamp.Unix(), 10)
+	}
+	dst = append(dst, ';')
+	return schemas.AppendTable(dst, headers)
+}
+
+func appendNumber(dst []byte, n int64) []byte { return append(strconv.AppendInt(dst, n, 10), ';') }
+
+// parseKept is the envelope that appendKept kept.
+func parseKept(text string) (e schemas.Envelope, err error) {
+	rest, ok := strings.CutPrefix(text, keptVersion)
+	if !ok {
+		return e, errors.New("of an unknown version")
+	}
+	for _, text := range texts(&e) {
+		if *text, rest, err = cutText(rest); err != nil {
+			return e, err
 		}
 	}
-	if p.DeliveryMode != 0 {
-		t["delivery_mode"] = p.DeliveryMode
+	if rest, err = parseNumbers(rest, &e.Properties); err != nil {
+		return e, err
 	}
-	if p.Priority != 0 {
-		t["priority"] = p.Priority
-	}
-	if !p.Timestamp.IsZero() {
-		t["timestamp"] = p.Timestamp
-	}
-	return t
+	e.Headers, err = schemas.ParseTable([]byte(rest))
+	return e, err
 }
 
-func keptEnvelope(kept amqp091.Table) schemas.Envelope {
-	var e schemas.Envelope
-	e.Exchange, _ = kept[keptExchange].(string)
-	e.RoutingKey, _ = kept[keptKey].(string)
-	e.Headers, _ = kept[keptHeaders].(amqp091.Table)
-	if e.Headers == nil {
-		e.Headers = amqp091.Table{}
+func cutText(s string) (text, rest string, err error) {
+	size, rest, _ := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(size, 10, 32)
+	if err != nil || n > uint64(len(rest)) {
+		return "", "", fmt.Errorf("length %q of a text", size)
 	}
-	t, _ := kept[keptProperties].(amqp091.Table)
-	for _, text := range texts(&e.Properties) {
-		*text.value, _ = t[text.name].(string)
-	}
-	e.Properties.DeliveryMode, _ = t["delivery_mode"].(uint8)
-	e.Properties.Priority, _ = t["priority"].(uint8)
-	e.Properties.Timestamp, _ = t["timestamp"].(time.Time)
-	return e
+	return rest[:n], rest[n:], nil
 }
 
-type text struct {
-	name  string
-	value *string
+func parseNumbers(s string, p *schemas.Properties) (rest string, err error) {
+	parts := strings.SplitN(s, ";", 4)
+	if len(parts) != 4 {
+		return "", errors.New("cut short")
+	}
+	mode, err1 := strconv.ParseUint(parts[0], 10, 8)
+	priority, err2 := strconv.ParseUint(parts[1], 10, 8)
+	p.DeliveryMode, p.Priority = uint8(mode), uint8(priority)
+	var err3 error
+	if parts[2] != "" {
+		var seconds int64
+		seconds, err3 = strconv.ParseInt(parts[2], 10, 64)
+		p.Timestamp = time.Unix(seconds, 0)
+	}
+	return parts[3], errors.Join(err1, err2, err3)
 }
 
-func texts(p *schemas.Properties) [9]text {
-	return [9]text{
-		{"content_type", &p.ContentType},
-		{"content_encoding", &p.ContentEncoding},
-		{"correlation_id", &p.CorrelationID},
-		{"reply_to", &p.ReplyTo},
-		{"expiration", &p.Expiration},
-		{"message_id", &p.MessageID},
-		{"type", &p.Type},
-		{"user_id", &p.UserID},
-		{"app_id", &p.AppID},
+// texts are the fields in the order in which they are kept.
+func texts(e *schemas.Envelope) [11]*string {
+	p := &e.Properties
+	return [...]*string{
+		&e.Exchange, &e.RoutingKey,
+		&p.ContentType, &p.ContentEncoding, &p.CorrelationID, &p.ReplyTo, &p.Expiration,
+		&p.MessageID, &p.Type, &p.UserID, &p.AppID,
 	}
 }

@@ -52,22 +52,21 @@ func (m Marshaler) header() string {
 func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	msg := message.NewMessage(m.uuid(d), d.Body)
 	msg.Metadata = make(message.Metadata, len(d.Headers)+1)
-	rest := amqp091.Table{}
+	var rest amqp091.Table
 	for key, value := range d.Headers {
 		text, ok := value.(string)
 		if ok && key != EnvelopeKey && key != m.header() {
 			msg.Metadata[key] = text
-		} else {
-			rest[key] = value
+			continue
 		}
+		if rest == nil {
+			rest = amqp091.Table{}
+		}
+		rest[key] = value
 	}
-	kept := amqp091.Table{
-		keptExchange:   d.Exchange,
-		keptKey:        d.RoutingKey,
-		keptProperties: propertyTable(schemas.FromDelivery(d).Properties),
-		keptHeaders:    rest,
-	}
-	msg.Metadata[EnvelopeKey] = string(schemas.AppendTable(nil, kept))
+	envelope := schemas.FromDelivery(d)
+	var room [512]byte
+	msg.Metadata[EnvelopeKey] = string(appendKept(room[:0], &envelope, rest))
 	return msg, nil
 }
 
@@ -105,11 +104,10 @@ func (m Marshaler) envelope(msg *message.Message) (schemas.Envelope, error) {
 		m.identify(&e, msg.UUID)
 		return e, nil
 	}
-	kept, err := schemas.ParseTable([]byte(text))
+	e, err := parseKept(text)
 	if err != nil {
 		return schemas.Envelope{}, fmt.Errorf("metadata %s: %w", EnvelopeKey, err)
 	}
-	e := keptEnvelope(kept)
 	if m.uuid(amqp091.Delivery{Headers: e.Headers, MessageId: e.Properties.MessageID}) != msg.UUID {
 		m.identify(&e, msg.UUID)
 	}

@@ -147,6 +147,27 @@ func FuzzMarshaler(f *testing.F) {
 	})
 }
 
+func FuzzTamperedEnvelope(f *testing.F) {
+	msg, _ := Marshaler{}.Unmarshal(delivery(everything()))
+	f.Add(msg.Metadata[EnvelopeKey])
+	f.Add("1;99:x")
+	f.Add("1;0:0:0:0:0:0:0:0:0:0:0:1;2;")
+	f.Fuzz(func(t *testing.T, kept string) {
+		msg := message.NewMessage("uuid", nil)
+		msg.Metadata.Set(EnvelopeKey, kept)
+		first, err := Marshaler{}.Marshal(msg)
+		if err != nil {
+			return
+		}
+		again, _ := Marshaler{}.Unmarshal(delivery(first))
+		second, err := Marshaler{}.Marshal(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, second, first)
+	})
+}
+
 // TestStockTransportCarriesEverything sends a message through the stock transport
 // with our Marshaler, and back through ours.
 func TestStockTransportCarriesEverything(t *testing.T) {

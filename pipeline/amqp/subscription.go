@@ -97,6 +97,8 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 // session takes messages while the session lives and the subscription is not
 // stopped. A stopped one keeps the channel for the acknowledgements of its handlers.
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
+	acks := newAcks(session, s.log)
+	defer acks.close()
 	for s.takePlace(ctx) {
 		select {
 		case d, ok := <-session.Deliveries:
@@ -104,7 +106,7 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 				s.leavePlace()
 				return nil
 			}
-			s.dispatch(ctx, session, &d)
+			s.dispatch(ctx, acks, &d)
 		case <-s.stop:
 			s.leavePlace()
 		}
@@ -120,13 +122,18 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 }
 
 // dispatch handles one delivery, which has its place. With a single place there is
-// nothing to do meanwhile: no goroutine, whose switches would cost a third of the rate.
-func (s *subscription) dispatch(ctx context.Context, session *rabbit.Session, d *amqp091.Delivery) {
+// nothing to do meanwhile: no goroutine, whose switches would cost a third of the
+// rate. The message is made here, since a new goroutine would first have to grow its
+// stack for that.
+func (s *subscription) dispatch(ctx context.Context, acks *acks, d *amqp091.Delivery) {
+	acks.begin(d.DeliveryTag)
+	msg, done := s.message(ctx, d)
+	h := handled{delivery: d, message: msg, done: done, acks: acks}
 	if s.opts.concurrency == 1 {
-		s.handle(ctx, session, d)
+		s.handle(ctx, h)
 		return
 	}
-	s.handlers.Go(func() { s.handle(ctx, session, d) })
+	s.handlers.Go(func() { s.handle(ctx, h) })
 }
 
 // takePlace waits for a place; false when the session or the subscription ends.
