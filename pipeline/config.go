@@ -129,7 +129,7 @@ func (c Config) validate() error {
 	}
 	queues := map[string]bool{}
 	for _, route := range c.Routes {
-		errs = append(errs, route.validate())
+		errs = append(errs, route.validate(c.Topology))
 		if queues[route.Queue] {
 			errs = append(errs, fmt.Errorf("queue %q has two routes", route.Queue))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Route is a queue, its bindings, its handler and its retry policy.
@@ -50,12 +51,15 @@ func (r Route) withDefaults(policy *retry.Policy) Route {
 	return r
 }
 
-func (r Route) validate() error {
+func (r Route) validate(ours schemas.Topology) error {
 	if r.Queue == "" {
 		return errors.New("a route has no queue")
 	}
 	if r.Handler == nil {
 		return fmt.Errorf("the route of queue %q has no handler", r.Queue)
+	}
+	if r.Park && ours.Owns(r.parking()) {
+		return fmt.Errorf("the route of queue %q: Park: the queue %q is our own", r.Queue, r.parking())
 	}
 	if err := r.Policy.Validate(); err != nil {
 		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)

@@ -3,84 +3,115 @@ package retry
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
-const (
-	maxPolicyDelays = 100    // each is a queue
-	maxAttempts     = 10_000 // the history of a message is bounded, so this only stops mistakes
-)
+const maxPolicyDelays = 100 // each is a queue
 
-// Validate says everything that is wrong with a policy: a delay that is not of
-// whole milliseconds from 1 ms to MaxDelay, delays both listed and growing, a
-// factor below 1, a jitter outside of 0 to 1, no attempts or more than 10,000,
-// more than 100 different delays, and classes within classes.
+// MaxAttempts is the most attempts that a policy may have. The history of a
+// message is bounded, so this only stops mistakes.
+const MaxAttempts = 10_000
+
+// FieldError is one thing that is wrong with a policy.
+type FieldError struct {
+	Field    string // delays, first, factor, cap, jitter, attempts or classes; of a class classes.NAME.FIELD
+	Value    string // empty where no single value is wrong
+	Expected string
+}
+
+func (e *FieldError) Error() string {
+	return strings.TrimSpace(e.Field+" "+e.Value) + ": expected " + e.Expected
+}
+
+// Validate says everything that is wrong with a policy, each in a FieldError: a
+// delay that is not of whole milliseconds from 1 ms to MaxDelay, delays both
+// listed and growing, a factor below 1, a jitter outside of 0 to 1, no attempts
+// or more than MaxAttempts, more than 100 different delays, and classes within
+// classes.
 func (p Policy) Validate() error {
-	errs := []error{p.validate()}
-	for name, class := range p.Classes {
-		err := class.validate()
-		if len(class.Classes) > 0 {
-			err = errors.Join(err, errors.New("classes: a class has none of its own"))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("class %q: %w", name, err))
+	var errs []error
+	for _, mistake := range p.mistakes() {
+		errs = append(errs, mistake)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Classes)) {
+		for _, mistake := range p.Classes[name].mistakesOfClass() {
+			mistake.Field = "classes." + name + "." + mistake.Field
+			errs = append(errs, mistake)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p Policy) validate() error {
-	if p.First == 0 {
-		return errors.Join(validDelays(p.Delays), p.withoutFirst())
+func (p Policy) mistakesOfClass() []*FieldError {
+	found := p.mistakes()
+	if len(p.Classes) > 0 {
+		found = append(found, &FieldError{Field: "classes", Expected: "none within a class"})
 	}
-	errs := []error{validDelays([]time.Duration{p.First}), p.growth()}
+	return found
+}
+
+func (p Policy) mistakes() []*FieldError {
+	if p.First == 0 {
+		return append(invalidDelays("delays", p.Delays), p.withoutFirst()...)
+	}
+	found := append(invalidDelays("first", []time.Duration{p.First}), p.growth()...)
 	if len(p.Delays) > 0 {
-		errs = append(errs, errors.New("delays and first: expected one of them"))
+		found = append(found, &FieldError{Field: "delays", Expected: "none beside first"})
 	}
 	if p.Cap != 0 {
-		errs = append(errs, validDelays([]time.Duration{p.Cap}))
+		found = append(found, invalidDelays("cap", []time.Duration{p.Cap})...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if len(found) > 0 {
+		return found
 	}
-	return validDelays(p.named())
+	return invalidDelays("first", p.named())
 }
 
 // growth checks the fields that need First.
-func (p Policy) growth() error {
-	var errs []error
-	if p.Attempts < 1 || p.Attempts > maxAttempts {
-		errs = append(errs, fmt.Errorf("attempts %d: expected 1 to %d", p.Attempts, maxAttempts))
+func (p Policy) growth() []*FieldError {
+	var found []*FieldError
+	if p.Attempts < 1 || p.Attempts > MaxAttempts {
+		found = append(found, &FieldError{"attempts", fmt.Sprint(p.Attempts), fmt.Sprint("1 to ", MaxAttempts)})
 	}
 	if p.Factor != 0 && (math.IsNaN(p.Factor) || math.IsInf(p.Factor, 0) || p.Factor < 1) {
-		errs = append(errs, fmt.Errorf("factor %v: expected at least 1", p.Factor))
+		found = append(found, &FieldError{"factor", fmt.Sprint(p.Factor), "at least 1"})
 	}
 	if !(p.Jitter >= 0 && p.Jitter <= 1) {
-		errs = append(errs, fmt.Errorf("jitter %v: expected 0 to 1", p.Jitter))
+		found = append(found, &FieldError{"jitter", fmt.Sprint(p.Jitter), "0 to 1"})
 	}
 	if p.Cap != 0 && p.Cap < p.First {
-		errs = append(errs, fmt.Errorf("cap %s: expected at least first, %s", p.Cap, p.First))
+		found = append(found, &FieldError{"cap", p.Cap.String(), "at least first, " + p.First.String()})
 	}
-	return errors.Join(errs...)
+	return found
 }
 
-func (p Policy) withoutFirst() error {
-	if p.Factor != 0 || p.Cap != 0 || p.Jitter != 0 || p.Attempts != 0 {
-		return errors.New("factor, cap, jitter and attempts: expected only together with first")
-	}
-	return nil
-}
-
-func validDelays(delays []time.Duration) error {
-	if len(delays) > maxPolicyDelays {
-		return fmt.Errorf("%d delays: expected at most %d, since each has a queue", len(delays), maxPolicyDelays)
-	}
-	var errs []error
-	for _, d := range delays {
-		if d <= 0 || d > MaxDelay || d%time.Millisecond != 0 {
-			errs = append(errs, fmt.Errorf("delay %s: expected whole milliseconds between 1ms and %s", d, MaxDelay))
+func (p Policy) withoutFirst() []*FieldError {
+	var found []*FieldError
+	for _, field := range []struct {
+		name  string
+		given bool
+	}{{"factor", p.Factor != 0}, {"cap", p.Cap != 0}, {"jitter", p.Jitter != 0}, {"attempts", p.Attempts != 0}} {
+		if field.given {
+			found = append(found, &FieldError{Field: field.name, Expected: "none without first, the delay that grows"})
 		}
 	}
-	return errors.Join(errs...)
+	return found
+}
+
+func invalidDelays(field string, delays []time.Duration) []*FieldError {
+	if len(delays) > maxPolicyDelays {
+		return []*FieldError{{Field: field, Expected: fmt.Sprintf(
+			"at most %d different delays, since each has a queue; there are %d", maxPolicyDelays, len(delays))}}
+	}
+	var found []*FieldError
+	for _, d := range delays {
+		if d <= 0 || d > MaxDelay || d%time.Millisecond != 0 {
+			found = append(found, &FieldError{field, d.String(), fmt.Sprintf("whole milliseconds between 1ms and %s", MaxDelay)})
+		}
+	}
+	return found
 }

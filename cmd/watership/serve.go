@@ -13,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -70,24 +69,6 @@ func (s system) serve(ctx context.Context) error {
 	err = group.Wait()
 	s.logger.Info("stopped")
 	return err
-}
-
-func (s system) pipeline() pipeline.Config {
-	cfg := pipeline.Config{
-		URL: s.cfg.AMQP.URL.Reveal(), Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
-		Tap: s.taps(), Default: s.policy(""), Logger: s.logger,
-	}
-	for _, r := range s.cfg.Routes {
-		route := pipeline.Route{
-			Queue: r.Queue, Concurrency: r.Concurrency, Policy: s.policy(r.Retry),
-			Handler: pipeline.HTTP(pipeline.HTTPConfig{URL: r.Handler.HTTP.URL.Reveal(), Timeout: r.Handler.HTTP.Timeout}),
-		}
-		for _, bind := range r.Bind {
-			route.Bind = append(route.Bind, pipeline.Binding(bind))
-		}
-		cfg.Routes = append(cfg.Routes, route)
-	}
-	return cfg
 }
 
 // index runs the indexer once the topology is there.

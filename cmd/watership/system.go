@@ -11,8 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
-	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -80,20 +78,4 @@ func (s system) format() schemas.DocumentFormat {
 		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,
 		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON,
 	}
-}
-
-func (s system) taps() []amqp.Tap {
-	var taps []amqp.Tap
-	for _, exchange := range s.cfg.Tap.Exchanges {
-		taps = append(taps, amqp.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
-	}
-	return taps
-}
-
-func (s system) policy(name string) *retry.Policy {
-	if name == "" {
-		name = s.cfg.Retry.Default
-	}
-	policy := s.cfg.Retry.Policies[name]
-	return &policy
 }

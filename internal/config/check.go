@@ -13,6 +13,7 @@ func (l *loader) check(c *Config) {
 	l.checkTap(c.Tap.Exchanges, ours)
 	l.checkRoutes(c, ours)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
+	l.require("retry.probe.cap", c.Retry.Probe.Cap < c.Retry.Probe.First, "at least retry.probe.first, "+FormatDuration(c.Retry.Probe.First))
 	l.checkLabels(c.Index)
 }
 
@@ -38,6 +39,7 @@ func (l *loader) checkRoutes(c *Config, ours schemas.Topology) {
 		l.require(at+".queue", route.Queue == "", "the name of a queue")
 		l.require(at+".queue", ours.Owns(route.Queue), "a queue that is not our own")
 		l.require(at+".queue", queues[route.Queue], "each queue once")
+		l.checkParking(at+".park", route, ours)
 		l.require(at+".handler.http.url", route.Handler.HTTP.URL.IsZero(), "the URL to which messages are posted")
 		l.checkPolicy(at+".retry", route.Retry, c)
 		for j, bind := range route.Bind {
@@ -47,6 +49,12 @@ func (l *loader) checkRoutes(c *Config, ours schemas.Topology) {
 		}
 		queues[route.Queue] = true
 	}
+}
+
+func (l *loader) checkParking(path string, route Route, ours schemas.Topology) {
+	parking := route.Queue + ".poison"
+	l.require(path, route.Park && ours.Owns(parking), "false, since "+parking+" is our own queue")
+	l.require(path, route.Park && len(parking) > shortString, "false, since the name of the queue with .poison would be longer than 255 bytes")
 }
 
 func (l *loader) checkPolicy(path, name string, c *Config) {

@@ -105,6 +105,14 @@ type Route struct {
 
 	// Retry names a policy in Retry.Policies. Default: Retry.Default.
 	Retry string
+
+	// Timeout is of one attempt. What the handler does is over then, and the
+	// attempt has failed. 0, the default: none but the handler's own.
+	Timeout time.Duration
+
+	// Park keeps a copy of each message that is given up in the queue NAME.poison.
+	// Default: false.
+	Park bool
 }
 
 // Bind is a binding from an exchange, which must exist, to a route's queue.
@@ -122,6 +130,13 @@ type Handler struct {
 type HTTPHandler struct {
 	URL     URL           // required
 	Timeout time.Duration // of one call; default 30s
+
+	// Statuses say what answers mean, by status (404) or class of statuses (4xx):
+	// handled, retry, poison or unavailable. None: what HTTP says of them.
+	Statuses map[string]string
+
+	// MaxRetryAfter caps what an answer's Retry-After may ask for. Default: 1h.
+	MaxRetryAfter time.Duration
 }
 
 // Retry holds the retry policies.
@@ -133,6 +148,28 @@ type Retry struct {
 	// Policies by name. The policy named default is retry.Default unless it is
 	// given. Each delay has a queue of its own.
 	Policies map[string]retry.Policy
+
+	// Deaths are RabbitMQ's reasons for which a dead letter is tried again:
+	// rejected, expired, maxlen, delivery_limit. One of any other reason is
+	// poison at once. Default: rejected. None, as [] in the file: all are.
+	Deaths []string
+
+	Probe  Probe
+	Return Return
+}
+
+// Probe bounds the pauses of a route whose service is unavailable, each twice as
+// long as the one before.
+type Probe struct {
+	First time.Duration // default 1s
+	Cap   time.Duration // default 1m, or First where that is longer
+}
+
+// Return says what becomes of messages that are due for a queue which is gone or
+// full.
+type Return struct {
+	Grace time.Duration // how long a queue may be gone before they are given up; default 5m
+	Pause time.Duration // between two tries, in whole milliseconds; default 10s
 }
 
 // Index says how events are written to the store.

@@ -17,10 +17,14 @@ func TestExampleFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range Keys() {
-		last := key.Name[strings.LastIndex(key.Name, ".")+1:]
-		if !regexp.MustCompile(`(?m)^ *(# )?` + last + `:`).Match(content) {
-			t.Errorf("%s has no %s", file, key.Name)
+	for _, setting := range load(t, full, nil, nil).Describe() {
+		if strings.Contains(setting.Key, ".statuses.") {
+			continue // its last part is the user's
+		}
+		last := regexp.MustCompile(`\[\d+\]$`).ReplaceAllString(setting.Key, "")
+		last = last[strings.LastIndex(last, ".")+1:]
+		if !regexp.MustCompile(`(?m)(^|[ {])` + last + `:`).Match(content) {
+			t.Errorf("%s has no %s", file, setting.Key)
 		}
 	}
 	// What is commented out holds too once it is not.

@@ -27,9 +27,11 @@ tap:
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
-    handler: {http: {url: "http://localhost:8080/", timeout: 5s}}
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, max_retry_after: 90s}}
     concurrency: 1
     retry: slow
+    timeout: 1m
+    park: true
   - queue: rest
     handler: {http: {url: "http://localhost:8080/rest"}}
 retry:
@@ -37,6 +39,18 @@ retry:
   policies:
     slow: {delays: [1m, 2h, 1d]}
     none: {delays: []}
+    growing:
+      first: 500ms
+      factor: 1.5
+      cap: 1h
+      jitter: 0.3
+      attempts: 12
+      classes:
+        ordering: {delays: [1d]}
+        once: {first: 1s, attempts: 1}
+  deaths: [rejected, expired]
+  probe: {first: 2s, cap: 10m}
+  return: {grace: 1h, pause: 30s}
 index:
   batch: {events: 2000, bytes: 1MB, wait: 1s}
   labels: [tenant, region]
@@ -61,17 +75,32 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		}},
 		Routes: []Route{
 			{
-				Queue:   "orders",
-				Bind:    []Bind{{Exchange: "github", Key: "push.#"}, {Exchange: "orders"}},
-				Handler: postTo("http://localhost:8080/", 5*time.Second), Concurrency: 1, Retry: "slow",
+				Queue: "orders",
+				Bind:  []Bind{{Exchange: "github", Key: "push.#"}, {Exchange: "orders"}},
+				Handler: Handler{HTTP: HTTPHandler{
+					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
+					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, MaxRetryAfter: 90 * time.Second,
+				}},
+				Concurrency: 1, Retry: "slow", Timeout: time.Minute, Park: true,
 			},
 			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none"},
 		},
-		Retry: Retry{Default: "none", Policies: map[string]retry.Policy{
-			"slow":    {Delays: []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour}},
-			"none":    {},
-			"default": retry.Default(),
-		}},
+		Retry: Retry{
+			Default: "none", Policies: map[string]retry.Policy{
+				"slow":    {Delays: []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour}},
+				"none":    {},
+				"default": retry.Default(),
+				"growing": {
+					First: 500 * time.Millisecond, Factor: 1.5, Cap: time.Hour, Jitter: 0.3, Attempts: 12,
+					Classes: map[string]retry.Policy{
+						"ordering": {Delays: []time.Duration{24 * time.Hour}},
+						"once":     {First: time.Second, Attempts: 1},
+					},
+				},
+			},
+			Deaths: []string{"rejected", "expired"}, Probe: Probe{First: 2 * time.Second, Cap: 10 * time.Minute},
+			Return: Return{Grace: time.Hour, Pause: 30 * time.Second},
+		},
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
@@ -90,9 +119,12 @@ func TestDefaults(t *testing.T) {
 			Retention: Retention{Traffic: 30 * day, Failures: 90 * day},
 		},
 		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
-		Retry:    Retry{Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}},
-		Index:    Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Body: Body{Text: true, JSON: true}},
-		Log:      Log{Format: "text"},
+		Retry: Retry{
+			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
+			Probe: Probe{First: time.Second, Cap: time.Minute}, Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
+		},
+		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Body: Body{Text: true, JSON: true}},
+		Log:   Log{Format: "text"},
 	}, load(t, "", nil, nil))
 }
 
@@ -132,6 +164,19 @@ func TestStructuresFromTheEnvironment(t *testing.T) {
 	}
 	if got := c.Retry.Policies["none"].Delays; len(got) != 1 || len(c.Tap.Exchanges) != 1 {
 		t.Errorf("got policy %v and tap %v", got, c.Tap)
+	}
+}
+
+func TestProbeCapIsNeverBelowItsFirst(t *testing.T) {
+	if got := load(t, "retry: {probe: {first: 1h}}\n", nil, nil).Retry.Probe.Cap; got != time.Hour {
+		t.Errorf("got %s", got)
+	}
+}
+
+// No deaths at all are another choice than the default.
+func TestNoDeathsAreNotTheDefault(t *testing.T) {
+	if deaths := load(t, "retry: {deaths: []}\n", nil, nil).Retry.Deaths; deaths == nil || len(deaths) != 0 {
+		t.Errorf("got %#v, want an empty list", deaths)
 	}
 }
 
@@ -176,7 +221,7 @@ func diffConfig(t *testing.T, want, got Config) {
 }
 
 func postTo(url string, timeout time.Duration) Handler {
-	return Handler{HTTP: HTTPHandler{URL: NewURL(url), Timeout: timeout}}
+	return Handler{HTTP: HTTPHandler{URL: NewURL(url), Timeout: timeout, MaxRetryAfter: time.Hour}}
 }
 
 func load(t *testing.T, file string, environ []string, flags map[string]string) Config {

@@ -51,6 +51,17 @@ func wholeNumber(low, high int) func(string) (int, error) {
 	}
 }
 
+// number is a decimal number within bounds.
+func number(low, high float64) func(string) (float64, error) {
+	return func(s string) (float64, error) {
+		n, err := strconv.ParseFloat(s, 64)
+		if err != nil || !(n >= low && n <= high) { // which NaN is not
+			return 0, fmt.Errorf("expected a number from %v to %v", low, high)
+		}
+		return n, nil
+	}
+}
+
 // name is text of so many bytes, as it goes into AMQP's short strings.
 func name(low, high int) func(string) (string, error) {
 	return func(s string) (string, error) {
@@ -127,6 +138,14 @@ func listenAddress(s string) (string, error) {
 	_, port, err := net.SplitHostPort(s)
 	if n, notNumber := strconv.Atoi(port); err != nil || notNumber != nil || n < 0 || n >= 1<<16 {
 		return "", errors.New("expected host:port such as 127.0.0.1:8181, or nothing")
+	}
+	return s, nil
+}
+
+// httpStatus is a status that answers have, or a class of them.
+func httpStatus(s string) (string, error) {
+	if !regexp.MustCompile(`^[2-5]([0-9][0-9]|xx)$`).MatchString(s) {
+		return "", errors.New("expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
 	}
 	return s, nil
 }

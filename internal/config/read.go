@@ -34,6 +34,7 @@ func list[T any](parse func(string) (T, error), into *[]T) read {
 			l.fail(path, n, "expected a list")
 			return
 		}
+		*into = []T{} // empty is something else than not given
 		for i, item := range n.Items {
 			var one T
 			if item.Form != text {

@@ -1,12 +1,6 @@
 package config
 
-import (
-	"maps"
-	"slices"
-	"time"
-
-	"github.com/watershipmq/watership/retry"
-)
+import "time"
 
 func readTap(l *loader, path string, n node) TapExchange {
 	var tap TapExchange
@@ -26,6 +20,8 @@ func readRoute(l *loader, path string, n node) Route {
 		part{name: "handler", read: readHandler(&route.Handler)},
 		part{name: "concurrency", fallback: "16", read: value(wholeNumber(1, 10_000), &route.Concurrency)},
 		part{name: "retry", read: value(name(1, 200), &route.Retry)},
+		part{name: "timeout", read: value(duration(time.Millisecond, day), &route.Timeout)},
+		part{name: "park", fallback: "false", read: value(boolean, &route.Park)},
 	)
 	return route
 }
@@ -52,63 +48,30 @@ func readHTTPHandler(into *HTTPHandler) read {
 		l.parts(path, n,
 			part{name: "url", read: value(address("http", "https"), &into.URL)},
 			part{name: "timeout", fallback: "30s", read: value(duration(time.Millisecond, day), &into.Timeout)},
+			part{name: "statuses", read: readStatuses(&into.Statuses)},
+			part{name: "max_retry_after", fallback: "1h", read: value(duration(time.Millisecond, day), &into.MaxRetryAfter)},
 		)
 	}
 }
 
-// readPolicies reads policies by their names, which are the user's.
-func readPolicies(into *map[string]retry.Policy) read {
+// readStatuses reads what answers mean, by their status.
+func readStatuses(into *map[string]string) read {
 	return func(l *loader, path string, n node) {
 		l.keep(path, node{Origin: n.Origin})
 		if n.Form != mapping {
-			l.fail(path, n, "expected policies by name")
+			l.fail(path, n, "expected meanings by status")
 			return
 		}
-		*into = map[string]retry.Policy{}
+		*into = map[string]string{}
 		for _, f := range n.Fields {
 			at := join(path, f.Name)
-			if _, err := name(1, 200)(f.Name); err != nil {
-				l.fail(redact(at), f.Value, "expected a name of 1 to 200 bytes")
+			if _, err := httpStatus(f.Name); err != nil {
+				l.fail(redact(at), node{Origin: f.Value.Origin}, err.Error())
 				continue
 			}
-			l.keep(at, node{Origin: f.Value.Origin})
-			var policy retry.Policy
-			l.parts(at, f.Value, part{name: "delays", read: list(delay, &policy.Delays)})
-			_, given := f.Value.field("delays")
-			l.require(at+".delays", !given, "the delays between attempts ([] for a single attempt)")
-			(*into)[f.Name] = policy
+			var meaning string
+			value(oneOf("handled", "retry", "poison", "unavailable"), &meaning)(l, at, f.Value)
+			(*into)[f.Name] = meaning
 		}
 	}
 }
-
-// complete fills in what follows from other settings.
-func (l *loader) complete(c *Config) {
-	if c.AMQP.ManagementURL.IsZero() && !l.failed["amqp.management_url"] {
-		c.AMQP.ManagementURL = managementURL(c.AMQP.URL)
-		l.keep("amqp.management_url", textNode(c.AMQP.ManagementURL.full, Origin{Place: Derived, Name: "amqp.url"}))
-	}
-	if c.Retry.Policies == nil {
-		c.Retry.Policies = map[string]retry.Policy{}
-	}
-	if _, given := c.Retry.Policies["default"]; !given {
-		l.addDefaultPolicy(c.Retry.Policies)
-	}
-	for i := range c.Routes {
-		if c.Routes[i].Retry == "" {
-			c.Routes[i].Retry = c.Retry.Default
-			l.keep(element("routes", i)+".retry", textNode(c.Retry.Default, Origin{Place: Derived, Name: "retry.default"}))
-		}
-	}
-}
-
-func (l *loader) addDefaultPolicy(policies map[string]retry.Policy) {
-	policies["default"] = retry.Default()
-	delays := node{Form: sequence}
-	for _, d := range retry.Default().Delays {
-		delays.Items = append(delays.Items, textNode(FormatDuration(d), Origin{}))
-	}
-	l.keep("retry.policies.default.delays", delays)
-}
-
-// policyNames lists the policies that there are.
-func (c *Config) policyNames() []string { return slices.Sorted(maps.Keys(c.Retry.Policies)) }

@@ -28,7 +28,7 @@ func (l *loader) defaults() layer {
 	settings := layer{}
 	for _, key := range l.keys {
 		if key.Default != "" {
-			settings[key.Name] = textNode(key.Default, Origin{Place: Default})
+			l.fromText(key, key.Default, Origin{Place: Default}, settings)
 		}
 	}
 	return settings

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+)
+
+// pipeline is the configuration of the handlers, and of what they declare.
+func (s system) pipeline() pipeline.Config {
+	cfg := pipeline.Config{
+		URL: s.cfg.AMQP.URL.Reveal(), Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
+		Tap: s.taps(), Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
+		Probe:       pipeline.Probe(s.cfg.Retry.Probe),
+		ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause, Logger: s.logger,
+	}
+	for _, r := range s.cfg.Routes {
+		cfg.Routes = append(cfg.Routes, s.route(r))
+	}
+	return cfg
+}
+
+func (s system) taps() []amqp.Tap {
+	var taps []amqp.Tap
+	for _, exchange := range s.cfg.Tap.Exchanges {
+		taps = append(taps, amqp.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+	}
+	return taps
+}
+
+func (s system) route(r config.Route) pipeline.Route {
+	route := pipeline.Route{
+		Queue: r.Queue, Concurrency: r.Concurrency, Policy: s.policy(r.Retry), Timeout: r.Timeout, Park: r.Park,
+		Handler: httpHandler(r.Handler.HTTP),
+	}
+	for _, bind := range r.Bind {
+		route.Bind = append(route.Bind, pipeline.Binding(bind))
+	}
+	return route
+}
+
+func httpHandler(to config.HTTPHandler) message.HandlerFunc {
+	statuses := map[string]pipeline.Meaning{}
+	for status, meaning := range to.Statuses {
+		statuses[status] = pipeline.Meaning(meaning)
+	}
+	return pipeline.HTTP(pipeline.HTTPConfig{
+		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, MaxRetryAfter: to.MaxRetryAfter,
+	})
+}
+
+func (s system) policy(name string) *retry.Policy {
+	policy := s.cfg.Retry.Policies[name]
+	return &policy
+}

@@ -1,0 +1,19 @@
+package pipeline
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// A copy that is parked in our own poison queue would be given up for ever.
+func TestParkingIsNotAQueueOfOurs(t *testing.T) {
+	_, err := New(Config{
+		URL:    "amqp://localhost/",
+		Routes: []Route{{Queue: "watership", Park: true, Handler: handler(func(*message.Message) error { return nil })}},
+	})
+	if err == nil || !strings.Contains(err.Error(), `the queue "watership.poison" is our own`) {
+		t.Error(err)
+	}
+}
