@@ -1,10 +1,9 @@
 package pipeline_test
 
 import (
-	"fmt"
-	"net/http"
-	"net/url"
+	"bytes"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +12,22 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
+
+// The README shows a part of this package's example, word for word.
+func TestReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(readme, -1)
+	if len(blocks) != 1 || !bytes.HasSuffix(example, blocks[0][1]) {
+		t.Errorf("the README has %d Go blocks; expected one, with the end of example_test.go", len(blocks))
+	}
+}
 
 // The README's example, as it is: in a virtual host of its own, since it uses
 // the names that everybody uses.
@@ -72,39 +87,15 @@ func consuming(b rabbittest.Broker, queue string) bool {
 	return err == nil && q.Consumers == 1
 }
 
-// virtualHost makes one that ends with the test, with all that is in it, and
-// returns its URL.
 func virtualHost(t *testing.T, b rabbittest.Broker) string {
 	t.Helper()
 	if b.ManagementURL == "" {
 		t.Skip("no management API: WATERSHIP_TEST_MANAGEMENT_URLS is not set")
 	}
-	name := rabbittest.Name(t)
-	u, err := url.Parse(b.URL)
+	url, remove, err := rabbittest.NewVirtualHost(b.URL, b.ManagementURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	manage(t, b, http.MethodPut, "/api/vhosts/"+name, "{}")
-	t.Cleanup(func() { manage(t, b, http.MethodDelete, "/api/vhosts/"+name, "") })
-	manage(t, b, http.MethodPut, fmt.Sprintf("/api/permissions/%s/%s", name, u.User.Username()),
-		`{"configure":".*","write":".*","read":".*"}`)
-	u.Path = "/" + name
-	return u.String()
-}
-
-func manage(t *testing.T, b rabbittest.Broker, method, path, body string) {
-	t.Helper()
-	request, err := http.NewRequest(method, b.ManagementURL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		t.Fatalf("%s %s: %s", method, path, response.Status)
-	}
+	t.Cleanup(remove)
+	return url
 }

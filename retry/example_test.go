@@ -101,3 +101,8 @@ func ExampleLadder() {
 	fmt.Println(retry.Ladder()[:8])
 	// Output: [100ms 150ms 200ms 300ms 500ms 700ms 1s 1.5s]
 }
+
+func ExampleClassOf() {
+	fmt.Println(retry.ClassOf(errors.New("lost")), retry.ClassOf(retry.Class("ordering", errors.New("too early"))))
+	// Output: default ordering
+}

@@ -1,0 +1,68 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// Whoever reads the documentation of a public package finds an example of each
+// function, and of each type that does something; all but that of a whole package
+// are run, since they say what they print.
+func TestEveryEntryPointHasAnExample(t *testing.T) {
+	for _, dir := range []string{"pipeline", "pipeline/amqp", "retry", "schemas", "schemas/query", "indexer", "replayer"} {
+		p := documented(t, dir)
+		for _, f := range p.Funcs {
+			wantExample(t, dir+"."+f.Name, f.Examples)
+		}
+		for _, typ := range p.Types {
+			does := len(typ.Funcs) > 0
+			examples := typ.Examples
+			for _, f := range slices.Concat(typ.Funcs, typ.Methods) {
+				does = does || !slices.Contains([]string{"Error", "Unwrap", "String"}, f.Name)
+				examples = append(examples, f.Examples...)
+			}
+			if does {
+				wantExample(t, dir+"."+typ.Name, examples)
+			}
+		}
+	}
+}
+
+func wantExample(t *testing.T, name string, examples []*doc.Example) {
+	t.Helper()
+	if len(examples) == 0 {
+		t.Errorf("%s has no example", name)
+	}
+	for _, e := range examples {
+		if e.Output == "" && !e.EmptyOutput {
+			t.Errorf("an example of %s does not say what it prints, and so is not run", name)
+		}
+	}
+}
+
+func documented(t *testing.T, dir string) *doc.Package {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	p, err := doc.NewFromFiles(fset, files, module+"/"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

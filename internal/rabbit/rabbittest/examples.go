@@ -1,0 +1,77 @@
+package rabbittest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/broker"
+)
+
+// WithExamples runs the tests of a package whose examples connect to AMQP_URL:
+// to the newest real broker, where they have a virtual host of their own since
+// they use the names that everybody uses; without one to a broker inside the
+// process. It returns the exit code.
+func WithExamples(m *testing.M) int {
+	address, remove, err := exampleBroker()
+	if err == nil {
+		defer remove()
+		err = os.Setenv("AMQP_URL", address)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "a broker for the examples:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func exampleBroker() (address string, remove func(), err error) {
+	brokers := strings.Fields(os.Getenv("WATERSHIP_TEST_AMQP_URLS"))
+	managements := strings.Fields(os.Getenv("WATERSHIP_TEST_MANAGEMENT_URLS"))
+	if len(brokers) == 0 || len(managements) < len(brokers) {
+		inside := broker.New(broker.Config{})
+		listening, err := inside.Listen("127.0.0.1:0")
+		return fmt.Sprintf("amqp://guest:guest@%s/", listening), func() { _ = inside.Close() }, err
+	}
+	newest := len(brokers) - 1
+	return NewVirtualHost(brokers[newest], managements[newest])
+}
+
+// NewVirtualHost makes a virtual host and gives the URL of the broker with it.
+// Remove deletes it with all that is in it.
+func NewVirtualHost(brokerURL, managementURL string) (address string, remove func(), err error) {
+	u, err := url.Parse(brokerURL)
+	if err != nil {
+		return "", nil, err
+	}
+	name := "test." + rand.Text()
+	if err := manage(managementURL, http.MethodPut, "/api/vhosts/"+name, "{}"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = manage(managementURL, http.MethodDelete, "/api/vhosts/"+name, "") }
+	err = manage(managementURL, http.MethodPut, fmt.Sprintf("/api/permissions/%s/%s", name, u.User.Username()),
+		`{"configure":".*","write":".*","read":".*"}`)
+	u.Path = "/" + name
+	return u.String(), remove, err
+}
+
+func manage(managementURL, method, path, body string) error {
+	request, err := http.NewRequest(method, managementURL+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %s", method, path, response.Status)
+	}
+	return nil
+}

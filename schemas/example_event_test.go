@@ -1,0 +1,86 @@
+package schemas_test
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// What the tap copied becomes an event, the event a document, and the document
+// the same event again.
+func ExampleDecoder() {
+	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	event := schemas.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{
+		Exchange: "shop", RoutingKey: "order.created", MessageId: "17", Body: []byte(`{"item":"violin"}`),
+	}, taken, taken.UnixMicro())
+	document := schemas.DocumentFormat{}.Document(event)
+	again, err := schemas.ParseDocument(document.Source)
+	fmt.Println(document.Stream, again.Action, again.Envelope.RoutingKey, err)
+	// Output: traffic published order.created <nil>
+}
+
+// Headers on the list can be searched as labels.
+func ExampleDocumentFormat() {
+	format := schemas.DocumentFormat{Labels: []string{"tenant"}}
+	source := format.Append(nil, schemas.Event{
+		Action: schemas.Published, Envelope: schemas.Envelope{Headers: amqp.Table{"tenant": "acme"}},
+	})
+	fmt.Println(bytes.Contains(source, []byte(`"labels":{"tenant":"acme"}`)))
+	// Output: true
+}
+
+// An event whose document the store refused is kept all the same.
+func ExampleEvent_Quarantine() {
+	event := schemas.Event{Action: schemas.Handled}
+	event.EventID = "1"
+	instead := event.Quarantine("the document has too many fields")
+	fmt.Println(instead.Action, instead.QuarantinedAction, instead.EventID)
+	// Output: quarantined handled 1
+}
+
+func ExampleAction() {
+	for _, action := range []schemas.Action{schemas.Handled, schemas.Poisoned} {
+		fmt.Println(action, action.Outcome(), action.Stream())
+	}
+	// Output:
+	// handled success traffic
+	// poisoned failure failures
+}
+
+// Failures of one kind have one text.
+func ExampleErrorGroup() {
+	fmt.Println(schemas.ErrorGroup("order 4711 of customer c-17 has no lines"))
+	// Output: order # of customer # has no lines
+}
+
+func ExampleFields() {
+	fields, err := schemas.Fields()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	field, known := fields.Lookup("watership.attempt")
+	fmt.Println(field.Type, known)
+	// Output: long true
+}
+
+func ExampleMappingsTemplate() {
+	fmt.Println(bytes.Contains(schemas.MappingsTemplate(), []byte(`"dynamic": false`)))
+	// Output: true
+}
+
+func ExampleStreamTemplate() {
+	body, err := schemas.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
+	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
+	// Output: true <nil>
+}
+
+func ExampleKibanaObjects() {
+	objects, err := schemas.KibanaObjects("watership-messages")
+	fmt.Println(bytes.Contains(objects, []byte(`"title":"watership-messages-*"`)), err)
+	// Output: true <nil>
+}

@@ -1,0 +1,142 @@
+package schemas_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// order is a message as its publisher sent it.
+func order() schemas.Envelope {
+	return schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.created", Body: []byte("a violin"),
+		Properties: schemas.Properties{MessageID: "17", Expiration: "60000"},
+		Headers:    amqp.Table{"tenant": "acme"},
+	}
+}
+
+// The fingerprint is the same wherever the message is met again.
+func ExampleEnvelope() {
+	published := order()
+	arrived := schemas.FromDelivery(amqp.Delivery{
+		Exchange: "shop", RoutingKey: "order.created", Body: published.Body, MessageId: "17", Redelivered: true,
+		Headers: amqp.Table{"tenant": "acme", "x-delivery-count": int64(1)},
+	})
+	fmt.Println(arrived.Fingerprint() == published.Fingerprint())
+	// Output: true
+}
+
+func ExampleNewContext() {
+	ctx := schemas.NewContext(context.Background(), order())
+	e, ok := schemas.FromContext(ctx)
+	fmt.Println(e.Exchange, ok)
+	// Output: shop true
+}
+
+// What travels between our queues has its state in headers, and what would
+// shorten its life is one of them.
+func ExampleWrap() {
+	state := schemas.State{}.Failed(time.Time{}, 0, "stock", schemas.Failure{Message: "no such table"})
+	p := schemas.Wrap(order(), state)
+	fmt.Printf("%q %v %v\n", p.Expiration, p.Headers["watership-expiration"], p.Headers["watership-attempt"])
+	// Output: "" 60000 1
+}
+
+func ExampleUnwrap() {
+	p := schemas.Wrap(order(), schemas.State{Queue: "stock", Attempt: 2})
+	e, state, err := schemas.Unwrap(schemas.FromDelivery(amqp.Delivery{
+		RoutingKey: schemas.Topology{}.Due(), Headers: p.Headers, Body: p.Body, MessageId: p.MessageId,
+	}))
+	fmt.Println(e.Exchange, e.RoutingKey, e.Properties.Expiration, state.Queue, state.Attempt, err)
+	// Output: shop order.created 60000 stock 2 <nil>
+}
+
+// A replay to the original exchange begins anew: no attempt travels with it.
+func ExampleWrapForExchange() {
+	p := schemas.WrapForExchange(order(), schemas.State{Attempt: 3, Replay: "job-1"}, "guest")
+	fmt.Println(p.Expiration, p.Headers["watership-replay"], p.Headers["watership-attempt"])
+	// Output: 60000 job-1 <nil>
+}
+
+// On the last hop the properties are as first published again.
+func ExampleWrapForQueue() {
+	p := schemas.WrapForQueue(order(), schemas.State{Queue: "stock", Attempt: 2}, "guest")
+	fmt.Println(p.Expiration, p.Headers["watership-queue"], p.Headers["watership-attempt"])
+	// Output: 60000 stock 2
+}
+
+func ExampleWrapWithoutBody() {
+	p := schemas.WrapWithoutBody(order(), schemas.State{})
+	fmt.Println(len(p.Body), p.Headers["watership-body-size"])
+	// Output: 0 8
+}
+
+// Headers of ours that a service copied to another message are not believed.
+func ExampleBelieve() {
+	e := order()
+	p := schemas.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
+	copied := schemas.Envelope{Exchange: "shop", RoutingKey: "invoice.made", Headers: p.Headers}
+	belief, err := schemas.Believe(copied, "invoices")
+	fmt.Println(belief.State.Attempt, len(belief.Envelope.Headers), err)
+	// Output: 0 1 <nil>
+}
+
+func ExampleState_Failed() {
+	var state schemas.State
+	for range 2 {
+		state = state.Failed(time.Now(), time.Second, "stock", schemas.Failure{Message: "no such table"})
+	}
+	fmt.Println(state.Attempt, state.Queue, state.Failure.Message)
+	// Output: 2 stock no such table
+}
+
+// A message that a consumer in any language rejected.
+func ExampleDeadLetter() {
+	letter, death, dead := schemas.DeadLetter(schemas.Envelope{
+		Exchange: schemas.Topology{}.Retry(), RoutingKey: "order.created",
+		Headers: amqp.Table{"x-death": []any{amqp.Table{
+			"queue": "stock", "reason": "rejected", "exchange": "shop", "routing-keys": []any{"order.created"},
+		}}},
+	})
+	fmt.Println(dead, letter.Exchange, death.Queue, death.Reason)
+	// Output: true shop stock rejected
+}
+
+func ExampleLatestDeath() {
+	headers := amqp.Table{"x-death": []any{amqp.Table{"queue": "stock", "reason": "expired", "count": int64(3)}}}
+	death, found := schemas.LatestDeath(headers, "stock")
+	fmt.Println(death.Reason, death.Count, found)
+	// Output: expired 3 true
+}
+
+func ExamplePublisherHeaders() {
+	fmt.Println(schemas.PublisherHeaders(amqp.Table{"tenant": "acme", "x-death": []any{}, "watership-attempt": int32(2)}))
+	// Output: map[tenant:acme]
+}
+
+// Every type survives.
+func ExampleAppendTable() {
+	text := schemas.AppendTable(nil, amqp.Table{"attempts": int32(3), "paid": true})
+	fmt.Println(string(text))
+	table, err := schemas.ParseTable(text)
+	fmt.Printf("%T %v\n", table["attempts"], err)
+	// Output:
+	// [{"key":"attempts","int32":3},{"key":"paid","bool":true}]
+	// int32 <nil>
+}
+
+func ExampleParseTable() {
+	_, err := schemas.ParseTable([]byte(`[{"key":"n","int32":"three"}]`))
+	fmt.Println(err != nil)
+	// Output: true
+}
+
+func ExampleTopology() {
+	ours := schemas.Topology{Prefix: "shop.messages"}
+	fmt.Println(ours.Retry(), ours.Delay(1500*time.Millisecond), ours.Owns("stock"))
+	// Output: shop.messages.retry shop.messages.delay.1500 false
+}
