@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -47,10 +49,17 @@ func dialError(ctx context.Context, cfg Config, err error) error {
 		return fmt.Errorf("no AMQP handshake within %v", cfg.DialTimeout)
 	case err == nil:
 		return ctx.Err()
+	case strings.Contains(err.Error(), certificateRequired):
+		return errors.New("the broker wants a client certificate: name certfile and keyfile in the URL, or give them in the TLS configuration")
 	default:
 		return withoutURL(err)
 	}
 }
+
+// certificateRequired is the alert for a client without a certificate (RFC 8446
+// §6.2). It comes when the handshake is over for the client, so that the AMQP
+// client hands it on, as text.
+const certificateRequired = "tls: certificate required"
 
 func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error) {
 	addr := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
@@ -131,10 +140,15 @@ func loadCertificates(conf *tls.Config, uri amqp.URI) error {
 			return fmt.Errorf("read CA certificate: %w", err)
 		}
 		conf.RootCAs = x509.NewCertPool()
-		conf.RootCAs.AppendCertsFromPEM(pem)
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("read CA certificate: %s holds no certificate", uri.CACertFile)
+		}
+	}
+	if uri.CertFile == "" && uri.KeyFile == "" {
+		return nil
 	}
 	if uri.CertFile == "" || uri.KeyFile == "" {
-		return nil
+		return errors.New("load client certificate: the URL names one of certfile and keyfile; it needs both or none")
 	}
 	pair, err := tls.LoadX509KeyPair(uri.CertFile, uri.KeyFile)
 	if err != nil {

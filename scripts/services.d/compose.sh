@@ -7,6 +7,8 @@ compose() {
 	for key in "${!state[@]}"; do
 		export "PORT_$key=${state[$key]}"
 	done
+	TLS_DIR=$(tls_dir)
+	export TLS_DIR
 	export WATERSHIP_TEST_STORE_HEAP=${WATERSHIP_TEST_STORE_HEAP:-1g}
 	docker compose --project-name "watership-$(cksum <<<"$dir" | cut -d' ' -f1)" \
 		--file "$parts/compose.yaml" --profile rabbitmq43 "$@" 8>&- 9<&-
@@ -14,6 +16,7 @@ compose() {
 
 compose_tools() {
 	command -v curl >/dev/null || die "install curl"
+	command -v openssl >/dev/null || die "install openssl"
 }
 
 compose_fetch() {
@@ -21,6 +24,7 @@ compose_fetch() {
 }
 
 compose_start() {
+	[[ $1 != rabbitmq4 ]] || make_certificates
 	compose up --detach --quiet-pull "$1" >>"$dir/logs/$1.log" 2>&1 || die "$1 did not start: see $dir/logs/$1.log"
 }
 

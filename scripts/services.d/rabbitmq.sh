@@ -16,6 +16,7 @@ rabbitmq_root() {
 
 rabbitmq_packages() {
 	[[ -d $(rabbitmq_root "$1") ]] || command -v debootstrap >/dev/null || packages+=(debootstrap)
+	command -v openssl >/dev/null || packages+=(openssl)
 }
 
 rabbitmq_fetch() {
@@ -57,6 +58,7 @@ rabbitmq_configure() {
 		echo "log.console = true"
 		echo "log.console.use_colors = off"
 		echo "log.file = false"
+		rabbitmq_tls "$1"
 	} >"$home/rabbitmq.conf"
 	echo '[rabbitmq_management].' >"$home/enabled_plugins"
 	# The schedulers do not spin while idle: the servers share few cores.
@@ -72,6 +74,15 @@ rabbitmq_configure() {
 		export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='+sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}'
 	ENV
 	chown -R "$(stat -c %u:%g "$(rabbitmq_root "$1")/var/lib/rabbitmq")" "$home"
+}
+
+# rabbitmq_tls NAME: the lines for a TLS listener, where the broker has one.
+rabbitmq_tls() {
+	[[ -n ${state[$1_amqps]:-} ]] || return 0
+	make_certificates
+	cp -r "$(tls_dir)" "$dir/$1/"
+	sed -e "s#^listeners.ssl.default = .*#listeners.ssl.1 = 127.0.0.1:${state[$1_amqps]}#" \
+		-e 's#/tls/#/var/lib/rabbitmq/tls/#' "$parts/rabbitmq-tls.conf"
 }
 
 rabbitmq_inside() {

@@ -1,0 +1,46 @@
+package rabbittest
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Secure is a broker's TLS listener, which wants a certificate of its clients.
+type Secure struct {
+	Broker                           // the same broker without TLS
+	CA, ClientCert, ClientKey string // files
+	bare                      string
+}
+
+// TLS is the listener of WATERSHIP_TEST_AMQPS_URL. Without it, as where the
+// broker is not one that scripts/services started, the test is skipped.
+func TLS(t testing.TB) Secure {
+	t.Helper()
+	address, files := os.Getenv("WATERSHIP_TEST_AMQPS_URL"), os.Getenv("WATERSHIP_TEST_TLS")
+	if address == "" {
+		const reason = "no TLS listener: WATERSHIP_TEST_AMQPS_URL is not set (scripts/services restart rabbitmq4 gives an older broker one)"
+		if strings.Contains(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED"), "rabbitmq4=") && os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
+	return Secure{
+		Broker: Newest(t), bare: address,
+		CA: filepath.Join(files, "ca.pem"), ClientCert: filepath.Join(files, "client.pem"), ClientKey: filepath.Join(files, "client.key"),
+	}
+}
+
+// URL is the listener's with the files named, as RabbitMQ's clients take them;
+// those that are "" are left out.
+func (s Secure) URL(ca, cert, key string) string {
+	query := url.Values{}
+	for name, file := range map[string]string{"cacertfile": ca, "certfile": cert, "keyfile": key} {
+		if file != "" {
+			query.Set(name, file)
+		}
+	}
+	return s.bare + "?" + query.Encode()
+}
