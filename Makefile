@@ -17,8 +17,8 @@ help: ## List the targets
 build: ## Build ./watership
 	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
 
-# Tests that restart the servers, and so are alone with them.
-ALONE = BrokerRestart|NothingLost
+# Tests that restart or starve the servers, and so are alone with them.
+ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
 test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
 	@.ci/tools

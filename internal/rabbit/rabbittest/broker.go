@@ -176,9 +176,10 @@ func NeedServices(t testing.TB) {
 	t.Skip(reason)
 }
 
-// Service runs scripts/services, such as Service(t, "restart") for this broker.
+// Service runs scripts/services for this broker, such as Service(t, "restart") or
+// Service(t, "ctl", "status").
 // It may be called by any goroutine.
-func (b Broker) Service(t testing.TB, verb string) {
+func (b Broker) Service(t testing.TB, verb string, args ...string) {
 	t.Helper()
 	script := os.Getenv("WATERSHIP_TEST_SERVICES")
 	name := "rabbitmq4"
@@ -187,7 +188,8 @@ func (b Broker) Service(t testing.TB, verb string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, script, verb, name).CombinedOutput(); err != nil {
-		t.Errorf("%s %s %s: %v\n%s", script, verb, name, err, out)
+	cmd := exec.CommandContext(ctx, script, append([]string{verb, name}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", cmd, err, out)
 	}
 }

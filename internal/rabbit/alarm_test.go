@@ -1,0 +1,66 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// A broker that is really short of memory takes nothing from publishers. They
+// wait, and say so once; whoever waits may stop waiting; and when there is memory
+// again everything arrives, each message that was not given up once.
+func TestMemoryAlarm(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
+		t.Skip("stops every publisher of the broker: set WATERSHIP_TEST_FAULTS=1")
+	}
+	rabbittest.NeedServices(t)
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		queue := b.Queue(t, nil)
+		log := &rabbittest.Log{}
+		c := open(t, b.URL, func(cfg *Config) { cfg.Logger = log.Logger() })
+		p := publisher(t, c, 10)
+		if err := p.Publish(patient(t), to(queue, "0")); err != nil {
+			t.Fatal(err)
+		}
+		lift := alarm(t, b)
+		// The broker says that it blocks a connection when that publishes.
+		results := make(chan error)
+		for _, body := range []string{"1", "2", "3"} {
+			go func() { results <- p.Publish(patient(t), to(queue, body)) }()
+		}
+		rabbittest.Eventually(t, "the publisher knows", func() bool { return log.Count("takes no messages") == 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := p.Publish(ctx, to(queue, "given up")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("whoever stops waiting gets %v", err)
+		}
+		lift()
+		for range 3 {
+			if err := rabbittest.Receive(t, results); err != nil {
+				t.Error(err)
+			}
+		}
+		rabbittest.Eventually(t, "the end is told", func() bool { return log.Count("takes messages again") == 1 })
+		if duplicates := wantAll(t, b, queue, 4); duplicates != 0 || b.Len(t, queue) != 0 {
+			t.Errorf("%d twice, %d left", duplicates, b.Len(t, queue))
+		}
+		if log.Count("takes no messages") != 1 || log.Count("lost") != 0 {
+			t.Errorf("said more than once:\n%s", log)
+		}
+	})
+}
+
+// alarm lets a broker find that it has too little memory, until lift is called or
+// the test ends.
+func alarm(t *testing.T, b rabbittest.Broker) (lift func()) {
+	t.Helper()
+	lift = func() { b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.7") } // as in scripts/services.d
+	t.Cleanup(lift)
+	b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.000001")
+	return lift
+}
