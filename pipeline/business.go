@@ -62,17 +62,25 @@ func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
 // confirmed. Its first error is that of a message that cannot be published,
 // which is a failure of the attempt; its second says that nothing is known.
 func (b *business) publish(ctx context.Context, parent schemas.Belief, produced []*message.Message) (why, err error) {
+	messages := make([]rabbit.Message, len(produced))
 	for i, msg := range produced {
-		out, why := b.outgoing(msg, parent, i)
-		if why != nil {
+		if messages[i], why = b.outgoing(msg, parent, i); why != nil {
 			return why, nil
 		}
-		if err := b.publisher.Publish(ctx, out); err != nil {
-			err = fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err)
-			return undeliverable(err)
+	}
+	for i, err := range b.publisher.PublishAll(ctx, messages) {
+		if err == nil {
+			continue
+		}
+		blamed, unknown := undeliverable(fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
+		if unknown != nil {
+			return nil, unknown
+		}
+		if why == nil {
+			why = blamed
 		}
 	}
-	return nil, nil
+	return why, nil
 }
 
 // undeliverable tells an outgoing message that the broker will not have from a

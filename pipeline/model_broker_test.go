@@ -77,6 +77,15 @@ func (b *modelBroker) fault() error {
 	return errUnconfirmed
 }
 
+// PublishAll is Publish for each.
+func (b *modelBroker) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = b.Publish(ctx, m)
+	}
+	return errs
+}
+
 // Publish is mandatory and confirmed.
 func (b *modelBroker) Publish(_ context.Context, m rabbit.Message) error {
 	return b.operation(func() error {

@@ -14,9 +14,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// publisher publishes a message and returns once the broker has it safe.
+// publisher publishes messages and returns once the broker has them safe.
 type publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
+
+	// PublishAll does not wait for one before the next, and keeps their order. It
+	// returns an error for each, nil for those that are safe.
+	PublishAll(ctx context.Context, messages []rabbit.Message) []error
 }
 
 // delayDeclarer makes sure that the delay queue of d exists.

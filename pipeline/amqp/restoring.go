@@ -48,6 +48,25 @@ func (r *Restoring) Publish(ctx context.Context, m rabbit.Message) error {
 	return fmt.Errorf("exchange %q was brought back and is gone again", m.Exchange)
 }
 
+// PublishAll sends messages in their order, without waiting for one before the
+// next, and returns what Publish returns of each.
+func (r *Restoring) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
+	errs := make([]error, len(messages))
+	sent := make([]*rabbit.Pending, len(messages))
+	for i, m := range messages {
+		sent[i], errs[i] = r.publisher.Send(ctx, m)
+	}
+	for i, m := range messages {
+		if errs[i] == nil {
+			errs[i] = sent[i].Wait(ctx)
+		}
+		if r.exchangeMissing(m, errs[i]) || r.bindingMissing(m, errs[i]) {
+			errs[i] = r.Publish(ctx, m)
+		}
+	}
+	return errs
+}
+
 func (r *Restoring) exchangeMissing(m rabbit.Message, err error) bool {
 	var refused *rabbit.RefusedError
 	return errors.As(err, &refused) && refused.Code == amqp091.NotFound && r.live.Config.Owns(m.Exchange)
