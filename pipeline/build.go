@@ -71,7 +71,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	gate := newGate(route.Queue, all, one, p.cfg)
-	business := &business{steps: p.steps(), route: route, onHang: p.cfg.OnHang}
+	business := &business{steps: p.steps(), route: route, metrics: p.metrics, onHang: p.cfg.OnHang}
 	p.router.AddConsumerHandler(route.Queue, route.Queue, gate, business.handle)
 	return nil
 }

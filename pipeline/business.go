@@ -19,8 +19,9 @@ import (
 //	failure: event, delay queue or poison queue, acknowledgement
 type business struct {
 	*steps
-	route  Route
-	onHang func(Attempt) // may be nil
+	route   Route
+	metrics metrics
+	onHang  func(Attempt) // may be nil
 }
 
 // handle acknowledges by returning nil. An error means that no durable copy

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -58,10 +60,11 @@ type Config struct {
 	// OnHang is called once for each attempt whose handler has not returned a
 	// second after its time-out. The message stays with that handler until it
 	// returns or the pipeline ends, since it may still do its work. It is
-	// logged in any case. Nil: nothing is called.
+	// logged and counted in any case. Nil: nothing is called.
 	OnHang func(a Attempt)
 
-	Logger *slog.Logger // nil: slog.Default
+	Logger     *slog.Logger          // nil: slog.Default
+	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: nobody sees them
 
 	// StopTimeout is how long the end of Run waits for handlers; messages of
 	// those that have not finished go back to their queues. Zero: 30 s.

@@ -19,6 +19,7 @@ import (
 // Pipeline is a Watermill router with its handlers.
 type Pipeline struct {
 	cfg       Config
+	metrics   metrics
 	login     string
 	router    *message.Router
 	consuming *rabbit.Connection
@@ -39,7 +40,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: uri.Username}
+	p := &Pipeline{cfg: cfg, metrics: newMetrics(cfg.Registerer), login: uri.Username}
 	if p.consuming, err = p.connect("watership consuming", true); err != nil {
 		return nil, err
 	}
