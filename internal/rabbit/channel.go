@@ -31,7 +31,7 @@ func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error 
 
 // open also tells which connection the channel belongs to, and calls prepare on
 // the channel within the same bounds.
-func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *amqp.Connection, error) {
+func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *link, error) {
 	for {
 		conn, changed, err := c.await(ctx)
 		if err != nil {
@@ -52,7 +52,7 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 }
 
 // await returns the live connection, and a channel that closes when it is no longer so.
-func (c *Connection) await(ctx context.Context) (*amqp.Connection, <-chan struct{}, error) {
+func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) {
 	for {
 		c.mu.Lock()
 		live, changed, closed := c.live, c.changed, c.closed
@@ -113,7 +113,7 @@ func (c *Connection) pause(ctx context.Context, changed <-chan struct{}) error {
 
 // openOn bounds the library's own calls, which wait as long as the broker likes:
 // one that is short of memory reads nothing from a publishing connection.
-func (c *Connection) openOn(ctx context.Context, conn *amqp.Connection, prepare func(*amqp.Channel) error) (*amqp.Channel, error) {
+func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*amqp.Channel) error) (*amqp.Channel, error) {
 	type result struct {
 		ch  *amqp.Channel
 		err error

@@ -23,13 +23,19 @@ type Connection struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // the owner, and channels being opened or closed
 
-	mu      sync.Mutex       // guards what follows
-	live    *amqp.Connection // nil while there is none
-	lives   int              // how many connections there have been
-	lastErr error            // of the last attempt, nil while live
-	changed chan struct{}    // closed and replaced whenever live or blocked changes
-	blocked bool             // the broker reads nothing from us now
+	mu      sync.Mutex    // guards what follows
+	live    *link         // nil while there is none
+	lives   int           // how many connections there have been
+	lastErr error         // of the last attempt, nil while live
+	changed chan struct{} // closed and replaced whenever live or blocked changes
+	blocked bool          // the broker reads nothing from us now
 	closed  bool
+}
+
+// link is one connection of the client, and the stream that it is on.
+type link struct {
+	*amqp.Connection
+	stream *frames
 }
 
 // Open starts connecting and returns at once. Its error concerns the URL only
@@ -115,7 +121,7 @@ func (c *Connection) run() {
 }
 
 // watch shows the connection to its users until it is lost or is to be closed.
-func (c *Connection) watch(conn *amqp.Connection) error {
+func (c *Connection) watch(conn *link) error {
 	// Room for one: the library sends once, and must not wait for us.
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 16))
@@ -153,7 +159,7 @@ func lossError(reason *amqp.Error) error {
 	return fmt.Errorf("%w: %s", errConnectionLost, reason.Reason)
 }
 
-func (c *Connection) set(live *amqp.Connection, err error) {
+func (c *Connection) set(live *link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live, c.lastErr, c.blocked = live, err, false

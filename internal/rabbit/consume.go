@@ -113,7 +113,7 @@ func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session,
 	if err != nil {
 		return nil, err
 	}
-	s.ch = ch
+	s.ch, s.stream = ch, conn.stream
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if !c.spawn(func() { s.watch(conn, closed, cancelled) }) {
 		s.cancel(ErrClosed)

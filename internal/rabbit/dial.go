@@ -15,7 +15,7 @@ import (
 
 // dial makes one attempt: stream, TLS and AMQP handshake within DialTimeout,
 // or less where ctx ends sooner.
-func dial(ctx context.Context, cfg Config) (*amqp.Connection, error) {
+func dial(ctx context.Context, cfg Config) (*link, error) {
 	uri, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func dial(ctx context.Context, cfg Config) (*amqp.Connection, error) {
 		var conn *amqp.Connection
 		conn, err = amqp.DialConfig(plainURL(cfg.URL, uri), cfg.handshake(stream))
 		if err == nil && stop() {
-			return conn, nil
+			return &link{conn, stream}, nil
 		}
 	}
 	stop()
@@ -63,7 +63,7 @@ func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error)
 
 // wrapStream puts TLS and what looks at frames around the stream. Frames inside TLS
 // can be read only after it, which is why the client library is not left to do it.
-func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (net.Conn, error) {
+func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*frames, error) {
 	stream := raw
 	if uri.Scheme == "amqps" {
 		conf, err := tlsConfig(cfg.TLS, uri)

@@ -1,14 +1,44 @@
 package rabbit
 
-import "net"
+import (
+	"net"
+	"sync"
+)
 
-// outgoing is what the client writes.
+// gatherMax is how much is written at once, in bytes, while somebody holds the stream.
+const gatherMax = 64 << 10
+
+// outgoing is what the client writes: each frame by itself, in a system call, unless
+// somebody who has more to send holds the stream meanwhile.
 type outgoing struct {
 	cutter
 	*negotiated
 	to       net.Conn
 	answered bool   // tune-ok has passed: frames follow
-	held     []byte // the beginning of a frame of which more will come
+	begun    []byte // the beginning of a frame of which more will come
+
+	mu       sync.Mutex // guards what follows
+	holders  int
+	gathered []byte
+	err      error // of the stream
+}
+
+// hold gathers what is written until as many calls of release. In between the
+// caller must wait for nothing that the broker has to answer.
+func (c *outgoing) hold() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holders++
+}
+
+// release writes what was gathered. Its failure ends the stream, which is how the
+// client hears of it.
+func (c *outgoing) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders--; c.holders == 0 && len(c.gathered) > 0 && c.flush(nil) != nil {
+		_ = c.to.Close()
+	}
 }
 
 func (c *outgoing) Write(p []byte) (int, error) {
@@ -16,14 +46,14 @@ func (c *outgoing) Write(p []byte) (int, error) {
 		return c.answer(p)
 	}
 	b := p
-	if len(c.held) > 0 {
-		b = append(c.held, p...)
+	if len(c.begun) > 0 {
+		b = append(c.begun, p...)
 	}
 	rest, err := c.send(b)
 	if err != nil {
 		return 0, err
 	}
-	c.held = append(c.held[:0], rest...)
+	c.begun = append(c.begun[:0], rest...)
 	return len(p), nil
 }
 
@@ -57,6 +87,24 @@ func (c *outgoing) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := c.to.Write(b)
-	return err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holders > 0 && len(c.gathered)+len(b) <= gatherMax {
+		c.gathered = append(c.gathered, b...)
+		return c.err
+	}
+	return c.flush(b)
+}
+
+// flush writes what was gathered, and b. The caller holds mu.
+func (c *outgoing) flush(b []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	if len(c.gathered) > 0 {
+		b = append(c.gathered, b...)
+		c.gathered = c.gathered[:0]
+	}
+	_, c.err = c.to.Write(b)
+	return c.err
 }

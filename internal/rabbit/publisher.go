@@ -45,7 +45,7 @@ type Publisher struct {
 	closing   chan struct{} // closed by Close: nothing new is taken
 	closeOnce sync.Once
 
-	using atomic.Pointer[amqp.Connection] // what the owner may be stuck writing to
+	using atomic.Pointer[link] // what the owner may be stuck writing to
 }
 
 // NewPublisher returns a publisher on c, which stays the caller's to close, after

@@ -83,6 +83,7 @@ func (w *window) serve(left backlog) backlog {
 // its confirms, which collect relies on.
 func (w *window) leave() {
 	w.timer.Stop()
+	w.release()
 	if !w.ended {
 		w.publisher.conn.closeChannel(w.ch)
 		w.end(<-w.closed)

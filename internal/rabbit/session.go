@@ -17,6 +17,7 @@ type Session struct {
 
 	conn    *Connection
 	ch      *amqp.Channel
+	stream  *frames // that ch is on
 	tag     string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -34,6 +35,18 @@ func consumerTag() string { return "watership-" + rand.Text() }
 // has taken the message back and delivers it again.
 func (s *Session) Ack(tag uint64, multiple bool) error {
 	return s.settled(s.ch.Ack(tag, multiple))
+}
+
+// AckEach acknowledges the deliveries with the tags, as Ack does one, in one write.
+func (s *Session) AckEach(tags []uint64) error {
+	s.stream.out.hold()
+	defer s.stream.out.release()
+	for _, tag := range tags {
+		if err := s.Ack(tag, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Nack gives the delivery back, and with multiple all before it: to the queue
@@ -62,7 +75,7 @@ func (s *Session) Cancel() error {
 }
 
 // watch ends the session's context when the channel or the consumer is gone.
-func (s *Session) watch(conn *amqp.Connection, closed <-chan *amqp.Error, cancelled <-chan string) {
+func (s *Session) watch(conn *link, closed <-chan *amqp.Error, cancelled <-chan string) {
 	defer close(s.watched)
 	select {
 	case reason := <-closed:
@@ -101,7 +114,7 @@ func consumerLoss(tag string) error {
 	return fmt.Errorf("the broker cancelled consumer %q, as it does when the queue is deleted", tag)
 }
 
-func channelLoss(conn *amqp.Connection, reason *amqp.Error) error {
+func channelLoss(conn *link, reason *amqp.Error) error {
 	switch {
 	case reason == nil:
 		return errors.New("channel closed")

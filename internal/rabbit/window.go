@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"runtime"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -15,7 +16,8 @@ const sweepAfter = 5 * time.Millisecond
 type window struct {
 	publisher *Publisher
 	ch        *amqp.Channel
-	conn      *amqp.Connection
+	conn      *link
+	holding   bool // of the stream, while there is more to send
 
 	closed <-chan *amqp.Error
 	ended  bool        // the channel is lost
@@ -56,14 +58,30 @@ func (w *window) start(m *Pending) {
 		return
 	}
 	m.settled, m.returned = false, nil
+	w.hold()
 	w.sent = append(w.sent, m)
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
 		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, m.message.Publishing)
 	if err != nil {
 		m.confirm = nil
+		w.release()
 		w.end(<-w.closed) // check has refused all else that the client refuses
 	}
+}
+
+func (w *window) hold() {
+	if !w.holding {
+		w.conn.stream.out.hold()
+	}
+	w.holding = true
+}
+
+func (w *window) release() {
+	if w.holding {
+		w.conn.stream.out.release()
+	}
+	w.holding = false
 }
 
 func (w *window) end(reason *amqp.Error) {
@@ -73,11 +91,10 @@ func (w *window) end(reason *amqp.Error) {
 // wait waits for something to do: a message to send, which it returns, a confirm,
 // a change of the connection, the end. A nil submit is not waited for.
 func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending {
-	select {
-	case m := <-submit:
+	if m := w.next(submit); m != nil {
 		return m
-	default:
 	}
+	w.release()
 	var confirmed <-chan struct{}
 	if oldest := w.oldest(); oldest != nil {
 		confirmed = oldest.confirm.Done()
@@ -97,6 +114,19 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	case <-w.publisher.ctx.Done():
 	}
 	return nil
+}
+
+// next is a message that is there to be sent, nil if there is none.
+func (w *window) next(submit <-chan *Pending) *Pending {
+	if w.holding && len(submit) == 0 {
+		runtime.Gosched() // callers that can submit one now, do
+	}
+	select {
+	case m := <-submit:
+		return m
+	default:
+		return nil
+	}
 }
 
 // oldest is the first message that has no outcome, nil if all have.

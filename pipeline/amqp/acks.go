@@ -90,10 +90,8 @@ func (a *acks) flush() {
 	if upTo > 0 {
 		err = a.session.Ack(upTo, true)
 	}
-	for _, tag := range single {
-		if err == nil {
-			err = a.session.Ack(tag, false)
-		}
+	if err == nil {
+		err = a.session.AckEach(single)
 	}
 	if err != nil { // the session has ended, which was logged when it did
 		a.log.Debug("acknowledgements dropped, the messages come again", watermill.LogFields{"reason": err.Error()})
