@@ -104,5 +104,6 @@ func (b *business) succeed(ctx context.Context, belief schemas.Belief, took time
 	state.Queue, state.Time, state.Duration = b.route.Queue, b.now(), took
 	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
 	state.Attempt++
+	b.metrics.handled(b.route.Queue, took)
 	return b.event(ctx, schemas.Handled, belief.Envelope, state)
 }

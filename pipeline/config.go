@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -61,7 +63,8 @@ type Config struct {
 	// logged in any case. Nil: nothing is called.
 	OnHang func(a Attempt)
 
-	Logger *slog.Logger // nil: slog.Default
+	Logger     *slog.Logger          // nil: slog.Default
+	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: nobody sees them
 
 	// StopTimeout is how long the end of Run waits for handlers; messages of
 	// those that have not finished go back to their queues. Zero: 30 s.

@@ -4,6 +4,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 type Pipeline struct {
 	cfg       Config
 	login     string
+	metrics   *metrics
 	router    *message.Router
 	consuming *rabbit.Connection
 	sending   *rabbit.Connection
@@ -39,7 +41,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: uri.Username}
+	p := &Pipeline{cfg: cfg, login: uri.Username, metrics: newMetrics(cfg.Registerer)}
 	if p.consuming, err = p.connect("watership consuming", true); err != nil {
 		return nil, err
 	}
@@ -69,6 +71,10 @@ func (p *Pipeline) Router() *message.Router { return p.router }
 
 // Running closes once every handler consumes.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
+
+// Err says why no messages come in or go out now: nil while the broker is
+// connected.
+func (p *Pipeline) Err() error { return cmp.Or(p.consuming.Err(), p.sending.Err()) }
 
 // Run declares the topology and handles messages until ctx ends; then it stops
 // fetching, lets handlers finish within Config.StopTimeout, gives the rest back

@@ -60,5 +60,13 @@ func (t Topology) Poison() string { return t.name(".poison") }
 // Unstorable is the queue of messages too large for the store.
 func (t Topology) Unstorable() string { return t.name(".unstorable") }
 
+// Queues are our own but for the delay queues.
+func (t Topology) Queues() []string {
+	return append(t.Indexed(), t.Retry(), t.Due(), t.Poison(), t.Unstorable())
+}
+
+// Indexed are the queues that the indexer drains into the store.
+func (t Topology) Indexed() []string { return []string{t.Log(), t.Index(), t.IndexLate()} }
+
 // Owns says whether an exchange or queue is one of ours.
 func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.name(".")) }

@@ -15,10 +15,7 @@ import (
 // ours names every queue of ours, and which of them are delay queues.
 func (d *doctor) ours() (all []string, delays map[string]bool) {
 	topology := d.pipeline().TopologyConfig()
-	all = []string{
-		d.topology.Log(), d.topology.Index(), d.topology.IndexLate(), d.topology.Retry(),
-		d.topology.Due(), d.topology.Poison(), d.topology.Unstorable(),
-	}
+	all = d.topology.Queues()
 	delays = map[string]bool{}
 	for _, delay := range topology.Delays {
 		name := d.topology.Delay(delay)

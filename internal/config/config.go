@@ -139,6 +139,10 @@ type Retry struct {
 type Index struct {
 	Batch Batch
 
+	// Memory bounds what the indexer has in flight, in bytes, however large its
+	// messages are; a single message may be larger. Default: 64MiB.
+	Memory int
+
 	// Labels are headers that are also keywords labels.NAME, NumericLabels those
 	// that are also numbers numeric_labels.NAME, where ranges can be asked for.
 	// Each is one more field in every index. Default: none.
@@ -162,7 +166,7 @@ type Body struct {
 	JSON bool // its JSON fields; default true
 }
 
-// HTTP is the listener for health checks and metrics.
+// HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.
 type HTTP struct {
 	Listen string // host:port; empty, the default, is off
 }

@@ -76,6 +76,7 @@ func workKeys(c *Config) []Key {
 		{Name: "index.batch.events", Default: "1000", Help: "most events in one request to the store", read: value(wholeNumber(1, 100_000), &c.Index.Batch.Events)},
 		{Name: "index.batch.bytes", Default: "5MiB", Help: "most bytes in one request to the store", read: value(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
 		{Name: "index.batch.wait", Default: "500ms", Help: "longest wait for a request to the store to fill", read: value(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
+		{Name: "index.memory", Default: "64MiB", Help: "most bytes that the indexer has in flight", read: value(size(8<<20, 16<<30), &c.Index.Memory)},
 		{Name: "index.labels", Form: List, Help: "headers that can be searched as labels.NAME", read: list(name(1, 255), &c.Index.Labels)},
 		{Name: "index.numeric_labels", Form: List, Help: "headers that can be searched as numbers, with ranges, as numeric_labels.NAME", read: list(name(1, 255), &c.Index.NumericLabels)},
 		{Name: "index.body.text", Default: "true", Help: "whether the words of bodies can be searched", read: value(boolean, &c.Index.Body.Text)},

@@ -39,6 +39,7 @@ retry:
     none: {delays: []}
 index:
   batch: {events: 2000, bytes: 1MB, wait: 1s}
+  memory: 256MiB
   labels: [tenant, region]
   numeric_labels: [amount]
   body: {text: false, json: false}
@@ -74,6 +75,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		}},
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
+			Memory: 256 << 20,
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
 		},
 		HTTP: HTTP{Listen: ":8181"},
@@ -91,7 +93,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
 		Retry:    Retry{Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}},
-		Index:    Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Body: Body{Text: true, JSON: true}},
+		Index:    Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true}},
 		Log:      Log{Format: "text"},
 	}, load(t, "", nil, nil))
 }
