@@ -75,7 +75,7 @@ func (m metrics) indexed(queue string, b *batch, newest time.Time) {
 func label(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
-		schemas.Replayed, schemas.Discarded, schemas.Quarantined:
+		schemas.Replayed, schemas.Discarded, schemas.Quarantined, schemas.Dropped:
 		return string(action)
 	}
 	return "other"

@@ -162,6 +162,6 @@ func values(ctx context.Context, s system, field string) []string {
 func actions() []string {
 	return []string{
 		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
-		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined),
+		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined), string(schemas.Dropped),
 	}
 }

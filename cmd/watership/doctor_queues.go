@@ -237,6 +237,8 @@ func (d *doctor) checkLag() {
 		found, there := d.queues[queue.name]
 		switch {
 		case !there:
+		case d.topology.IndexLimit > 0 && found.Messages >= d.topology.IndexLimit && slices.Contains([]string{d.topology.Index(), d.topology.IndexLate()}, queue.name):
+			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > muchLag:
 			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:

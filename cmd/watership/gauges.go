@@ -4,12 +4,10 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -67,24 +65,8 @@ func (g *gauges) lookAtQueues(ctx context.Context) {
 }
 
 func (g *gauges) waiting(ctx context.Context, queue string) (messages int, err error) {
-	err = g.watching.Do(ctx, func(ch *amqp091.Channel) error {
-		there, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		messages = there.Messages
-		return err
-	})
-	return messages, err
-}
-
-// behind is the indexer's lag, or the time since the start where it could not
-// begin yet.
-func (g *gauges) behind(queue string, waiting int) time.Duration {
-	if running := g.indexing.Load(); running != nil {
-		return running.Lag(queue, waiting)
-	}
-	if waiting == 0 {
-		return 0
-	}
-	return time.Since(g.begun)
+	there, err := look(ctx, g.watching, queue)
+	return there.Messages, err
 }
 
 func (g *gauges) set(server string, err error) {

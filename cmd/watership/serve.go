@@ -65,9 +65,10 @@ func (s system) serve(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return v.handlers.Run(ctx) })
+	group.Go(func() error { return v.handle(ctx) })
 	group.Go(func() error { return v.index(ctx) })
 	group.Go(func() error { return v.listen(ctx) })
+	group.Go(func() error { return v.watchGaps(ctx) })
 	s.logger.Info("serving", "broker", s.cfg.AMQP.URL, "store", s.cfg.Store.URL,
 		"routes", len(s.cfg.Routes), "tapped", len(s.cfg.Tap.Exchanges))
 	err = group.Wait()
@@ -91,6 +92,17 @@ func (s system) pipeline() pipeline.Config {
 		cfg.Routes = append(cfg.Routes, route)
 	}
 	return cfg
+}
+
+// handle runs the handlers, unless setup has to run first.
+func (v *vitals) handle(ctx context.Context) error {
+	refused := v.refuseFormer(ctx)
+	if refused != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended // Run closes what there is
+	}
+	return errors.Join(refused, v.handlers.Run(ctx))
 }
 
 // index runs the indexer once the topology is there.

@@ -34,9 +34,13 @@ func (s *settings) system(t terminal) (system, error) {
 	if err != nil {
 		return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
 	}
+	topology := schemas.Topology{Prefix: cfg.Topology.Prefix}
+	if cfg.Tap.WhenFull == "drop_oldest" {
+		topology.IndexLimit = int64(cfg.Tap.Limit)
+	}
 	return system{
 		cfg: cfg, logger: t.logger(cfg.Log),
-		topology: schemas.Topology{Prefix: cfg.Topology.Prefix}, login: uri.Username, vhost: uri.Vhost,
+		topology: topology, login: uri.Username, vhost: uri.Vhost,
 	}, nil
 }
 

@@ -130,3 +130,15 @@ func (v *vitals) brokerThere() error {
 		return errors.New("the handlers do not consume yet")
 	}
 }
+
+// behind is the indexer's lag, or the time since the start where it could not
+// begin yet.
+func (v *vitals) behind(queue string, waiting int) time.Duration {
+	if running := v.indexing.Load(); running != nil {
+		return running.Lag(queue, waiting)
+	}
+	if waiting == 0 {
+		return 0
+	}
+	return time.Since(v.begun)
+}

@@ -213,7 +213,10 @@ func (i *installation) wantDocumented(t *testing.T) {
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (watership_\S+)`).FindAllStringSubmatch(body, -1) {
 		known = append(known, found[1])
 	}
-	unseen := []string{"watership_hung_attempts_total", "watership_fingerprint_mismatches_total"} // nothing of the kind happened
+	unseen := []string{
+		"watership_hung_attempts_total", "watership_fingerprint_mismatches_total",
+		"watership_index_dropping", "watership_index_dropped_messages_total",
+	} // nothing of the kind happened
 	slices.Sort(documented)
 	for _, name := range known {
 		if _, there := slices.BinarySearch(documented, name); !there {

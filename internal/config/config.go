@@ -80,6 +80,15 @@ type Topology struct {
 // Tap lists the exchanges whose every message is copied to the store.
 type Tap struct {
 	Exchanges []TapExchange
+
+	// WhenFull says what happens while the store takes less than is published:
+	// keep lets the broker's disk fill, drop_oldest drops the oldest copies beyond
+	// Limit and records the gap. Publishers never notice. Default: keep.
+	WhenFull string
+
+	// Limit is how many copies drop_oldest keeps, in messages; two queues keep as
+	// many each. Default: 1000000.
+	Limit int
 }
 
 // TapExchange is one exchange that is tapped. Each of its messages is routed

@@ -70,6 +70,8 @@ func serverKeys(c *Config) []Key {
 func workKeys(c *Config) []Key {
 	return []Key{
 		{Name: "tap.exchanges", Form: Structure, Help: "exchanges whose every message is recorded", read: each(readTap, &c.Tap.Exchanges)},
+		{Name: "tap.when_full", Default: "keep", Help: "what happens while the store takes less than is published: keep or drop_oldest", read: value(oneOf("keep", "drop_oldest"), &c.Tap.WhenFull)},
+		{Name: "tap.limit", Default: "1000000", Help: "most messages that drop_oldest keeps", read: value(wholeNumber(1, 1_000_000_000), &c.Tap.Limit)},
 		{Name: "routes", Form: Structure, Help: "queues with their bindings, handler and retry policy", read: each(readRoute, &c.Routes)},
 		{Name: "retry.default", Default: "default", Help: "retry policy where none is named", read: value(name(1, 200), &c.Retry.Default)},
 		{Name: "retry.policies", Form: Structure, Help: "retry policies by name, each with the delays between attempts", read: readPolicies(&c.Retry.Policies)},

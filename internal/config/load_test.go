@@ -24,6 +24,8 @@ tap:
   exchanges:
     - {name: github, type: topic}
     - {name: orders, type: direct, keys: [new, paid]}
+  when_full: drop_oldest
+  limit: 5000
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
@@ -59,7 +61,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		Tap: Tap{Exchanges: []TapExchange{
 			{Name: "github", Type: "topic"},
 			{Name: "orders", Type: "direct", Keys: []string{"new", "paid"}},
-		}},
+		}, WhenFull: "drop_oldest", Limit: 5000},
 		Routes: []Route{
 			{
 				Queue:   "orders",
@@ -92,6 +94,7 @@ func TestDefaults(t *testing.T) {
 			Retention: Retention{Traffic: 30 * day, Failures: 90 * day},
 		},
 		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
+		Tap:      Tap{WhenFull: "keep", Limit: 1_000_000},
 		Retry:    Retry{Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}},
 		Index:    Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true}},
 		Log:      Log{Format: "text"},

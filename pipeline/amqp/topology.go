@@ -27,10 +27,6 @@ type TopologyConfig struct {
 	Delays    []time.Duration // of the delay queues, whole milliseconds, each above zero
 	Tap       []Tap
 	Routes    []Route
-
-	// IndexLimit is the greatest number of messages that the index queue and the
-	// one for late copies keep each; the oldest are dropped. Zero: no limit.
-	IndexLimit int64
 }
 
 // Tap is an exchange whose messages are copied to the index queue.
