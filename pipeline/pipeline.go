@@ -49,7 +49,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, errors.Join(err, p.consuming.Close())
 	}
 	p.publisher = rabbit.NewPublisher(p.sending, rabbit.PublisherConfig{})
-	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger}
+	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = amqp.NewRestoring(p.publisher, p.live)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())

@@ -87,6 +87,8 @@ func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
 	keys := tap.Keys
 	if len(keys) == 0 && tap.Type == "topic" {
 		keys = []string{"#"}
+	} else if len(keys) == 0 && tap.Type == "direct" {
+		keys = boundByOthers(bindings, d.topology.Tap())
 	} else if len(keys) == 0 {
 		keys = []string{""}
 	}
@@ -97,6 +99,15 @@ func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
 		}
 	}
 	d.fine("tap", "exchange %s is tapped", tap.Name)
+}
+
+func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
+	for _, b := range bindings {
+		if b.Destination != tap {
+			keys = append(keys, b.RoutingKey)
+		}
+	}
+	return keys
 }
 
 // alternate is the alternate exchange of an exchange, by argument or policy.

@@ -23,6 +23,8 @@ type system struct {
 	topology schemas.Topology
 	login    string
 	vhost    string
+
+	discovery *amqp.Discovery
 }
 
 func (s *settings) system(t terminal) (system, error) {
@@ -34,13 +36,17 @@ func (s *settings) system(t terminal) (system, error) {
 	if err != nil {
 		return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
 	}
+	discovery, err := amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, nil)
+	if err != nil {
+		return system{}, usagef("amqp.management_url: %w", err)
+	}
 	topology := schemas.Topology{Prefix: cfg.Topology.Prefix}
 	if cfg.Tap.WhenFull == "drop_oldest" {
 		topology.IndexLimit = int64(cfg.Tap.Limit)
 	}
 	return system{
 		cfg: cfg, logger: t.logger(cfg.Log),
-		topology: topology, login: uri.Username, vhost: uri.Vhost,
+		topology: topology, login: uri.Username, vhost: uri.Vhost, discovery: discovery,
 	}, nil
 }
 

@@ -22,7 +22,6 @@ func (l *loader) checkTap(exchanges []TapExchange, ours schemas.Topology) {
 		at := element("tap.exchanges", i)
 		l.require(at+".name", tap.Name == "", "the name of an exchange (the default exchange cannot be tapped)")
 		l.require(at+".type", tap.Type == "", "topic, fanout, direct or headers")
-		l.require(at+".keys", tap.Type == "direct" && len(tap.Keys) == 0, "the routing keys to record, since a direct exchange has no key for all")
 		l.require(at+".keys", len(tap.Keys) > 0 && (tap.Type == "fanout" || tap.Type == "headers"), "none: such an exchange is tapped whole")
 		l.require(at+".name", ours.Owns(tap.Name), "an exchange that is not our own")
 		l.require(at+".name", strings.HasPrefix(tap.Name, "amq.rabbitmq."), "an exchange that does not copy our own deliveries")

@@ -97,8 +97,9 @@ type TapExchange struct {
 	Name string
 	Type string // topic, fanout, direct or headers: what it is on the server
 
-	// Keys are the binding keys. A direct exchange needs all that are of interest;
-	// a topic exchange is tapped whole ("#") without; others have none.
+	// Keys are the binding keys. Without, a topic exchange is tapped whole ("#"),
+	// and a direct exchange by the keys that others bind, for which the management
+	// API is asked. Others have none.
 	Keys []string
 }
 
