@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -96,7 +95,7 @@ func queues(ctx context.Context, s system) []string {
 	for _, route := range s.cfg.Routes {
 		names[route.Queue] = true
 	}
-	if management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil); err == nil {
+	if management, err := s.managementAPI(); err == nil {
 		there, _ := management.Queues(ctx, s.vhost)
 		for _, queue := range there {
 			if !s.topology.Owns(queue.Name) {

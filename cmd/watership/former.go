@@ -19,7 +19,7 @@ import (
 // the tap, under another limit than is configured now. Without the management API
 // only the unlimited one can be found.
 func (s system) formerIndexes(ctx context.Context, conn *rabbit.Connection) ([]schemas.Topology, error) {
-	management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil)
+	management, err := s.managementAPI()
 	if err != nil {
 		return nil, err
 	}

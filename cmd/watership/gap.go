@@ -51,7 +51,7 @@ func (v *vitals) watchGaps(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	management, err := rabbit.NewManagement(v.cfg.AMQP.ManagementURL.Reveal(), nil)
+	management, err := v.managementAPI()
 	if err != nil {
 		return err
 	}

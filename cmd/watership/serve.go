@@ -78,7 +78,7 @@ func (s system) serve(ctx context.Context) error {
 
 func (s system) pipeline() pipeline.Config {
 	cfg := pipeline.Config{
-		URL: s.cfg.AMQP.URL.Reveal(), Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
+		URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
 		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(""), Logger: s.logger,
 	}
 	for _, r := range s.cfg.Routes {

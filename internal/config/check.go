@@ -14,6 +14,14 @@ func (l *loader) check(c *Config) {
 	l.checkRoutes(c, ours)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
 	l.checkLabels(c.Index)
+	l.checkStore(c.Store)
+}
+
+// checkStore wants one way to log in.
+func (l *loader) checkStore(store Store) {
+	l.require("store.username", store.Username != "" && store.PasswordFile == "", "store.password_file beside it")
+	l.require("store.password_file", store.PasswordFile != "" && store.Username == "", "store.username beside it")
+	l.require("store.api_key_file", store.APIKeyFile != "" && store.Username != "", "either an API key or a login")
 }
 
 func (l *loader) checkTap(exchanges []TapExchange, ours schemas.Topology) {

@@ -44,6 +44,20 @@ type AMQP struct {
 	// ManagementURL is RabbitMQ's HTTP API. Default: the host and login of URL, on
 	// port 15672, or 15671 with TLS.
 	ManagementURL URL
+
+	// PasswordFile holds the password of URL's login, for URL and ManagementURL.
+	// Empty: they say it themselves.
+	PasswordFile string
+
+	// TLS is for amqps, and for ManagementURL with https.
+	TLS TLS
+}
+
+// TLS names files in PEM. Zero: certificates that the system trusts.
+type TLS struct {
+	CA   string // whom to trust; empty: whom the system trusts
+	Cert string // our own certificate, and its Key; empty: none
+	Key  string
 }
 
 // Store says where events are kept.
@@ -56,6 +70,14 @@ type Store struct {
 	Stream string
 
 	Retention Retention
+
+	// Username with PasswordFile, or APIKeyFile, whose content is the encoded form
+	// of a key; a login may be part of URL instead. Empty: none.
+	Username     string
+	PasswordFile string
+	APIKeyFile   string
+
+	TLS TLS // for https
 }
 
 // Retention says how long events are kept; 0 is for ever. An event that has gone

@@ -14,10 +14,17 @@ import (
 // full sets every key in the file.
 const full = `
 source: shop
-amqp: {url: "amqps://shop:pw@rabbit/prod", management_url: "https://rabbit:1"}
+amqp:
+  url: "amqps://shop:pw@rabbit/prod"
+  management_url: "https://rabbit:1"
+  password_file: /run/amqp
+  tls: {ca: ca.pem, cert: amqp.pem, key: amqp.key}
 store:
   url: https://store:9200
   stream: shop-messages
+  username: shop
+  password_file: /run/store
+  tls: {ca: /ca.pem, cert: store.pem, key: store.key}
   retention: {traffic: 1d12h, failures: 0}
 topology: {prefix: shop.messages, queue_type: classic}
 tap:
@@ -52,9 +59,13 @@ log: {level: debug, format: json}
 func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
 		Source: "shop",
-		AMQP:   AMQP{URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1")},
+		AMQP: AMQP{
+			URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
+			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
+		},
 		Store: Store{
 			URL: NewURL("https://store:9200"), Stream: "shop-messages",
+			Username: "shop", PasswordFile: "/run/store", TLS: TLS{CA: "/ca.pem", Cert: "store.pem", Key: "store.key"},
 			Retention: Retention{Traffic: 36 * time.Hour},
 		},
 		Topology: Topology{Prefix: "shop.messages", QueueType: "classic"},
