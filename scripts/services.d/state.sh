@@ -24,7 +24,7 @@ save_state() {
 # assign_ports NAME: keeps what the server has, chooses what it has not.
 assign_ports() {
 	local use uses="amqp management dist epmd"
-	[[ $1 != elasticsearch ]] || uses="http transport"
+	[[ $1 != elasticsearch* ]] || uses="http transport"
 	for use in $uses; do
 		[[ -n ${state[$1_$use]:-} ]] || state[$1_$use]=$(free_port)
 	done
