@@ -151,4 +151,3 @@ func (s secrets) managementClient() *http.Client {
 	}
 	return &http.Client{Timeout: managementTimeout, Transport: transport}
 }
-

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -44,18 +43,19 @@ func newSecured(t *testing.T) secured {
 	if s.url == "" || s.dir == "" {
 		t.Skip("no store with security: WATERSHIP_TEST_SECURE_STORE_URL is not set")
 	}
-	authorities, err := os.ReadFile(s.ca())
+	conf, err := tlsOf("store.tls", s.tls())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(authorities)
-	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}
 	return s
 }
 
-func (s secured) ca() string       { return filepath.Join(s.dir, "ca.crt") }
-func (s secured) password() string { return filepath.Join(s.dir, "password") }
+func (s secured) file(name string) string { return filepath.Join(s.dir, name) }
+func (s secured) password() string        { return s.file("password") }
+func (s secured) tls() config.TLS {
+	return config.TLS{CA: s.file("ca.crt"), Cert: s.file("client.crt"), Key: s.file("client.key")}
+}
 
 // role gives the user watership a role, and waits until it has it.
 func (s secured) role(t *testing.T, role, mark string) {
@@ -161,7 +161,8 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	i.rewrite(t, fmt.Sprintf("amqp: {url: %q, management_url: %q}", broker.URL, broker.ManagementURL),
 		fmt.Sprintf("amqp: {url: %q, management_url: %q, password_file: %q}", restrictedURL.String(), management.String(), password))
 	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
-		fmt.Sprintf("store: {url: %q, username: watership, password_file: %q, tls: {ca: %q},", store.url, store.password(), store.ca()))
+		fmt.Sprintf("store: {url: %q, username: watership, password_file: %q, tls: {ca: %q, cert: %q, key: %q},",
+			store.url, store.password(), store.tls().CA, store.tls().Cert, store.tls().Key))
 
 	i.must(t, "setup")
 	serving := i.serve(t)
@@ -190,12 +191,21 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		t.Errorf("setup again: %s", status.err)
 	}
 
+	wrongPassword := writeFile(t, "wrong", "another")
 	// What is missing is named on one line.
 	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t, 0), "watership-messages", i.stream), `"manage_index_templates"`, `"manage_ilm"`)
 	store.role(t, narrow, "manage_ilm")
 	got := i.run(t, "setup")
 	if got.code != exitFailed || strings.Count(got.err, "watership: ") != 1 || !strings.Contains(got.err, "granted by the cluster privileges [manage_index_templates") {
 		t.Errorf("setup without the right to templates: %+v", got)
+	}
+	for change, want := range map[string]string{
+		"--store-tls-ca=" + store.tls().Cert:     "certificate signed by unknown authority",
+		"--store-password-file=" + wrongPassword: "401 Unauthorized",
+	} {
+		if got := i.run(t, "search", "*", change); got.code != exitFailed || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, want) {
+			t.Errorf("search %s: %+v", change, got)
+		}
 	}
 	i.rewrite(t, store.password(), "/nowhere/password")
 	if got := i.run(t, "search", "*"); got.code != exitUsage || got.err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {

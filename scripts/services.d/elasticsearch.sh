@@ -77,7 +77,8 @@ elasticsearch_configure() {
 	chown -R $elasticsearch_uid:$elasticsearch_uid "$home"
 }
 
-# elasticsearch_secure CONFIG: users, and TLS by an authority of its own.
+# elasticsearch_secure CONFIG: users, and TLS by an authority of its own, which
+# clients need a certificate of.
 elasticsearch_secure() {
 	cat >>"$1/elasticsearch.yml" <<-YML
 		xpack.security.enabled: true
@@ -86,6 +87,8 @@ elasticsearch_secure() {
 		  enabled: true
 		  key: server.key
 		  certificate: server.crt
+		  certificate_authorities: [ca.crt]
+		  client_authentication: required
 	YML
 	printf '%s:%s\n' admin "$elasticsearch_hash" watership "$elasticsearch_hash" >"$1/users"
 	printf '%s\n' superuser:admin watership:watership >"$1/users_roles"
@@ -93,9 +96,11 @@ elasticsearch_secure() {
 	(
 		cd "$1"
 		openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=watership-test-ca
-		openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
-		openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 30 \
-			-extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost")
+		for name in server client; do
+			openssl req -newkey rsa:2048 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name"
+			openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -out "$name.crt" -days 30 \
+				-extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost")
+		done
 	) >/dev/null 2>&1
 }
 
@@ -118,6 +123,6 @@ elasticsearch_inside() {
 
 elasticsearch_answers() {
 	local login=()
-	[[ $1 != elasticsearch8tls ]] || login=(--cacert "$dir/$1/config/ca.crt" --user "admin:$elasticsearch_password")
+	[[ $1 != elasticsearch8tls ]] || login=(--cacert "$dir/$1/config/ca.crt" --cert "$dir/$1/config/client.crt" --key "$dir/$1/config/client.key" --user "admin:$elasticsearch_password")
 	curl -fsS -m 5 -o /dev/null "${login[@]}" "$(url "$1")/_cluster/health?wait_for_status=yellow&timeout=2s" 2>/dev/null
 }
