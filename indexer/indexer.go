@@ -112,6 +112,7 @@ type Indexer struct {
 	writing  *semaphore.Weighted // bytes of documents
 	appetite *appetite
 	metrics  metrics
+	progress map[string]*progress // by queue
 
 	refusedInARow atomic.Int64 // documents, since one was accepted
 }
@@ -119,12 +120,16 @@ type Indexer struct {
 // New checks nothing and connects to nothing.
 func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
+	topology, begun := cfg.Decoder.Topology, time.Now()
 	return &Indexer{
 		cfg:      cfg,
 		sequence: clock{now: cfg.Now},
 		writing:  semaphore.NewWeighted(int64(cfg.Memory / 2)),
 		appetite: newAppetite(cfg.Batch),
 		metrics:  newMetrics(cfg.Registerer),
+		progress: map[string]*progress{
+			topology.Log(): {upTo: begun}, topology.Index(): {upTo: begun}, topology.IndexLate(): {upTo: begun},
+		},
 	}
 }
 
@@ -164,6 +169,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 		}
 		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
 			func(ctx context.Context, session *rabbit.Session) error {
+				defer x.progress[queue].givesBack()
 				return x.session(ctx, session, queue, take, flow)
 			})
 		switch {

@@ -13,7 +13,7 @@ import (
 type metrics struct {
 	events      *prometheus.CounterVec
 	bytes       prometheus.Counter
-	lag         *prometheus.GaugeVec
+	latency     *prometheus.HistogramVec
 	inFlight    prometheus.Gauge
 	batchEvents prometheus.Histogram
 	batchBytes  prometheus.Histogram
@@ -42,8 +42,9 @@ func newMetrics(to prometheus.Registerer) metrics {
 			Help: "Events that are in the store and acknowledged, by action; quarantined ones were refused by the store.",
 		}, []string{"action"}),
 		bytes: counter("document_bytes_total", "Size of the documents of those events."),
-		lag: factory.NewGaugeVec(gauge("lag_seconds",
-			"Time from when the newest indexed message of a queue was published, as far as that is known, to its acknowledgement."), []string{"queue"}),
+		latency: factory.NewHistogramVec(histogram("latency_seconds",
+			"Time from when the newest message of a batch was published, as far as that is known, to its acknowledgement.",
+			prometheus.ExponentialBuckets(0.01, 3, 14)), []string{"queue"}),
 		inFlight:    factory.NewGauge(gauge("in_flight_bytes", "Documents being written, their copies in requests included.")),
 		batchEvents: factory.NewHistogram(histogram("batch_events", "Documents in a bulk request.", prometheus.ExponentialBuckets(1, 4, 7))),
 		batchBytes:  factory.NewHistogram(histogram("batch_bytes", "Size of the documents of a bulk request.", prometheus.ExponentialBuckets(1<<10, 4, 9))),
@@ -57,7 +58,7 @@ func newMetrics(to prometheus.Registerer) metrics {
 }
 
 // indexed counts an acknowledged batch.
-func (m metrics) indexed(queue string, b *batch) {
+func (m metrics) indexed(queue string, b *batch, newest time.Time) {
 	counts := map[schemas.Action]int{}
 	for i := range b.items {
 		counts[b.items[i].event.Action]++
@@ -66,8 +67,7 @@ func (m metrics) indexed(queue string, b *batch) {
 		m.events.WithLabelValues(label(action)).Add(float64(count))
 	}
 	m.bytes.Add(float64(len(b.sources)))
-	newest := &b.items[len(b.items)-1].event
-	m.lag.WithLabelValues(queue).Set(max(0, time.Since(newest.Time).Seconds()))
+	m.latency.WithLabelValues(queue).Observe(max(0, time.Since(newest).Seconds()))
 }
 
 // label bounds the number of label values, whatever is published to the
@@ -75,7 +75,7 @@ func (m metrics) indexed(queue string, b *batch) {
 func label(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
-		schemas.Replayed, schemas.Discarded, schemas.Quarantined:
+		schemas.Replayed, schemas.Discarded, schemas.Quarantined, schemas.Dropped:
 		return string(action)
 	}
 	return "other"

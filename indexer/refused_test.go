@@ -146,12 +146,13 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, value, want)
 		}
 	}
-	if lag := got["watership_index_lag_seconds "+s.topology.Index()]; lag <= 0 || lag > 60 {
-		t.Errorf("lag is %v seconds", lag)
+	if latency := got["watership_index_latency_seconds "+s.topology.Index()]; latency <= 0 || latency > 60 {
+		t.Errorf("latencies add up to %v seconds", latency)
 	}
 }
 
-// gather gives counters and gauges by name and the value of their label.
+// gather gives counters, gauges and the sums of histograms by name and the value
+// of their label.
 func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -165,7 +166,7 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 			for _, label := range metric.GetLabel() {
 				name += " " + label.GetValue()
 			}
-			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + metric.GetHistogram().GetSampleSum()
 		}
 	}
 	return values

@@ -64,6 +64,7 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 func (s *session) write(ctx context.Context) error {
 	slots := make(chan struct{}, writers)
 	for b := range s.ready {
+		s.progress[s.queue].takes(len(b.items))
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -100,7 +101,9 @@ func (s *session) acknowledge(ctx context.Context) error {
 		if err := s.consumer.Ack(b.last, true); err != nil && !errors.Is(err, rabbit.ErrSessionEnded) {
 			return err
 		}
-		s.metrics.indexed(s.queue, b)
+		newest := b.items[len(b.items)-1].event.Time
+		s.metrics.indexed(s.queue, b, newest)
+		s.progress[s.queue].acknowledged(len(b.items), newest)
 		b.reset()
 		select {
 		case s.free <- b:

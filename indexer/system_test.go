@@ -120,6 +120,7 @@ func (s *system) messages(kind string, count int) []schemas.Envelope {
 
 // running is an indexer with connections of its own.
 type running struct {
+	*Indexer
 	stop func() // waits until it has ended
 }
 
@@ -141,8 +142,9 @@ func (s *system) startAt(url string, store Store, adjust func(*Config)) *running
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- New(cfg).Run(ctx) }()
-	r := &running{stop: sync.OnceFunc(func() {
+	x := New(cfg)
+	go func() { ended <- x.Run(ctx) }()
+	r := &running{Indexer: x, stop: sync.OnceFunc(func() {
 		cancel()
 		if err := rabbittest.Receive(s.t, ended); err != nil {
 			s.t.Errorf("the indexer ended with: %v", err)

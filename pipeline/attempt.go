@@ -71,9 +71,9 @@ func nackedOr(given *message.Message, err error) error {
 
 // reportHang says that a handler went on after its time-out.
 func (b *business) reportHang(a Attempt) {
+	b.metrics.hung.WithLabelValues(a.Queue).Inc()
 	b.logger.Error("a handler did not return at its time-out; its message stays with it",
 		"queue", a.Queue, "timeout", b.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
-	b.metrics.hangs.WithLabelValues(a.Queue).Inc()
 	if b.onHang != nil {
 		b.onHang(a)
 	}

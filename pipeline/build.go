@@ -70,8 +70,8 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	gate := newGate(route.Queue, all, one, p.cfg)
-	business := &business{steps: p.steps(), route: route, metrics: p.metrics, onHang: p.cfg.OnHang}
+	gate := newGate(route.Queue, all, one, p.cfg, p.metrics.paused.WithLabelValues(route.Queue))
+	business := &business{steps: p.steps(), route: route, onHang: p.cfg.OnHang}
 	p.router.AddConsumerHandler(route.Queue, route.Queue, gate, business.handle)
 	return nil
 }
@@ -94,6 +94,7 @@ func (p *Pipeline) steps() *steps {
 	return &steps{
 		topology: p.cfg.Topology, publisher: p.restoring, delays: p.live, taps: p.cfg.Tap,
 		now: time.Now, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+		metrics: p.metrics,
 	}
 }
 

@@ -19,9 +19,8 @@ import (
 //	failure: event, delay queue or poison queue, acknowledgement
 type business struct {
 	*steps
-	route   Route
-	metrics metrics
-	onHang  func(Attempt) // may be nil
+	route  Route
+	onHang func(Attempt) // may be nil
 }
 
 // handle acknowledges by returning nil. An error means that no durable copy
@@ -113,5 +112,6 @@ func (b *business) succeed(ctx context.Context, belief schemas.Belief, took time
 	state.Queue, state.Time, state.Duration = b.route.Queue, b.now(), took
 	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
 	state.Attempt++
+	b.metrics.handled(b.route.Queue, took)
 	return b.event(ctx, schemas.Handled, belief.Envelope, state)
 }

@@ -28,6 +28,14 @@ type Config struct {
 	Tap    []amqp.Tap // exchanges whose messages are recorded
 	Routes []Route    // each queue once; none: only dead letters are retried
 
+	// Discovery finds the keys of direct exchanges that are tapped without, and
+	// those that are bound later within TopologyEvery. Nil: each needs its keys.
+	Discovery *amqp.Discovery
+
+	// TopologyEvery is about how often the topology is looked at, and what is
+	// missing put back. Zero: 30 s.
+	TopologyEvery time.Duration
+
 	// Default is the policy of routes that have none, and of dead letters from
 	// queues that are no route of this pipeline. Nil: retry.Default.
 	Default *retry.Policy
@@ -144,7 +152,7 @@ func (c Config) validate() error {
 // TopologyConfig is what Run declares.
 func (c Config) TopologyConfig() amqp.TopologyConfig {
 	c = c.withDefaults()
-	t := amqp.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Delays: c.Default.AllDelays()}
+	t := amqp.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Discovery: c.Discovery, Delays: c.Default.AllDelays()}
 	for _, route := range c.Routes {
 		t.Delays = append(t.Delays, route.Policy.AllDelays()...)
 		t.Routes = append(t.Routes, route.declared()...)

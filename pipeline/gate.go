@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // gate is the subscriber of a route. Open, it consumes as many messages at once
@@ -25,6 +26,7 @@ type gate struct {
 	probe       Probe
 	stopTimeout time.Duration
 	logger      *slog.Logger
+	paused      prometheus.Gauge // 1 while the gate is closed
 
 	out     chan *message.Message
 	handed  sync.WaitGroup // one for each message that is not settled
@@ -36,10 +38,10 @@ type gate struct {
 // waits for nobody, and the end of the route is the gate's own to bound.
 const unhurried = 10 * 365 * 24 * time.Hour
 
-func newGate(queue string, all, one message.Subscriber, cfg Config) *gate {
+func newGate(queue string, all, one message.Subscriber, cfg Config, paused prometheus.Gauge) *gate {
 	return &gate{
 		queue: queue, all: all, one: one, probe: cfg.Probe, stopTimeout: cfg.StopTimeout, logger: cfg.Logger,
-		out: make(chan *message.Message), expired: make(chan struct{}),
+		out: make(chan *message.Message), expired: make(chan struct{}), paused: paused,
 	}
 }
 
@@ -65,10 +67,12 @@ func (g *gate) run(ctx context.Context, open *period) {
 	defer g.end()
 	for g.passAll(ctx, open); ctx.Err() == nil; g.passAll(ctx, open) {
 		since := time.Now()
+		g.paused.Set(1)
 		g.logger.Warn("route paused: what its handler needs is away", "queue", g.queue, "error", open.why())
 		if open = g.reopen(ctx); open == nil {
 			return
 		}
+		g.paused.Set(0)
 		g.logger.Info("route resumed", "queue", g.queue, "paused", time.Since(since).Round(time.Millisecond))
 	}
 }

@@ -1,21 +1,54 @@
 package pipeline
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/watershipmq/watership/retry"
 )
 
 // metrics say how the handlers do (https://prometheus.io/docs/practices/naming/).
+// The labels are names of queues, of which a system has a bounded number.
 type metrics struct {
-	hangs *prometheus.CounterVec
+	attempts   *prometheus.CounterVec
+	durations  *prometheus.HistogramVec
+	hung       *prometheus.CounterVec
+	mismatches *prometheus.CounterVec
+	paused     *prometheus.GaugeVec
 }
 
 // newMetrics registers nothing where to is nil.
-func newMetrics(to prometheus.Registerer) metrics {
-	return metrics{
-		hangs: promauto.With(to).NewCounterVec(prometheus.CounterOpts{
-			Namespace: "watership", Subsystem: "pipeline", Name: "hanging_attempts_total",
-			Help: "Attempts whose handler had not returned a second after its time-out, by queue.",
+func newMetrics(to prometheus.Registerer) *metrics {
+	factory := promauto.With(to)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: "watership", Name: name, Help: help}, labels)
+	}
+	return &metrics{
+		attempts: counter("attempts_total",
+			"Attempts that have ended, by the queue and by what follows: handled, again, wait (no attempt is lost) or poison.", "queue", "result"),
+		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "watership", Name: "attempt_duration_seconds", Help: "Time that an attempt took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 3, 12),
 		}, []string{"queue"}),
+		hung: counter("hung_attempts_total", "Attempts whose handler did not return at its time-out.", "queue"),
+		mismatches: counter("fingerprint_mismatches_total",
+			"Messages that named the queue that they came from, with another's fingerprint, which should never happen.", "queue"),
+		paused: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since what its handler needs is away.",
+		}, []string{"queue"}),
+	}
+}
+
+func (m *metrics) handled(queue string, took time.Duration) {
+	m.attempts.WithLabelValues(queue, "handled").Inc()
+	m.durations.WithLabelValues(queue).Observe(took.Seconds())
+}
+
+func (m *metrics) failed(a attempted, verb retry.Verb) {
+	m.attempts.WithLabelValues(a.queue, verb.String()).Inc()
+	if a.took > 0 { // how long a consumer of others took is not known
+		m.durations.WithLabelValues(a.queue).Observe(a.took.Seconds())
 	}
 }

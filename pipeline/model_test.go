@@ -105,7 +105,7 @@ func (m *model) wire() {
 	s := &steps{
 		publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
-		random: m.random.Float64, logger: slog.New(slog.DiscardHandler),
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{

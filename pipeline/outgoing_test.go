@@ -77,7 +77,7 @@ func TestRelation(t *testing.T) {
 
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
-	b := &business{steps: &steps{newID: watermill.NewULID}, route: Route{Queue: "q"}}
+	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := func(id, replay string) schemas.Belief {
 		return schemas.Belief{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},

@@ -4,6 +4,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 // Pipeline is a Watermill router with its handlers.
 type Pipeline struct {
 	cfg       Config
-	metrics   metrics
 	login     string
+	metrics   *metrics
 	router    *message.Router
 	consuming *rabbit.Connection
 	sending   *rabbit.Connection
@@ -40,7 +41,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, metrics: newMetrics(cfg.Registerer), login: uri.Username}
+	p := &Pipeline{cfg: cfg, login: uri.Username, metrics: newMetrics(cfg.Registerer)}
 	if p.consuming, err = p.connect("watership consuming", true); err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, errors.Join(err, p.consuming.Close())
 	}
 	p.publisher = rabbit.NewPublisher(p.sending, rabbit.PublisherConfig{})
-	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger}
+	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = amqp.NewRestoring(p.publisher, p.live)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -70,6 +71,10 @@ func (p *Pipeline) Router() *message.Router { return p.router }
 
 // Running closes once every handler consumes.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
+
+// Err says why no messages come in or go out now: nil while the broker is
+// connected.
+func (p *Pipeline) Err() error { return cmp.Or(p.consuming.Err(), p.sending.Err()) }
 
 // Run declares the topology and handles messages until ctx ends; then it stops
 // fetching, lets handlers finish within Config.StopTimeout, gives the rest back

@@ -41,6 +41,7 @@ type steps struct {
 	newID     func() string
 	random    func() float64 // for jitter, from 0 up to 1
 	logger    *slog.Logger
+	metrics   *metrics
 }
 
 // attempted is an attempt that failed.
@@ -54,6 +55,7 @@ type attempted struct {
 // failed sends a message whose attempt failed to where its policy says.
 func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) error {
 	decision := s.decide(before, a)
+	s.metrics.failed(a, decision.Verb)
 	state := before.State.Failed(s.now(), a.took, a.queue, failure(a.why))
 	state.EventID = ""
 	if state.Message == "" {
@@ -143,6 +145,7 @@ func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.St
 }
 
 func (s *steps) reportMismatch(queue string, arrived schemas.Envelope) {
+	s.metrics.mismatches.WithLabelValues(queue).Inc()
 	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }

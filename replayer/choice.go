@@ -24,6 +24,7 @@ const (
 	noQueue         = "no queue failed: the event is not about a failure"
 	bodyAway        = "the body is too large for the store and is in the queue of unstorable messages"
 	noMessage       = "quarantined, and not about a message that can be sent"
+	aGap            = "about no message: a gap in the record"
 	unreadable      = "the document cannot be read"
 	alreadyReplayed = "already replayed (--again sends them too)"
 	replayedSince   = "replayed by another job meanwhile"
@@ -37,6 +38,8 @@ func (c *choice) take(e schemas.Event) (leftOut string) {
 		return noQueue
 	case e.BodyIn == schemas.BodyInUnstorable:
 		return bodyAway
+	case facts(e) == schemas.Dropped:
+		return aGap
 	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):
 		return noMessage
 	case c.anonymousFailure(e) && c.published.has(keyOf(e.Fingerprint)):

@@ -21,6 +21,7 @@ const (
 	Replayed       Action = "replayed"        // sent again by a job
 	Discarded      Action = "discarded"       // an operator decided against it
 	Quarantined    Action = "quarantined"     // stands for a document that the store refused
+	Dropped        Action = "dropped"         // about no message: a gap in the record of what was published
 )
 
 // Outcome is the value of event.outcome (ECS).

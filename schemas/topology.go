@@ -13,6 +13,11 @@ const DefaultPrefix = "watership"
 // Topology names our exchanges and queues. The zero value uses DefaultPrefix.
 type Topology struct {
 	Prefix string
+
+	// IndexLimit is the greatest number of messages that the queue of tap copies
+	// and the one of late copies keep each; beyond it the oldest are dropped. It is
+	// part of their names, since a queue's arguments never change. Zero: no limit.
+	IndexLimit int64
 }
 
 func (t Topology) name(suffix string) string {
@@ -32,13 +37,30 @@ func (t Topology) Events() string { return t.name(".events") }
 func (t Topology) Log() string { return t.name(".log") }
 
 // Index is the queue of tap copies.
-func (t Topology) Index() string { return t.name(".index") }
+func (t Topology) Index() string { return t.limited(".index") }
 
 // Late is the fanout exchange for tap copies that expired while the indexer lagged.
 func (t Topology) Late() string { return t.name(".late") }
 
 // IndexLate is the queue of tap copies that expired while the indexer lagged.
-func (t Topology) IndexLate() string { return t.name(".index.late") }
+func (t Topology) IndexLate() string { return t.limited(".index.late") }
+
+func (t Topology) limited(suffix string) string {
+	if t.IndexLimit > 0 {
+		suffix += "." + strconv.FormatInt(t.IndexLimit, 10)
+	}
+	return t.name(suffix)
+}
+
+// FormerIndex says whether a queue is that of tap copies under another limit, and
+// gives the topology that it is of.
+func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
+	former = Topology{Prefix: t.Prefix}
+	if digits, limited := strings.CutPrefix(queue, former.Index()+"."); limited {
+		former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64)
+	}
+	return former, queue == former.Index() && former.IndexLimit != t.IndexLimit
+}
 
 // Retry is the exchange and the queue of dead letters of consumers in any language.
 func (t Topology) Retry() string { return t.name(".retry") }
@@ -59,6 +81,14 @@ func (t Topology) Poison() string { return t.name(".poison") }
 
 // Unstorable is the queue of messages too large for the store.
 func (t Topology) Unstorable() string { return t.name(".unstorable") }
+
+// Queues are our own but for the delay queues.
+func (t Topology) Queues() []string {
+	return append(t.Indexed(), t.Retry(), t.Due(), t.Poison(), t.Unstorable())
+}
+
+// Indexed are the queues that the indexer drains into the store.
+func (t Topology) Indexed() []string { return []string{t.Log(), t.Index(), t.IndexLate()} }
 
 // Owns says whether an exchange or queue is one of ours.
 func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.name(".")) }

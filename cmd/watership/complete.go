@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -96,7 +95,7 @@ func queues(ctx context.Context, s system) []string {
 	for _, route := range s.cfg.Routes {
 		names[route.Queue] = true
 	}
-	if management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil); err == nil {
+	if management, err := s.managementAPI(); err == nil {
 		there, _ := management.Queues(ctx, s.vhost)
 		for _, queue := range there {
 			if !s.topology.Owns(queue.Name) {
@@ -162,6 +161,6 @@ func values(ctx context.Context, s system, field string) []string {
 func actions() []string {
 	return []string{
 		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
-		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined),
+		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined), string(schemas.Dropped),
 	}
 }

@@ -26,6 +26,7 @@ func (d *doctor) checkBindings(ctx context.Context) {
 			d.say("bindings", wrong, "exchange "+want.exchange+" is missing", "run watership setup")
 		case err != nil:
 			d.say("bindings", wrong, err.Error(), "")
+		case d.formerBound(bindings):
 		case !bound(bindings, "queue", want.queue, want.key):
 			d.say("bindings", wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", want.queue, want.exchange, want.key), "run watership setup")
 		}
@@ -33,6 +34,18 @@ func (d *doctor) checkBindings(ctx context.Context) {
 	if len(d.findings) == problems {
 		d.fine("bindings", "our queues are bound to our exchanges")
 	}
+}
+
+// formerBound reports a queue of tap copies that has the limit of another configuration.
+func (d *doctor) formerBound(bindings []rabbit.Binding) bool {
+	for _, b := range bindings {
+		if _, former := d.topology.FormerIndex(b.Destination); former {
+			d.say("bindings", wrong, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.topology.Index()),
+				"stop serve and run watership setup")
+			return true
+		}
+	}
+	return false
 }
 
 func bound(bindings []rabbit.Binding, kind, destination, key string) bool {
@@ -74,6 +87,8 @@ func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
 	keys := tap.Keys
 	if len(keys) == 0 && tap.Type == "topic" {
 		keys = []string{"#"}
+	} else if len(keys) == 0 && tap.Type == "direct" {
+		keys = boundByOthers(bindings, d.topology.Tap())
 	} else if len(keys) == 0 {
 		keys = []string{""}
 	}
@@ -84,6 +99,15 @@ func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
 		}
 	}
 	d.fine("tap", "exchange %s is tapped", tap.Name)
+}
+
+func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
+	for _, b := range bindings {
+		if b.Destination != tap {
+			keys = append(keys, b.RoutingKey)
+		}
+	}
+	return keys
 }
 
 // alternate is the alternate exchange of an exchange, by argument or policy.

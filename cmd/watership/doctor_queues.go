@@ -15,10 +15,7 @@ import (
 // ours names every queue of ours, and which of them are delay queues.
 func (d *doctor) ours() (all []string, delays map[string]bool) {
 	topology := d.pipeline().TopologyConfig()
-	all = []string{
-		d.topology.Log(), d.topology.Index(), d.topology.IndexLate(), d.topology.Retry(),
-		d.topology.Due(), d.topology.Poison(), d.topology.Unstorable(),
-	}
+	all = d.topology.Queues()
 	delays = map[string]bool{}
 	for _, delay := range topology.Delays {
 		name := d.topology.Delay(delay)
@@ -240,6 +237,8 @@ func (d *doctor) checkLag() {
 		found, there := d.queues[queue.name]
 		switch {
 		case !there:
+		case d.topology.IndexLimit > 0 && found.Messages >= d.topology.IndexLimit && slices.Contains([]string{d.topology.Index(), d.topology.IndexLate()}, queue.name):
+			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > muchLag:
 			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:

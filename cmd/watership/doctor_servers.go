@@ -60,7 +60,7 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	const remedy = "set amqp.management_url, and give the login the tag monitoring; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
-	management, err := rabbit.NewManagement(d.cfg.AMQP.ManagementURL.Reveal(), nil)
+	management, err := d.managementAPI()
 	if err == nil {
 		err = d.inspect(ctx, management)
 	}
@@ -75,7 +75,7 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	} else {
 		d.fine("version", "RabbitMQ %s", d.version)
 	}
-	if there, err := httpClock(ctx, d.cfg.AMQP.ManagementURL.Reveal()); err == nil {
+	if there, err := httpClock(ctx, d.secrets.managementClient(), d.cfg.AMQP.ManagementURL.Reveal()); err == nil {
 		d.checkClock("the broker", there)
 	}
 }
@@ -154,12 +154,12 @@ func (d *doctor) checkClock(whose string, there time.Time) {
 }
 
 // httpClock is the Date of an answer, whatever the answer is.
-func httpClock(ctx context.Context, url string) (time.Time, error) {
+func httpClock(ctx context.Context, client *http.Client, url string) (time.Time, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -57,7 +57,7 @@ func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replay
 // routes asks the broker where messages go. For exchanges that takes the
 // management API.
 func (s system) routes(ctx context.Context, conn *rabbit.Connection, target replayer.Target) (replayer.Routes, error) {
-	management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil)
+	management, err := s.managementAPI()
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -56,14 +57,17 @@ func (s system) serve(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	handlers, err := pipeline.New(s.pipeline())
-	if err != nil {
+	v := &vitals{system: s, registry: prometheus.NewRegistry(), store: store, begun: time.Now()}
+	cfg := s.pipeline()
+	cfg.Registerer = v.registry
+	if v.handlers, err = pipeline.New(cfg); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return handlers.Run(ctx) })
-	group.Go(func() error { return s.index(ctx, store, handlers.Running()) })
-	group.Go(func() error { return s.listen(ctx, store, handlers.Running()) })
+	group.Go(func() error { return v.handle(ctx) })
+	group.Go(func() error { return v.index(ctx) })
+	group.Go(func() error { return v.listen(ctx) })
+	group.Go(func() error { return v.watchGaps(ctx) })
 	s.logger.Info("serving", "broker", s.cfg.AMQP.URL, "store", s.cfg.Store.URL,
 		"routes", len(s.cfg.Routes), "tapped", len(s.cfg.Tap.Exchanges))
 	err = group.Wait()
@@ -71,39 +75,59 @@ func (s system) serve(ctx context.Context) error {
 	return err
 }
 
+// handle runs the handlers, unless setup has to run first.
+func (v *vitals) handle(ctx context.Context) error {
+	refused := v.refuseFormer(ctx)
+	if refused != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended // Run closes what there is
+	}
+	return errors.Join(refused, v.handlers.Run(ctx))
+}
+
 // index runs the indexer once the topology is there.
-func (s system) index(ctx context.Context, store *elastic.Store, declared <-chan struct{}) (err error) {
+func (v *vitals) index(ctx context.Context) (err error) {
 	select {
-	case <-declared:
+	case <-v.handlers.Running():
 	case <-ctx.Done():
 		return nil
 	}
-	if err := s.install(ctx, store); err != nil || ctx.Err() != nil {
+	if err := v.install(ctx, v.store); err != nil || ctx.Err() != nil {
 		return err
 	}
-	consuming, err := s.connect("indexing", true)
+	consuming, err := v.connect("indexing", true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, consuming.Close()) }()
-	sending, err := s.connect("setting aside", false)
+	sending, err := v.connect("setting aside", false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sending.Close()) }()
 	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	source, err := s.source(ctx, consuming)
+	source, err := v.source(ctx, consuming)
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	return indexer.New(indexer.Config{
-		Broker: consuming, Publisher: publisher, Store: store, Logger: s.logger, Format: s.format(),
+	cfg := v.indexer(source)
+	cfg.Broker, cfg.Publisher, cfg.Store, cfg.Registerer = consuming, publisher, v.store, v.registry
+	x := indexer.New(cfg)
+	v.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
+	return x.Run(ctx)
+}
+
+// indexer is what the configuration says of it.
+func (s system) indexer(source string) indexer.Config {
+	return indexer.Config{
+		Logger: s.logger, Format: s.format(), Memory: s.cfg.Index.Memory,
 		Decoder: schemas.Decoder{Source: source, VHost: s.vhost, Topology: s.topology},
 		Batch: indexer.Batch{
 			Events: s.cfg.Index.Batch.Events, Bytes: s.cfg.Index.Batch.Bytes, Wait: s.cfg.Index.Batch.Wait,
 		},
-	}).Run(ctx)
+	}
 }
 
 const installPause = 2 * time.Second

@@ -19,8 +19,9 @@ func newSetup(from *settings) *cobra.Command {
 		Short: "Declare the topology, install the index templates, import the dashboard",
 		Long: `setup declares our exchanges and queues, taps the configured exchanges, and
 installs the index templates. It can be repeated: what is there stays, and what
-is there in another form ends it with an error that says what to do. Of Kibana's
-objects, those that setup imported before are replaced.`,
+is there in another form ends it with an error that says what to do. Where tap.when_full
+or tap.limit has changed, it indexes what the former queue of copies holds and
+deletes it; no serve of the former configuration may run then. Of Kibana's objects, those that setup imported before are replaced.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +50,9 @@ func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
 		return err
 	}
 	fmt.Fprintf(out, "templates   installed at %s for %s-*\n", s.cfg.Store.URL, s.cfg.Store.Stream)
+	if err := s.retire(ctx, out, store); err != nil {
+		return err
+	}
 	if kibana == "" {
 		return nil
 	}

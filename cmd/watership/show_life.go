@@ -71,7 +71,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 		text += took(e, " failed after ") + ": " + cell(e.Failure.Message, 120)
 	case schemas.Replayed:
 		text = "sent again" + of(e.ReplayOf, life)
-	case schemas.Discarded:
+	case schemas.Discarded, schemas.Dropped:
 		text = cell(e.Failure.Message, 120)
 	case schemas.Quarantined:
 		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, cell(e.Failure.Message, 120))

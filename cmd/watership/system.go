@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,6 +22,9 @@ type system struct {
 	topology schemas.Topology
 	login    string
 	vhost    string
+
+	discovery *amqp.Discovery
+	secrets   secrets
 }
 
 func (s *settings) system(t terminal) (system, error) {
@@ -28,13 +32,25 @@ func (s *settings) system(t terminal) (system, error) {
 	if err != nil {
 		return system{}, err
 	}
+	files, err := readSecrets(&cfg)
+	if err != nil {
+		return system{}, err
+	}
 	uri, err := amqp091.ParseURI(cfg.AMQP.URL.Reveal())
 	if err != nil {
 		return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
 	}
+	discovery, err := amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient())
+	if err != nil {
+		return system{}, usagef("amqp.management_url: %w", err)
+	}
+	topology := schemas.Topology{Prefix: cfg.Topology.Prefix}
+	if cfg.Tap.WhenFull == "drop_oldest" {
+		topology.IndexLimit = int64(cfg.Tap.Limit)
+	}
 	return system{
 		cfg: cfg, logger: t.logger(cfg.Log),
-		topology: schemas.Topology{Prefix: cfg.Topology.Prefix}, login: uri.Username, vhost: uri.Vhost,
+		topology: topology, login: uri.Username, vhost: uri.Vhost, discovery: discovery, secrets: files,
 	}, nil
 }
 
@@ -48,14 +64,20 @@ func (s system) store() (*elastic.Store, error) {
 	}
 	return elastic.Open(elastic.Config{
 		URLs: []string{s.cfg.Store.URL.Reveal()}, Stream: s.cfg.Store.Stream,
-		Retention: retention, Logger: s.logger,
+		Retention: retention, Logger: s.logger, TLS: s.secrets.storeTLS,
+		Username: s.cfg.Store.Username, Password: s.secrets.storePassword, APIKey: s.secrets.storeAPIKey,
 	})
 }
 
 func (s system) connect(name string, consuming bool) (*rabbit.Connection, error) {
 	return rabbit.Open(rabbit.Config{
-		URL: s.cfg.AMQP.URL.Reveal(), Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
+		URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
 	})
+}
+
+// managementAPI asks RabbitMQ's HTTP API.
+func (s system) managementAPI() (*rabbit.Management, error) {
+	return rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient())
 }
 
 // source names the RabbitMQ system in every event.

@@ -15,6 +15,14 @@ func (l *loader) check(c *Config) {
 	l.checkPolicy("retry.default", c.Retry.Default, c)
 	l.require("retry.probe.cap", c.Retry.Probe.Cap < c.Retry.Probe.First, "at least retry.probe.first, "+FormatDuration(c.Retry.Probe.First))
 	l.checkLabels(c.Index)
+	l.checkStore(c.Store)
+}
+
+// checkStore wants one way to log in.
+func (l *loader) checkStore(store Store) {
+	l.require("store.username", store.Username != "" && store.PasswordFile == "", "store.password_file beside it")
+	l.require("store.password_file", store.PasswordFile != "" && store.Username == "", "store.username beside it")
+	l.require("store.api_key_file", store.APIKeyFile != "" && store.Username != "", "either an API key or a login")
 }
 
 func (l *loader) checkTap(exchanges []TapExchange, ours schemas.Topology) {
@@ -23,7 +31,6 @@ func (l *loader) checkTap(exchanges []TapExchange, ours schemas.Topology) {
 		at := element("tap.exchanges", i)
 		l.require(at+".name", tap.Name == "", "the name of an exchange (the default exchange cannot be tapped)")
 		l.require(at+".type", tap.Type == "", "topic, fanout, direct or headers")
-		l.require(at+".keys", tap.Type == "direct" && len(tap.Keys) == 0, "the routing keys to record, since a direct exchange has no key for all")
 		l.require(at+".keys", len(tap.Keys) > 0 && (tap.Type == "fanout" || tap.Type == "headers"), "none: such an exchange is tapped whole")
 		l.require(at+".name", ours.Owns(tap.Name), "an exchange that is not our own")
 		l.require(at+".name", strings.HasPrefix(tap.Name, "amq.rabbitmq."), "an exchange that does not copy our own deliveries")

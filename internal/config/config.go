@@ -44,6 +44,20 @@ type AMQP struct {
 	// ManagementURL is RabbitMQ's HTTP API. Default: the host and login of URL, on
 	// port 15672, or 15671 with TLS.
 	ManagementURL URL
+
+	// PasswordFile holds the password of URL's login, for URL and ManagementURL.
+	// Empty: they say it themselves.
+	PasswordFile string
+
+	// TLS is for amqps, and for ManagementURL with https.
+	TLS TLS
+}
+
+// TLS names files in PEM. Zero: certificates that the system trusts.
+type TLS struct {
+	CA   string // whom to trust; empty: whom the system trusts
+	Cert string // our own certificate, and its Key; empty: none
+	Key  string
 }
 
 // Store says where events are kept.
@@ -56,6 +70,14 @@ type Store struct {
 	Stream string
 
 	Retention Retention
+
+	// Username with PasswordFile, or APIKeyFile, whose content is the encoded form
+	// of a key; a login may be part of URL instead. Empty: none.
+	Username     string
+	PasswordFile string
+	APIKeyFile   string
+
+	TLS TLS // for https
 }
 
 // Retention says how long events are kept; 0 is for ever. An event that has gone
@@ -80,6 +102,15 @@ type Topology struct {
 // Tap lists the exchanges whose every message is copied to the store.
 type Tap struct {
 	Exchanges []TapExchange
+
+	// WhenFull says what happens while the store takes less than is published:
+	// keep lets the broker's disk fill, drop_oldest drops the oldest copies beyond
+	// Limit and records the gap. Publishers never notice. Default: keep.
+	WhenFull string
+
+	// Limit is how many copies drop_oldest keeps, in messages; two queues keep as
+	// many each. Default: 1000000.
+	Limit int
 }
 
 // TapExchange is one exchange that is tapped. Each of its messages is routed
@@ -88,8 +119,9 @@ type TapExchange struct {
 	Name string
 	Type string // topic, fanout, direct or headers: what it is on the server
 
-	// Keys are the binding keys. A direct exchange needs all that are of interest;
-	// a topic exchange is tapped whole ("#") without; others have none.
+	// Keys are the binding keys. Without, a topic exchange is tapped whole ("#"),
+	// and a direct exchange by the keys that others bind, for which the management
+	// API is asked. Others have none.
 	Keys []string
 }
 
@@ -176,6 +208,10 @@ type Return struct {
 type Index struct {
 	Batch Batch
 
+	// Memory bounds what the indexer has in flight, in bytes, however large its
+	// messages are; a single message may be larger. Default: 64MiB.
+	Memory int
+
 	// Labels are headers that are also keywords labels.NAME, NumericLabels those
 	// that are also numbers numeric_labels.NAME, where ranges can be asked for.
 	// Each is one more field in every index. Default: none.
@@ -199,7 +235,7 @@ type Body struct {
 	JSON bool // its JSON fields; default true
 }
 
-// HTTP is the listener for health checks and metrics.
+// HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.
 type HTTP struct {
 	Listen string // host:port; empty, the default, is off
 }

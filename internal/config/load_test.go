@@ -14,16 +14,25 @@ import (
 // full sets every key in the file.
 const full = `
 source: shop
-amqp: {url: "amqps://shop:pw@rabbit/prod", management_url: "https://rabbit:1"}
+amqp:
+  url: "amqps://shop:pw@rabbit/prod"
+  management_url: "https://rabbit:1"
+  password_file: /run/amqp
+  tls: {ca: ca.pem, cert: amqp.pem, key: amqp.key}
 store:
   url: https://store:9200
   stream: shop-messages
+  username: shop
+  password_file: /run/store
+  tls: {ca: /ca.pem, cert: store.pem, key: store.key}
   retention: {traffic: 1d12h, failures: 0}
 topology: {prefix: shop.messages, queue_type: classic}
 tap:
   exchanges:
     - {name: github, type: topic}
     - {name: orders, type: direct, keys: [new, paid]}
+  when_full: drop_oldest
+  limit: 5000
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
@@ -53,6 +62,7 @@ retry:
   return: {grace: 1h, pause: 30s}
 index:
   batch: {events: 2000, bytes: 1MB, wait: 1s}
+  memory: 256MiB
   labels: [tenant, region]
   numeric_labels: [amount]
   body: {text: false, json: false}
@@ -63,16 +73,20 @@ log: {level: debug, format: json}
 func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
 		Source: "shop",
-		AMQP:   AMQP{URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1")},
+		AMQP: AMQP{
+			URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
+			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
+		},
 		Store: Store{
 			URL: NewURL("https://store:9200"), Stream: "shop-messages",
+			Username: "shop", PasswordFile: "/run/store", TLS: TLS{CA: "/ca.pem", Cert: "store.pem", Key: "store.key"},
 			Retention: Retention{Traffic: 36 * time.Hour},
 		},
 		Topology: Topology{Prefix: "shop.messages", QueueType: "classic"},
 		Tap: Tap{Exchanges: []TapExchange{
 			{Name: "github", Type: "topic"},
 			{Name: "orders", Type: "direct", Keys: []string{"new", "paid"}},
-		}},
+		}, WhenFull: "drop_oldest", Limit: 5000},
 		Routes: []Route{
 			{
 				Queue: "orders",
@@ -103,6 +117,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		},
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
+			Memory: 256 << 20,
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
 		},
 		HTTP: HTTP{Listen: ":8181"},
@@ -119,11 +134,12 @@ func TestDefaults(t *testing.T) {
 			Retention: Retention{Traffic: 30 * day, Failures: 90 * day},
 		},
 		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
+		Tap:      Tap{WhenFull: "keep", Limit: 1_000_000},
 		Retry: Retry{
 			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
 			Probe: Probe{First: time.Second, Cap: time.Minute}, Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
 		},
-		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Body: Body{Text: true, JSON: true}},
+		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true}},
 		Log:   Log{Format: "text"},
 	}, load(t, "", nil, nil))
 }

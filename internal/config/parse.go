@@ -72,6 +72,9 @@ func name(low, high int) func(string) (string, error) {
 	}
 }
 
+// path is the name of a file, or nothing.
+func path(s string) (string, error) { return name(0, 4096)(s) }
+
 // shortString is the longest name that AMQP can carry, in bytes.
 const shortString = 255
 

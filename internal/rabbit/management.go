@@ -149,6 +149,12 @@ type Queue struct {
 	Ready     int64 `json:"messages_ready"`
 	Unacked   int64 `json:"messages_unacknowledged"`
 	Consumers int   `json:"consumers"`
+
+	// Stats count since the queue was made, or the broker was started.
+	Stats struct {
+		Published    int64 `json:"publish"`
+		Acknowledged int64 `json:"ack"`
+	} `json:"message_stats"`
 }
 
 // policyDefinition is an object, but an empty one is [] in some versions.

@@ -67,15 +67,22 @@ func (d declarer) bind(b binding) error {
 
 // tap binds our tap to an exchange so that it gets a copy of every message; the
 // messages keep their exchange and routing key.
-func (d declarer) tap(tap Tap, to string) error {
+func (d declarer) tap(tap Tap, c TopologyConfig) error {
 	if err := d.tapped(tap); err != nil {
 		return err
 	}
-	return d.bindTap(tap, to)
+	return d.bindTap(tap, c)
 }
 
-func (d declarer) bindTap(tap Tap, to string) error {
-	for _, key := range tap.bindingKeys() {
+func (d declarer) bindTap(tap Tap, c TopologyConfig) error {
+	if tap.discovered() {
+		return d.bindDiscovered(tap, c)
+	}
+	return d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())
+}
+
+func (d declarer) bindKeys(tap Tap, to string, keys []string) error {
+	for _, key := range keys {
 		err := d.do(func(ch *amqp091.Channel) error {
 			return ch.ExchangeBind(to, key, tap.Exchange, false, tap.bindingArgs())
 		})
@@ -121,7 +128,8 @@ func (d declarer) checkType(tap Tap, declare func(*amqp091.Channel) error) error
 	return err
 }
 
-func (t Tap) bindingKeys() []string {
+// configuredKeys are those that are known without asking.
+func (t Tap) configuredKeys() []string {
 	switch {
 	case t.Type == amqp091.ExchangeTopic && len(t.Keys) == 0:
 		return []string{"#"}
@@ -138,7 +146,7 @@ func (t Tap) Copies(exchange, key string) bool {
 		return false
 	}
 	return t.Type == amqp091.ExchangeFanout || t.Type == amqp091.ExchangeHeaders ||
-		slices.Contains(t.bindingKeys(), key) || slices.Contains(t.bindingKeys(), "#")
+		slices.Contains(t.configuredKeys(), key) || slices.Contains(t.configuredKeys(), "#")
 }
 
 // bindingArgs: no header to match, and all of those do.

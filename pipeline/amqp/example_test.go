@@ -161,3 +161,18 @@ func ExampleTopologyError() {
 	// Output:
 	// queue "watership.due" differs in argument "x-queue-type" from what is there (inequivalent arg 'x-queue-type'); delete it when it is empty
 }
+
+// A direct exchange is tapped without naming its keys: they are found out and kept
+// current while the topology is.
+func ExampleNewDiscovery() {
+	discovery, err := amqp.NewDiscovery("http://guest:guest@localhost:15672", "/", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cfg := amqp.TopologyConfig{
+		Tap: []amqp.Tap{{Exchange: "payments", Type: "direct"}}, Discovery: discovery,
+	}
+	fmt.Println(len(cfg.Tap[0].Keys), cfg.Discovery != nil)
+	// Output: 0 true
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 // Restore puts back what is missing of our exchanges, queues and bindings, the taps
@@ -17,10 +19,25 @@ func (l LiveTopology) Restore(ctx context.Context) error {
 	// As long as nothing is missing, one channel sees and does all.
 	err := l.Conn.Do(ctx, func(ch *amqp091.Channel) error { return l.confirm(ch) })
 	var broker *amqp091.Error
-	if !errors.As(err, &broker) || !broker.Server {
-		return err
+	if errors.As(err, &broker) && broker.Server {
+		err = l.restoreEach(ctx)
 	}
-	return l.restoreEach(ctx)
+	return errors.Join(err, l.discover(ctx))
+}
+
+// discover taps direct exchanges by the keys that they have got since. One that is
+// missing is tapped when it is back.
+func (l LiveTopology) discover(ctx context.Context) error {
+	var errs []error
+	for _, tap := range l.Config.Tap {
+		if tap.discovered() && ctx.Err() == nil {
+			err := l.on(ctx).bindDiscovered(tap, l.Config)
+			if !errors.Is(err, rabbit.ErrNotFound) {
+				errs = append(errs, unlessMissing(err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // confirm looks at what is ours and binds everything; it stops at the first thing
@@ -43,7 +60,7 @@ func (l LiveTopology) confirm(ch *amqp091.Channel) error {
 		}
 	}
 	for _, tap := range c.Tap {
-		for _, key := range tap.bindingKeys() {
+		for _, key := range tap.configuredKeys() {
 			if err := ch.ExchangeBind(c.Topology.Tap(), key, tap.Exchange, false, tap.bindingArgs()); err != nil {
 				return fmt.Errorf("tap exchange %q: %w", tap.Exchange, err)
 			}
@@ -66,7 +83,7 @@ func (l LiveTopology) restoreEach(ctx context.Context) error {
 		errs = append(errs, d.bind(b))
 	}
 	for _, tap := range c.Tap {
-		errs = append(errs, unlessMissing(d.bindTap(tap, c.Topology.Tap())))
+		errs = append(errs, unlessMissing(d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())))
 	}
 	for _, b := range c.routeBindings() {
 		errs = append(errs, unlessMissing(d.bind(b)))

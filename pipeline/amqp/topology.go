@@ -28,16 +28,16 @@ type TopologyConfig struct {
 	Tap       []Tap
 	Routes    []Route
 
-	// IndexLimit is the greatest number of messages that the index queue and the
-	// one for late copies keep each; the oldest are dropped. Zero: no limit.
-	IndexLimit int64
+	// Discovery finds the keys of direct exchanges that are tapped without. Nil:
+	// each needs its keys.
+	Discovery *Discovery
 }
 
 // Tap is an exchange whose messages are copied to the index queue.
 type Tap struct {
 	Exchange string
 	Type     string   // topic, fanout, headers or direct; for when the exchange is declared
-	Keys     []string // the routing keys to copy of a direct exchange; topic: "#" if empty
+	Keys     []string // the routing keys to copy; empty: "#" of a topic exchange, what others bind of a direct one
 }
 
 // Route is a queue with its bindings.
@@ -82,7 +82,7 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 		}
 	}
 	for _, tap := range cfg.Tap {
-		if err := d.tap(tap, cfg.Topology.Tap()); err != nil {
+		if err := d.tap(tap, cfg); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c TopologyConfig) validateTap(tap Tap) error {
 	case amqp091.ExchangeTopic, amqp091.ExchangeFanout, amqp091.ExchangeHeaders:
 		return nil
 	case amqp091.ExchangeDirect:
-		if len(tap.Keys) == 0 {
+		if tap.discovered() && c.Discovery == nil {
 			return fmt.Errorf("tap of exchange %q: a direct exchange needs the routing keys to copy", tap.Exchange)
 		}
 		return nil

@@ -188,6 +188,8 @@ func TestEffectiveTopology(t *testing.T) {
 		}
 		cfg := topology(t, b, Quorum)
 		cfg.IndexLimit = 1000
+		b.DeleteQueue(t, cfg.Index())
+		b.DeleteQueue(t, cfg.IndexLate())
 		declareTwice(t, b, cfg)
 		management, err := rabbit.NewManagement(b.ManagementURL, nil)
 		if err != nil {

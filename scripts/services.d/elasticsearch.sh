@@ -5,11 +5,18 @@
 elasticsearch_version=8.19.7
 elasticsearch_uid=9200 # it refuses to be root; no such account need exist
 
+# The user admin of elasticsearch8tls may do everything; watership has what a test
+# writes into roles.yml. Both have the password below, whose hash is bcrypt's.
+elasticsearch_password=adminpassword
+# shellcheck disable=SC2016
+elasticsearch_hash='$2a$10$MHgZDqZgBibssEtPYnVmPuB2DCpSAG3/oThT/HLt4PfICVcdpxF0.'
+
 elasticsearch_dist() {
 	echo "$cache/elasticsearch-$elasticsearch_version"
 }
 
 elasticsearch_packages() {
+	command -v openssl >/dev/null || packages+=(openssl)
 	[[ -n $(java_home) ]] || packages+=(default-jre-headless)
 	[[ ! -d $(elasticsearch_dist) ]] || return 0
 	command -v mvn >/dev/null || packages+=(maven)
@@ -47,7 +54,7 @@ elasticsearch_download() {
 }
 
 elasticsearch_configure() {
-	local home=$dir/elasticsearch
+	local home=$dir/$1
 	mkdir -p "$home/config" "$home/data" "$home/logs" "$home/tmp"
 	cp -r "$(elasticsearch_dist)"/config/. "$home/config"
 	cat >"$home/config/elasticsearch.yml" <<-YML
@@ -55,26 +62,58 @@ elasticsearch_configure() {
 		node.name: test
 		discovery.type: single-node
 		network.host: 127.0.0.1
-		http.port: ${state[elasticsearch_http]}
-		transport.port: ${state[elasticsearch_transport]}
+		http.port: ${state[$1_http]}
+		transport.port: ${state[$1_transport]}
 		path.data: /mnt/node/data
 		path.logs: /mnt/node/logs
-		xpack.security.enabled: false
 		cluster.routing.allocation.disk.threshold_enabled: false
 		cluster.max_shards_per_node: 5000
 	YML
+	if [[ $1 == elasticsearch8tls ]]; then
+		elasticsearch_secure "$home/config"
+	else
+		echo "xpack.security.enabled: false" >>"$home/config/elasticsearch.yml"
+	fi
 	chown -R $elasticsearch_uid:$elasticsearch_uid "$home"
+}
+
+# elasticsearch_secure CONFIG: users, and TLS by an authority of its own, which
+# clients need a certificate of.
+elasticsearch_secure() {
+	cat >>"$1/elasticsearch.yml" <<-YML
+		xpack.security.enabled: true
+		xpack.security.autoconfiguration.enabled: false
+		xpack.security.http.ssl:
+		  enabled: true
+		  key: server.key
+		  certificate: server.crt
+		  certificate_authorities: [ca.crt]
+		  client_authentication: required
+	YML
+	printf '%s:%s\n' admin "$elasticsearch_hash" watership "$elasticsearch_hash" >"$1/users"
+	printf '%s\n' superuser:admin watership:watership >"$1/users_roles"
+	echo "$elasticsearch_password" >"$1/password"
+	(
+		cd "$1"
+		openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 30 -subj /CN=watership-test-ca
+		for name in server client; do
+			openssl req -newkey rsa:2048 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name"
+			openssl x509 -req -in "$name.csr" -CA ca.crt -CAkey ca.key -CAcreateserial -out "$name.crt" -days 30 \
+				-extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost")
+		done
+	) >/dev/null 2>&1
 }
 
 # Under /mnt, which its user can reach wherever the checkout is.
 elasticsearch_inside() {
 	local heap=${WATERSHIP_TEST_STORE_HEAP:-1g} java
+	[[ $1 != elasticsearch8tls ]] || heap=512m
 	java=$(java_home)
 	mount -t tmpfs tmpfs /mnt
 	mkdir /mnt/dist /mnt/node
 	mount --bind "$(elasticsearch_dist)" /mnt/dist
 	mount -o remount,bind,ro /mnt/dist
-	mount --bind "$dir/elasticsearch" /mnt/node
+	mount --bind "$dir/$1" /mnt/node
 	mount -t proc proc /proc
 	exec env -i PATH="$PATH" HOME=/mnt/node ES_JAVA_HOME="$java" ES_PATH_CONF=/mnt/node/config \
 		ES_TMPDIR=/mnt/node/tmp ES_JAVA_OPTS="-Xms$heap -Xmx$heap" \
@@ -83,5 +122,7 @@ elasticsearch_inside() {
 }
 
 elasticsearch_answers() {
-	curl -fsS -m 5 -o /dev/null "$(url elasticsearch)/_cluster/health?wait_for_status=yellow&timeout=2s" 2>/dev/null
+	local login=()
+	[[ $1 != elasticsearch8tls ]] || login=(--cacert "$dir/$1/config/ca.crt" --cert "$dir/$1/config/client.crt" --key "$dir/$1/config/client.key" --user "admin:$elasticsearch_password")
+	curl -fsS -m 5 -o /dev/null "${login[@]}" "$(url "$1")/_cluster/health?wait_for_status=yellow&timeout=2s" 2>/dev/null
 }

@@ -24,7 +24,7 @@ save_state() {
 # assign_ports NAME: keeps what the server has, chooses what it has not.
 assign_ports() {
 	local use uses="amqp management dist epmd"
-	[[ $1 != elasticsearch ]] || uses="http transport"
+	[[ $1 != elasticsearch* ]] || uses="http transport"
 	# A server that runs has no further listener until it is started anew.
 	[[ $1 != rabbitmq4 ]] || "${state[backend]}_alive" "$1" || uses+=" amqps"
 	for use in $uses; do

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// vitals is what a running serve tells of itself on http.listen: whether it
+// lives, whether it is ready, and its metrics.
+type vitals struct {
+	system
+	registry *prometheus.Registry
+	store    *elastic.Store
+	handlers *pipeline.Pipeline
+	indexing atomic.Pointer[indexing] // nil until it begins
+	begun    time.Time
+}
+
+// indexing is a running indexer and the connections that it uses.
+type indexing struct {
+	*indexer.Indexer
+	connections []*rabbit.Connection
+}
+
+// vitalsTimeout bounds what one request asks of the servers.
+const vitalsTimeout = 3 * time.Second
+
+// listen answers until ctx ends.
+func (v *vitals) listen(ctx context.Context) (err error) {
+	if v.cfg.HTTP.Listen == "" {
+		return nil
+	}
+	watching, err := v.connect("watching", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, watching.Close()) }()
+	listener, err := net.Listen("tcp", v.cfg.HTTP.Listen)
+	if err != nil {
+		return fmt.Errorf("http.listen %s: %w", v.cfg.HTTP.Listen, err)
+	}
+	server := &http.Server{Handler: v.routes(newGauges(v, watching)), ReadHeaderTimeout: vitalsTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving health checks and metrics: %w", err)
+	}
+	return nil
+}
+
+func (v *vitals) routes(live *gauges) http.Handler {
+	metrics := promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{Timeout: vitalsTimeout})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", answering(v.stuck))
+	mux.HandleFunc("GET /readyz", answering(v.ready))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
+		defer cancel()
+		live.look(ctx)
+		metrics.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// answering answers with one line: ok, or why not.
+func answering(problem func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
+		defer cancel()
+		if err := problem(ctx); err != nil {
+			http.Error(w, cell(err.Error(), 0), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// stuck is what only a new process can mend. That a server is away is not.
+func (v *vitals) stuck(context.Context) error {
+	if running := v.indexing.Load(); running != nil {
+		return running.Stuck()
+	}
+	return nil
+}
+
+// ready says whether everything consumes and the store takes documents.
+func (v *vitals) ready(ctx context.Context) error {
+	if err := v.brokerThere(); err != nil {
+		return err
+	}
+	if err := v.store.Check(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if v.indexing.Load() == nil {
+		return errors.New("the indexer does not consume yet")
+	}
+	return nil
+}
+
+// brokerThere says whether every connection stands and the handlers consume.
+func (v *vitals) brokerThere() error {
+	lost := v.handlers.Err()
+	if running := v.indexing.Load(); running != nil {
+		for _, conn := range running.connections {
+			if err := conn.Err(); err != nil && lost == nil {
+				lost = err
+			}
+		}
+	}
+	if lost != nil {
+		return fmt.Errorf("broker: %w", lost)
+	}
+	select {
+	case <-v.handlers.Running():
+		return nil
+	default:
+		return errors.New("the handlers do not consume yet")
+	}
+}
+
+// behind is the indexer's lag, or the time since the start where it could not
+// begin yet.
+func (v *vitals) behind(queue string, waiting int) time.Duration {
+	if running := v.indexing.Load(); running != nil {
+		return running.Lag(queue, waiting)
+	}
+	if waiting == 0 {
+		return 0
+	}
+	return time.Since(v.begun)
+}

@@ -1,0 +1,74 @@
+package indexer
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// progress is how far the indexing of one queue is.
+type progress struct {
+	mu     sync.Mutex // guards what follows
+	upTo   time.Time  // what was published before is in the store, as far as is known
+	atHand int        // messages received and not acknowledged yet, in batches
+	moved  time.Time  // when that last began to grow, or shrank
+}
+
+func (p *progress) takes(messages int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.atHand == 0 {
+		p.moved = time.Now()
+	}
+	p.atHand += messages
+}
+
+func (p *progress) acknowledged(messages int, newest time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.atHand -= messages
+	p.upTo, p.moved = newest, time.Now()
+}
+
+// givesBack is that the session is over: the broker has what was at hand.
+func (p *progress) givesBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.atHand = 0
+}
+
+// Lag is how far the store is behind a queue of which so many messages wait, as
+// the broker says: how long ago its newest message that is in the store was
+// published, as far as that is known, or that nothing waited when Lag was called.
+// What waits since before the start counts from the start. It is 0 where nothing
+// waits, in the queue or at hand, and for queues that Run does not drain.
+func (x *Indexer) Lag(queue string, waiting int) time.Duration {
+	p := x.progress[queue]
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if waiting == 0 && p.atHand == 0 {
+		p.upTo = time.Now()
+		return 0
+	}
+	return max(0, time.Since(p.upTo))
+}
+
+// Stuck is an error where messages of a queue have been at hand for longer than
+// any store can delay them: a store that is away makes the indexer give them
+// back. Then only a new process helps.
+func (x *Indexer) Stuck() error {
+	const lookups = 3 // each with a patience of its own
+	limit := (holdAtMost + lookups) * x.cfg.GiveBack
+	for queue, p := range x.progress {
+		p.mu.Lock()
+		atHand, since := p.atHand, time.Since(p.moved)
+		p.mu.Unlock()
+		if atHand > 0 && since > limit {
+			return fmt.Errorf("the indexer has held %d messages of queue %s for %s", atHand, queue, since.Round(time.Second))
+		}
+	}
+	return nil
+}

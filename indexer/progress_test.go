@@ -1,0 +1,55 @@
+package indexer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// While a request hangs the indexer lags more and more, and says in the end that
+// it is stuck; both are over when the request is answered.
+func TestLagAndStuck(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := &hanging{picky: newPicky(func(schemas.Document) bool { return false }), let: make(chan struct{})}
+	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 10 * time.Millisecond })
+	index := s.topology.Index()
+	if lag := run.Lag(index, 0); lag != 0 {
+		t.Errorf("nothing waits, and it lags by %s", lag)
+	}
+	if err := run.Stuck(); err != nil {
+		t.Errorf("nothing is at hand: %v", err)
+	}
+	s.publish(s.message("m", 0))
+	rabbittest.Eventually(t, "it lags, with nothing in the queue", func() bool { return run.Lag(index, 0) > 100*time.Millisecond })
+	rabbittest.Eventually(t, "it is stuck", func() bool {
+		err := run.Stuck()
+		return err != nil && strings.Contains(err.Error(), "1 messages of queue "+index)
+	})
+	close(store.let)
+	rabbittest.Eventually(t, "it goes on", func() bool { return run.Stuck() == nil && run.Lag(index, 0) == 0 })
+	if lag := run.Lag(index, 1); lag <= 0 {
+		t.Error("a message waits, and it does not lag")
+	}
+	if lag := run.Lag("another", 1); lag != 0 {
+		t.Errorf("another queue lags by %s", lag)
+	}
+	run.stop()
+}
+
+// What goes back to the queue is not at hand any more.
+func TestWhatIsGivenBackIsNotStuck(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := newPicky(func(schemas.Document) bool { return true }) // refuses even raw envelopes
+	run := s.start(store, nil)
+	s.publish(s.message("m", 0))
+	rabbittest.Eventually(t, "it is given back", func() bool { return s.log.Count("gave the messages at hand back") > 0 })
+	run.stop()
+	if lag := run.Lag(s.topology.Index(), 0); lag != 0 {
+		t.Errorf("nothing is at hand, and it lags by %s", lag)
+	}
+}
