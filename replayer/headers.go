@@ -38,9 +38,11 @@ func (c Changes) Check() error {
 	return nil
 }
 
+func (c Changes) none() bool { return len(c.Set) == 0 && len(c.Remove) == 0 }
+
 // apply makes the changes on a copy of the headers.
 func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
-	if len(c.Set) == 0 && len(c.Remove) == 0 {
+	if c.none() {
 		return e
 	}
 	headers := maps.Clone(e.Headers)
