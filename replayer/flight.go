@@ -60,6 +60,7 @@ func (r *Replayer) carry(ctx context.Context, l *line, job *Job, o RunOptions) e
 	if err != nil {
 		return err
 	}
+	reading.line = l
 	f := r.newFlight(ctx, l, job, o)
 	f.sentBy = sentBy
 	defer f.stopFeeding(nil)
@@ -138,7 +139,6 @@ func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error)
 			return r.recall(ctx, job)
 		}
 	}
-	d.whole = true
 	sent := &set{}
 	if job.Uncertain {
 		sent, err = r.sentBy(ctx, *job)
