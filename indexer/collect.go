@@ -42,7 +42,7 @@ func (s *session) collect(ctx, work context.Context) error {
 		if len(current.items) == 0 {
 			continue
 		}
-		anew := s.flow.saw(len(current.items), current.bodies)
+		anew := s.flow.saw(current.messages, current.bodies)
 		next := s.empty(current)
 		if err := s.flush(work, current); err != nil || anew {
 			return err
@@ -57,9 +57,10 @@ func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 		b.begun = time.Now()
 		timer.Reset(s.cfg.Batch.Wait)
 	}
-	b.add(s.cfg.Format, d, s.take(d))
+	s.take(b, d)
+	b.took(d)
 	events, bytes := s.appetite.now()
-	return len(b.items) >= min(events, s.flow.batch()) || len(b.sources) >= bytes
+	return len(b.items) >= events || b.messages >= s.flow.batch() || len(b.sources) >= bytes
 }
 
 // flush hands a batch on. It waits while those before it are being written, so

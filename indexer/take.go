@@ -8,18 +8,24 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// take makes an event of a delivery. It never fails: what cannot be read is
-// quarantined.
-type take func(amqp.Delivery) schemas.Event
+// take adds the events of a delivery to a batch. It never fails: what cannot be
+// read is quarantined.
+type take func(*batch, amqp.Delivery)
 
-func (x *Indexer) takeTapped(d amqp.Delivery) schemas.Event {
+func (x *Indexer) takeTapped(b *batch, d amqp.Delivery) {
 	sequence, now := x.sequence.next()
 	event := x.cfg.Decoder.Tapped(d, now, sequence)
 	event.Ingested = now
-	return event
+	b.add(x.cfg.Format, d, event)
 }
 
-func (x *Indexer) takeLifecycle(d amqp.Delivery) schemas.Event {
+func (x *Indexer) takeLifecycle(b *batch, d amqp.Delivery) {
+	for single := range x.cfg.Decoder.Unbundle(d) {
+		b.add(x.cfg.Format, single, x.lifecycle(single))
+	}
+}
+
+func (x *Indexer) lifecycle(d amqp.Delivery) schemas.Event {
 	sequence, now := x.sequence.next()
 	event, err := x.cfg.Decoder.Lifecycle(d, now, sequence)
 	if err != nil {
@@ -33,7 +39,7 @@ func (x *Indexer) takeLifecycle(d amqp.Delivery) schemas.Event {
 	return event
 }
 
-// item is one delivery on its way to the store.
+// item is one event on its way to the store.
 type item struct {
 	event       schemas.Event
 	document    schemas.Document
@@ -47,12 +53,13 @@ func (x *Indexer) replace(it *item, event schemas.Event) {
 
 // batch is written by one request and acknowledged by one frame.
 type batch struct {
-	items   []item
-	sources []byte // the documents, one behind the other
-	bodies  int    // bytes of the messages' bodies
-	last    uint64 // delivery tag of its newest message
-	begun   time.Time
-	written chan error
+	items    []item
+	sources  []byte // the documents, one behind the other
+	messages int
+	bodies   int    // bytes of the messages' bodies
+	last     uint64 // delivery tag of its newest message
+	begun    time.Time
+	written  chan error
 }
 
 // add encodes an event. The documents before stay valid where sources moves.
@@ -66,6 +73,11 @@ func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schema
 			Source: b.sources[begin:len(b.sources):len(b.sources)],
 		},
 	})
+}
+
+// took notes the message whose events were added.
+func (b *batch) took(d amqp.Delivery) {
+	b.messages++
 	b.bodies += len(d.Body)
 	b.last = d.DeliveryTag
 }
@@ -86,7 +98,7 @@ const largestKept = 16 << 20 // bytes
 // reset makes the batch empty, for the next messages.
 func (b *batch) reset() {
 	clear(b.items) // lets go of the messages
-	b.items, b.bodies = b.items[:0], 0
+	b.items, b.messages, b.bodies = b.items[:0], 0, 0
 	if b.sources = b.sources[:0]; cap(b.sources) > largestKept {
 		b.sources = nil
 	}

@@ -15,24 +15,32 @@ type NoBodyError struct {
 }
 
 func (e *NoBodyError) Error() string {
-	return fmt.Sprintf("event %s has no body of its own and no event of message %s in the store has it: "+
-		"it may be past its retention, or the exchange was not tapped", e.EventID, e.Fingerprint)
+	return fmt.Sprintf("event %s has no body of its own, no event of message %s in the store has it, and neither has the queue "+
+		"of unstorable messages: it may be past its retention, or the exchange was not tapped", e.EventID, e.Fingerprint)
 }
 
-// findBodies completes events that are sent and left their body out from
-// another event of the same message.
-func (r *Replayer) findBodies(ctx context.Context, page []found) error {
-	lacks := func(f found) bool { return f.leftOut == "" && f.event.BodyIn != schemas.BodyHere }
-	messages := ofMessages(page, lacks)
-	if messages == nil {
-		return nil
-	}
-	missing := map[string][]*schemas.Event{}
+// findBodies completes events that are sent and have their body elsewhere: in
+// another event of the same message, or in the queue of what was too large for
+// the store.
+func (d *reading) findBodies(ctx context.Context, page []found) error {
+	bodies := missing{}
 	for i, f := range page {
-		if lacks(f) {
-			missing[f.event.Fingerprint] = append(missing[f.event.Fingerprint], &page[i].event)
+		if lacksBody(f) {
+			bodies[f.event.Fingerprint] = append(bodies[f.event.Fingerprint], &page[i].event)
 		}
 	}
+	if len(bodies) == 0 {
+		return nil
+	}
+	if err := d.r.storedBodies(ctx, ofMessages(page, lacksBody), bodies); err != nil || len(bodies) == 0 {
+		return err
+	}
+	return d.line.fetch(ctx, d.r.cfg.Topology.Unstorable(), bodies)
+}
+
+func lacksBody(f found) bool { return f.leftOut == "" && f.event.BodyIn != schemas.BodyHere }
+
+func (r *Replayer) storedBodies(ctx context.Context, messages query.Node, bodies missing) error {
 	whole := query.Not{Node: query.Exists{Field: query.Pattern{"watership.body_in"}}}
 	for other, err := range r.cfg.Store.Events(ctx, schemas.Selection{Query: both(messages, whole), Order: schemas.BySequence}) {
 		if ends(err) {
@@ -41,11 +49,7 @@ func (r *Replayer) findBodies(ctx context.Context, page []found) error {
 		if err != nil || other.BodyIn != schemas.BodyHere {
 			continue
 		}
-		for _, e := range missing[other.Fingerprint] {
-			e.Envelope.Body, e.BodyIn = other.Envelope.Body, schemas.BodyHere
-		}
-		delete(missing, other.Fingerprint)
-		if len(missing) == 0 {
+		if bodies.found(other.Fingerprint, other.Envelope.Body); len(bodies) == 0 {
 			return nil
 		}
 	}

@@ -22,7 +22,6 @@ func newChoice(target Target, own func(exchange string) bool) *choice {
 const (
 	sameMessage     = "another event of the same message"
 	noQueue         = "no queue failed: the event is not about a failure"
-	bodyAway        = "the body is too large for the store and is in the queue of unstorable messages"
 	noMessage       = "quarantined, and not about a message that can be sent"
 	aGap            = "about no message: a gap in the record"
 	unreadable      = "the document cannot be read"
@@ -36,8 +35,6 @@ func (c *choice) take(e schemas.Event) (leftOut string) {
 	switch {
 	case c.target.Kind == ToFailedQueue && e.Queue == "":
 		return noQueue
-	case e.BodyIn == schemas.BodyInUnstorable:
-		return bodyAway
 	case facts(e) == schemas.Dropped:
 		return aGap
 	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):

@@ -74,9 +74,9 @@ func TestChoice(t *testing.T) {
 		"an event without a queue did not fail at one": {failed, []told{
 			{"1", published, "a", "x", nil},
 		}, ""},
-		"a body that is elsewhere cannot be sent": {origin, []told{
+		"a body that is elsewhere is fetched from there": {origin, []told{
 			{"1", published, "a", "x", func(e *schemas.Event) { e.BodyIn = schemas.BodyInUnstorable }},
-		}, ""},
+		}, "1"},
 		"a quarantined copy is a message, a quarantined log entry is none": {origin, []told{
 			{"1", schemas.Quarantined, "a", "x", func(e *schemas.Event) { e.QuarantinedAction = published }},
 			{"2", schemas.Quarantined, "b", "y", func(e *schemas.Event) { e.Envelope.Exchange = "watership.events" }},

@@ -60,15 +60,22 @@ func TestConnectionLost(t *testing.T) {
 	runner := f.second(proxy.URL)
 	begun := f.begin(f.job(""))
 	const cuts = 3
-	cut := 0
+	cut, mended := 0, make(chan struct{}, 1)
+	mended <- struct{}{}
 	job, err := runner.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
-		if cut < cuts && j.Sent >= messages*(cut+1)/(cuts+1) {
+		if cut == cuts || j.Sent < messages*(cut+1)/(cuts+1) {
+			return
+		}
+		select {
+		case <-mended:
 			cut++
 			go func() {
 				proxy.Cut()
 				time.Sleep(50 * time.Millisecond)
 				proxy.Mend()
+				mended <- struct{}{}
 			}()
+		default: // what was confirmed before is still being counted
 		}
 	}})
 	if err != nil {

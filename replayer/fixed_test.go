@@ -67,13 +67,20 @@ func TestHeaderSyntax(t *testing.T) {
 		"a=b": "b", "a=b=c": "b=c", "a=": "", "a:int=7": int64(7), "a:float=0.5": 0.5, "a:bool=true": true,
 		"a:string=7": "7", "a:time=2026-05-04T03:02:01Z": time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
 	} {
-		if name, value, err := parseHeader(text); err != nil || name != "a" || value != want {
+		if name, value, err := ParseHeader(text); err != nil || name != "a" || value != want {
 			t.Errorf("%s: %s = %v (%v)", text, name, value, err)
 		}
 	}
-	for _, text := range []string{"a", "=b", "a:int=x", "a:colour=red", "x-delay=1", "watership-queue=a", ":int=1"} {
-		if name, value, err := parseHeader(text); err == nil {
+	for _, text := range []string{"a", "=b", "a:int=x", "a:colour=red", ":int=1"} {
+		if name, value, err := ParseHeader(text); err == nil {
 			t.Errorf("%s was taken as %s = %v", text, name, value)
+		}
+	}
+	for _, changes := range []Changes{
+		{Set: []string{"x-delay=1"}}, {Set: []string{"watership-queue=a"}}, {Remove: []string{"x-delay"}}, {Remove: []string{""}},
+	} {
+		if changes.Check() == nil {
+			t.Errorf("%+v passed the check", changes)
 		}
 	}
 }

@@ -49,6 +49,11 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
+	return newFixtureOn(t, rabbittest.Newest(t))
+}
+
+func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
+	t.Helper()
 	if os.Getenv("WATERSHIP_TEST_STORE_URL") == "" {
 		const reason = "no store: WATERSHIP_TEST_STORE_URL is not set"
 		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
@@ -63,7 +68,7 @@ func newFixture(t testing.TB) *fixture {
 	}
 	name := strings.ToLower("t" + rand.Text()[:8])
 	f := &fixture{
-		t: t, broker: rabbittest.Newest(t), store: store, source: name, exchange: name + "-shop",
+		t: t, broker: broker, store: store, source: name, exchange: name + "-shop",
 		queue: name + "-orders", sequence: time.Now().UnixMicro(),
 	}
 	f.channel = f.broker.Channel(t)
@@ -204,12 +209,14 @@ func (f *fixture) index() []schemas.Event {
 	var events []schemas.Event
 	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
 	for _, d := range f.take(f.cfg.Topology.Log()) {
-		f.sequence++
-		event, err := decoder.Lifecycle(d, time.Now(), f.sequence)
-		if err != nil {
-			f.t.Fatal(err)
+		for single := range decoder.Unbundle(d) {
+			f.sequence++
+			event, err := decoder.Lifecycle(single, time.Now(), f.sequence)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			events = append(events, event)
 		}
-		events = append(events, event)
 	}
 	f.keep(events...)
 	return events

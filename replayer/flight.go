@@ -13,8 +13,12 @@ import (
 )
 
 const (
-	window      = 1000 // messages sent and not yet in the saved checkpoint: at most so many come twice
-	saveEvery   = window / 2
+	// window is how many messages may be sent and not yet in the saved checkpoint:
+	// at most so many come twice. It is what the broker confirms in the time that
+	// a message, its event and the checkpoint take one after the other.
+	window      = 2000
+	inFlight    = 1000 // messages and bundles of events that wait for their confirm
+	saveEvery   = 250
 	saveOften   = time.Second
 	flightBytes = 64 << 20         // of bodies sent and not yet confirmed
 	settleTime  = 10 * time.Second // for what is on its way when a job is stopped
@@ -23,8 +27,8 @@ const (
 // flight is a run of a job on one connection. Messages go through it in order:
 //
 //	feed ─► departed ─► confirm ─► confirmed ─► settle ─► settled ─► keep
-//	read and publish    wait, and publish       wait for the event    count, save the
-//	                    the `replayed` event                          checkpoint, make room
+//	read and publish    wait, and publish       wait for the events   count, save the
+//	                    the `replayed` events                         checkpoint, make room
 type flight struct {
 	r       *Replayer
 	line    *line
@@ -37,10 +41,11 @@ type flight struct {
 	flying      context.Context // ends when what was sent is not waited for any more
 	ground      context.CancelCauseFunc
 
-	window                       chan struct{} // a place for each message that is not in the saved checkpoint
-	bytes                        *semaphore.Weighted
-	departed, confirmed, settled chan *passage
-	landed                       chan struct{} // closed when keep has ended
+	window            chan struct{} // a place for each message that is not in the saved checkpoint
+	bytes             *semaphore.Weighted
+	departed, settled chan *passage
+	confirmed         chan *company
+	landed            chan struct{} // closed when keep has ended
 
 	// What follows is feed's.
 	pace    *rate.Limiter
@@ -55,6 +60,7 @@ func (r *Replayer) carry(ctx context.Context, l *line, job *Job, o RunOptions) e
 	if err != nil {
 		return err
 	}
+	reading.line = l
 	f := r.newFlight(ctx, l, job, o)
 	f.sentBy = sentBy
 	defer f.stopFeeding(nil)
@@ -79,7 +85,7 @@ func (r *Replayer) newFlight(ctx context.Context, l *line, job *Job, o RunOption
 		window:    make(chan struct{}, window),
 		bytes:     semaphore.NewWeighted(flightBytes),
 		departed:  make(chan *passage, window),
-		confirmed: make(chan *passage, window),
+		confirmed: make(chan *company, window),
 		settled:   make(chan *passage, window),
 		landed:    make(chan struct{}),
 		pace:      rate.NewLimiter(rate.Inf, 1),
@@ -133,7 +139,6 @@ func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error)
 			return r.recall(ctx, job)
 		}
 	}
-	d.whole = true
 	sent := &set{}
 	if job.Uncertain {
 		sent, err = r.sentBy(ctx, *job)

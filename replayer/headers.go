@@ -26,7 +26,11 @@ func HeaderTypes() []string { return []string{"string", "int", "float", "bool", 
 // Check says what is wrong with them, nil if nothing is.
 func (c Changes) Check() error {
 	for _, text := range c.Set {
-		if _, _, err := parseHeader(text); err != nil {
+		name, _, err := ParseHeader(text)
+		if err == nil {
+			err = checkReplayed(name)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -34,13 +38,18 @@ func (c Changes) Check() error {
 		if err := checkHeaderName(name); err != nil {
 			return err
 		}
+		if err := checkReplayed(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+func (c Changes) none() bool { return len(c.Set) == 0 && len(c.Remove) == 0 }
+
 // apply makes the changes on a copy of the headers.
 func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
-	if len(c.Set) == 0 && len(c.Remove) == 0 {
+	if c.none() {
 		return e
 	}
 	headers := maps.Clone(e.Headers)
@@ -51,7 +60,7 @@ func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 		delete(headers, name)
 	}
 	for _, text := range c.Set {
-		if name, value, err := parseHeader(text); err == nil { // checked when the job was planned
+		if name, value, err := ParseHeader(text); err == nil { // checked when the job was planned
 			headers[name] = value
 		}
 	}
@@ -59,7 +68,9 @@ func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 	return e
 }
 
-func parseHeader(text string) (name string, value any, err error) {
+// ParseHeader reads NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes; a
+// colon in the name needs a type behind it. Its errors name the header.
+func ParseHeader(text string) (name string, value any, err error) {
 	left, right, found := strings.Cut(text, "=")
 	if !found {
 		return "", nil, fmt.Errorf("header %q: expected NAME=VALUE or NAME:TYPE=VALUE", text)
@@ -99,13 +110,17 @@ func headerValue(kind, text string) (value any, err error) {
 	return value, nil
 }
 
-// checkHeaderName refuses what would not be sent: RabbitMQ's headers and ours
-// begin anew with a replay.
 func checkHeaderName(name string) error {
-	switch {
-	case name == "" || len(name) > 255:
+	if name == "" || len(name) > 255 {
 		return fmt.Errorf("header %q: expected a name of 1 to 255 bytes", name)
-	case strings.HasPrefix(name, "x-"), strings.HasPrefix(name, "watership-"):
+	}
+	return nil
+}
+
+// checkReplayed refuses what would not be sent: RabbitMQ's headers and ours
+// begin anew with a replay.
+func checkReplayed(name string) error {
+	if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "watership-") {
 		return fmt.Errorf("header %s cannot be changed: names that begin with x- are RabbitMQ's, with watership- ours, and neither is replayed", name)
 	}
 	return nil

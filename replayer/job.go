@@ -28,9 +28,15 @@ const (
 
 // Job is one replay. Its document in the store is its JSON.
 type Job struct {
-	ID       string  `json:"id"`    // "": Plan gives one
-	Query    string  `json:"query"` // in Kibana's language, with full names of fields and fixed times; see Fixed
-	Target   Target  `json:"target"`
+	ID     string `json:"id"`    // "": Plan gives one
+	Query  string `json:"query"` // in Kibana's language, with full names of fields and fixed times; see Fixed
+	Target Target `json:"target"`
+
+	// DSL is a query in the store's own language, as JSON, that must match as
+	// well; nil: there is none. It must find the same whenever the job is resumed,
+	// so a time in it is not to be relative.
+	DSL json.RawMessage `json:"dsl,omitempty"`
+
 	Changes  Changes `json:"changes,omitzero"`
 	Again    bool    `json:"again,omitempty"` // also what was replayed before
 	Limit    int     `json:"limit,omitempty"` // messages; 0: all
@@ -95,6 +101,9 @@ func (j Job) selection() (schemas.Selection, error) {
 	node, err := query.Parse(j.Query)
 	if err != nil {
 		return schemas.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)
+	}
+	if len(j.DSL) > 0 {
+		node = both(node, query.Raw{JSON: string(j.DSL)})
 	}
 	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
 }

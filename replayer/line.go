@@ -77,7 +77,7 @@ func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (
 	if err := r.hold(ctx, l, id, wait); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{Window: 2 * window})
+	l.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{Window: inFlight})
 	l.hop = r.cfg.Hop(conn, l.publisher)
 	return l, nil
 }

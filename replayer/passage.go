@@ -3,7 +3,6 @@ package replayer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -17,7 +16,6 @@ type passage struct {
 	late    bool // found after the cursor had gone by
 	bytes   int64
 	pending *rabbit.Pending // of the message; nil where there is nothing to wait for
-	said    *rabbit.Pending // of the event
 	err     error
 }
 
@@ -66,10 +64,18 @@ func (r *Replayer) passage(job Job, next found) *passage {
 		found: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, flightBytes),
 		state: schemas.State{
-			Fingerprint: sent.Fingerprint(), Queue: job.Target.queue(e),
+			Fingerprint: fingerprint(e, sent, job), Queue: job.Target.queue(e),
 			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
 		},
 	}
+}
+
+// fingerprint is known already, unless the job changes what it is about.
+func fingerprint(e schemas.Event, sent schemas.Envelope, job Job) string {
+	if job.Target.Kind != ToExchange && job.Changes.none() {
+		return e.Fingerprint
+	}
+	return sent.Fingerprint()
 }
 
 // depart publishes the message and does not wait for its confirm, but for the
@@ -90,62 +96,6 @@ func (f *flight) depart(p *passage) {
 	default:
 		p.pending, p.err = f.line.publisher.Send(f.flying, f.line.hop.Message(p.sent, p.state))
 	}
-}
-
-// confirm waits until each message is safe, and then publishes its event. In
-// this order a crash between them may send a message twice; in the other it
-// would count as sent and never be.
-func (f *flight) confirm() {
-	defer close(f.confirmed)
-	for p := range f.departed {
-		if p.pending != nil {
-			p.err = p.pending.Wait(f.flying)
-		}
-		f.bytes.Release(p.bytes)
-		if p.err == nil && p.leftOut == "" {
-			p.said, p.err = f.say(p)
-		}
-		p.sent.Body, p.event.Envelope.Body = nil, nil
-		f.confirmed <- p
-	}
-}
-
-// settle waits until each event is safe.
-func (f *flight) settle() {
-	defer close(f.settled)
-	for p := range f.confirmed {
-		if p.said != nil {
-			p.err = notSaid(p, p.said.Wait(f.flying))
-		}
-		f.settled <- p
-	}
-}
-
-// say publishes the `replayed` event. Its id is the job's and the event's, so
-// that a repeat is the same document. It is about the message that was kept,
-// whose fingerprint it has, and leaves the body out, which the store has.
-func (f *flight) say(p *passage) (*rabbit.Pending, error) {
-	state := p.state
-	state.EventID = state.Replay + ":" + state.ReplayOf
-	state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
-	if f.order.Target.Kind == ToQueue {
-		state.Queue = f.order.Target.Queue
-	}
-	pending, err := f.line.publisher.Send(f.flying, rabbit.Message{
-		Exchange:   f.r.cfg.Topology.Events(),
-		RoutingKey: string(schemas.Replayed),
-		Publishing: schemas.WrapWithoutBody(p.event.Envelope, state),
-	})
-	return pending, notSaid(p, err)
-}
-
-// notSaid hides what kind of error it is: it stops the job, since the next
-// event would not arrive either.
-func notSaid(p *passage, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("the message of event %s was sent, but its replayed event was not: %v", p.event.EventID, err)
 }
 
 // concernsOneMessage: the others may well arrive.

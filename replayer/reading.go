@@ -30,7 +30,7 @@ type reading struct {
 	selection schemas.Selection
 	choice    *choice
 	replays   *replays
-	whole     bool // with the bodies of what is sent
+	line      *line // where what is sent gets its body from; nil: it is read without bodies
 	seen      int64
 }
 
@@ -86,7 +86,7 @@ func (d *reading) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]f
 // read gives pages that nothing is decided about.
 func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]found, error] {
 	selection := d.selection
-	selection.After, selection.WithoutBody = after, !d.whole
+	selection.After, selection.WithoutBody = after, d.line == nil
 	return func(yield func([]found, error) bool) {
 		var page []found
 		bytes := 0
@@ -97,7 +97,7 @@ func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]fo
 			}
 			d.seen++
 			page = append(page, found{event: event, err: err, seen: d.seen})
-			if d.whole {
+			if d.line != nil {
 				bytes += event.BodySize
 			}
 			if len(page) < pageSize && bytes < pageBytes {
@@ -166,8 +166,8 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 			}
 		}
 	}
-	if d.whole {
-		return d.r.findBodies(ctx, page)
+	if d.line != nil {
+		return d.findBodies(ctx, page)
 	}
 	return nil
 }
@@ -175,9 +175,9 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 // rebuild decides again about everything up to the cursor, as it was decided
 // before, and says whether the query still finds the same events there.
 func (d *reading) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
-	whole, upTo := d.whole, d.selection.UpTo
-	d.whole, d.selection.UpTo = false, min(upTo, cursor.Sequence)
-	defer func() { d.whole, d.selection.UpTo = whole, upTo }()
+	line, upTo := d.line, d.selection.UpTo
+	d.line, d.selection.UpTo = nil, min(upTo, cursor.Sequence)
+	defer func() { d.line, d.selection.UpTo = line, upTo }()
 	page := make([]found, 0, pageSize)
 	selection := d.selection
 	selection.WithoutBody = true

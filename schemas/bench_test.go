@@ -45,3 +45,14 @@ func BenchmarkDocument(b *testing.B) {
 	}
 	b.SetBytes(int64(len(document)))
 }
+
+func BenchmarkParseDocument(b *testing.B) {
+	document := DocumentFormat{}.Document(Decoder{Source: "rabbit@shop/"}.Tapped(benchDelivery(), time.Now(), 1))
+	b.SetBytes(int64(len(document.Source)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseDocument(document.Source); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,12 @@
 package schemas
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"time"
+	"unicode/utf8"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
+)
 
 // appendExact writes the envelope, but for its body, from which replay
 // restores it to the last bit. Nothing else of the document is read for that.
@@ -44,4 +50,66 @@ func (o *object) text(name, value string) {
 		o.key(name + "64")
 		o.dst = appendBase64(o.dst, []byte(value))
 	}
+}
+
+// readExact is the inverse of appendExact.
+func readExact(r *jsonscan.Reader) Envelope {
+	var e Envelope
+	r.Object(func(name []byte) {
+		switch plain, text := exactText(r, name); plain {
+		case "exchange":
+			e.Exchange = text()
+		case "routing_key":
+			e.RoutingKey = text()
+		case "properties":
+			e.Properties = readProperties(r)
+		case "headers":
+			if e.Headers = readTable(r); len(e.Headers) == 0 {
+				e.Headers = nil
+			}
+		}
+	})
+	return e
+}
+
+func readProperties(r *jsonscan.Reader) Properties {
+	var p Properties
+	r.Object(func(name []byte) {
+		switch plain, text := exactText(r, name); plain {
+		case "content_type":
+			p.ContentType = text()
+		case "content_encoding":
+			p.ContentEncoding = text()
+		case "delivery_mode":
+			p.DeliveryMode = uint8(r.Uint(8))
+		case "priority":
+			p.Priority = uint8(r.Uint(8))
+		case "correlation_id":
+			p.CorrelationID = text()
+		case "reply_to":
+			p.ReplyTo = text()
+		case "expiration":
+			p.Expiration = text()
+		case "message_id":
+			p.MessageID = text()
+		case "timestamp":
+			p.Timestamp = time.Unix(r.Int(64), 0)
+		case "type":
+			p.Type = text()
+		case "user_id":
+			p.UserID = text()
+		case "app_id":
+			p.AppID = text()
+		}
+	})
+	return p
+}
+
+// exactText gives a member's name without the 64 that object.text may write,
+// and what reads its text then.
+func exactText(r *jsonscan.Reader, name []byte) (plain string, text func() string) {
+	if plain, encoded := bytes.CutSuffix(name, []byte("64")); encoded {
+		return string(plain), func() string { return string(r.Bytes()) }
+	}
+	return string(name), r.Text
 }

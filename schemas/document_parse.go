@@ -1,208 +1,177 @@
 package schemas
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
 // ParseDocument reads the source of a document back into its event. It refuses
 // what is no document of ours and what a newer version wrote.
 func ParseDocument(source []byte) (Event, error) {
-	var stored storedDocument
-	if err := json.Unmarshal(source, &stored); err != nil {
-		return Event{}, fmt.Errorf("reading a document: %w", err)
+	event := Event{State: State{Version: WireVersion}}
+	version := 0
+	r := jsonscan.New(source)
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "@timestamp":
+			event.Time = r.Time()
+		case "event":
+			readEventFields(r, &event)
+		case "messaging":
+			readMessaging(r, &event)
+		case "error":
+			readError(r, &event.Failure)
+		case "watership":
+			version = readWatership(r, &event)
+		case "amqp":
+			body := event.Envelope.Body
+			event.Envelope = readExact(r)
+			event.Envelope.Body = body
+		case "body":
+			event.Envelope.Body = readBody(r)
+		}
+	})
+	if err := r.End(); err != nil {
+		return Event{}, fmt.Errorf("reading document %q: %w", event.EventID, err)
 	}
-	switch version := stored.Watership.Version; {
-	case version == 0:
-		return Event{}, fmt.Errorf("document %q has no watership.version: it was not written by Watership", stored.Event.ID)
-	case version > DocumentVersion:
-		return Event{}, fmt.Errorf("document %q has version %d, this Watership knows up to %d: upgrade it",
-			stored.Event.ID, version, DocumentVersion)
-	}
-	envelope, err := stored.AMQP.envelope()
-	if err != nil {
-		return Event{}, fmt.Errorf("reading document %q: %w", stored.Event.ID, err)
-	}
-	envelope.Body = stored.Body.bytes()
-	return stored.event(envelope), nil
+	return event, checkVersion(event.EventID, version)
 }
 
-// storedDocument is what ParseDocument reads; the rest is there for searching.
-type storedDocument struct {
-	Timestamp time.Time `json:"@timestamp"`
-	Event     struct {
-		ID       string        `json:"id"`
-		Action   Action        `json:"action"`
-		Duration time.Duration `json:"duration"`
-		Sequence int64         `json:"sequence"`
-		Ingested time.Time     `json:"ingested"`
-	} `json:"event"`
-	Messaging struct {
-		Message struct {
-			Body struct {
-				Size int `json:"size"`
-			} `json:"body"`
-		} `json:"message"`
-	} `json:"messaging"`
-	Error struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-		Stack   string `json:"stack_trace"`
-	} `json:"error"`
-	Watership storedState   `json:"watership"`
-	AMQP      storedMessage `json:"amqp"`
-	Body      storedBody    `json:"body"`
-}
-
-type storedState struct {
-	Version     int             `json:"version"`
-	Source      string          `json:"source"`
-	VHost       string          `json:"vhost"`
-	Fingerprint string          `json:"fingerprint"`
-	Message     string          `json:"message"`
-	Parent      string          `json:"parent"`
-	Queue       string          `json:"queue"`
-	Attempt     int             `json:"attempt"`
-	Delay       int64           `json:"delay"`
-	Class       string          `json:"class"`
-	TimeSource  TimeSource      `json:"time_source"`
-	FirstFailed time.Time       `json:"first_failed"`
-	Attempts    []FailedAttempt `json:"attempts"`
-	BodyIn      BodyPlace       `json:"body_in"`
-	Quarantined Action          `json:"quarantined_action"`
-	Replay      struct {
-		Job string `json:"job"`
-		Of  string `json:"of"`
-	} `json:"replay"`
-}
-
-func (d storedDocument) event(e Envelope) Event {
-	w := d.Watership
-	return Event{
-		State: State{
-			Version:     WireVersion,
-			Fingerprint: w.Fingerprint,
-			Message:     w.Message,
-			Queue:       w.Queue,
-			Attempt:     w.Attempt,
-			FirstFailed: w.FirstFailed,
-			Failure: Failure{
-				Message: d.Error.Message, Type: d.Error.Type, Class: w.Class, Stack: d.Error.Stack,
-			},
-			Attempts: w.Attempts,
-			EventID:  d.Event.ID,
-			Time:     d.Timestamp,
-			Delay:    time.Duration(w.Delay) * time.Millisecond,
-			Duration: d.Event.Duration,
-			Parent:   w.Parent,
-			Replay:   w.Replay.Job,
-			ReplayOf: w.Replay.Of,
-		},
-		Action:     d.Event.Action,
-		TimeSource: w.TimeSource,
-		Sequence:   d.Event.Sequence,
-		Ingested:   d.Event.Ingested,
-		Source:     w.Source,
-		VHost:      w.VHost,
-		Envelope:   e,
-		BodySize:   d.Messaging.Message.Body.Size,
-		BodyIn:     w.BodyIn,
-
-		QuarantinedAction: w.Quarantined,
-	}
-}
-
-type storedBody struct {
-	Text      string `json:"text"`
-	Unindexed string `json:"unindexed"`
-	Raw       []byte `json:"raw"`
-}
-
-func (b storedBody) bytes() []byte {
+func checkVersion(id string, version int) error {
 	switch {
-	case b.Raw != nil:
-		return b.Raw
-	case b.Text != "":
-		return []byte(b.Text)
-	case b.Unindexed != "":
-		return []byte(b.Unindexed)
+	case version == 0:
+		return fmt.Errorf("document %q has no watership.version: it was not written by Watership", id)
+	case version > DocumentVersion:
+		return fmt.Errorf("document %q has version %d, this Watership knows up to %d: upgrade it", id, version, DocumentVersion)
 	}
 	return nil
 }
 
-// storedMessage is the exact envelope but for its body.
-type storedMessage struct {
-	exactText
-	Properties struct {
-		exactText
-		DeliveryMode uint8  `json:"delivery_mode"`
-		Priority     uint8  `json:"priority"`
-		Timestamp    *int64 `json:"timestamp"`
-	} `json:"properties"`
-	Headers []member `json:"headers"`
+func readEventFields(r *jsonscan.Reader, e *Event) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "id":
+			e.EventID = r.Text()
+		case "action":
+			e.Action = Action(r.Text())
+		case "duration":
+			e.Duration = time.Duration(r.Int(64))
+		case "sequence":
+			e.Sequence = r.Int(64)
+		case "ingested":
+			e.Ingested = r.Time()
+		}
+	})
 }
 
-func (m storedMessage) envelope() (Envelope, error) {
-	p := m.Properties
-	properties := Properties{
-		ContentType:     exact(p.ContentType, p.ContentType64),
-		ContentEncoding: exact(p.ContentEncoding, p.ContentEncoding64),
-		DeliveryMode:    p.DeliveryMode,
-		Priority:        p.Priority,
-		CorrelationID:   exact(p.CorrelationID, p.CorrelationID64),
-		ReplyTo:         exact(p.ReplyTo, p.ReplyTo64),
-		Expiration:      exact(p.Expiration, p.Expiration64),
-		MessageID:       exact(p.MessageID, p.MessageID64),
-		Type:            exact(p.Type, p.Type64),
-		UserID:          exact(p.UserID, p.UserID64),
-		AppID:           exact(p.AppID, p.AppID64),
+// readMessaging reads the one thing there that is nowhere else.
+func readMessaging(r *jsonscan.Reader, e *Event) {
+	within := func(wanted string, read func()) func([]byte) {
+		return func(name []byte) {
+			if string(name) == wanted {
+				read()
+			}
+		}
 	}
-	if p.Timestamp != nil {
-		properties.Timestamp = time.Unix(*p.Timestamp, 0)
-	}
-	e := Envelope{
-		Exchange:   exact(m.Exchange, m.Exchange64),
-		RoutingKey: exact(m.RoutingKey, m.RoutingKey64),
-		Properties: properties,
-	}
-	if len(m.Headers) == 0 {
-		return e, nil
-	}
-	var err error
-	e.Headers, err = tableOf(m.Headers)
-	return e, err
+	size := func() { e.BodySize = int(r.Int(64)) }
+	body := func() { r.Object(within("size", size)) }
+	message := func() { r.Object(within("body", body)) }
+	r.Object(within("message", message))
 }
 
-// exactText holds the members NAME and NAME64 that object.text writes.
-type exactText struct {
-	Exchange          string `json:"exchange"`
-	Exchange64        []byte `json:"exchange64"`
-	RoutingKey        string `json:"routing_key"`
-	RoutingKey64      []byte `json:"routing_key64"`
-	ContentType       string `json:"content_type"`
-	ContentType64     []byte `json:"content_type64"`
-	ContentEncoding   string `json:"content_encoding"`
-	ContentEncoding64 []byte `json:"content_encoding64"`
-	CorrelationID     string `json:"correlation_id"`
-	CorrelationID64   []byte `json:"correlation_id64"`
-	ReplyTo           string `json:"reply_to"`
-	ReplyTo64         []byte `json:"reply_to64"`
-	Expiration        string `json:"expiration"`
-	Expiration64      []byte `json:"expiration64"`
-	MessageID         string `json:"message_id"`
-	MessageID64       []byte `json:"message_id64"`
-	Type              string `json:"type"`
-	Type64            []byte `json:"type64"`
-	UserID            string `json:"user_id"`
-	UserID64          []byte `json:"user_id64"`
-	AppID             string `json:"app_id"`
-	AppID64           []byte `json:"app_id64"`
+func readError(r *jsonscan.Reader, f *Failure) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "type":
+			f.Type = r.Text()
+		case "message":
+			f.Message = r.Text()
+		case "stack_trace":
+			f.Stack = r.Text()
+		}
+	})
 }
 
-func exact(text string, encoded []byte) string {
-	if encoded != nil {
-		return string(encoded)
+func readWatership(r *jsonscan.Reader, e *Event) (version int) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "version":
+			version = int(r.Int(64))
+		case "source":
+			e.Source = r.Text()
+		case "vhost":
+			e.VHost = r.Text()
+		case "time_source":
+			e.TimeSource = TimeSource(r.Text())
+		case "body_in":
+			e.BodyIn = BodyPlace(r.Text())
+		case "quarantined_action":
+			e.QuarantinedAction = Action(r.Text())
+		default:
+			readKeptState(r, string(name), &e.State)
+		}
+	})
+	return version
+}
+
+func readKeptState(r *jsonscan.Reader, name string, s *State) {
+	switch name {
+	case "fingerprint":
+		s.Fingerprint = r.Text()
+	case "message":
+		s.Message = r.Text()
+	case "parent":
+		s.Parent = r.Text()
+	case "queue":
+		s.Queue = r.Text()
+	case "attempt":
+		s.Attempt = int(r.Int(64))
+	case "delay":
+		s.Delay = time.Duration(r.Int(64)) * time.Millisecond
+	case "class":
+		s.Failure.Class = r.Text()
+	case "first_failed":
+		s.FirstFailed = r.Time()
+	case "attempts":
+		r.Array(func() { s.Attempts = append(s.Attempts, readAttempt(r)) })
+	case "replay":
+		readReplay(r, s)
 	}
-	return text
+}
+
+func readAttempt(r *jsonscan.Reader) (a FailedAttempt) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "time":
+			a.Time = r.Time()
+		case "class":
+			a.Class = r.Text()
+		}
+	})
+	return a
+}
+
+func readReplay(r *jsonscan.Reader, s *State) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "job":
+			s.Replay = r.Text()
+		case "of":
+			s.ReplayOf = r.Text()
+		}
+	})
+}
+
+func readBody(r *jsonscan.Reader) (body []byte) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "raw":
+			body = r.Bytes()
+		case "text", "unindexed":
+			body = []byte(r.Text())
+		}
+	})
+	return body
 }

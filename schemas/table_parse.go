@@ -1,134 +1,129 @@
 package schemas
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
-
-// member is one member of a table, or one value of an array, as AppendTable writes it.
-type member struct {
-	Key   *string `json:"key"`
-	Key64 []byte  `json:"key64"`
-
-	Void        bool      `json:"void"`
-	Bool        *bool     `json:"bool"`
-	String      *string   `json:"string"`
-	String64    *[]byte   `json:"string64"`
-	Bytes       *[]byte   `json:"bytes"`
-	Table       *[]member `json:"table"`
-	Array       *[]member `json:"array"`
-	Time        *int64    `json:"time"`
-	Int8        *int8     `json:"int8"`
-	Uint8       *uint8    `json:"uint8"`
-	Int16       *int16    `json:"int16"`
-	Uint16      *uint16   `json:"uint16"`
-	Int32       *int32    `json:"int32"`
-	Uint32      *uint32   `json:"uint32"`
-	Int64       *int64    `json:"int64"`
-	Float32     *float32  `json:"float32"`
-	Float64     *float64  `json:"float64"`
-	Float32Bits *uint32   `json:"float32_bits"`
-	Float64Bits *uint64   `json:"float64_bits"`
-	Decimal     *struct {
-		Scale uint8 `json:"scale"`
-		Value int32 `json:"value"`
-	} `json:"decimal"`
-}
 
 // ParseTable reads what AppendTable wrote. An empty list is a nil table, as an
 // empty table is not sent at all.
 func ParseTable(data []byte) (amqp.Table, error) {
-	var members []member
-	if err := json.Unmarshal(data, &members); err != nil {
+	r := jsonscan.New(data)
+	table := readTable(r)
+	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("parsing a header table: %w", err)
 	}
-	if len(members) == 0 {
+	if len(table) == 0 {
 		return nil, nil
-	}
-	return tableOf(members)
-}
-
-func tableOf(members []member) (amqp.Table, error) {
-	table := make(amqp.Table, len(members))
-	for _, m := range members {
-		key := string(m.Key64)
-		if m.Key != nil {
-			key = *m.Key
-		}
-		value, err := m.value()
-		if err != nil {
-			return nil, fmt.Errorf("header %q: %w", key, err)
-		}
-		table[key] = value
 	}
 	return table, nil
 }
 
-func arrayOf(members []member) ([]any, error) {
-	values := make([]any, len(members))
-	for i, m := range members {
-		value, err := m.value()
-		if err != nil {
-			return nil, fmt.Errorf("value %d: %w", i, err)
+func readTable(r *jsonscan.Reader) amqp.Table {
+	table := amqp.Table{}
+	r.Array(func() {
+		key, value := readMember(r)
+		table[key] = value
+	})
+	return table
+}
+
+func readArray(r *jsonscan.Reader) []any {
+	values := []any{}
+	r.Array(func() {
+		_, value := readMember(r)
+		values = append(values, value)
+	})
+	return values
+}
+
+// readMember reads one member of a table, or one value of an array.
+func readMember(r *jsonscan.Reader) (key string, value any) {
+	typed := false
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "key":
+			key = r.Text()
+		case "key64":
+			key = string(r.Bytes())
+		default:
+			value, typed = readTyped(r, string(name))
 		}
-		values[i] = value
+	})
+	if !typed {
+		r.Fail(fmt.Errorf("header %q: %w", key, errNoType))
 	}
-	return values, nil
+	return key, value
 }
 
-func (m member) value() (any, error) {
-	switch {
-	case m.Void:
-		return nil, nil
-	case m.Bool != nil:
-		return *m.Bool, nil
-	case m.String != nil:
-		return *m.String, nil
-	case m.String64 != nil:
-		return string(*m.String64), nil
-	case m.Bytes != nil:
-		return *m.Bytes, nil
-	case m.Table != nil:
-		return tableOf(*m.Table)
-	case m.Array != nil:
-		return arrayOf(*m.Array)
-	case m.Time != nil:
-		return time.Unix(*m.Time, 0), nil
+var errNoType = errors.New("no type that this version knows")
+
+func readTyped(r *jsonscan.Reader, kind string) (value any, known bool) {
+	switch kind {
+	case "void":
+		return nil, r.Bool()
+	case "bool":
+		return r.Bool(), true
+	case "string":
+		return r.Text(), true
+	case "string64":
+		return string(r.Bytes()), true
+	case "bytes":
+		return r.Bytes(), true
+	case "table":
+		return readTable(r), true
+	case "array":
+		return readArray(r), true
+	case "time":
+		return time.Unix(r.Int(64), 0), true
 	}
-	return m.number()
+	return readNumber(r, kind)
 }
 
-func (m member) number() (any, error) {
-	switch {
-	case m.Int8 != nil:
-		return *m.Int8, nil
-	case m.Uint8 != nil:
-		return *m.Uint8, nil
-	case m.Int16 != nil:
-		return *m.Int16, nil
-	case m.Uint16 != nil:
-		return *m.Uint16, nil
-	case m.Int32 != nil:
-		return *m.Int32, nil
-	case m.Uint32 != nil:
-		return *m.Uint32, nil
-	case m.Int64 != nil:
-		return *m.Int64, nil
-	case m.Float32 != nil:
-		return *m.Float32, nil
-	case m.Float64 != nil:
-		return *m.Float64, nil
-	case m.Float32Bits != nil:
-		return math.Float32frombits(*m.Float32Bits), nil
-	case m.Float64Bits != nil:
-		return math.Float64frombits(*m.Float64Bits), nil
-	case m.Decimal != nil:
-		return amqp.Decimal{Scale: m.Decimal.Scale, Value: m.Decimal.Value}, nil
+func readNumber(r *jsonscan.Reader, kind string) (value any, known bool) {
+	switch kind {
+	case "int8":
+		return int8(r.Int(8)), true
+	case "uint8":
+		return uint8(r.Uint(8)), true
+	case "int16":
+		return int16(r.Int(16)), true
+	case "uint16":
+		return uint16(r.Uint(16)), true
+	case "int32":
+		return int32(r.Int(32)), true
+	case "uint32":
+		return uint32(r.Uint(32)), true
+	case "int64":
+		return r.Int(64), true
+	case "float32":
+		return float32(r.Float(32)), true
+	case "float64":
+		return r.Float(64), true
+	case "float32_bits":
+		return math.Float32frombits(uint32(r.Uint(32))), true
+	case "float64_bits":
+		return math.Float64frombits(r.Uint(64)), true
+	case "decimal":
+		return readDecimal(r), true
 	}
-	return nil, errors.New("no type that this version knows")
+	return nil, false
+}
+
+func readDecimal(r *jsonscan.Reader) (d amqp.Decimal) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "scale":
+			d.Scale = uint8(r.Uint(8))
+		case "value":
+			d.Value = int32(r.Int(32))
+		}
+	})
+	return d
 }

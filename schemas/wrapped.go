@@ -2,9 +2,10 @@ package schemas
 
 import (
 	"encoding/binary"
-	"encoding/json"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
 // headerWrapped says that the body begins with the properties and headers,
@@ -41,13 +42,10 @@ func unwrapBody(arrived Envelope) (Envelope, bool) {
 	if uint64(size) > uint64(len(rest)) {
 		return Envelope{}, false
 	}
-	var stored storedMessage
-	if json.Unmarshal(rest[:size], &stored) != nil {
-		return Envelope{}, false
-	}
-	e, err := stored.envelope()
+	r := jsonscan.New(rest[:size])
+	e := readExact(r)
 	if len(rest) > int(size) {
 		e.Body = rest[size:]
 	}
-	return e, err == nil
+	return e, r.End() == nil
 }

@@ -22,7 +22,9 @@ func addCompletions(root *cobra.Command, from *settings) {
 		switch cmd.Name() {
 		case "search", "failed", "tail", "replay", "export":
 			cmd.ValidArgsFunction = from.completeQuery
-		case "show", "version", "doctor", "setup", "serve", "healthcheck":
+		case "show":
+			cmd.ValidArgsFunction = from.completeMessages
+		case "version", "doctor", "setup", "serve", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		for flag, list := range map[string]func(context.Context, system) []string{
@@ -75,8 +77,8 @@ func fieldNames(_ context.Context, s system) []string {
 	return append(names, fields.Labels...)
 }
 
-// exchanges are those of the configuration.
-func exchanges(_ context.Context, s system) []string {
+// exchanges are those of the configuration, and of the broker but for ours.
+func exchanges(ctx context.Context, s system) []string {
 	names := map[string]bool{}
 	for _, tap := range s.cfg.Tap.Exchanges {
 		names[tap.Name] = true
@@ -84,6 +86,14 @@ func exchanges(_ context.Context, s system) []string {
 	for _, route := range s.cfg.Routes {
 		for _, bind := range route.Bind {
 			names[bind.Exchange] = true
+		}
+	}
+	if management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil); err == nil {
+		there, _ := management.Exchanges(ctx, s.vhost)
+		for _, exchange := range there {
+			if exchange.Name != "" && !exchange.Internal && !s.topology.Owns(exchange.Name) {
+				names[exchange.Name] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(names))

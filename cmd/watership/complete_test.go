@@ -32,6 +32,9 @@ func TestCompletion(t *testing.T) {
 		{"search|--by|watership.err", []string{"watership.error_group"}, ""},
 		{"search|-o|", []string{"table", "csv"}, ""},
 		{"publish|--exchange|", []string{"mails", "shop"}, ""},
+		{"replay|--to-exchange|amq.t", []string{"amq.topic"}, "amq.direct"},
+		{"show|m-", []string{"m-3", "m-2", "m-1"}, ""},
+		{"show|m-2", []string{"m-2"}, "m-1"},
 	} {
 		began := time.Now()
 		got := a.call(t, append([]string{"__complete"}, strings.Split(strings.TrimPrefix(test.args, "|"), "|")...)...)

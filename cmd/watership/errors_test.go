@@ -108,6 +108,9 @@ func TestBadServers(t *testing.T) {
 			if got.code != exitFailed || !strings.Contains(got.err, test.want) || strings.Count(got.err, "\n") != 1 {
 				t.Errorf("exit code %d: %swant %s", got.code, got.err, test.want)
 			}
+			if got.out != "" {
+				t.Errorf("before it failed it wrote %q", got.out)
+			}
 			if strings.Contains(got.err, "wrong@") || time.Since(began) > 8*time.Second {
 				t.Errorf("after %s: %s", time.Since(began), got.err)
 			}

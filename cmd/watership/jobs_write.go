@@ -109,6 +109,7 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 	field("operator", cell(job.Operator, 100))
 	field("reason", cell(job.Reason, 400))
 	field("query", job.Query)
+	field("dsl", string(job.DSL))
 	field("to", job.Target)
 	for _, change := range job.Changes.Set {
 		field("set header", cell(change, 200))

@@ -81,7 +81,10 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 		var failed *schemas.StoreError
 		switch {
 		case errors.As(err, &failed):
-			return found, errors.Join(err, w.end())
+			if found > 0 { // else not even a head
+				err = errors.Join(err, w.end())
+			}
+			return found, err
 		case err != nil:
 			unreadable++
 			fmt.Fprintf(l.err, "watership: %v\n", err)

@@ -7,12 +7,14 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strings"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -66,7 +68,7 @@ func (p *publication) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty is the default exchange, whose key is a queue's name")
 	flags.StringVar(&p.key, "key", "", "routing key")
-	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with int, float, bool or time")
+	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
 	flags.StringVar(&p.properties.ContentType, "content-type", "", "content type (default: application/json where the body is JSON)")
 	flags.StringVar(&p.properties.MessageID, "message-id", "", "message id, of a single message")
 	flags.StringVar(&p.properties.CorrelationID, "correlation-id", "", "correlation id")

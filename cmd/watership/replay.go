@@ -67,6 +67,7 @@ type replay struct {
 	terminal
 	query      string
 	ids, group string
+	dsl        string
 	period     span
 
 	toFailedQueue    bool
@@ -89,6 +90,7 @@ type replay struct {
 func (r *replay) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.ids, "ids", "", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
+	flags.StringVar(&r.dsl, "dsl", "", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
 	flags.StringVar(&r.group, "group", "", "only failures whose error, with numbers and ids folded, is this (watership.error_group)")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send to the queue that failed and to no other")
 	flags.StringVar(&r.toQueue, "to-queue", "", "send to this queue and to no other")
@@ -118,8 +120,10 @@ func (r *replay) validate() error {
 		}
 	}
 	switch {
-	case r.query == "" && r.ids == "" && r.group == "":
-		return usagef("expected a query, --ids or --group; '*' replays everything there is")
+	case r.query == "" && r.ids == "" && r.group == "" && r.dsl == "":
+		return usagef("expected a query, --ids, --dsl or --group; '*' replays everything there is")
+	case r.ids == "-" && r.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
 	case targets > 1:
 		return usagef("--to-failed-queue, --to-queue and --to-exchange exclude one another")
 	case r.keyGiven && r.toExchange == "":
@@ -132,7 +136,7 @@ func (r *replay) validate() error {
 		return usagef("--canary %d: expected 0 (none) or more", r.canary)
 	case r.expect < 0:
 		return usagef("--expect %d: expected 0 or more", r.expect)
-	case !r.dryRun && !r.yes && (!isTerminal(r.in) || r.ids == "-"):
+	case !r.dryRun && !r.yes && (!isTerminal(r.in) || r.ids == "-" || r.dsl == "-"):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
 	if err := r.changes.Check(); err != nil {
@@ -201,7 +205,8 @@ func (s system) job(r replay) (replayer.Job, error) {
 		return job, err
 	}
 	job.Query = replayer.Fixed(node, fields, time.Now()).String()
-	return job, nil
+	job.DSL, err = r.readDSL()
+	return job, err
 }
 
 func (r *replay) target() replayer.Target {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,6 +99,25 @@ func (s system) selected(r replay) (query.Node, error) {
 		node = all[0]
 	}
 	return r.period.limit(node)
+}
+
+// relativeTime is date math from now on
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/common-options.html#date-math).
+const relativeTime = `"now(["+/-]|\|\|)`
+
+// readDSL refuses what would find something else when the job is resumed.
+func (r *replay) readDSL() (json.RawMessage, error) {
+	if r.dsl == "" {
+		return nil, nil
+	}
+	raw, err := readDSL(r.dsl, r.in)
+	if err != nil {
+		return nil, err
+	}
+	if found := regexp.MustCompile(relativeTime).FindString(raw.JSON); found != "" {
+		return nil, usagef("--dsl %s: a job that is resumed must find the same again, and %s is another time then: write the time itself", r.dsl, found)
+	}
+	return json.RawMessage(raw.JSON), nil
 }
 
 // mostIDs fit into one query.

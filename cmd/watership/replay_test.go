@@ -230,3 +230,48 @@ func TestCanary(t *testing.T) {
 	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled")
 	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
 }
+
+// TestReplayDSL keeps the raw query in the job, which finds the same when it is
+// resumed.
+func TestReplayDSL(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3), a.event(schemas.Published, 4))
+	file := filepath.Join(t.TempDir(), "query.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"query": {"terms": {"messaging.message.id": ["m-1", "m-3", "m-4"]}}, "size": 1}`)
+	replay := []string{"replay", "action: poisoned", "--dsl", file, "--to-failed-queue", "--yes"}
+	wantRun(t, a.run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
+	id := a.onlyJob().ID
+	wantRun(t, a.run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
+	wantRun(t, a.run(t, "jobs", "resume", id), 0, "sent 2 of 2")
+	if got := a.broker.Len(t, a.queue); got != 2 {
+		t.Errorf("%d messages arrived, want 2", got)
+	}
+	write(`{"range": {"@timestamp": {"gte": "now-1h"}}}`)
+	wantRun(t, a.run(t, replay...), exitUsage, "--dsl", "write the time itself")
+	wantRun(t, a.run(t, "replay", "--dsl", "-", "--ids", "-", "--yes"), exitUsage, "cannot both be standard input")
+}
+
+// TestReplayIDsThroughAPipe sends what a search has listed.
+func TestReplayIDsThroughAPipe(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	const pipe = `"$0" search 'action: poisoned and not message.id: m-2' --fields message.id -o csv | tail -n +2 | "$0" replay --ids - --to-failed-queue --yes`
+	cmd := exec.Command("sh", "-c", pipe, a.binary)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "sent 2 of 2") {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	var ids []string
+	for _, d := range a.broker.Take(t, a.queue, 2) {
+		ids = append(ids, d.MessageId)
+	}
+	if got := strings.Join(ids, " "); got != "m-1 m-3" {
+		t.Errorf("%s arrived", got)
+	}
+}

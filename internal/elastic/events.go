@@ -13,7 +13,7 @@ import (
 
 // Events reads what a selection finds, as it is when the reading begins:
 // events that are created meanwhile are not among them, except when a reader
-// pauses for so long (5 minutes between two pages of up to 1,000) that
+// pauses for so long (5 minutes between two pages of up to 2,000) that
 // Elasticsearch forgets what it was reading. UpTo excludes them then, too.
 //
 // An event that has the id and the sequence of one before it is left out: a

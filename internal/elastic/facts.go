@@ -38,7 +38,7 @@ type Among struct {
 
 // Facts reads the facts of a selection in the order BySequence: of the events
 // that have one of the values in one of the fields, or of all where none are
-// given. It reads what is visible when each page of 1,000 is read, and keeps
+// given. It reads what is visible when each page of 2,000 is read, and keeps
 // only that page.
 func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...Among) iter.Seq2[Fact, error] {
 	sel.Order = schemas.BySequence

@@ -38,7 +38,7 @@ func (s *Store) Find(ctx context.Context, ids []string) (map[string]schemas.Stor
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range answer.Hits.Hits {
+		for _, h := range answer.Hits {
 			found[h.ID] = schemas.Stored{Index: h.Index, ID: h.ID}
 		}
 	}

@@ -280,13 +280,13 @@ func (i dslIndex) findAll(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found searchAnswer
 	status, answer := i.request(t, "POST", "/_search", string(body))
-	if err := json.Unmarshal(answer, &found); err != nil || status != 200 {
+	found, err := readAnswer(answer)
+	if err != nil || status != 200 {
 		t.Fatalf("%s: %d %s", text, status, answer)
 	}
 	var ids []string
-	for _, h := range found.Hits.Hits {
+	for _, h := range found.Hits {
 		ids = append(ids, h.ID)
 	}
 	slices.Sort(ids)

@@ -182,5 +182,5 @@ func (s *Store) jobsBefore(ctx context.Context, after string) ([]hit, error) {
 		body["search_after"] = []string{after}
 	}
 	answer, err := s.search(ctx, "reading jobs", []string{s.jobs()}, body)
-	return answer.Hits.Hits, err
+	return answer.Hits, err
 }

@@ -28,12 +28,12 @@ func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit
 	if answer.PIT != "" {
 		v.pit = answer.PIT // it may change
 	}
-	for _, h := range answer.Hits.Hits {
+	for _, h := range answer.Hits {
 		if len(h.Sort) != len(v.sort) {
 			return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d sort values for document %q, not %d", len(h.Sort), h.ID, len(v.sort)))
 		}
 	}
-	return answer.Hits.Hits, nil
+	return answer.Hits, nil
 }
 
 func (v *view) open(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
@@ -47,7 +48,7 @@ func (s *Store) send(ctx context.Context, by esapi.Transport, doing string, requ
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 		return nil, s.refusal(doing, response.StatusCode, response.Header, body)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, largestAnswer+1))
+	body, err := readAll(response)
 	if err != nil {
 		return nil, s.noAnswer(doing, fmt.Errorf("the answer broke off after %d bytes: %w", len(body), err))
 	}
@@ -64,4 +65,16 @@ func asJSON(value any) io.Reader {
 		panic(fmt.Sprintf("elastic: a request body: %v", err)) // only ever maps, texts and numbers of ours
 	}
 	return bytes.NewReader(body)
+}
+
+// readAll makes room ahead where the length is known: pages are large.
+func readAll(response *esapi.Response) ([]byte, error) {
+	length, err := strconv.Atoi(response.Header.Get("Content-Length"))
+	if err != nil {
+		length = 0
+	}
+	var body bytes.Buffer
+	body.Grow(min(length, largestAnswer) + bytes.MinRead) // which reading to the end wants to have left
+	_, err = body.ReadFrom(io.LimitReader(response.Body, largestAnswer+1))
+	return body.Bytes(), err
 }

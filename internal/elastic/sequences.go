@@ -79,11 +79,11 @@ func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 		"query":            map[string]any{"exists": map[string]any{"field": "event.sequence"}},
 		"sort":             []any{by("event.sequence", "desc", "long")},
 	})
-	if err != nil || len(answer.Hits.Hits) == 0 {
+	if err != nil || len(answer.Hits) == 0 {
 		return 0, err
 	}
 	var highest int64
-	if err := json.Unmarshal(answer.Hits.Hits[0].Sort[0], &highest); err != nil {
+	if err := json.Unmarshal(answer.Hits[0].Sort[0], &highest); err != nil {
 		return 0, s.nonsense(doing, "gave one that is no number: "+err.Error())
 	}
 	return highest, nil

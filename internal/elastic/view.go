@@ -9,9 +9,12 @@ import (
 )
 
 const (
-	// longestPage is the most that one search may give
-	// (index.max_result_window is 10,000).
-	longestPage = 1000
+	// longestPlan is the most that one search may give
+	// (index.max_result_window).
+	longestPlan = 10_000
+
+	// longestPage is how many documents are read at once.
+	longestPage = 2000
 
 	// largestRun is how many bytes of bodies are read at once, so that a
 	// thousand messages of 16 MiB in a row cannot exhaust the memory of
@@ -28,6 +31,7 @@ type view struct {
 	sort    []any
 	whole   bool              // with bodies
 	page    int               // documents at once
+	ahead   int               // documents that are planned at once
 	pit     string            // the point in time; "" before the first page
 	after   []json.RawMessage // sort values of the last document read
 	planned []hit             // the next documents, so far only their sizes
@@ -39,9 +43,9 @@ type view struct {
 // comes last. One document beyond the limit shows that the last one within it
 // has no more ties (see there).
 func (s *Store) newView(sel schemas.Selection) *view {
-	v := &view{store: s, query: s.filter(sel), whole: !sel.WithoutBody, page: longestPage}
+	v := &view{store: s, query: s.filter(sel), whole: !sel.WithoutBody, page: longestPage, ahead: longestPlan}
 	if sel.Limit > 0 {
-		v.page = min(sel.Limit+1, longestPage)
+		v.page, v.ahead = min(sel.Limit+1, longestPage), min(sel.Limit+1, longestPlan)
 	}
 	switch sel.Order {
 	case schemas.BySequence:
@@ -101,16 +105,17 @@ func (v *view) advance(hits []hit) []hit {
 	return hits
 }
 
-// plan looks ahead for the sizes of a page of documents, without loading any.
+// plan looks ahead for the sizes of the next documents, without loading any: a
+// fraction of the work of loading them, and less the more are asked for at once.
 func (v *view) plan(ctx context.Context) error {
 	if len(v.planned) > 0 {
 		return nil
 	}
 	var err error
-	v.planned, err = v.search(ctx, v.page, map[string]any{
+	v.planned, err = v.search(ctx, v.ahead, map[string]any{
 		"_source": false, "stored_fields": "_none_", "docvalue_fields": []string{bodySize},
 	})
-	v.last = len(v.planned) < v.page
+	v.last = len(v.planned) < v.ahead
 	return err
 }
 
@@ -134,7 +139,7 @@ func (v *view) run(ctx context.Context) ([]hit, error) {
 // runLength is how many of the documents may be read at once.
 func runLength(planned []hit) int {
 	var bytes int64
-	for i, h := range planned {
+	for i, h := range planned[:min(len(planned), longestPage)] {
 		if sizes := h.Fields[bodySize]; len(sizes) > 0 {
 			bytes += sizes[0]
 		}
@@ -142,5 +147,5 @@ func runLength(planned []hit) int {
 			return i
 		}
 	}
-	return len(planned)
+	return min(len(planned), longestPage)
 }

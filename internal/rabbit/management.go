@@ -129,6 +129,11 @@ func (m *Management) Exchange(ctx context.Context, vhost, name string) (Exchange
 	return get[Exchange](ctx, m, "exchanges", vhost, name)
 }
 
+// Exchanges lists the exchanges of a vhost; the default one has no name.
+func (m *Management) Exchanges(ctx context.Context, vhost string) ([]Exchange, error) {
+	return get[[]Exchange](ctx, m, "exchanges", vhost)
+}
+
 // Queue is what the broker knows of a queue.
 type Queue struct {
 	Name           string         `json:"name"`

@@ -186,6 +186,9 @@ const (
 
 func (m *Pending) take(by int32) bool { return m.held.CompareAndSwap(waiting, by) }
 
+// Ready says whether the outcome is known, so that Wait returns at once.
+func (m *Pending) Ready() bool { return len(m.done) > 0 }
+
 // Wait returns the outcome, as Publish does. It is to be called once.
 func (m *Pending) Wait(ctx context.Context) error {
 	select {

@@ -1,0 +1,50 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// missing are events without their bodies, by the fingerprint of their message.
+type missing map[string][]*schemas.Event
+
+// found gives a body to the events of its message, which then are not missing.
+func (m missing) found(fingerprint string, body []byte) {
+	for _, e := range m[fingerprint] {
+		e.Envelope.Body, e.BodyIn = body, schemas.BodyHere
+	}
+	delete(m, fingerprint)
+}
+
+// fetch looks for bodies in the queue of what was too large for the store. It
+// reads one message at a time and acknowledges none, so that with the end of the
+// channel all go back to where they were: whoever replays them again finds them.
+// Meanwhile nobody else does.
+func (l *line) fetch(ctx context.Context, queue string, bodies missing) error {
+	err := l.conn.Do(ctx, func(ch *amqp.Channel) error {
+		for len(bodies) > 0 && ctx.Err() == nil {
+			d, there, err := ch.Get(queue, false)
+			if err != nil || !there {
+				return err
+			}
+			// What a newer version has kept is not ours to send.
+			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
+				bodies.found(state.Fingerprint, e.Body)
+			}
+		}
+		return context.Cause(ctx)
+	})
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+		return nil // without the queue nothing was set aside
+	}
+	if err != nil {
+		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)
+	}
+	return nil
+}

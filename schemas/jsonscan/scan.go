@@ -1,0 +1,186 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/hex"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func (r *Reader) space() {
+	for r.at < len(r.data) {
+		switch r.data[r.at] {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return
+		}
+	}
+}
+
+// open reads the beginning of an object or array; it says no to a null.
+func (r *Reader) open(with byte) bool {
+	if r.null() {
+		return false
+	}
+	if r.depth++; r.depth > deepest {
+		r.wrong("too deep")
+	}
+	r.take(with)
+	return r.err == nil
+}
+
+// next says whether another member or element follows, and reads the comma
+// before it, or the end.
+func (r *Reader) next(end byte, first bool) bool {
+	if r.err != nil {
+		return false
+	}
+	if r.space(); r.at < len(r.data) && r.data[r.at] == end {
+		r.at++
+		return false
+	}
+	if !first {
+		r.take(',')
+	}
+	r.space()
+	return r.err == nil
+}
+
+func (r *Reader) take(c byte) {
+	if r.space(); r.at == len(r.data) || r.data[r.at] != c {
+		r.wrong("no " + string(rune(c)))
+		return
+	}
+	r.at++
+	r.space()
+}
+
+// Skip reads past any value.
+func (r *Reader) Skip() {
+	r.space()
+	for open := 0; r.at < len(r.data); {
+		switch r.data[r.at] {
+		case '"':
+			r.string()
+		case '{', '[':
+			open++
+			r.at++
+		case '}', ']':
+			open--
+			r.at++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			r.literal()
+		}
+		if open <= 0 {
+			if open < 0 {
+				r.wrong("no value")
+			}
+			return
+		}
+	}
+	r.wrong("no end")
+}
+
+// literal reads a number, true, false or null.
+func (r *Reader) literal() []byte {
+	begin := r.at
+	for r.at < len(r.data) && !endsLiteral(r.data[r.at]) {
+		r.at++
+	}
+	if r.at == begin {
+		r.wrong("no value")
+		return nil
+	}
+	return r.data[begin:r.at]
+}
+
+func endsLiteral(c byte) bool {
+	switch c {
+	case ',', ':', '{', '}', '[', ']', '"', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
+}
+
+// string reads past a string. It gives what is between the quotes, and whether
+// there are escapes in it.
+func (r *Reader) string() (inside []byte, escaped bool) {
+	if r.at == len(r.data) || r.data[r.at] != '"' {
+		r.wrong("no string")
+		return nil, false
+	}
+	begin := r.at + 1
+	quote := r.at // the next one, once it is behind at
+	for at := begin; ; escaped = true {
+		if quote < at {
+			found := bytes.IndexByte(r.data[min(at, len(r.data)):], '"')
+			if found < 0 {
+				r.wrong("a string without an end")
+				return nil, false
+			}
+			quote = at + found
+		}
+		escape := bytes.IndexByte(r.data[at:quote], '\\')
+		if escape < 0 {
+			r.at = quote + 1
+			return r.data[begin:quote], escaped
+		}
+		at += escape + 2
+	}
+}
+
+// quoted reads a string; without escapes it is a part of the data.
+func (r *Reader) quoted() []byte {
+	inside, escaped := r.string()
+	if !escaped {
+		return inside
+	}
+	plain := make([]byte, 0, len(inside))
+	for {
+		at := bytes.IndexByte(inside, '\\')
+		if at < 0 {
+			return append(plain, inside...)
+		}
+		plain = append(plain, inside[:at]...)
+		var size int
+		if plain, size = appendEscaped(plain, inside[at:]); size == 0 {
+			r.wrong("an unknown escape")
+			return nil
+		}
+		inside = inside[at+size:]
+	}
+}
+
+// appendEscaped appends what an escape stands for (RFC 8259 §7), and says how
+// long the escape is, 0 for none. A half of a character becomes U+FFFD.
+func appendEscaped(dst, escape []byte) ([]byte, int) {
+	const names, values = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	if at := bytes.IndexByte([]byte(names), escape[1]); at >= 0 {
+		return append(dst, values[at]), 2
+	}
+	first, ok := unit(escape)
+	if !ok {
+		return dst, 0
+	}
+	if second, ok := unit(escape[6:]); ok && utf16.IsSurrogate(first) {
+		if both := utf16.DecodeRune(first, second); both != utf8.RuneError {
+			return utf8.AppendRune(dst, both), 12
+		}
+	}
+	return utf8.AppendRune(dst, first), 6 // which writes U+FFFD for a surrogate
+}
+
+// unit is the UTF-16 unit of \uXXXX.
+func unit(escape []byte) (rune, bool) {
+	if len(escape) < 6 || escape[0] != '\\' || escape[1] != 'u' {
+		return 0, false
+	}
+	var value [2]byte
+	if _, err := hex.Decode(value[:], escape[2:6]); err != nil {
+		return 0, false
+	}
+	return rune(value[0])<<8 | rune(value[1]), true
+}
