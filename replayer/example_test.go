@@ -113,3 +113,10 @@ func ExampleTarget_Equal() {
 	fmt.Println(stock, stock.Equal(replayer.Target{Kind: replayer.ToFailedQueue}))
 	// Output: queue stock false
 }
+
+// A header is written with its type where it is no string.
+func ExampleParseHeader() {
+	name, value, err := replayer.ParseHeader("attempts:int=3")
+	fmt.Printf("%s %T %v %v\n", name, value, value, err)
+	// Output: attempts int64 3 <nil>
+}

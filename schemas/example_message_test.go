@@ -140,3 +140,22 @@ func ExampleTopology() {
 	fmt.Println(ours.Retry(), ours.Delay(1500*time.Millisecond), ours.Owns("stock"))
 	// Output: shop.messages.retry shop.messages.delay.1500 false
 }
+
+// Many events travel as one message, and are taken apart where they are read.
+func ExampleBundle() {
+	var topology schemas.Topology
+	var bundle schemas.Bundle
+	for _, id := range []string{"17", "18"} {
+		bundle.Add(amqp.Publishing{MessageId: id})
+	}
+	bundled := bundle.Publishing()
+	decoder := schemas.Decoder{Topology: topology}
+	for event := range decoder.Unbundle(amqp.Delivery{
+		Exchange: topology.Events(), Headers: bundled.Headers, Body: bundled.Body,
+	}) {
+		fmt.Println(event.MessageId)
+	}
+	// Output:
+	// 17
+	// 18
+}

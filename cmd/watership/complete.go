@@ -88,7 +88,7 @@ func exchanges(ctx context.Context, s system) []string {
 			names[bind.Exchange] = true
 		}
 	}
-	if management, err := rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), nil); err == nil {
+	if management, err := s.managementAPI(); err == nil {
 		there, _ := management.Exchanges(ctx, s.vhost)
 		for _, exchange := range there {
 			if exchange.Name != "" && !exchange.Internal && !s.topology.Owns(exchange.Name) {
