@@ -13,10 +13,7 @@ import (
 )
 
 const (
-	// window is how many messages may be sent and not yet in the saved checkpoint:
-	// at most so many come twice. It is what the broker confirms in the time that
-	// a message, its event and the checkpoint take one after the other.
-	window      = 2000
+	window      = 1000 // messages sent and not yet in the saved checkpoint: at most so many come twice
 	inFlight    = 1000 // messages and bundles of events that wait for their confirm
 	saveEvery   = 250
 	saveOften   = time.Second
