@@ -29,7 +29,7 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	}
 	cfg := replayer.Config{
 		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
-		Broker: rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), Name: "watership replay", Logger: s.logger},
+		Broker: rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership replay", Logger: s.logger},
 	}
 	if r == nil || r.uncheckedRoutes {
 		return replayer.New(cfg), store.Close, nil
