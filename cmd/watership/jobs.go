@@ -72,7 +72,7 @@ func newJobsResume(from *settings) *cobra.Command {
 		Use:   "resume JOB",
 		Short: "Go on with a job that was stopped",
 		Long: `resume sends what a job has left. What was confirmed is not sent again; after a
-crash up to 2,000 messages, which were on their way then, may come twice.
+crash up to 1,000 messages, which were on their way then, may come twice.
 A job that somebody runs is not touched.`,
 		Example:           "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
 		Args:              exactly(1, "the id of one job"),
