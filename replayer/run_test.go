@@ -216,10 +216,11 @@ func TestHeaders(t *testing.T) {
 // TestPauseAndResume stops a job in every way that is not a crash: each message
 // arrives once.
 func TestPauseAndResume(t *testing.T) {
+	const many = 5000 // more than are on their way when the job is interrupted
 	f := newFixture(t)
-	f.keepMany(2500)
+	f.keepMany(many)
 	job := f.begin(f.job(""))
-	if job.State != Planned || job.Total != 2500 {
+	if job.State != Planned || job.Total != many {
 		t.Errorf("the job begins as %+v", job)
 	}
 	job = f.resume(job, RunOptions{StopAfter: 700})
@@ -230,15 +231,15 @@ func TestPauseAndResume(t *testing.T) {
 			stop()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || job.State != Paused || job.Sent < 1500 || job.Sent == 2500 {
+	if !errors.Is(err, context.Canceled) || job.State != Paused || job.Sent < 1500 || job.Sent == many {
 		t.Errorf("an interrupted job is %s, sent %d (%v)", job.State, job.Sent, err)
 	}
 	job = f.resume(job, RunOptions{})
-	wantJob(t, job, Done, 2500, 0)
+	wantJob(t, job, Done, many, 0)
 	if _, err := f.Run(t.Context(), job.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "nothing left") {
 		t.Errorf("running a job that is done: %v", err)
 	}
-	want := make([]string, 2500)
+	want := make([]string, many)
 	for i := range want {
 		want[i] = fmt.Sprint("m-", i+1)
 	}
