@@ -51,7 +51,9 @@ func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produce
 	}
 	given := givenTo(ctx, msg, belief.Envelope)
 	err = guarded(func() (err error) {
-		produced, err = b.route.Handler(given)
+		if produced, err = b.route.Handler(given); err != nil {
+			_ = err.Error() // one that panics does so here
+		}
 		return err
 	})
 	return produced, nackedOr(given, err)

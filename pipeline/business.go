@@ -28,6 +28,10 @@ type business struct {
 func (b *business) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	belief, err := b.believe(ctx)
+	var newer *schemas.NewerVersionError
+	if errors.As(err, &newer) {
+		return b.poisonUnread(ctx, b.route.Queue, newer)
+	}
 	if err != nil {
 		return err
 	}
@@ -62,11 +66,9 @@ func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
 // confirmed. Its first error is that of a message that cannot be published,
 // which is a failure of the attempt; its second says that nothing is known.
 func (b *business) publish(ctx context.Context, parent schemas.Belief, produced []*message.Message) (why, err error) {
-	messages := make([]rabbit.Message, len(produced))
-	for i, msg := range produced {
-		if messages[i], why = b.outgoing(msg, parent, i); why != nil {
-			return why, nil
-		}
+	messages, why := b.allOutgoing(produced, parent)
+	if why != nil {
+		return why, nil
 	}
 	for i, err := range b.publisher.PublishAll(ctx, messages) {
 		if err == nil {

@@ -79,7 +79,7 @@ func mayBeRequestHeader(name, value string) bool {
 	lower := strings.ToLower(name)
 	for _, framing := range []string{
 		"connection", "content-", "expect", "host", "idempotency-key", "keep-alive", "proxy-",
-		"te", "trailer", "transfer-encoding", "upgrade", "watership-", "x-death",
+		"te", "trailer", "authorization", "cookie", "accept-encoding", "x-http-method-override", "transfer-encoding", "upgrade", "watership-", "x-death",
 	} {
 		if lower == framing || strings.HasSuffix(framing, "-") && strings.HasPrefix(lower, framing) {
 			return false

@@ -104,7 +104,8 @@ func (p *httpPoster) meaning(status int) Meaning {
 // retryAfter obeys a Retry-After header (RFC 9110 §10.2.3): seconds or a date.
 func (p *httpPoster) retryAfter(err error, header http.Header) error {
 	value := header.Get("Retry-After")
-	if seconds, bad := strconv.ParseUint(value, 10, 31); bad == nil {
+	seconds, bad := strconv.ParseUint(value, 10, 31)
+	if bad == nil || errors.Is(bad, strconv.ErrRange) { // then it is the most that fits
 		return retry.After(min(time.Duration(seconds)*time.Second, p.MaxRetryAfter), err)
 	}
 	if date, bad := http.ParseTime(value); bad == nil {

@@ -114,7 +114,7 @@ func TestRetryAfter(t *testing.T) {
 		"86400":         {time.Minute + 10*time.Second, time.Minute + 10*time.Second}, // capped, and rounded up
 		"-5":            {time.Second, time.Second},                                   // not obeyed: the policy's
 		"soon":          {time.Second, time.Second},
-		"9999999999999": {time.Second, time.Second},
+		"9999999999999": {time.Minute + 10*time.Second, time.Minute + 10*time.Second},
 		time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat): {20 * time.Second, 30 * time.Second},
 		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):       {100 * time.Millisecond, 100 * time.Millisecond},
 	} {
@@ -172,6 +172,7 @@ func TestHTTPRequest(t *testing.T) {
 			"at": time.Unix(1700000000, 0), "price": amqp091.Decimal{Scale: 2, Value: 1999},
 			"list": []any{"a", int32(1)}, "nested": amqp091.Table{"a": "b"}, "nothing": nil,
 			"Content-Length": "7", "Host": "evil", "Idempotency-Key": "theirs", "watership-attempt": "9", "x-death": "no",
+			"authorization": "Bearer theirs", "Cookie": "theirs", "accept-encoding": "gzip", "X-HTTP-Method-Override": "PUT",
 			"bad name": "x", "line": "a\r\nInjected: yes",
 		},
 	}

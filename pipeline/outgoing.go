@@ -1,10 +1,10 @@
 package pipeline
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -28,24 +28,62 @@ const headerStockUUID = "_watermill_message_uuid"
 // repeats, the correlation id to that of the message being handled or else to
 // its message id, HeaderCausation, and the delivery mode to persistent.
 //
+// Payload, UUID and metadata (its headers, those that are strings) are as in any
+// Watermill message, and what is in them when the handler returns counts. Exchange, key
+// and properties stay with the message over SetContext and Copy.
+//
 // A handler may also return plain Watermill messages: they go to Route.Publish
 // with their metadata as headers, and their UUID, which is another at each
 // attempt, does not count. Headers of Watership's and of RabbitMQ's that were
 // copied from another message are taken off.
 func NewMessage(e schemas.Envelope) *message.Message {
-	msg := message.NewMessage(e.Properties.MessageID, e.Body)
-	msg.SetContext(context.WithValue(msg.Context(), outgoingKey{}, e))
+	msg, _ := amqp.Marshaler{}.Unmarshal(delivery(e)) // never fails
+	msg.UUID = e.Properties.MessageID
+	msg.Metadata[chosenKey] = msg.Metadata[amqp.EnvelopeKey]
+	delete(msg.Metadata, amqp.EnvelopeKey)
 	return msg
 }
 
-// outgoingKey is another key than that of the message being handled, so that a
-// handler which returns what it was given does not publish it where it came from.
-type outgoingKey struct{}
+// chosenKey is the metadata key of what NewMessage was given. It is another than
+// that of a message being handled, so that a handler which returns what it was given
+// does not publish it where it came from.
+const chosenKey = "_watership_outgoing"
+
+// chosen is what NewMessage was given, as the handler has changed it since.
+func chosen(msg *message.Message) (schemas.Envelope, bool) {
+	kept, ok := msg.Metadata[chosenKey]
+	if !ok {
+		return schemas.Envelope{}, false
+	}
+	as := message.NewMessage(msg.UUID, msg.Payload)
+	maps.Copy(as.Metadata, msg.Metadata)
+	delete(as.Metadata, chosenKey)
+	as.Metadata[amqp.EnvelopeKey] = kept
+	return amqp.EnvelopeOf(as)
+}
+
+// allOutgoing is what goes on the wire for all that a handler returned. What a handler
+// returns is the handler's: a panic over it is its failure.
+func (b *business) allOutgoing(produced []*message.Message, parent schemas.Belief) ([]rabbit.Message, error) {
+	messages := make([]rabbit.Message, len(produced))
+	err := guarded(func() (err error) {
+		for i, msg := range produced {
+			if msg == nil {
+				return fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
+			}
+			if messages[i], err = b.outgoing(msg, parent, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return messages, err
+}
 
 // outgoing is what goes on the wire for one message that a handler returned.
 func (b *business) outgoing(msg *message.Message, parent schemas.Belief, ordinal int) (rabbit.Message, error) {
-	e, chosen := msg.Context().Value(outgoingKey{}).(schemas.Envelope)
-	if !chosen {
+	e, ok := chosen(msg)
+	if !ok {
 		e = b.plainEnvelope(msg)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {

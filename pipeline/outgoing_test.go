@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -249,5 +250,34 @@ func TestHandlerMayChangeItsCopy(t *testing.T) {
 	r.publish("", queue, amqp091.Publishing{Body: []byte("body"), Headers: amqp091.Table{"tenant": "acme"}})
 	if e := r.wait(schemas.Handled); e.Attempt != 2 || e.Envelope.Headers["tenant"] != "acme" || string(e.Envelope.Body) != "body" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// What a handler does to a message of NewMessage counts, and where it goes stays.
+func TestNewMessageCanBeChanged(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue, target := rabbittest.Name(t), b.Queue(t, nil)
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{Queue: queue, Publish: Binding{Key: "elsewhere"}, Handler: func(msg *message.Message) ([]*message.Message, error) {
+			out := NewMessage(schemas.Envelope{
+				RoutingKey: target, Headers: amqp091.Table{"n": int32(1), "gone": "x"}, Body: []byte("before"),
+				Properties: schemas.Properties{Type: "changed"},
+			})
+			out.Payload, out.UUID = []byte("after"), "17"
+			out.Metadata.Set("tenant", "acme")
+			delete(out.Metadata, "gone")
+			out.SetContext(msg.Context())
+			return []*message.Message{out.Copy()}, nil
+		}}}
+	})
+	r.publish("", queue, amqp091.Publishing{})
+	d := b.Take(t, target, 1)[0]
+	delete(d.Headers, HeaderCausation)
+	delete(d.Headers, headerStockUUID)
+	if diff := cmp.Diff(amqp091.Table{"n": int32(1), "tenant": "acme"}, d.Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if string(d.Body) != "after" || d.MessageId != "17" || d.Type != "changed" {
+		t.Errorf("%q, id %q, type %q", d.Body, d.MessageId, d.Type)
 	}
 }

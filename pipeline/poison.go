@@ -26,8 +26,8 @@ func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
 	e, state, err := schemas.Unwrap(arrived)
-	if err != nil {
-		return err
+	if err != nil { // headers of a newer version: kept with the message
+		e, state = arrived, schemas.State{Failure: failure(err)}
 	}
 	if state.EventID == "" { // put here by hand: the same id each time it is delivered
 		state.Fingerprint = e.Fingerprint()
@@ -46,7 +46,8 @@ func (p *poisoner) handle(msg *message.Message) error {
 	return nil
 }
 
-// park keeps a copy for those who look into queues.
+// park keeps a copy for those who look into queues. A parking queue that takes no
+// more holds up nobody: the event has the message.
 func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	queue, wanted := p.parking[state.Queue]
 	if !wanted {
@@ -60,6 +61,13 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 			return fmt.Errorf("declaring the parking queue %q: %w", queue, err)
 		}
 		err = p.publisher.Publish(ctx, copied)
+	}
+	var full *rabbit.NackedError
+	var refused *rabbit.RefusedError
+	if errors.As(err, &full) || errors.As(err, &refused) {
+		p.logger.Error("a message is given up without a parked copy", "parking", queue,
+			"message", state.Message, "fingerprint", state.Fingerprint, "error", err)
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -90,3 +91,60 @@ func TestStrayMessages(t *testing.T) {
 		r.quiet()
 	})
 }
+
+// A parking queue that is full holds up nobody: what it does not take is poison all
+// the same, once.
+func TestFullParkingQueue(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		parking := queue + ".poison"
+		b.DeleteQueue(t, parking)
+		if _, err := b.Channel(t).QueueDeclare(parking, true, false, false, false, amqp091.Table{
+			"x-max-length": 1, "x-overflow": "reject-publish",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan schemas.Event, 100)
+		r := start(t, b, func(c *Config) {
+			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(
+				func(*message.Message) error { return errBroken })}}
+		})
+		for range 20 {
+			r.publish("", queue, amqp091.Publishing{})
+		}
+		for range 20 {
+			rabbittest.Receive(t, told)
+		}
+		r.quiet()
+		if events := len(r.waitFor(20, schemas.Poisoned)); events != 20 {
+			t.Errorf("%d events of 20 messages", events)
+		}
+	})
+}
+
+// Whatever a handler does, a panic over it is a failure and no endless loop.
+func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
+	b := rabbittest.Newest(t)
+	for name, handle := range map[string]message.HandlerFunc{
+		"a nil message":      func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
+		"a nil error":        func(*message.Message) ([]*message.Message, error) { var err *touchy; return nil, err },
+		"an error's message": func(*message.Message) ([]*message.Message, error) { return nil, &touchy{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := rabbittest.Name(t)
+			r := start(t, b, func(c *Config) {
+				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(10 * time.Millisecond), Handler: handle}}
+			})
+			r.publish("", queue, amqp091.Publishing{})
+			if e := r.wait(schemas.Poisoned); e.Attempt != 2 || e.Failure.Message == "" {
+				t.Errorf("%+v", e.State)
+			}
+		})
+	}
+}
+
+// touchy is an error that cannot be read.
+type touchy struct{ reason *string }
+
+func (e *touchy) Error() string { return *e.reason }

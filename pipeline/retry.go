@@ -36,7 +36,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	}
 	belief, err := schemas.Believe(letter, death.Queue)
 	if err != nil {
-		return err
+		return r.poisonUnread(ctx, death.Queue, err)
 	}
 	if belief.Mismatch {
 		r.reportMismatch(death.Queue, letter)
@@ -52,7 +52,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	arrived, _ := schemas.FromContext(ctx)
 	e, state, err := schemas.Unwrap(arrived)
 	if err != nil {
-		return err
+		return r.poisonUnread(ctx, "", err)
 	}
 	if state.Version == 0 || state.Queue == "" || e.Fingerprint() != state.Fingerprint {
 		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
@@ -85,7 +85,7 @@ func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.St
 func (r *retrier) poisonUnknown(ctx context.Context, arrived schemas.Envelope, reason string) error {
 	belief, err := schemas.Believe(arrived, "")
 	if err != nil {
-		return err
+		return r.poisonUnread(ctx, "", err)
 	}
 	state := belief.State.Failed(r.now(), 0, "", failure(errors.New(reason)))
 	return r.poison(ctx, belief.Envelope, state)

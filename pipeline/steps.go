@@ -144,6 +144,14 @@ func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.St
 	return nil
 }
 
+// poisonUnread gives up a message with headers of ours that this version cannot read.
+// It is kept with them; to wait for a newer version would hold up what follows.
+func (s *steps) poisonUnread(ctx context.Context, queue string, why error) error {
+	arrived, _ := schemas.FromContext(ctx)
+	state := schemas.State{Fingerprint: arrived.Fingerprint()}
+	return s.poison(ctx, arrived, state.Failed(s.now(), 0, queue, failure(why)))
+}
+
 func (s *steps) reportMismatch(queue string, arrived schemas.Envelope) {
 	s.metrics.mismatches.WithLabelValues(queue).Inc()
 	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",

@@ -21,7 +21,8 @@ type Belief struct {
 // they count only where they name the queue where the message arrived and the
 // fingerprint is the message's; a replay mark needs the fingerprint alone.
 // Everything else of ours is taken off and the message is new. It fails only
-// with a NewerVersionError.
+// with a NewerVersionError, where headers of a newer version name the queue or no
+// queue is known.
 //
 // The exchange and routing key of arrived are those of the delivery or, for a
 // dead letter, those with which it came to the queue where it died.
@@ -31,6 +32,9 @@ func Believe(arrived Envelope, queue string) (Belief, error) {
 	}
 	wrapped, state, err := unwrapHeaders(arrived)
 	if err != nil {
+		if queue != "" && ours(arrived.Headers).text(headerQueue) != queue {
+			return newMessage(arrived), nil
+		}
 		return Belief{}, err
 	}
 	if state.Version > 0 && state.Queue == queue && queue != "" {

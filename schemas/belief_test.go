@@ -66,7 +66,10 @@ func TestBelieve(t *testing.T) {
 
 func TestBelieveKeepsANewerVersionAsItIs(t *testing.T) {
 	arrived := everyEnvelope()
-	arrived.Headers[headerVersion] = int64(2)
+	arrived.Headers[headerVersion], arrived.Headers[headerQueue] = int64(2), "orders"
+	if belief, err := Believe(arrived, "payments"); err != nil || carriesOurs(belief.Envelope.Headers) {
+		t.Errorf("where it does not belong: %v, %v", belief.Envelope.Headers, err)
+	}
 	var newer *NewerVersionError
 	if _, err := Believe(arrived, "orders"); !errors.As(err, &newer) || newer.Version != 2 {
 		t.Errorf("got %v", err)

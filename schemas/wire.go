@@ -8,7 +8,7 @@ import (
 )
 
 // NewerVersionError says that a message carries headers of a newer Watership.
-// It must be kept as it is.
+// It must be kept as it is, which Wrap does.
 type NewerVersionError struct {
 	Version int
 }
@@ -22,9 +22,10 @@ func (e *NewerVersionError) Error() string {
 // and routing key are the origin, with its state in headers. The five
 // properties that cannot travel as they are become headers too, and our copies
 // are persistent. A stack is shortened where space is short. A message whose
-// headers leave no room for ours travels in front of its own body.
+// headers leave no room for ours, or are those of a newer version, travels in front
+// of its own body.
 func Wrap(e Envelope, s State) amqp.Publishing {
-	if !e.LeavesRoom() {
+	if !e.LeavesRoom() || ours(e.Headers).int(headerVersion) > WireVersion {
 		return wrapInBody(e, s)
 	}
 	p := wrapInHeaders(e, s)

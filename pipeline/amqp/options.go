@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"math"
 	"time"
 )
 
@@ -36,10 +37,10 @@ func newOptions(opts []Option) options {
 }
 
 // Concurrency is how many messages of one subscription are in flight, handed out
-// and not yet acked or nacked; 1, the default, keeps the order of the queue. The
-// prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
+// and not yet acked or nacked, up to 65,535; 1, the default, keeps the order of the
+// queue. The prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
 func Concurrency(n int) Option {
-	return func(o *options) { o.concurrency = max(n, 1) }
+	return func(o *options) { o.concurrency = min(max(n, 1), math.MaxUint16) } // a short on the wire (AMQP 0-9-1 §1.8.3.1)
 }
 
 // StopTimeout is how long the end of a subscription waits for handlers; 10 s by
