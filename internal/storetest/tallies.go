@@ -43,7 +43,7 @@ func counted(t *testing.T, store Tallies) Tallies {
 		e.EventID = fmt.Sprint("event-", n)
 		e.Time = time.Date(2026, 5, 4, n, 30, 0, 0, time.UTC)
 		e.Attempt = n%2 + 1
-		e.Envelope.Headers = amqp.Table{"tenant": fmt.Sprint("t", n%4), "both": []any{"a", "b"}[:1+n%2]}
+		e.Envelope.Headers = amqp.Table{"tenant": fmt.Sprint("t", n%4), "both": []any{"a", "b"}[:1+n%2], "rank": []string{"x", "y"}[min(n%4, 1)]}
 		switch {
 		case n%2 == 0:
 			e.Queue = "even"
@@ -72,7 +72,8 @@ func testTop(t *testing.T, s Tallies) {
 		{"watership.attempt", all, 10, schemas.Tally{Values: []schemas.Value{value("1", 6), value("2", 6)}}},
 		{"headers.tenant", first6, 2, schemas.Tally{Values: []schemas.Value{value("t0", 2), value("t1", 2)}, Others: 2}},
 		{"headers.both", all, 10, schemas.Tally{Values: []schemas.Value{value("a", 12), value("b", 6)}}},
-		{"headers", all, 1, schemas.Tally{Values: []schemas.Value{value("a", 12)}, Others: 18}},
+		{"headers.rank", all, 10, schemas.Tally{Values: []schemas.Value{value("y", 9), value("x", 3)}}},
+		{"headers", all, 1, schemas.Tally{Values: []schemas.Value{value("a", 12)}, Others: 30}},
 		{"headers.nobody", all, 2, schemas.Tally{Without: 12}},
 	} {
 		got, err := s.Top(t.Context(), test.sel, test.field, test.n)
