@@ -9,23 +9,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Tally says which values a field has in the events of a selection, and how often.
-type Tally struct {
-	Values []Value // the most frequent, most frequent first; of Over: all, in order
-
-	Others  int64 // events with values that are not among these
-	Without int64 // events without the field
-
-	// Inexact is by how much a count may be too low: more than 0 only where
-	// Elasticsearch keeps the events in several shards and values are many.
-	Inexact int64
-}
-
-// Value is one value of a field.
-type Value struct {
-	Text  string
-	Count int64
-}
+// What is counted and read of events is the same in every store.
+type (
+	Tally = schemas.Tally
+	Value = schemas.Value
+	Fact  = schemas.Fact
+	Among = schemas.Among
+)
 
 // shardValues is how many values each shard names at least: with so many, the
 // counts are exact for any field that a person would count by.
@@ -48,7 +38,7 @@ func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n 
 	values := answer.Aggregations.Values
 	tally := Tally{Others: values.Others, Without: answer.Aggregations.Without.Count, Inexact: values.Inexact}
 	for _, b := range values.Buckets {
-		tally.Values = append(tally.Values, Value{b.text(), b.Count})
+		tally.Values = append(tally.Values, Value{Text: b.text(), Count: b.Count})
 	}
 	return tally, nil
 }

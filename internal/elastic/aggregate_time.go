@@ -25,7 +25,7 @@ func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n
 	if first == nil || last == nil { // no event has the field
 		return tally, nil
 	}
-	step := roundStep(time.Duration(*last-*first)*time.Millisecond, n)
+	step := schemas.RoundStep(time.Duration(*last-*first)*time.Millisecond, n)
 	answer, err = s.aggregate(ctx, doing, sel, map[string]any{
 		"values": map[string]any{"date_histogram": map[string]any{
 			"field": field, "fixed_interval": fmt.Sprintf("%dms", step.Milliseconds()),
@@ -33,22 +33,7 @@ func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n
 		}},
 	})
 	for _, b := range answer.Aggregations.Values.Buckets {
-		tally.Values = append(tally.Values, Value{b.AsText, b.Count})
+		tally.Values = append(tally.Values, Value{Text: b.AsText, Count: b.Count})
 	}
 	return tally, err
-}
-
-// roundStep is the shortest round step by which a span has at most n of them.
-// One is spare, since steps begin at round times and not where the span does.
-func roundStep(span time.Duration, n int) time.Duration {
-	const day = 24 * time.Hour
-	for _, step := range []time.Duration{
-		time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
-		time.Hour, 3 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day,
-	} {
-		if span/step+2 <= time.Duration(n) {
-			return step
-		}
-	}
-	return 365 * day
 }

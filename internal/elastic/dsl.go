@@ -13,7 +13,8 @@ import (
 //
 // The result is what Kibana sends for the same text (toElasticsearchQuery in
 // kbn-es-query), so that both find the same documents. It differs where that
-// would be an error or a wrong answer: see compilePattern, anyOf and expand.
+// would be an error or a wrong answer: see compilePattern, anyOf and
+// query.Fields.Expand.
 func Compile(node query.Node, fields query.Fields) map[string]any {
 	switch n := node.(type) {
 	case nil, query.All:
@@ -30,11 +31,11 @@ func Compile(node query.Node, fields query.Fields) map[string]any {
 		if n.Field == nil {
 			return compileAnywhere(n.Value)
 		}
-		return anyOf(each(expand(n.Field, fields, n.Fits), func(f query.Field) map[string]any { return compileIs(f, n.Value) }))
+		return anyOf(each(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileIs(f, n.Value) }))
 	case query.Exists:
-		return anyOf(each(expand(n.Field, fields, anyField), compileExists))
+		return anyOf(each(fields.Expand(n.Field, anyField), compileExists))
 	case query.Range:
-		return anyOf(each(expand(n.Field, fields, n.Fits), func(f query.Field) map[string]any { return compileRange(f, n) }))
+		return anyOf(each(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileRange(f, n) }))
 	default:
 		panic(fmt.Sprintf("elastic: a query node of type %T", node))
 	}
@@ -95,27 +96,6 @@ func compileExists(field query.Field) map[string]any {
 func compileRange(field query.Field, n query.Range) map[string]any {
 	names := map[query.Op]string{query.Less: "lt", query.LessOrEqual: "lte", query.Greater: "gt", query.GreaterOrEqual: "gte"}
 	return about("range", field, map[string]any{names[n.Op]: literal(n.Value)})
-}
-
-// expand finds the fields that a name stands for. Of those that a pattern finds
-// it leaves out the ones that cannot answer, for which Elasticsearch would
-// refuse the whole query. A name that nobody knows stays, as in Kibana: other
-// indices may have it.
-func expand(name query.Pattern, fields query.Fields, fits func(query.Field) bool) []query.Field {
-	if !name.Wild() {
-		field, ok := fields.Lookup(name.Text())
-		if !ok {
-			field.Name = name.Text()
-		}
-		return []query.Field{field}
-	}
-	var found []query.Field
-	for _, field := range fields.Match(name) {
-		if fits(field) {
-			found = append(found, field)
-		}
-	}
-	return found
 }
 
 func anyField(query.Field) bool { return true }

@@ -12,30 +12,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Fact is the little of an event that says what it is about. It is read without
-// loading the document, so a hundred thousand take seconds.
-type Fact struct {
-	EventID     string
-	Sequence    int64
-	Time        time.Time
-	Action      schemas.Action
-	Fingerprint string
-	MessageID   string // the publisher's
-	Message     string // the instance id
-	Queue       string
-	Class       string
-	ErrorType   string
-	ErrorGroup  string
-	Replay      string // the job
-	ReplayOf    string // the event that was sent again, or discarded
-}
-
-// Among are values, one of which a field has.
-type Among struct {
-	Field  string
-	Values []string // at most 65,536, which is Elasticsearch's bound
-}
-
 // Facts reads the facts of a selection in the order BySequence: of the events
 // that have one of the values in one of the fields, or of all where none are
 // given. It reads what is visible when each page of 2,000 is read, and keeps

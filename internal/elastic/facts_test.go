@@ -3,43 +3,9 @@ package elastic
 import (
 	"fmt"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/schemas"
 )
-
-func TestFactsAreTheEvents(t *testing.T) {
-	s := installed(t, Config{})
-	e := event(1<<53 + 1) // no float64
-	e.Action = schemas.Poisoned
-	e.EventID, e.Time = "the event", time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
-	e.Fingerprint, e.Message, e.Queue = "v1:ab", "instance", "orders"
-	e.Envelope.Properties.MessageID = "order-7"
-	e.Failure = schemas.Failure{Message: "no stock of 42", Type: "status", Class: "server"}
-	e.Replay, e.ReplayOf = "job", "other"
-	create(t, s, schemas.DocumentFormat{}.Document(e))
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := Fact{
-		EventID: "the event", Sequence: e.Sequence, Time: e.Time.Truncate(time.Millisecond), Action: schemas.Poisoned,
-		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
-		ErrorType: "status", ErrorGroup: "no stock of #", Replay: "job", ReplayOf: "other",
-	}
-	for fact, err := range s.Facts(t.Context(), schemas.Selection{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		fact.Time = fact.Time.Truncate(time.Millisecond) // as exact as the mapping is
-		if diff := cmp.Diff(want, fact); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		return
-	}
-	t.Error("no facts")
-}
 
 func TestFactsOfManyPages(t *testing.T) {
 	s := installed(t, Config{})
@@ -76,10 +42,10 @@ func TestFactsOfManyPages(t *testing.T) {
 		want   string
 	}{
 		{schemas.Selection{Limit: 2}, nil, "1 2"},
-		{schemas.Selection{}, []Among{{"event.id", []string{"event-000007", "event-000003"}}}, "3 7"},
-		{schemas.Selection{}, []Among{{"event.id", []string{"event-000007"}}, {"event.id", []string{"event-000009"}}}, "7 9"},
-		{schemas.Selection{UpTo: 8}, []Among{{"event.id", []string{"event-000007", "event-000009"}}}, "7"},
-		{schemas.Selection{}, []Among{{"event.id", nil}}, ""},
+		{schemas.Selection{}, []Among{{Field: "event.id", Values: []string{"event-000007", "event-000003"}}}, "3 7"},
+		{schemas.Selection{}, []Among{{Field: "event.id", Values: []string{"event-000007"}}, {Field: "event.id", Values: []string{"event-000009"}}}, "7 9"},
+		{schemas.Selection{UpTo: 8}, []Among{{Field: "event.id", Values: []string{"event-000007", "event-000009"}}}, "7"},
+		{schemas.Selection{}, []Among{{Field: "event.id"}}, ""},
 		{schemas.Selection{After: schemas.Cursor{Sequence: events - 1, EventID: "zzz"}}, nil, fmt.Sprint(events)},
 	} {
 		got := ""

@@ -98,6 +98,27 @@ func (f Fields) Match(pattern Pattern) []Field {
 	return found
 }
 
+// Expand finds the fields that a resolved name stands for. Of those that a
+// pattern finds it leaves out the ones that do not fit, for which Elasticsearch
+// would refuse the whole query. A name that nobody knows stays, as in Kibana:
+// other indices may have it.
+func (f Fields) Expand(name Pattern, fits func(Field) bool) []Field {
+	if !name.Wild() {
+		field, ok := f.Lookup(name.Text())
+		if !ok {
+			field.Name = name.Text()
+		}
+		return []Field{field}
+	}
+	var found []Field
+	for _, field := range f.Match(name) {
+		if fits(field) {
+			found = append(found, field)
+		}
+	}
+	return found
+}
+
 // short finds the fields that a name without its first segments can mean.
 func (f Fields) short(name string) []Field {
 	var found []Field

@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// million is how many events the benchmarks search.
+const million = 1_000_000
+
+// benchmarked are questions and how much is read for them, of events of which
+// every seventh has the same tenant, and one each number.
+var benchmarked = []struct {
+	name, query string
+	limit       int
+}{
+	{"rare header", "headers.n: 777777", 20},
+	{"common header", "headers.tenant: t3", 20},
+	{"message id", "messaging.message.id: m-777777", 20},
+	{"field of the body", "body.json.order: 777777", 20},
+	{"rare word", "body.text: 777777", 20},
+	{"common word", "body.text: hello", 20},
+	{"rare value anywhere", "m-777777", 20},
+	{"what all have", "event.action: published", 20},
+	{"two conditions", "watership.source: test and headers.tenant: t3 and headers.n: 777777", 20},
+	{"two common conditions", "event.action: published and headers.tenant: t3", 20},
+	{"last hour", `@timestamp >= "2026-05-15T13:00:00Z" and headers.tenant: t3`, 20},
+	{"beginning of a keyword", "messaging.message.id: m-77777*", 20},
+}
+
+func BenchmarkSearchMillion(b *testing.B) {
+	s := ofMillion(b)
+	for _, test := range benchmarked {
+		node, err := query.Parse(test.query)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(test.name, func(b *testing.B) {
+			for b.Loop() {
+				for _, err := range s.Events(b.Context(), schemas.Selection{Query: node, Limit: test.limit}) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+		b.Run(test.name+", counted", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Count(b.Context(), schemas.Selection{Query: node}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// ofMillion takes minutes to make. WATERSHIP_TEST_SQLITE_FILE names a file that
+// is made if it is not there, and stays.
+func ofMillion(b *testing.B) *Store {
+	b.Helper()
+	s := installed(b, Config{Path: os.Getenv("WATERSHIP_TEST_SQLITE_FILE")})
+	there, err := s.HighestSequence(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	const batch = 5000
+	for n := int(there); n < million; n += batch {
+		create(b, s, eventDocuments("", n+1, n+batch)...)
+	}
+	return s
+}
+
+func BenchmarkCreate(b *testing.B) {
+	for _, batch := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprint("of ", batch), func(b *testing.B) {
+			s := installed(b, Config{})
+			n := 0
+			for b.Loop() {
+				create(b, s, eventDocuments("", n+1, n+batch)...)
+				n += batch
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "documents/s")
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package sqlite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// odd are values that mean something in SQL, in its patterns, in FTS5 or in
+// KQL, if they ever come there as they are.
+var odd = []string{
+	"", "'", `"`, `'; DROP TABLE event; --`, "%", "_", "*", "?", "[a-z]", `\`, "a\x00b", "\x00", "NEAR(a b)", "a OR b", "-a", "^a", "{a}:", `body.text : x`,
+	"ünï", "日本", "\u3000", "𝄞", "\U0010FFFF", "1", "-1.5", "1e400", "9223372036854775808", "now-1d", "2026-01-01", "true", strings.Repeat("long", 3000),
+}
+
+// tree makes a query of odd values that Parse could not all make.
+func tree(r *rand.Rand, fields []string, depth int) query.Node {
+	switch r.IntN(5 + 4*min(depth, 1)) {
+	case 0:
+		return query.Exists{Field: oddField(r, fields)}
+	case 1:
+		ops := []query.Op{query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual}
+		return query.Range{Field: oddField(r, fields), Op: ops[r.IntN(4)], Value: query.Value{Pattern: query.Pattern{odd[r.IntN(len(odd))]}}}
+	case 2:
+		return query.Is{Value: oddValue(r)}
+	case 3, 4:
+		return query.Is{Field: oddField(r, fields), Value: oddValue(r)}
+	case 5:
+		return query.And{tree(r, fields, depth-1), tree(r, fields, depth-1)}
+	case 6:
+		return query.Or{tree(r, fields, depth-1), tree(r, fields, depth-1), query.All{}}
+	case 7:
+		return query.Not{Node: tree(r, fields, depth-1)}
+	}
+	return []query.Node{query.And{}, query.Or{}, nil}[r.IntN(3)]
+}
+
+func oddField(r *rand.Rand, fields []string) query.Pattern {
+	name := fields[r.IntN(len(fields))]
+	switch r.IntN(6) {
+	case 0:
+		return query.Pattern{name[:1], ""}
+	case 1:
+		return query.Pattern{"", name[len(name)-1:]}
+	case 2:
+		return query.Pattern{name + "." + odd[r.IntN(len(odd))]}
+	}
+	return query.Pattern{name}
+}
+
+func oddValue(r *rand.Rand) query.Value {
+	pattern := query.Pattern{odd[r.IntN(len(odd))]}
+	for range r.IntN(3) {
+		pattern = append(pattern, odd[r.IntN(len(odd))])
+	}
+	return query.Value{Pattern: pattern, Quoted: !pattern.Wild() && r.IntN(2) == 0}
+}
+
+// TestNoQueryIsAnError: whatever is asked, SQLite understands it, and nothing of
+// what is asked is in the SQL.
+func TestNoQueryIsAnError(t *testing.T) {
+	s := installed(t, Config{})
+	create(t, s, eventDocuments("", 1, 3)...)
+	fields := []string{"labels", "labels.tenant", "numeric_labels.total", "headers.tenant", "nobody", "body.json.a"}
+	for _, field := range s.layout.fields.Known {
+		fields = append(fields, strings.TrimSuffix(field.Name, ".*"))
+	}
+	ours := sqlWords(s.layout)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 150 {
+		node := tree(r, fields, 3)
+		sel := schemas.Selection{Query: node, Order: schemas.Order(r.IntN(2)), UpTo: 1 + r.Int64N(3), After: schemas.Cursor{Sequence: r.Int64N(2)}}
+		filter, err := s.filter("testing", sel)
+		if err != nil {
+			t.Fatalf("%#v: %v", node, err)
+		}
+		if strange := strings.TrimSpace(ours.ReplaceAllString(filter.sql, "")); strange != "" {
+			t.Fatalf("%#v: the SQL has %q in it: %s", node, strange, filter.sql)
+		}
+		counted, err := s.Count(t.Context(), sel)
+		if err != nil {
+			t.Fatalf("%#v: %v", node, err)
+		}
+		not, err := s.Count(t.Context(), schemas.Selection{Query: query.Not{Node: node}})
+		if all, _ := s.Count(t.Context(), schemas.Selection{Query: node}); err != nil || all+not != 3 || counted > all {
+			t.Fatalf("%#v: %d are it and %d are not, of 3 (%v)", node, all, not, err)
+		}
+	}
+}
+
+// sqlWords finds all that SQL of ours can consist of.
+func sqlWords(l layout) *regexp.Regexp {
+	words := []string{
+		`\bevent\.`, `\b(SELECT|FROM|WHERE|IN|AND|OR|NOT|IS|NULL|TRUE|FALSE|UNION|ALL|BETWEEN|MATCH)\b`,
+		`\b(event|term|key|text|word|n|id|doc|col|field|name|value|rowid|matches|typeof)\b`, `"event\.(sequence|id)"`, `= 'text'`, `[=<>?(),]`,
+	}
+	for _, column := range l.columns {
+		words = append(words, regexp.QuoteMeta(name(column)))
+	}
+	return regexp.MustCompile(strings.Join(words, "|"))
+}
+
+// TestOddValuesAreFound: each value is found by itself and by its beginning, and
+// nothing else is.
+func TestOddValuesAreFound(t *testing.T) {
+	s := installed(t, Config{})
+	var docs []schemas.Document
+	for n, value := range odd {
+		e := event("", n+1)
+		e.Envelope.Headers = map[string]any{"odd": value}
+		e.Envelope.Properties.AppID = value
+		docs = append(docs, schemas.DocumentFormat{Labels: []string{"odd"}}.Document(e))
+	}
+	create(t, s, docs...)
+	for n, value := range odd {
+		if value == "" || len(value) > longestKeyword {
+			continue
+		}
+		for _, field := range []string{"headers.odd", "headers", "labels.odd", "messaging.app_id"} {
+			for _, pattern := range []query.Pattern{{value}, {value, ""}, {"", value}, {value[:1], value[1:]}} {
+				asked := query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: pattern}}
+				var want []int64
+				for m, other := range odd {
+					if pattern.Match(other) && (other != "" || field != "messaging.app_id") && len(other) <= longestKeyword {
+						want = append(want, int64(m+1))
+					}
+				}
+				if got := sequences(t, s, asked); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("%d %s: %q: got %v, want %v", n, field, pattern, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestLargeQueries: what a person can paste works, and beyond is an error.
+func TestLargeQueries(t *testing.T) {
+	s := installed(t, Config{})
+	create(t, s, eventDocuments("", 1, 3)...)
+	var ids, words []string
+	for n := range 1000 {
+		ids = append(ids, fmt.Sprint("m-", n+2))
+		words = append(words, fmt.Sprint("w", n, "*"))
+	}
+	for text, want := range map[string]int{
+		"messaging.message.id: (" + strings.Join(ids, " or ") + ")":                        2,
+		"messaging.message.id: m-1 or headers.n: (" + strings.Join(ids, " or ") + " or 3)": 2,
+		strings.Repeat("not (", 199) + "headers.n: 1" + strings.Repeat(")", 199):           2,
+		"body.text: " + strings.Join(words, " ") + " hello":                                3,
+	} {
+		node, err := query.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sequences(t, s, node); len(got) != want {
+			t.Errorf("%.60s: got %v, want %d", text, got, want)
+		}
+	}
+	node, err := query.Parse(strings.Join(words, " "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Count(t.Context(), schemas.Selection{Query: node})
+	wantLine(t, err, "counting events", "too many values")
+}
+
+func sequences(t *testing.T, s *Store, node query.Node) []int64 {
+	t.Helper()
+	var list []int64
+	for e, err := range s.Events(t.Context(), schemas.Selection{Query: node, Order: schemas.BySequence}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e.Sequence)
+	}
+	return list
+}
+
+func TestRawIsRefused(t *testing.T) {
+	s := installed(t, Config{})
+	sel := schemas.Selection{Query: query.And{query.Raw{JSON: `{"match_all":{}}`}}}
+	_, err := s.Count(t.Context(), sel)
+	wantLine(t, err, "counting events", "--dsl", "write it in KQL")
+	for _, err := range s.Events(t.Context(), sel) {
+		wantLine(t, err, "reading events", "--dsl")
+	}
+	if _, err := s.Top(t.Context(), sel, "event.action", 1); err == nil {
+		t.Error("the values of it were counted")
+	}
+}
+
+// Retention removes what is too old from every table, and only that.
+func TestRetain(t *testing.T) {
+	s := installed(t, Config{Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}})
+	now := time.Now()
+	var docs []schemas.Document
+	for n := range 2*removedAtOnce + 50 {
+		e := event("", n)
+		e.Sequence = now.Add(-2 * time.Hour).UnixMicro()
+		switch {
+		case n%10 == 0:
+			e.Action = schemas.Poisoned // kept for ever
+		case n%10 == 1:
+			e.Sequence = now.Add(-time.Minute).UnixMicro()
+		}
+		docs = append(docs, schemas.DocumentFormat{}.Document(e))
+	}
+	create(t, s, docs...)
+	want := int64(len(docs)) * 8 / 10
+	if removed, err := s.Retain(t.Context()); err != nil || removed != want {
+		t.Errorf("removed %d of %d, %v; want %d", removed, len(docs), err, want)
+	}
+	wantWhole(t, s)
+	if n, err := s.Count(t.Context(), schemas.Selection{}); err != nil || n != int64(len(docs))-want {
+		t.Errorf("%d are left, %v", n, err)
+	}
+	if n := column(t, s, "SELECT count(*) FROM text")[0]; n != fmt.Sprint(int64(len(docs))-want) {
+		t.Errorf("the words of %s are left", n)
+	}
+	if removed, err := s.Retain(t.Context()); err != nil || removed != 0 {
+		t.Errorf("removed %d once more, %v", removed, err)
+	}
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Store is the SQLite store. Its methods may be called concurrently.
+type Store struct {
+	path      string
+	retention map[schemas.Stream]time.Duration
+	logger    *slog.Logger
+	layout    layout
+
+	// Of connections there is one that writes, since SQLite lets only one write
+	// at a time, and a few that read meanwhile.
+	writer, readers *sql.DB
+}
+
+const mostReaders = 4
+
+// Open checks a configuration and makes a store of it. It makes no file: that
+// is for Install. A path at which something else is, or which cannot be read,
+// is an error here.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	layout, err := newLayout()
+	if err != nil {
+		return nil, err
+	}
+	driver, err := newDriver()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		path: cfg.Path, retention: cfg.Retention, logger: cfg.Logger, layout: layout,
+		writer:  sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
+		readers: sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
+	}
+	s.writer.SetMaxOpenConns(1)
+	s.readers.SetMaxOpenConns(mostReaders)
+	s.readers.SetMaxIdleConns(mostReaders)
+	if err := s.reach(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// reach finds out whether the file can be read, if there is one.
+func (s *Store) reach(ctx context.Context) error {
+	info, err := os.Stat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("opening the SQLite store: %w", err)
+	case info.IsDir():
+		return fmt.Errorf("the SQLite store %s is a directory: give the path of a file in it", s.path)
+	}
+	_, err = s.version(ctx)
+	return err
+}
+
+// Close waits for what is being done, and lets go of the file.
+func (s *Store) Close() error { return errors.Join(s.writer.Close(), s.readers.Close()) }
+
+// dsn never lets SQLite make a file, so that a wrong path is no empty store.
+// A commit is on the disk before it is answered (synchronous=FULL).
+func dsn(cfg Config, more string) string {
+	pragmas := fmt.Sprintf("mode=rw&_busy_timeout=%d&_synchronous=FULL&_dqs=0&_error_rc=1&"+
+		"_pragma=cache_size(-65536)&_pragma=temp_store(MEMORY)&", cfg.Timeout.Milliseconds())
+	path := filepath.ToSlash(cfg.Path)
+	if path[0] != '/' { // a drive
+		path = "/" + path
+	}
+	file := url.URL{Scheme: "file", Path: path, RawQuery: pragmas + more}
+	return file.String()
+}
+
+// connector opens connections with a driver of ours, so that its functions are
+// nobody else's.
+type connector struct {
+	driver *sqlite.Driver
+	dsn    string
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return c.driver.Open(c.dsn)
+}
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return c.driver }

@@ -1,0 +1,71 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestTwoProcesses: one reads what the other writes, and writes as well.
+func TestTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := installed(t, Config{Path: path})
+	command, lines := writing(t, path)
+	for n := 1; n <= 20 && lines.Scan(); n++ {
+		id := lines.Text()
+		if found, err := s.Find(t.Context(), []string{id}); err != nil || found[id].ID == "" {
+			t.Fatalf("%s, which the other acknowledged: %v, %v", id, found, err)
+		}
+		create(t, s, eventDocuments("ours-", n, n)...)
+	}
+	if n, err := s.Count(t.Context(), schemas.Selection{}); err != nil || n < 40 {
+		t.Errorf("counted %d, %v", n, err)
+	}
+	if err := command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // killed
+	wantWhole(t, s)
+}
+
+// TestWriterHeldUp: who waits too long for another process is told so, and may
+// try again.
+func TestWriterHeldUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	holder := installed(t, Config{Path: path})
+	s := open(t, Config{Path: path, Timeout: time.Millisecond})
+	tx, err := holder.writer.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Create(t.Context(), eventDocuments("", 1, 1))
+	var failed *schemas.StoreError
+	if !errors.As(err, &failed) || failed.Kind != schemas.StoreBusy {
+		t.Errorf("got %v, want a busy store", err)
+	}
+	if n, err := s.Count(t.Context(), schemas.Selection{}); n != 0 || err != nil {
+		t.Errorf("reading meanwhile: %d, %v", n, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, eventDocuments("", 1, 1)...)
+}
+
+func TestInstallAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	var work sync.WaitGroup
+	for range 4 {
+		s := open(t, Config{Path: path})
+		work.Go(func() {
+			if err := s.Install(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+}

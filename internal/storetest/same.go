@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Questions that say by themselves what they are about.
+var questions = []string{
+	"", "*", "not *: *", "not (not headers.tenant: *)", "not headers.tenant: acme", "not error.message: *",
+	"cannot connect", `"cannot connect"`, "acme", "7", "true", "acm*", "*cme", "conn* out", "a*c", `a\*c`, "nobody",
+	"um brella", `"um brella"`, "um*", "2026-01-05", "null",
+	"event.action: poisoned", "event.action: POISONED", "event.action: (poisoned or handled)", "action: *ed", "action: p*d",
+	"watership.queue: orders*", "watership.queue: *s", "watership.queue: *", "watership.queue: orders", "watership.queue: ord?rs",
+	"error.message: cannot connect", `error.message: "cannot connect"`, "error.message: CONN*", "error.message: *dd", "error.message: o*t", "error.message: * x",
+	"error.message > d", "body.text: order violin", `body.text: "timed out"`, "body.text: *", "body.text: **", "body.text: order-9", "body.text: order-9*", `body.text: "!"`,
+	"headers: acme", "headers.*: acme", "headers: *cme", "headers: a*2", "headers.tenant: acme", "headers.tenant: acm*", `headers.tenant: "a*c"`, `headers.tenant: a\**`,
+	`headers.tenant: C\:\\dir`, `headers.tenant: "C:\\dir"`, "headers.tenant: null", "headers.deep.er: um brella", "headers.deep: *", "headers.deep.a.b: order",
+	"headers.total: 10", "headers.total: 1e+06", "headers.list: true", "headers.list: twice", "headers.list: 7", "headers.nobody: *", "headers: *",
+	"body.json.order: 7", `body.json.price: "2.50"`, "body.json.price: 2.5", "body.json.price: 1e3", "body.json.lines.sku: order", "body.json: violin", "body.json.none: *",
+	"labels.tenant: a*", "labels.tenant: *2", "tenant: acme", "total > 9", "total: 9.5", "total: 1e6", "total <= -1", "numeric_labels.total: *",
+	"watership.attempts.class: ordering", "watership.attempts.class: o*g", "watership.attempts.class: *", "watership.attempts.time > 2026-02-01",
+	"event.duration: 10", "event.duration >= 9.5", "event.duration: 9.5", "event.duration < 1e1", "not event.duration: *", "watership.attempt: 1",
+	"@timestamp: 2026-01-31", "@timestamp: 2026-01", "@timestamp: 2026", "@timestamp > 2026-01-31", "@timestamp >= 2026-01-31", "@timestamp < 2026-01-31", "@timestamp <= 2026-01-31",
+	"@timestamp: 2026-01||/M", "@timestamp < 2026-02-01||-1M/d", "@timestamp <= 1769817600000", "@timestamp > now-1000y", "@timestamp > now/w",
+	"*: acme", "*: 7", "event.*: handled", "*labels.*: *", "*.class: ordering", "watership.*: default", "m*: *", "headers.x*: *",
+}
+
+// RunSame feeds the same documents and queries to two stores and compares their
+// answers. Both must be empty and ready for documents. Where texts are searched
+// their words are such that both take them apart at the same places.
+func RunSame(t *testing.T, one, other Store) {
+	const seed, documents, generated = 7, 120, 200
+	stores := []subject{{one, t.Name()}, {other, t.Name()}}
+	for _, s := range stores {
+		s.create(t, newCorpus(seed).documents(s.source, documents), createdAll(documents)...)
+		s.refresh(t)
+	}
+	c, some := newCorpus(seed+1), 0
+	list := questions
+	for range generated {
+		list = append(list, c.question(c.IntN(4)))
+	}
+	for _, text := range list {
+		node, err := parse(text)
+		if err != nil {
+			if !errors.As(err, new(*query.FieldError)) {
+				t.Fatalf("%s: %v", text, err)
+			}
+			continue
+		}
+		answer := stores[0].answer(t, node)
+		if got := stores[1].answer(t, node); got != answer {
+			t.Errorf("%s\n %T: %s\n %T: %s", text, other, got, one, answer)
+		}
+		if found := strings.Count(answer, " "); found > 0 && found < documents {
+			some++
+		}
+	}
+	t.Logf("of %d queries %d find some of the %d documents and not all", len(list), some, documents)
+	if some < len(list)/2 {
+		t.Errorf("only %d of %d queries find some of the documents and not all", some, len(list))
+	}
+}
+
+func createdAll(n int) []schemas.Status {
+	list := make([]schemas.Status, n)
+	for i := range list {
+		list[i] = schemas.Created
+	}
+	return list
+}
+
+// parse makes of a text, by way of the printed query, what a store is given.
+func parse(text string) (query.Node, error) {
+	fields, err := corpus{}.fields()
+	if err != nil {
+		return nil, err
+	}
+	node, err := query.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if node, err = query.Resolve(node, fields); err != nil {
+		return nil, err
+	}
+	return query.Parse(node.String())
+}
+
+// answer is what a store makes of a query: the events that it finds, and how
+// many it counts, or its error.
+func (s subject) answer(t *testing.T, node query.Node) string {
+	t.Helper()
+	sel := schemas.Selection{Query: node, Order: schemas.BySequence, WithoutBody: true}
+	n, err := s.Count(t.Context(), sel)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	var found strings.Builder
+	fmt.Fprintf(&found, "%d:", n)
+	for event, err := range s.Events(t.Context(), sel) {
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		fmt.Fprintf(&found, " %d", event.Sequence)
+	}
+	return found.String()
+}

@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Tallies is a store that also counts by fields and reads facts. The methods of
+// *elastic.Store say what each promises.
+type Tallies interface {
+	Store
+	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Over(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+}
+
+// RunTallies runs the suite of what is counted. open makes an empty store that
+// is ready for documents and is cleaned up with the test.
+func RunTallies(t *testing.T, open func(t *testing.T) Tallies) {
+	t.Run("the most frequent values", func(t *testing.T) { testTop(t, counted(t, open(t))) })
+	t.Run("over time", func(t *testing.T) { testOver(t, counted(t, open(t))) })
+	t.Run("facts are the events", func(t *testing.T) { testFacts(t, open(t)) })
+	t.Run("facts of some", func(t *testing.T) { testFactsOfSome(t, counted(t, open(t))) })
+}
+
+// counted has twelve events: a queue for every second and third of them, and an
+// hour between them.
+func counted(t *testing.T, store Tallies) Tallies {
+	t.Helper()
+	s := subject{store, t.Name()}
+	var events []schemas.Event
+	for n := range 12 {
+		e := s.event(n)
+		e.EventID = fmt.Sprint("event-", n)
+		e.Time = time.Date(2026, 5, 4, n, 30, 0, 0, time.UTC)
+		e.Attempt = n%2 + 1
+		e.Envelope.Headers = amqp.Table{"tenant": fmt.Sprint("t", n%4), "both": []any{"a", "b"}[:1+n%2], "rank": []string{"x", "y"}[min(n%4, 1)]}
+		switch {
+		case n%2 == 0:
+			e.Queue = "even"
+		case n%3 == 0:
+			e.Queue = "third"
+		}
+		events = append(events, e)
+	}
+	s.keep(t, events...)
+	return store
+}
+
+func value(text string, count int64) schemas.Value { return schemas.Value{Text: text, Count: count} }
+
+func testTop(t *testing.T, s Tallies) {
+	all, first6 := schemas.Selection{}, schemas.Selection{UpTo: 5}
+	for _, test := range []struct {
+		field string
+		sel   schemas.Selection
+		n     int
+		want  schemas.Tally
+	}{
+		{"watership.queue", all, 10, schemas.Tally{Values: []schemas.Value{value("even", 6), value("third", 2)}, Without: 4}},
+		{"watership.queue", all, 1, schemas.Tally{Values: []schemas.Value{value("even", 6)}, Others: 2, Without: 4}},
+		{"watership.queue", first6, 10, schemas.Tally{Values: []schemas.Value{value("even", 3), value("third", 1)}, Without: 2}},
+		{"watership.attempt", all, 10, schemas.Tally{Values: []schemas.Value{value("1", 6), value("2", 6)}}},
+		{"headers.tenant", first6, 2, schemas.Tally{Values: []schemas.Value{value("t0", 2), value("t1", 2)}, Others: 2}},
+		{"headers.both", all, 10, schemas.Tally{Values: []schemas.Value{value("a", 12), value("b", 6)}}},
+		{"headers.rank", all, 10, schemas.Tally{Values: []schemas.Value{value("y", 9), value("x", 3)}}},
+		{"headers", all, 1, schemas.Tally{Values: []schemas.Value{value("a", 12)}, Others: 30}},
+		{"headers.nobody", all, 2, schemas.Tally{Without: 12}},
+	} {
+		got, err := s.Top(t.Context(), test.sel, test.field, test.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s, %d (-want +got):\n%s", test.field, test.n, diff)
+		}
+	}
+	if _, err := s.Top(t.Context(), all, "error.message", 3); err == nil {
+		t.Error("the values of a text were counted")
+	}
+}
+
+func testOver(t *testing.T, s Tallies) {
+	got, err := s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := schemas.Tally{Values: []schemas.Value{
+		value("2026-05-04T00:00:00.000Z", 3), value("2026-05-04T03:00:00.000Z", 3),
+		value("2026-05-04T06:00:00.000Z", 3), value("2026-05-04T09:00:00.000Z", 3),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	even := schemas.Selection{Query: is("watership.queue", "third")}
+	got, err = s.Over(t.Context(), even, "@timestamp", 10)
+	if err != nil || len(got.Values) != 7 || got.Values[0].Count != 1 || got.Values[1].Count != 0 {
+		t.Errorf("two with hours between them: %v, %v", got, err)
+	}
+	if got, err := s.Over(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6); err != nil || len(got.Values) != 0 {
+		t.Errorf("of nothing: %v, %v", got, err)
+	}
+}
+
+func is(field, text string) query.Node {
+	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{text}, Quoted: true}}
+}
+
+func testFacts(t *testing.T, store Tallies) {
+	s := subject{store, t.Name()}
+	e := s.event(1)
+	e.Sequence = 1<<53 + 1 // no float64
+	e.Action = schemas.Poisoned
+	e.EventID, e.Time = "the event", time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
+	e.Fingerprint, e.Message, e.Queue = "v1:ab", "instance", "orders"
+	e.Envelope.Properties.MessageID = "order-7"
+	e.Failure = schemas.Failure{Message: "no stock of 42", Type: "status", Class: "server"}
+	e.Replay, e.ReplayOf = "job", "other"
+	s.keep(t, e)
+	want := schemas.Fact{
+		EventID: "the event", Sequence: e.Sequence, Time: e.Time.Truncate(time.Millisecond), Action: schemas.Poisoned,
+		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
+		ErrorType: "status", ErrorGroup: "no stock of #", Replay: "job", ReplayOf: "other",
+	}
+	for fact, err := range store.Facts(t.Context(), schemas.Selection{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fact.Time = fact.Time.Truncate(time.Millisecond) // as exact as the mapping is
+		if diff := cmp.Diff(want, fact); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		return
+	}
+	t.Error("no facts")
+}
+
+func testFactsOfSome(t *testing.T, s Tallies) {
+	ids := func(ids ...string) schemas.Among { return schemas.Among{Field: "event.id", Values: ids} }
+	for _, test := range []struct {
+		sel    schemas.Selection
+		either []schemas.Among
+		want   string
+	}{
+		{schemas.Selection{Limit: 2}, nil, " 0 1"},
+		{schemas.Selection{}, []schemas.Among{ids("event-7", "event-3")}, " 3 7"},
+		{schemas.Selection{}, []schemas.Among{ids("event-7"), ids("event-9")}, " 7 9"},
+		{schemas.Selection{}, []schemas.Among{ids("event-7"), {Field: "watership.queue", Values: []string{"third"}}}, " 3 7 9"},
+		{schemas.Selection{UpTo: 8}, []schemas.Among{ids("event-7", "event-9")}, " 7"},
+		{schemas.Selection{Query: is("watership.queue", "third")}, []schemas.Among{ids("event-7", "event-9")}, " 9"},
+		{schemas.Selection{}, []schemas.Among{ids()}, ""},
+		{schemas.Selection{After: schemas.Cursor{Sequence: 10, EventID: "zzz"}}, nil, " 11"},
+	} {
+		got := ""
+		for fact, err := range s.Facts(t.Context(), test.sel, test.either...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += fmt.Sprint(" ", fact.Sequence)
+		}
+		if got != test.want {
+			t.Errorf("%+v, %v: got %q, want %q", test.sel, test.either, got, test.want)
+		}
+	}
+}

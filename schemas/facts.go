@@ -1,0 +1,27 @@
+package schemas
+
+import "time"
+
+// Fact is the little of an event that says what it is about. A store reads it
+// without loading the document, so a hundred thousand take seconds.
+type Fact struct {
+	EventID     string
+	Sequence    int64
+	Time        time.Time // to the millisecond, as it is searched
+	Action      Action
+	Fingerprint string
+	MessageID   string // the publisher's
+	Message     string // the instance id
+	Queue       string
+	Class       string
+	ErrorType   string
+	ErrorGroup  string
+	Replay      string // the job
+	ReplayOf    string // the event that was sent again, or discarded
+}
+
+// Among are values, one of which a field has.
+type Among struct {
+	Field  string   // a keyword
+	Values []string // at most 65,536, which is Elasticsearch's bound
+}
