@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -100,7 +99,7 @@ func (d discard) idsOf() ([]string, error) {
 }
 
 func (s system) discard(ctx context.Context, d discard, node query.Node) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,9 +140,9 @@ func (d discard) open(ctx context.Context, failures failures, node query.Node) (
 	}
 	var all []string
 	for some := range slices.Chunk(d.ids, idsAtOnce) {
-		var either []elastic.Among
+		var either []schemas.Among
 		for _, field := range namingFields() {
-			either = append(either, elastic.Among{Field: field, Values: some})
+			either = append(either, schemas.Among{Field: field, Values: some})
 		}
 		ids, err := eventIDs(failures.open(ctx, node, either...))
 		if err != nil {
@@ -155,7 +154,7 @@ func (d discard) open(ctx context.Context, failures failures, node query.Node) (
 	return slices.Compact(all), nil
 }
 
-func eventIDs(facts func(func(elastic.Fact, error) bool)) ([]string, error) {
+func eventIDs(facts func(func(schemas.Fact, error) bool)) ([]string, error) {
 	var ids []string
 	for fact, err := range facts {
 		if err != nil {
@@ -175,7 +174,7 @@ func (d discard) confirm(failures int) bool {
 
 // publish says of each failure that it is discarded, and waits until the broker
 // has all of it.
-func (d discard) publish(ctx context.Context, store *elastic.Store, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
+func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
 	var either query.Or
 	for _, id := range ids {
 		either = append(either, is("event.id", id))

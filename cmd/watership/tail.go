@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -45,7 +44,7 @@ the store shows late comes late.`,
 					return err
 				}
 			}
-			store, err := s.store()
+			store, err := s.store(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -77,7 +76,7 @@ const (
 // seen. Then it counts what is below, back to a bound: where there is more than
 // it has printed, something became visible late, and it looks for that.
 type follower struct {
-	store    *elastic.Store
+	store    eventStore
 	selected schemas.Selection
 	to       list
 	writer   eventWriter
@@ -88,7 +87,7 @@ type follower struct {
 	away   bool             // the store, and it was said
 }
 
-func newFollower(store *elastic.Store, sel schemas.Selection, to list, writer eventWriter) *follower {
+func newFollower(store eventStore, sel schemas.Selection, to list, writer eventWriter) *follower {
 	return &follower{store: store, selected: sel, to: to, writer: writer, pause: followPause, seen: map[string]int64{}}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -43,7 +42,7 @@ store; publish --ndjson publishes the messages.`,
 				return err
 			}
 			sel.Order, sel.Limit = schemas.BySequence, limit
-			store, err := s.store()
+			store, err := s.store(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -80,7 +79,7 @@ short can be repeated.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			store, err := s.store()
+			store, err := s.store(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -118,7 +117,7 @@ const (
 
 // importing is an import under way.
 type importing struct {
-	store   *elastic.Store
+	store   eventStore
 	format  schemas.DocumentFormat
 	pause   time.Duration
 	created int
