@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,9 @@ import (
 // 20 keys, persistent) from a queue, in four ways that take turns. Run it with
 // -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (20,000).
 func BenchmarkIndexer(b *testing.B) {
+	if os.Getenv("GOGC") == "" { // as `watership serve` does
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
+	}
 	count := 20_000
 	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
 		var err error

@@ -84,3 +84,9 @@ func ExampleKibanaObjects() {
 	fmt.Println(bytes.Contains(objects, []byte(`"title":"watership-messages-*"`)), err)
 	// Output: true <nil>
 }
+
+// A histogram of a day in at most thirty bars has one for each hour.
+func ExampleRoundStep() {
+	fmt.Println(schemas.RoundStep(24*time.Hour, 30))
+	// Output: 1h0m0s
+}

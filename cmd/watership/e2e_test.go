@@ -261,7 +261,7 @@ func (i *installation) serve(t *testing.T) *process {
 func (i *installation) start(t *testing.T) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(i.binary, "serve", "--config", i.config), logs: &bytes.Buffer{}, done: make(chan error, 1)}
-	p.cmd.Stderr = p.logs
+	p.cmd.Stderr, p.cmd.Env = p.logs, i.environ
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

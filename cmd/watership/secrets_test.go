@@ -1,10 +1,14 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // What a file lacks is said with its key and its name, and no secret is.
@@ -56,4 +60,22 @@ func TestPasswordOfTheBroker(t *testing.T) {
 			t.Errorf("amqp.management_url %s became %s, want %s", management, got, want)
 		}
 	}
+}
+
+// The whole thread over TLS, with a broker that wants our certificate.
+func TestBrokerOverTLS(t *testing.T) {
+	broker := rabbittest.TLS(t)
+	handler := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(handler.Close)
+	i := install(t, broker.Broker, handler.URL)
+	environ := append(os.Environ(), "WATERSHIP_AMQP_URL="+broker.URL("", "", ""),
+		"WATERSHIP_AMQP_TLS_CERT="+broker.ClientCert, "WATERSHIP_AMQP_TLS_KEY="+broker.ClientKey)
+	i.environ = environ
+	if r := i.run(t, "publish", "--exchange", i.exchange, "--key", "k"); r.code != exitFailed || !strings.Contains(r.err, "certificate") {
+		t.Errorf("without our authority: exit code %d, %s", r.code, r.err)
+	}
+	i.environ = append(environ, "WATERSHIP_AMQP_TLS_CA="+broker.CA)
+	i.serve(t)
+	i.must(t, "publish", "--exchange", i.exchange, "--key", "k")
+	i.eventually(t, "action: handled", 1)
 }

@@ -37,6 +37,9 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 		if err == nil && stop() {
 			return &link{conn, stream}, nil
 		}
+		if reason := stream.in.reason(); errors.Is(err, amqp.ErrClosed) && reason != nil {
+			err = reason // the client knows only that the connection has ended
+		}
 	}
 	stop()
 	raw.Close()

@@ -1,8 +1,11 @@
 package rabbit
 
 import (
+	"errors"
+	"io"
 	"net"
 	"slices"
+	"sync/atomic"
 )
 
 // readAhead is how much is read at once: many small messages, in one system call.
@@ -17,6 +20,16 @@ type incoming struct {
 	start  int    // what is before has been handed out
 	clean  int    // what is before may be handed out
 	err    error  // of the stream, for when everything has been handed out
+
+	ended atomic.Pointer[error] // err, for others than the reader
+}
+
+// reason is why nothing more can be read, nil while more can or at a plain end.
+func (c *incoming) reason() error {
+	if ended := c.ended.Load(); ended != nil && !errors.Is(*ended, io.EOF) && !errors.Is(*ended, net.ErrClosed) {
+		return *ended
+	}
+	return nil
 }
 
 func (c *incoming) Read(p []byte) (int, error) {
@@ -45,6 +58,9 @@ func (c *incoming) fill() {
 	}
 	n, err := c.from.Read(c.buffer[len(c.buffer):cap(c.buffer)])
 	c.buffer, c.err = c.buffer[:len(c.buffer)+n], err
+	if err != nil {
+		c.ended.Store(&err)
+	}
 }
 
 // scan looks at the frames that have come. What is left of a stream that has

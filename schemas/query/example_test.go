@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -74,4 +75,17 @@ func ExamplePattern() {
 	pattern := node.(query.Is).Value.Pattern
 	fmt.Println(pattern.Match("order.created"), pattern.Match("invoice.made"))
 	// Output: true false
+}
+
+func ExampleOp() {
+	fmt.Println(query.Less.End() == query.Greater.End())
+	// Output: false
+}
+
+// A date is rounded as the comparison wants it: what is after a day is after its end.
+func ExampleInstant() {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	day, err := query.Instant("now-1d/d", now, query.Greater.End())
+	fmt.Println(day, err)
+	// Output: 2026-05-03 23:59:59.999 +0000 UTC <nil>
 }

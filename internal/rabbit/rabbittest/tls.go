@@ -21,7 +21,7 @@ func TLS(t testing.TB) Secure {
 	t.Helper()
 	address, files := os.Getenv("WATERSHIP_TEST_AMQPS_URL"), os.Getenv("WATERSHIP_TEST_TLS")
 	if address == "" {
-		const reason = "no TLS listener: WATERSHIP_TEST_AMQPS_URL is not set (scripts/services restart rabbitmq4 gives an older broker one)"
+		const reason = "no TLS listener: WATERSHIP_TEST_AMQPS_URL is not set (scripts/services stop rabbitmq4 && scripts/services up gives a running broker one)"
 		if strings.Contains(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED"), "rabbitmq4=") && os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
 			t.Fatal(reason)
 		}
