@@ -284,7 +284,7 @@ func (f *fixture) resume(job Job, o RunOptions) Job {
 	return ran
 }
 
-func wantJob(t *testing.T, job Job, state State, sent, failed int) {
+func wantJob(t testing.TB, job Job, state State, sent, failed int) {
 	t.Helper()
 	if job.State != state || job.Sent != sent || job.Failed != failed {
 		t.Errorf("the job is %s (%s), sent %d, failed %d; want %s, %d, %d",

@@ -13,10 +13,7 @@ import (
 )
 
 const (
-	// window is how many messages may be sent and not yet in the saved checkpoint:
-	// at most so many come twice. It is what the broker confirms in the time that
-	// a message, its event and the checkpoint take one after the other.
-	window      = 2000
+	window      = 1000 // messages sent and not yet in the saved checkpoint: at most so many come twice
 	inFlight    = 1000 // messages and bundles of events that wait for their confirm
 	saveEvery   = 250
 	saveOften   = time.Second
@@ -56,7 +53,7 @@ type flight struct {
 
 // carry runs a job until there is nothing more to send, or something stops it.
 func (r *Replayer) carry(ctx context.Context, l *line, job *Job, o RunOptions) error {
-	reading, sentBy, err := r.recall(ctx, job)
+	reading, sentBy, err := r.remember(ctx, l, job)
 	if err != nil {
 		return err
 	}
@@ -119,6 +116,20 @@ func (f *flight) watch() {
 	case <-f.landed:
 	}
 	f.ground(context.Cause(f.feeding))
+}
+
+// remember recalls while the job is seen to run.
+func (r *Replayer) remember(ctx context.Context, l *line, job *Job) (d *reading, sentBy *set, err error) {
+	latest := *job // meanwhile the job itself is being saved
+	err = r.alive(ctx, l, job, func(ctx context.Context) error {
+		d, sentBy, err = r.recall(ctx, &latest)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	job.Uncertain, job.Cursor, job.Seen = latest.Uncertain, latest.Cursor, latest.Seen
+	return d, sentBy, nil
 }
 
 // recall finds out what earlier runs of the job have sent. The cursor tells,

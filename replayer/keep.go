@@ -1,7 +1,6 @@
 package replayer
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -79,22 +78,21 @@ func (f *flight) checkpoint(saved *time.Time) bool {
 		*saved = f.r.now()
 		return true
 	case errors.As(err, &over):
-		f.overruled(f.flying, over)
+		f.overruled(over)
 	case f.r.now().Sub(*saved) > storePatience:
 		f.stopFeeding(err)
 	}
 	return false
 }
 
-func (f *flight) overruled(ctx context.Context, over *TakenOverError) {
-	latest, err := f.r.Job(ctx, f.job.ID)
-	switch {
-	case err != nil: // the next checkpoint asks again
-	case !f.job.adopt(latest):
-		f.stopFeeding(over)
+func (f *flight) overruled(over *TakenOverError) {
+	err := f.r.overruled(f.flying, f.job, over)
+	if err == nil {
+		return
+	}
+	f.stopFeeding(err)
+	if errors.As(err, &over) {
 		f.ground(over)
-	case f.job.State == Cancelled:
-		f.stopFeeding(errCancelled)
 	}
 }
 

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,8 +48,10 @@ event that says who decided so, when and why, and can still be replayed.`,
 			if err != nil {
 				return err
 			}
-			if d.ids, err = d.idsOf(); err != nil {
-				return err
+			if d.file != "" {
+				if d.ids, err = idsIn(d.file, d.in); err != nil {
+					return err
+				}
 			}
 			return s.discard(cmd.Context(), d, node)
 		},
@@ -73,29 +69,12 @@ func (d discard) validate(args []string) error {
 		return usagef("--reason is missing: expected a text that says why nothing more is to be done")
 	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.selected.dsl == "":
 		return usagef("expected a query or --ids; '*' discards every failure there is")
-	case !d.yes && (!isTerminal(d.in) || d.file == "-"):
+	case d.file == "-" && d.selected.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case !d.yes && (!isTerminal(d.in) || d.file == "-" || d.selected.dsl == "-"):
 		return usagef("discard asks first, and there is no terminal to ask: give --yes")
 	}
 	return nil
-}
-
-// idsOf reads the ids of a file, one a line.
-func (d discard) idsOf() ([]string, error) {
-	if d.file == "" {
-		return nil, nil
-	}
-	text, err := readFile(d.file, d.in)
-	if err != nil {
-		return nil, usagef("--ids: %w", err)
-	}
-	ids := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
-	for i, id := range ids {
-		ids[i] = strings.TrimSpace(id)
-	}
-	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
-		return nil, usagef("--ids %s has none", d.file)
-	}
-	return ids, nil
 }
 
 func (s system) discard(ctx context.Context, d discard, node query.Node) error {
@@ -115,11 +94,15 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	if len(ids) == 0 {
 		return errors.New("no failure that is not resolved is among these")
 	}
-	if !d.yes && !d.confirm(len(ids)) {
+	if !d.yes && !d.ask(fmt.Sprintf("Discard %s?", plural(len(ids), "failure"))) {
 		return errors.New("nothing was discarded")
 	}
+	return s.discardEach(ctx, d, store, ids)
+}
+
+func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {
 	discarded := 0
-	err = s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
+	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
 		for some := range slices.Chunk(ids, failuresAtOnce/2) {
 			n, err := d.publish(ctx, store, publisher, s.topology, some)
 			discarded += n
@@ -163,73 +146,4 @@ func eventIDs(facts func(func(schemas.Fact, error) bool)) ([]string, error) {
 		ids = append(ids, fact.EventID)
 	}
 	return ids, nil
-}
-
-func (d discard) confirm(failures int) bool {
-	fmt.Fprintf(d.err, "Discard %s? [y/N] ", plural(failures, "failure"))
-	answer, _ := bufio.NewReader(d.in).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
-}
-
-// publish says of each failure that it is discarded, and waits until the broker
-// has all of it.
-func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
-	var either query.Or
-	for _, id := range ids {
-		either = append(either, is("event.id", id))
-	}
-	var sent []*rabbit.Pending
-	for e, err := range store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence}) {
-		if err != nil {
-			return 0, err
-		}
-		pending, err := publisher.Send(ctx, rabbit.Message{
-			Exchange: topology.Events(), RoutingKey: string(schemas.Discarded),
-			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
-		})
-		if err != nil {
-			return 0, err
-		}
-		sent = append(sent, pending)
-	}
-	for _, pending := range sent {
-		if waited := pending.Wait(ctx); waited != nil {
-			err = errors.Join(err, waited)
-			continue
-		}
-		confirmed++
-	}
-	return confirmed, err
-}
-
-// state is that of the discarded event of a failure. Its id follows from the
-// failure's, so that a repeat is the same document.
-func (d discard) state(e schemas.Event, now time.Time) schemas.State {
-	return schemas.State{
-		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
-		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
-		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.reason + " (" + operator() + ")"},
-	}
-}
-
-func discardID(event string) string {
-	const longest = 400 // bytes; an id may have 512
-	if len(event) > longest {
-		sum := sha256.Sum256([]byte(event))
-		event = hex.EncodeToString(sum[:])
-	}
-	return "discarded:" + event
-}
-
-// operator is who runs the command, and where.
-func operator() string {
-	name := "somebody"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

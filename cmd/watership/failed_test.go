@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -216,7 +217,13 @@ func TestDiscard(t *testing.T) {
 		a.event(1, schemas.Poisoned, poisonedAt("orders", "a"), instance("i-1")),
 		a.event(2, schemas.Poisoned, poisonedAt("orders", "b"), instance("i-2")),
 		a.event(3, schemas.Poisoned, poisonedAt("mails", "c"), anonymous))
-	for _, bad := range [][]string{{"queue: orders", "--yes"}, {"--reason", "x", "--yes"}, {"queue: orders", "--reason", "x"}} {
+	for _, bad := range [][]string{
+		{"queue: orders", "--yes"},
+		{"--reason", "x", "--yes"},
+		{"queue: orders", "--reason", "x"},
+		{"--ids", "-", "--dsl", "-", "--reason", "x", "--yes"},
+		{"--ids", os.DevNull, "--reason", "x", "--yes"},
+	} {
 		if r := i.run(t, append([]string{"failed", "discard"}, bad...)...); r.code != exitUsage || strings.Count(r.err, "\n") != 1 {
 			t.Errorf("discard %v: exit code %d, %s", bad, r.code, r.err)
 		}

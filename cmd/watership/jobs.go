@@ -47,82 +47,80 @@ func newJobsList(from *settings) *cobra.Command {
 
 func newJobsShow(from *settings) *cobra.Command {
 	var format output
-	cmd := &cobra.Command{
-		Use:               "show JOB",
-		Short:             "Show a job, and the messages that it could not send",
-		Example:           "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
-		Args:              exactly(1, "the id of one job"),
-		ValidArgsFunction: completeJobs(from),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-				job, err := replays.Job(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return format.job(cmd.OutOrStdout(), job)
-			})
-		},
-	}
+	cmd := onOneJob(from, &cobra.Command{
+		Use:     "show JOB",
+		Short:   "Show a job, and the messages that it could not send",
+		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		job, err := replays.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		return format.job(t.out, job)
+	})
 	format.addFlag(cmd, "table", "json", "ndjson")
 	return cmd
 }
 
 func newJobsResume(from *settings) *cobra.Command {
-	return &cobra.Command{
+	return onOneJob(from, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Go on with a job that was stopped",
 		Long: `resume sends what a job has left. What was confirmed is not sent again; after a
-crash up to 2,000 messages, which were on their way then, may come twice.
+crash up to 1,000 messages, which were on their way then, may come twice.
 A job that somebody runs is not touched.`,
-		Example:           "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
-		Args:              exactly(1, "the id of one job"),
-		ValidArgsFunction: completeJobs(from),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-				job, err := replays.Job(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if job.Finished() {
-					return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
-				}
-				t := terminalOf(cmd)
-				ran, err := t.run(ctx, replays, job, 0)
-				var busy *replayer.BusyError
-				if errors.As(err, &busy) {
-					return err
-				}
-				return t.report(ran, err)
-			})
-		},
+		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
+	}, resumeJob)
+}
+
+func resumeJob(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+	job, err := replays.Job(ctx, id)
+	if err != nil {
+		return err
 	}
+	if job.Finished() {
+		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
+	}
+	ran, err := t.run(ctx, replays, job, 0)
+	var busy *replayer.BusyError
+	if errors.As(err, &busy) {
+		return err
+	}
+	return t.report(ran, err)
 }
 
 func newJobsCancel(from *settings) *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{
+	cmd := onOneJob(from, &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "End a job for good",
 		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
 it has sent by then stays sent.`,
-		Example:           "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
-		Args:              exactly(1, "the id of one job"),
-		ValidArgsFunction: completeJobs(from),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-				why := "by " + operator()
-				if reason != "" {
-					why += ": " + reason
-				}
-				job, err := replays.Cancel(ctx, args[0], why)
-				if err == nil {
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "cancelled job %s, which had sent %d of %d\n", job.ID, job.Sent, job.Total)
-				}
-				return err
-			})
-		},
-	}
+		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		why := "by " + operator()
+		if reason != "" {
+			why += ": " + reason
+		}
+		job, err := replays.Cancel(ctx, id, why)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(t.out, "cancelled job %s, which had sent %d of %d\n", job.ID, job.Sent, job.Total)
+		return err
+	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// onOneJob makes a command of what it does with the job that is named.
+func onOneJob(from *settings, cmd *cobra.Command, do func(context.Context, terminal, *replayer.Replayer, string) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+			return do(ctx, terminalOf(cmd), replays, args[0])
+		})
+	}
 	return cmd
 }
 
@@ -142,24 +140,32 @@ func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *repl
 // completeJobs offers the newest jobs to a shell.
 func completeJobs(from *settings) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var ids []cobra.Completion
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		err := withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-			ctx, cancel := bounded(ctx)
-			defer cancel()
-			for job, err := range firstJobs(replays.Jobs(ctx), 50) {
-				if err != nil {
-					return err
-				}
-				ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
-			}
-			return nil
+		var ids []cobra.Completion
+		err := withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) (err error) {
+			ids, err = jobCompletions(ctx, replays)
+			return err
 		})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+}
+
+const mostCompletions = 50
+
+func jobCompletions(ctx context.Context, replays *replayer.Replayer) ([]cobra.Completion, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var ids []cobra.Completion
+	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
+	}
+	return ids, nil
 }

@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"os"
 	"strings"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
-	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/replayer"
@@ -107,137 +102,4 @@ func (s system) publish(ctx context.Context, p publication, in io.Reader, files 
 		return err
 	})
 	return sent, err
-}
-
-// inFlight is how many messages wait for their confirms at once.
-const inFlight = 1000
-
-// send publishes in order and counts what the broker has confirmed. It ends at
-// the first message that is not.
-func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64) (confirmed int, err error) {
-	pace := rate.NewLimiter(rate.Inf, 1)
-	if most > 0 {
-		pace.SetLimit(rate.Limit(most))
-	}
-	var waiting []*rabbit.Pending
-	oldest := func() error {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		err := waiting[0].Wait(ctx)
-		if waiting = waiting[1:]; err == nil {
-			confirmed++
-		}
-		return err
-	}
-	for m, err := range messages {
-		if err == nil {
-			err = pace.Wait(ctx)
-		}
-		if err != nil {
-			return confirmed, errors.Join(err, drain(&waiting, oldest))
-		}
-		pending, err := publisher.Send(ctx, m)
-		if err != nil {
-			return confirmed, errors.Join(err, drain(&waiting, oldest))
-		}
-		if waiting = append(waiting, pending); len(waiting) < inFlight {
-			continue
-		}
-		if err := oldest(); err != nil {
-			return confirmed, errors.Join(err, drain(&waiting, oldest))
-		}
-	}
-	err = drain(&waiting, oldest)
-	return confirmed, err
-}
-
-// drain waits for all; of several errors the first says enough.
-func drain(waiting *[]*rabbit.Pending, oldest func() error) (first error) {
-	for len(*waiting) > 0 {
-		if err := oldest(); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// bodies reads files one at a time, or standard input, as often as asked for.
-func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
-	if len(files) == 0 {
-		files = []string{"-"}
-	}
-	return func(yield func(rabbit.Message, error) bool) {
-		for _, file := range files {
-			body, err := readFile(file, in)
-			if err != nil {
-				yield(rabbit.Message{}, fmt.Errorf("reading a message: %w", err))
-				return
-			}
-			for range p.count {
-				if !yield(p.message(body), nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (p publication) message(body []byte) rabbit.Message {
-	headers, _ := parseHeaders(p.headers) // validate has looked
-	e := schemas.Envelope{Properties: p.properties, Headers: headers, Body: body}
-	e.Properties.DeliveryMode = amqp091.Persistent
-	if e.Properties.ContentType == "" && isJSON(body) {
-		e.Properties.ContentType = "application/json"
-	}
-	return rabbit.Message{Exchange: p.exchange, RoutingKey: p.key, Publishing: e.Publishing()}
-}
-
-// envelopes reads messages that export wrote. A user id other than our login's
-// would be refused by the broker, and is left out.
-func (p publication) envelopes(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
-	if len(files) == 0 {
-		files = []string{"-"}
-	}
-	return func(yield func(rabbit.Message, error) bool) {
-		for _, file := range files {
-			if !p.envelopesOf(file, in, login, yield) {
-				return
-			}
-		}
-	}
-}
-
-func (p publication) envelopesOf(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return yield(rabbit.Message{}, err)
-		}
-		defer file.Close()
-		in = file
-	}
-	for event, err := range readEvents(in) {
-		if err == nil && event.BodyIn != schemas.BodyHere {
-			err = fmt.Errorf("event %s was recorded without its body: export the published or poisoned event", event.EventID)
-		}
-		if err != nil {
-			return yield(rabbit.Message{}, err)
-		}
-		e := event.Envelope
-		if e.Properties.UserID != login {
-			e.Properties.UserID = ""
-		}
-		if !p.ownExchange {
-			e.Exchange = p.exchange
-		}
-		if !p.ownKey {
-			e.RoutingKey = p.key
-		}
-		for range p.count {
-			if !yield(rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil) {
-				return false
-			}
-		}
-	}
-	return true
 }

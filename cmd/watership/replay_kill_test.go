@@ -27,7 +27,7 @@ func (a *playback) open() *elastic.Store {
 }
 
 // window is how many messages a crash may send twice, as the replayer promises.
-const window = 2000
+const window = 1000
 
 func TestReplayKilled(t *testing.T) { testReplayKilled(t, 5000, 2) }
 
@@ -57,7 +57,7 @@ func testReplayKilled(t *testing.T, messages, kills int) {
 		if a.killAt(messages*(n+1)/(kills+1), arrived, args...) {
 			killed++
 		}
-		id = a.onlyJob().ID
+		id = a.onlyJob(a.t).ID
 	}
 	wantRun(t, a.run(t, "jobs", "resume", id), 0, fmt.Sprintf("sent %d of %d, job %s", messages, messages, id))
 	until(t, "every message to arrive", func() bool { different, _ := arrived(); return different == messages })
@@ -69,7 +69,7 @@ func testReplayKilled(t *testing.T, messages, kills int) {
 	if killed != kills {
 		t.Errorf("killed %d times, want %d", killed, kills)
 	}
-	if job := a.onlyJob(); job.State != replayer.Done || job.Sent != messages || job.Failed != 0 {
+	if job := a.onlyJob(a.t); job.State != replayer.Done || job.Sent != messages || job.Failed != 0 {
 		t.Errorf("the job is %s, sent %d, failed %d", job.State, job.Sent, job.Failed)
 	}
 }

@@ -2,14 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -17,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // replayer makes one that can run jobs. What it gives beside is to be called in
@@ -32,7 +25,7 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	}
 	cfg := replayer.Config{
 		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
-		Broker: rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), Name: "watership replay", Logger: s.logger},
+		Broker: rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership replay", Logger: s.logger},
 	}
 	if r == nil || r.uncheckedRoutes {
 		return replayer.New(cfg), store.Close, nil
@@ -75,83 +68,6 @@ func (s system) routes(ctx context.Context, conn *rabbit.Connection, target repl
 		}
 	}
 	return rabbit.NewRoutes(management, conn, s.vhost, s.topology), nil
-}
-
-// selected is the query for all that the command line selects by.
-func (s system) selected(r replay) (query.Node, error) {
-	var all query.And
-	if r.ids != "" {
-		names, err := r.readIDs()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, replayer.Of(names))
-	}
-	if r.group != "" {
-		all = append(all, is("watership.error_group", r.group))
-	}
-	if r.query != "" || len(all) == 0 {
-		node, err := s.parseQuery(r.query)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, node)
-	}
-	var node query.Node = all
-	if len(all) == 1 {
-		node = all[0]
-	}
-	return r.period.limit(node)
-}
-
-// relativeTime is date math from now on
-// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/common-options.html#date-math).
-const relativeTime = `"now(["+/-]|\|\|)`
-
-// readDSL refuses what would find something else when the job is resumed.
-func (r *replay) readDSL() (json.RawMessage, error) {
-	if r.dsl == "" {
-		return nil, nil
-	}
-	raw, err := readDSL(r.dsl, r.in)
-	if err != nil {
-		return nil, err
-	}
-	if found := regexp.MustCompile(relativeTime).FindString(raw.JSON); found != "" {
-		return nil, usagef("--dsl %s: a job that is resumed must find the same again, and %s is another time then: write the time itself", r.dsl, found)
-	}
-	return json.RawMessage(raw.JSON), nil
-}
-
-// mostIDs fit into one query.
-const mostIDs = 10000
-
-func (r *replay) readIDs() ([]string, error) {
-	var text []byte
-	var err error
-	if r.ids == "-" {
-		text, err = io.ReadAll(r.in)
-	} else {
-		text, err = os.ReadFile(r.ids)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading ids: %w", err)
-	}
-	var names []string
-	for line := range strings.Lines(string(text)) {
-		if name := strings.TrimSpace(line); name != "" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	switch {
-	case len(names) == 0:
-		return nil, usagef("--ids %s: expected ids, one a line, and there are none", r.ids)
-	case len(names) > mostIDs:
-		return nil, usagef("--ids %s: %d ids, at most %d are possible at once: use a query, or several replays", r.ids, len(names), mostIDs)
-	}
-	return names, nil
 }
 
 // carryOut runs a new job, the canaries first.

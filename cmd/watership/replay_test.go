@@ -90,11 +90,11 @@ func (a *playback) keep(events ...schemas.Event) {
 }
 
 // onlyJob is the one job that there is.
-func (a *playback) onlyJob() replayer.Job {
-	a.t.Helper()
+func (i *installation) onlyJob(t *testing.T) replayer.Job {
+	t.Helper()
 	var jobs []replayer.Job
-	if err := json.Unmarshal([]byte(a.must(a.t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
-		a.t.Fatalf("%d jobs (%v)", len(jobs), err)
+	if err := json.Unmarshal([]byte(i.must(t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
+		t.Fatalf("%d jobs (%v)", len(jobs), err)
 	}
 	return jobs[0]
 }
@@ -117,9 +117,14 @@ func wantRun(t *testing.T, r result, code int, words ...string) {
 	if r.code != code {
 		t.Errorf("exit code %d, want %d:\n%s", r.code, code, all)
 	}
+	wantWords(t, all, words...)
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
 	for _, word := range words {
-		if !strings.Contains(all, word) {
-			t.Errorf("%q is not in:\n%s", word, all)
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
 		}
 	}
 }
@@ -140,7 +145,7 @@ func TestReplayCommand(t *testing.T) {
 	}
 
 	wantRun(t, a.run(t, with("--yes", "--expect", "3", "--reason", "stock is back", "--operator", "ann")...), 0, "sent 3 of 3, job ")
-	job := a.onlyJob()
+	job := a.onlyJob(t)
 	if job.State != replayer.Done || job.Operator != "ann" || job.Reason != "stock is back" || job.Sent != 3 ||
 		!strings.Contains(job.Query, "watership.queue: "+a.queue) || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job is %+v", job)
@@ -206,7 +211,7 @@ func TestReplayToNowhere(t *testing.T) {
 	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
 		"not checked", "not sent: message m-1", "not sent: message m-2", "sent 0 of 2", "2 messages could not be sent")
-	job := a.onlyJob()
+	job := a.onlyJob(t)
 	if job.State != replayer.Done || job.Failed != 2 || len(job.Failures) != 2 {
 		t.Errorf("the job is %+v", job)
 	}
@@ -222,7 +227,7 @@ func TestCanary(t *testing.T) {
 	}
 	r := a.run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
 	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not heard of", "stopped after the first 5 messages")
-	job := a.onlyJob()
+	job := a.onlyJob(t)
 	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
 		t.Fatalf("%d messages were sent; the job is %+v", n, job)
 	}
@@ -245,7 +250,7 @@ func TestReplayDSL(t *testing.T) {
 	write(`{"query": {"terms": {"messaging.message.id": ["m-1", "m-3", "m-4"]}}, "size": 1}`)
 	replay := []string{"replay", "action: poisoned", "--dsl", file, "--to-failed-queue", "--yes"}
 	wantRun(t, a.run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
-	id := a.onlyJob().ID
+	id := a.onlyJob(t).ID
 	wantRun(t, a.run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
 	wantRun(t, a.run(t, "jobs", "resume", id), 0, "sent 2 of 2")
 	if got := a.broker.Len(t, a.queue); got != 2 {

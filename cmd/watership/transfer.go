@@ -3,12 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,17 +36,7 @@ store; publish --ndjson publishes the messages.`,
 				return err
 			}
 			sel.Order, sel.Limit = schemas.BySequence, limit
-			store, err := s.store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			if sel.UpTo, err = store.HighestSequence(cmd.Context()); err != nil {
-				return err
-			}
-			to := list{terminal: terminalOf(cmd)}
-			_, err = to.write(lineWriter{bufio.NewWriter(to.out), document}, store.Events(cmd.Context(), sel))
-			return err
+			return s.export(cmd.Context(), terminalOf(cmd), sel)
 		},
 	}
 	selected.addFlags(cmd)
@@ -60,156 +44,16 @@ store; publish --ndjson publishes the messages.`,
 	return cmd
 }
 
-func newImport(from *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "import [FILE]",
-		Short: "Read events that export wrote into the store",
-		Long: `import creates the documents of a file, or of standard input, in the store of the
-configuration. What is there already stays as it is, so an import that was cut
-short can be repeated.`,
-		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			s, err := from.system(terminalOf(cmd))
-			if err != nil {
-				return err
-			}
-			in, end, err := openInput(cmd.InOrStdin(), args)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, end()) }()
-			store, err := s.store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			if store.Check(cmd.Context()) != nil { // a store that is new
-				if err := store.Install(cmd.Context()); err != nil {
-					return err
-				}
-			}
-			i := importing{store: store, format: s.format(), pause: importPause}
-			err = i.read(cmd.Context(), in)
-			fmt.Fprintf(cmd.OutOrStdout(), "created %s, %d were there already\n", plural(i.created, "event"), i.there)
-			return err
-		},
-	}
-}
-
-func openInput(in io.Reader, args []string) (io.Reader, func() error, error) {
-	if len(args) == 0 || args[0] == "-" {
-		return in, func() error { return nil }, nil
-	}
-	file, err := os.Open(args[0])
-	if err != nil {
-		return nil, nil, err
-	}
-	return file, file.Close, nil
-}
-
-const (
-	importEvents = 500
-	importBytes  = 5 << 20
-	importPause  = 500 * time.Millisecond // before what the store could not take now is sent again
-	importTries  = 20
-)
-
-// importing is an import under way.
-type importing struct {
-	store   eventStore
-	format  schemas.DocumentFormat
-	pause   time.Duration
-	created int
-	there   int
-}
-
-// read creates the documents of in, some at a time.
-func (i *importing) read(ctx context.Context, in io.Reader) error {
-	var batch []schemas.Document
-	size := 0
-	for event, err := range readEvents(in) {
-		if err != nil {
-			return errors.Join(i.create(ctx, batch), err)
-		}
-		doc := i.format.Document(event)
-		batch = append(batch, doc)
-		if size += len(doc.Source); len(batch) < importEvents && size < importBytes {
-			continue
-		}
-		if err := i.create(ctx, batch); err != nil {
-			return err
-		}
-		batch, size = batch[:0], 0
-	}
-	return i.create(ctx, batch)
-}
-
-// create looks first for what is there, also in older indices.
-func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
-	ids := make([]string, len(docs))
-	for n, doc := range docs {
-		ids[n] = doc.ID
-	}
-	found, err := i.store.Find(ctx, ids)
+// export ends with what is stored when it begins.
+func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) error {
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
-	var left []schemas.Document
-	for _, doc := range docs {
-		if _, there := found[doc.ID]; there {
-			i.there++
-			continue
-		}
-		left = append(left, doc)
+	defer store.Close()
+	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
+		return err
 	}
-	return i.insist(ctx, left)
-}
-
-// insist sends again what the store is too busy for.
-func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
-	var err error
-	for try := 0; len(docs) > 0 && try < importTries; try++ {
-		if try > 0 {
-			select {
-			case <-time.After(i.pause):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		var failed *schemas.StoreError
-		var busy []schemas.Document
-		busy, err = i.send(ctx, docs)
-		if errors.As(err, &failed) && failed.Kind != schemas.StoreBusy || err != nil && failed == nil {
-			return err
-		}
-		if err == nil {
-			docs = busy
-		}
-	}
-	if len(docs) > 0 && err == nil {
-		err = fmt.Errorf("the store would not take %s", plural(len(docs), "event"))
-	}
+	_, err = list{terminal: t}.write(lineWriter{bufio.NewWriter(t.out), document}, store.Events(ctx, sel))
 	return err
-}
-
-func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []schemas.Document, err error) {
-	results, err := i.store.Create(ctx, docs)
-	var refused []string
-	for n, result := range results {
-		switch result.Status {
-		case schemas.Created:
-			i.created++
-		case schemas.Conflict:
-			i.there++
-		case schemas.Busy:
-			busy = append(busy, docs[n])
-		default:
-			refused = append(refused, fmt.Sprintf("event %s: %s", docs[n].ID, result.Reason))
-		}
-	}
-	if len(refused) > 0 {
-		return nil, fmt.Errorf("the store refused %s", strings.Join(refused, "\n"))
-	}
-	return busy, err
 }

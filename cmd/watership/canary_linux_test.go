@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// TestCanaryInATerminal sends two of five failures, waits until the service has
+// handled them, and asks. A yes sends the rest, a no leaves them to a resume.
+func TestCanaryInATerminal(t *testing.T) {
+	const failures, canaries = 5, 2
+	for answer, goesOn := range map[string]bool{"y": true, "n": false} {
+		t.Run(answer, func(t *testing.T) {
+			service := newService(t, func(post, int) int { return http.StatusInternalServerError })
+			i := install(t, rabbittest.Newest(t), service.url)
+			i.serve(t)
+			for n := range failures {
+				i.must(t, "publish", "--exchange", i.exchange, "--message-id", fmt.Sprint("m-", n), writeFile(t, "order.json", "{}"))
+			}
+			i.eventually(t, "action: poisoned", failures)
+			service.mend()
+
+			s := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue", "--canary", fmt.Sprint(canaries))
+			s.expect("Send 5 messages? [y/N]")
+			s.press("y\n")
+			s.expect("of the first 2 messages: 2 handled, 0 failed, 0 not heard of")
+			s.expect("Send the other 3? [y/N]")
+			if got := len(service.got()); got != canaries {
+				t.Errorf("the service got %d messages before the answer, want %d", got, canaries)
+			}
+			job := i.onlyJob(t)
+			if job.State != replayer.Paused || job.Sent != canaries {
+				t.Errorf("while it asks, the job is %s and has sent %d", job.State, job.Sent)
+			}
+			s.press(answer + "\n")
+			if goesOn {
+				wantWords(t, s.end(exitOK), "sent 5 of 5, job "+job.ID)
+			} else {
+				wantWords(t, s.end(exitFailed), "stopped after the first 2 messages; go on with: watership jobs resume "+job.ID)
+				wantRun(t, i.run(t, "jobs", "show", job.ID), 0, "paused", "sent         2")
+				wantRun(t, i.run(t, "jobs", "resume", job.ID), 0, "sent 5 of 5, job "+job.ID)
+			}
+			i.eventually(t, "action: handled", failures)
+			for id, posts := range service.got() {
+				if len(posts) != 1 {
+					t.Errorf("the service got %s %d times", id, len(posts))
+				}
+			}
+		})
+	}
+}

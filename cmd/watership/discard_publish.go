@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// publish says of each failure that it is discarded, and waits until the broker
+// has all of it.
+func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
+	var either query.Or
+	for _, id := range ids {
+		either = append(either, is("event.id", id))
+	}
+	var sent []*rabbit.Pending
+	for e, err := range store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence}) {
+		if err != nil {
+			return 0, err
+		}
+		pending, err := publisher.Send(ctx, rabbit.Message{
+			Exchange: topology.Events(), RoutingKey: string(schemas.Discarded),
+			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
+		})
+		if err != nil {
+			return 0, err
+		}
+		sent = append(sent, pending)
+	}
+	for _, pending := range sent {
+		if waited := pending.Wait(ctx); waited != nil {
+			err = errors.Join(err, waited)
+			continue
+		}
+		confirmed++
+	}
+	return confirmed, err
+}
+
+// state is that of the discarded event of a failure. Its id follows from the
+// failure's, so that a repeat is the same document.
+func (d discard) state(e schemas.Event, now time.Time) schemas.State {
+	return schemas.State{
+		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
+		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
+		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.reason + " (" + operator() + ")"},
+	}
+}
+
+func discardID(event string) string {
+	const longest = 400 // bytes; an id may have 512
+	if len(event) > longest {
+		sum := sha256.Sum256([]byte(event))
+		event = hex.EncodeToString(sum[:])
+	}
+	return "discarded:" + event
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/watershipmq/watership/replayer"
+)
+
+func (r *replay) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.ids, "ids", "", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
+	flags.StringVar(&r.dsl, "dsl", "", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
+	flags.StringVar(&r.group, "group", "", "only failures whose error, with numbers and ids folded, is this (watership.error_group)")
+	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send to the queue that failed and to no other")
+	flags.StringVar(&r.toQueue, "to-queue", "", "send to this queue and to no other")
+	flags.StringVar(&r.toExchange, "to-exchange", "", "send to this exchange")
+	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
+	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
+	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "show what would be sent and stop")
+	flags.BoolVarP(&r.yes, "yes", "y", false, "send without asking")
+	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly so many messages would be sent")
+	flags.BoolVar(&r.again, "again", false, "also send what was replayed before")
+	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send although it cannot be checked that a queue takes the messages")
+	flags.Float64Var(&r.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
+	flags.IntVar(&r.limit, "limit", 0, "most messages to send; 0 sends all")
+	flags.IntVar(&r.canary, "canary", 0, "send so many first, wait for what becomes of them, and ask; with --yes, go on only if all were handled")
+	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "longest wait for what becomes of the first messages")
+	flags.StringVar(&r.operator, "operator", "", "who replays, for the record (default: USER@HOST)")
+	flags.StringVar(&r.reason, "reason", "", "why, for the record")
+	r.period.addFlags(cmd)
+}
+
+func (r *replay) validate() error {
+	targets := 0
+	for _, given := range []bool{r.toFailedQueue, r.toQueue != "", r.toExchange != ""} {
+		if given {
+			targets++
+		}
+	}
+	switch {
+	case r.query == "" && r.ids == "" && r.group == "" && r.dsl == "":
+		return usagef("expected a query, --ids, --dsl or --group; '*' replays everything there is")
+	case r.ids == "-" && r.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case targets > 1:
+		return usagef("--to-failed-queue, --to-queue and --to-exchange exclude one another")
+	case r.keyGiven && r.toExchange == "":
+		return usagef("--key is for --to-exchange")
+	case !(r.rate >= 0) || math.IsInf(r.rate, 0): // NaN is neither
+		return usagef("--rate %g: expected 0 (no limit) or more", r.rate)
+	case r.limit < 0:
+		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
+	case r.canary < 0:
+		return usagef("--canary %d: expected 0 (none) or more", r.canary)
+	case r.expect < 0:
+		return usagef("--expect %d: expected 0 or more", r.expect)
+	case !r.dryRun && !r.yes && (!isTerminal(r.in) || r.ids == "-" || r.dsl == "-"):
+		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
+	}
+	if err := r.changes.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// agreed says whether a plan is to be carried out. An error is why it is not; a
+// look alone needs none.
+func (r *replay) agreed(plan replayer.Plan) (bool, error) {
+	gone := plan.Gone()
+	switch {
+	case r.expecting && plan.Total != r.expect:
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", plural(plan.Total, "message"), r.expect)
+	case r.dryRun || plan.Total == 0:
+		return false, nil
+	case gone > 0 && !r.uncheckedRoutes:
+		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
+			plural(gone, "message"))
+	case !r.yes && !r.ask(fmt.Sprintf("Send %s?", plural(plan.Total, "message"))):
+		return false, errors.New("nothing was sent")
+	}
+	return true, nil
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func (t terminal) ask(question string) bool {
+	fmt.Fprintf(t.err, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(t.in).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
