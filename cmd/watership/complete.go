@@ -24,7 +24,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 			cmd.ValidArgsFunction = from.completeQuery
 		case "show":
 			cmd.ValidArgsFunction = from.completeMessages
-		case "version", "doctor", "setup", "serve", "healthcheck":
+		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		for flag, list := range map[string]func(context.Context, system) []string{
@@ -155,7 +155,7 @@ func values(ctx context.Context, s system, field string) []string {
 	case "messaging.destination.name":
 		return exchanges(ctx, s)
 	}
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun str
 }
 
 func messageIDs(ctx context.Context, s system, begun string) []string {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
@@ -78,7 +78,7 @@ func (d discard) validate(args []string) error {
 }
 
 func (s system) discard(ctx context.Context, d discard, node query.Node) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	return s.discardEach(ctx, d, store, ids)
 }
 
-func (s system) discardEach(ctx context.Context, d discard, store *elastic.Store, ids []string) error {
+func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {
 	discarded := 0
 	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
 		for some := range slices.Chunk(ids, failuresAtOnce/2) {
@@ -123,9 +123,9 @@ func (d discard) open(ctx context.Context, failures failures, node query.Node) (
 	}
 	var all []string
 	for some := range slices.Chunk(d.ids, idsAtOnce) {
-		var either []elastic.Among
+		var either []schemas.Among
 		for _, field := range namingFields() {
-			either = append(either, elastic.Among{Field: field, Values: some})
+			either = append(either, schemas.Among{Field: field, Values: some})
 		}
 		ids, err := eventIDs(failures.open(ctx, node, either...))
 		if err != nil {
@@ -137,7 +137,7 @@ func (d discard) open(ctx context.Context, failures failures, node query.Node) (
 	return slices.Compact(all), nil
 }
 
-func eventIDs(facts func(func(elastic.Fact, error) bool)) ([]string, error) {
+func eventIDs(facts func(func(schemas.Fact, error) bool)) ([]string, error) {
 	var ids []string
 	for fact, err := range facts {
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -15,7 +14,7 @@ import (
 
 // publish says of each failure that it is discarded, and waits until the broker
 // has all of it.
-func (d discard) publish(ctx context.Context, store *elastic.Store, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
+func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
 	var either query.Or
 	for _, id := range ids {
 		either = append(either, is("event.id", id))

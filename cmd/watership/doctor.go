@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -62,7 +61,7 @@ type doctor struct {
 	version    string             // of the broker; "" where it is not known
 	queues     map[string]rabbit.Queue
 	policies   []rabbit.Policy
-	store      *elastic.Store // nil: the store cannot be reached
+	store      eventStore // nil: the store cannot be reached
 }
 
 func (d *doctor) say(check string, v verdict, detail, remedy string) {

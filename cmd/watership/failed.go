@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -69,7 +68,7 @@ type group struct {
 }
 
 func (s system) failed(ctx context.Context, to list, node query.Node, format output) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,11 +97,11 @@ func (s system) failed(ctx context.Context, to list, node query.Node, format out
 	return to.groups(most, format)
 }
 
-func failureKindOf(f elastic.Fact) failureKind {
+func failureKindOf(f schemas.Fact) failureKind {
 	return failureKind{Queue: f.Queue, Class: f.Class, Type: f.ErrorType, Group: f.ErrorGroup}
 }
 
-func (g *group) add(f elastic.Fact) {
+func (g *group) add(f schemas.Fact) {
 	g.Count++
 	if f.Time.Before(g.First) {
 		g.First = f.Time

@@ -135,13 +135,13 @@ func TestWhatResolvesAFailure(t *testing.T) {
 	}
 }
 
-func openFailures(t *testing.T, a seeded) []elastic.Fact {
+func openFailures(t *testing.T, a seeded) []schemas.Fact {
 	t.Helper()
 	f, err := system{}.failures(t.Context(), a.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []elastic.Fact
+	var list []schemas.Fact
 	for fact, err := range f.open(t.Context(), query.All{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -240,7 +240,7 @@ func TestDiscard(t *testing.T) {
 	i.must(t, "failed", "discard", "error.message: c", "--reason", "no body knows", "--yes")
 	i.eventually(t, "action: discarded", 2)
 	open := openFailures(t, a)
-	if !slices.ContainsFunc(open, func(f elastic.Fact) bool { return f.MessageID == "m-2" }) || len(open) != 1 {
+	if !slices.ContainsFunc(open, func(f schemas.Fact) bool { return f.MessageID == "m-2" }) || len(open) != 1 {
 		t.Errorf("open are %+v", open)
 	}
 	if r := i.run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.code != exitFailed {

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -23,7 +22,7 @@ import (
 // It reads a thousand failures at a time with the events around them, so its
 // memory does not grow with their number.
 type failures struct {
-	store   *elastic.Store
+	store   eventStore
 	reports map[string]bool // queues whose consumers report
 }
 
@@ -32,7 +31,7 @@ const (
 	idsAtOnce      = 10_000
 )
 
-func (s system) failures(ctx context.Context, store *elastic.Store) (failures, error) {
+func (s system) failures(ctx context.Context, store eventStore) (failures, error) {
 	f := failures{store, map[string]bool{}}
 	if err := store.Refresh(ctx); err != nil {
 		return f, err
@@ -50,14 +49,14 @@ func (s system) failures(ctx context.Context, store *elastic.Store) (failures, e
 // open gives the failures among the events of a query that are not resolved, in
 // the order in which they were given up; with either, only those that have one
 // of its values.
-func (f failures) open(ctx context.Context, node query.Node, either ...elastic.Among) iter.Seq2[elastic.Fact, error] {
+func (f failures) open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	given := schemas.Selection{Query: query.And{node, is("event.action", string(schemas.Poisoned))}}
-	return func(yield func(elastic.Fact, error) bool) {
-		chunk := make([]elastic.Fact, 0, failuresAtOnce)
+	return func(yield func(schemas.Fact, error) bool) {
+		chunk := make([]schemas.Fact, 0, failuresAtOnce)
 		give := func() bool {
 			left, err := f.unresolved(ctx, chunk)
 			if err != nil {
-				yield(elastic.Fact{}, err)
+				yield(schemas.Fact{}, err)
 				return false
 			}
 			chunk = chunk[:0]
@@ -70,7 +69,7 @@ func (f failures) open(ctx context.Context, node query.Node, either ...elastic.A
 		}
 		for fact, err := range f.store.Facts(ctx, given, either...) {
 			if err != nil {
-				yield(elastic.Fact{}, err)
+				yield(schemas.Fact{}, err)
 				return
 			}
 			if chunk = append(chunk, fact); len(chunk) == failuresAtOnce && !give() {
@@ -82,7 +81,7 @@ func (f failures) open(ctx context.Context, node query.Node, either ...elastic.A
 }
 
 // unresolved leaves out of some failures those that are resolved.
-func (f failures) unresolved(ctx context.Context, given []elastic.Fact) ([]elastic.Fact, error) {
+func (f failures) unresolved(ctx context.Context, given []schemas.Fact) ([]schemas.Fact, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -94,7 +93,7 @@ func (f failures) unresolved(ctx context.Context, given []elastic.Fact) ([]elast
 		c.see(fact)
 	}
 	for ids := range slices.Chunk(c.names(), idsAtOnce) {
-		about := elastic.Among{Field: "watership.replay.of", Values: ids}
+		about := schemas.Among{Field: "watership.replay.of", Values: ids}
 		for fact, err := range f.store.Facts(ctx, schemas.Selection{}, about) {
 			if err != nil {
 				return nil, err

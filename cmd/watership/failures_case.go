@@ -4,13 +4,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // casework decides which of some failures are resolved, by the events that it sees.
 type casework struct {
-	given    []elastic.Fact
+	given    []schemas.Fact
 	resolved []bool
 	reports  map[string]bool
 
@@ -19,7 +18,7 @@ type casework struct {
 	events       map[string][]int // failures by the events of their message
 }
 
-func newCase(given []elastic.Fact, reports map[string]bool) *casework {
+func newCase(given []schemas.Fact, reports map[string]bool) *casework {
 	c := &casework{
 		given: given, resolved: make([]bool, len(given)), reports: reports,
 		instances: map[string][]int{}, fingerprints: map[string][]int{}, events: map[string][]int{},
@@ -37,8 +36,8 @@ func newCase(given []elastic.Fact, reports map[string]bool) *casework {
 }
 
 // related are the events of the same messages.
-func (c *casework) related() []elastic.Among {
-	return []elastic.Among{
+func (c *casework) related() []schemas.Among {
+	return []schemas.Among{
 		{Field: "watership.message", Values: slices.Collect(maps.Keys(c.instances))},
 		{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(c.fingerprints))},
 	}
@@ -48,7 +47,7 @@ func (c *casework) related() []elastic.Among {
 func (c *casework) names() []string { return slices.Collect(maps.Keys(c.events)) }
 
 // see takes an event of one of the messages.
-func (c *casework) see(e elastic.Fact) {
+func (c *casework) see(e schemas.Fact) {
 	of := slices.Concat(c.instances[e.Message], c.fingerprints[e.Fingerprint])
 	for _, i := range of {
 		failure := c.given[i]
@@ -70,7 +69,7 @@ func (c *casework) see(e elastic.Fact) {
 }
 
 // seeReplay takes an event of a replay, or a discarding, of one of the events.
-func (c *casework) seeReplay(e elastic.Fact) {
+func (c *casework) seeReplay(e schemas.Fact) {
 	for _, i := range c.events[e.ReplayOf] {
 		failure := c.given[i]
 		if e.Sequence <= failure.Sequence {
@@ -88,8 +87,8 @@ func (c *casework) seeReplay(e elastic.Fact) {
 	}
 }
 
-func (c *casework) left() []elastic.Fact {
-	var left []elastic.Fact
+func (c *casework) left() []schemas.Fact {
+	var left []schemas.Fact
 	for i, failure := range c.given {
 		if !c.resolved[i] {
 			left = append(left, failure)

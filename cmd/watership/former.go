@@ -10,7 +10,6 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -85,7 +84,7 @@ func (s system) refuseFormer(ctx context.Context) (err error) {
 // retire replaces the queues of tap copies that had another limit, once those
 // that have the limit of now are bound: it unbinds them, indexes what they hold,
 // and deletes them.
-func (s system) retire(ctx context.Context, out io.Writer, store *elastic.Store) (err error) {
+func (s system) retire(ctx context.Context, out io.Writer, store eventStore) (err error) {
 	conn, err := s.reach(ctx, "setup")
 	if err != nil {
 		return err
@@ -107,7 +106,7 @@ func (s system) retire(ctx context.Context, out io.Writer, store *elastic.Store)
 	return nil
 }
 
-func (s system) retireQueue(ctx context.Context, conn *rabbit.Connection, store *elastic.Store, old schemas.Topology, queue, exchange string) error {
+func (s system) retireQueue(ctx context.Context, conn *rabbit.Connection, store eventStore, old schemas.Topology, queue, exchange string) error {
 	unbind := func(ch *amqp091.Channel) error { return ch.QueueUnbind(queue, "", exchange, nil) }
 	if err := conn.Do(ctx, unbind); err != nil {
 		return fmt.Errorf("unbinding queue %s: %w", queue, err)
@@ -149,7 +148,7 @@ func unused(ctx context.Context, conn *rabbit.Connection, queue string) (message
 }
 
 // empty indexes what a queue holds.
-func (s system) empty(ctx context.Context, conn *rabbit.Connection, store *elastic.Store, old schemas.Topology, queue string) error {
+func (s system) empty(ctx context.Context, conn *rabbit.Connection, store eventStore, old schemas.Topology, queue string) error {
 	source, err := s.source(ctx, conn)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func newJobs(from *settings) *cobra.Command {
 		Use:   "jobs",
 		Short: "List, show, resume and cancel replays",
 		Long: `A replay is a job: what was sent, where, by whom and why, and how far it came.
-Jobs are kept in Elasticsearch, in the index STREAM.jobs.`,
+Jobs are kept in the store; in Elasticsearch, in the index STREAM.jobs.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -18,6 +18,9 @@ const reachPoll = 10 * time.Millisecond
 // reach is connect for commands that a person waits for: it fails as soon as
 // the broker is known to be away or to refuse the login, instead of trying on.
 func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
 	conn, err := rabbit.Open(rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,10 @@ import (
 // replayer makes one that can run jobs. What it gives beside is to be called in
 // the end. r may be nil where nothing is planned.
 func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, func() error, error) {
-	store, err := s.store()
+	if r != nil && s.away != nil {
+		return nil, nil, s.away
+	}
+	store, err := s.store(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

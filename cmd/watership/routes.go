@@ -20,6 +20,9 @@ func (s system) pipeline() pipeline.Config {
 	for _, r := range s.cfg.Routes {
 		cfg.Routes = append(cfg.Routes, s.route(r))
 	}
+	if s.shop != nil {
+		cfg.Tap, cfg.Routes = append(cfg.Tap, s.shop.Taps()...), append(cfg.Routes, s.shop.Routes()...)
+	}
 	return cfg
 }
 

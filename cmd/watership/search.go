@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -74,7 +73,7 @@ func (q search) validate() error {
 }
 
 func (s system) search(ctx context.Context, to list, asked search, sel schemas.Selection) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (s system) search(ctx context.Context, to list, asked search, sel schemas.S
 }
 
 // nothing says why nothing was found, where it is because there is no store.
-func (l list) nothing(ctx context.Context, store *elastic.Store, format output) error {
+func (l list) nothing(ctx context.Context, store eventStore, format output) error {
 	if err := store.Check(ctx); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -28,13 +28,27 @@ the rest back to the queues and exits with 0.`,
 		Example: "  watership serve --config watership.yaml",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := from.system(terminalOf(cmd))
+			cfg, err := from.load()
 			if err != nil {
 				return err
 			}
-			return s.serve(cmd.Context())
+			return serve(cmd.Context(), terminalOf(cmd), cfg)
 		},
 	}
+}
+
+// serve runs what a configuration says, and a broker where that is embedded.
+func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
+	end, err := embed(&cfg, t.logger(cfg.Log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	s, err := newSystem(t, cfg)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, nil)
 }
 
 // serve runs everything in one process.
@@ -48,11 +62,12 @@ the rest back to the queues and exits with 0.`,
 //	                 └──────────► indexer ◄── log ◄── events ◄────────────────┘
 //	                                 │
 //	                                 ▼
-//	                           Elasticsearch
+//	                         the store
 //
 // pipeline has the handlers, indexer the rest; they share nothing but the broker.
-func (s system) serve(ctx context.Context) error {
-	store, err := s.store()
+// beside, where it is not nil, runs with them.
+func (s system) serve(ctx context.Context, beside func(context.Context, *vitals) error) error {
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,11 +79,18 @@ func (s system) serve(ctx context.Context) error {
 	if v.handlers, err = pipeline.New(cfg); err != nil {
 		return err
 	}
+	if v.http, err = listen(s.cfg.HTTP.Listen); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return v.handle(ctx) })
 	group.Go(func() error { return v.index(ctx) })
-	group.Go(func() error { return v.listen(ctx) })
+	group.Go(func() error { return v.answer(ctx) })
 	group.Go(func() error { return v.watchGaps(ctx) })
+	group.Go(func() error { return v.retain(ctx) })
+	if beside != nil {
+		group.Go(func() error { return beside(ctx, v) })
+	}
 	s.logger.Info("serving", "broker", s.cfg.AMQP.URL, "store", s.cfg.Store.URL,
 		"routes", len(s.cfg.Routes), "tapped", len(s.cfg.Tap.Exchanges))
 	err = group.Wait()
@@ -134,7 +156,7 @@ func (s system) indexer(source string) indexer.Config {
 const installPause = 2 * time.Second
 
 // install puts the templates in place, and waits for a store that is away.
-func (s system) install(ctx context.Context, store *elastic.Store) error {
+func (s system) install(ctx context.Context, store eventStore) error {
 	for told := false; ; told = true {
 		err := store.Install(ctx)
 		var failed *schemas.StoreError

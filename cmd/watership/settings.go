@@ -31,14 +31,17 @@ func addSettings(flags *pflag.FlagSet, environ []string) *settings {
 }
 
 // load reads the configuration; its error lists every mistake.
-func (s *settings) load() (config.Config, error) {
+func (s *settings) load() (config.Config, error) { return s.loadOver(nil) }
+
+// loadOver is load with other defaults, by key.
+func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
 	given := map[string]string{}
 	for _, key := range s.keys {
 		if flag := s.flags.Lookup(key.Flag()); flag.Changed {
 			given[key.Name] = flag.Value.String()
 		}
 	}
-	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given})
+	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults})
 }
 
 // logger writes to the command's standard error.

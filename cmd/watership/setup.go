@@ -41,7 +41,7 @@ func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
 		return err
 	}
 	fmt.Fprintf(out, "topology    declared at %s\n", s.cfg.AMQP.URL)
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ every event of its life in order.`,
 			if err != nil {
 				return err
 			}
-			store, err := s.store()
+			store, err := s.store(cmd.Context())
 			if err != nil {
 				return err
 			}

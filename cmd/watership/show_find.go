@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -28,7 +27,7 @@ type lives struct {
 	more bool // there are more than these
 }
 
-func findLives(ctx context.Context, store *elastic.Store, id string) (lives, error) {
+func findLives(ctx context.Context, store eventStore, id string) (lives, error) {
 	found := lives{id: id}
 	seen := map[string]bool{}
 	for fact, err := range store.Facts(ctx, schemas.Selection{Query: about(id)}) {
@@ -61,12 +60,12 @@ func findLives(ctx context.Context, store *elastic.Store, id string) (lives, err
 
 // readLife reads the events of a message, and of what a replay made of it with
 // other headers, which has a fingerprint of its own.
-func readLife(ctx context.Context, store *elastic.Store, fingerprint string) (life, error) {
+func readLife(ctx context.Context, store eventStore, fingerprint string) (life, error) {
 	events, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: is("watership.fingerprint", fingerprint), Order: schemas.BySequence}))
 	if err != nil {
 		return life{}, err
 	}
-	replays := elastic.Among{Field: "watership.replay.of"}
+	replays := schemas.Among{Field: "watership.replay.of"}
 	for _, e := range events {
 		replays.Values = append(replays.Values, e.EventID)
 	}

@@ -9,8 +9,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -25,24 +25,37 @@ type system struct {
 
 	discovery *amqp.Discovery
 	secrets   secrets
+
+	shop *shop.Shop // the example system; nil: there is none
+	away error      // why there is no broker to connect to; nil: amqp.url names one
 }
 
+// system is for commands that use a broker which others run.
 func (s *settings) system(t terminal) (system, error) {
 	cfg, err := s.load()
 	if err != nil {
 		return system{}, err
 	}
+	away := find(&cfg)
+	made, err := newSystem(t, cfg)
+	made.away = away
+	return made, err
+}
+
+func newSystem(t terminal, cfg config.Config) (system, error) {
 	files, err := readSecrets(&cfg)
 	if err != nil {
 		return system{}, err
 	}
-	uri, err := amqp091.ParseURI(cfg.AMQP.URL.Reveal())
-	if err != nil {
-		return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
-	}
-	discovery, err := amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient())
-	if err != nil {
-		return system{}, usagef("amqp.management_url: %w", err)
+	var uri amqp091.URI
+	var discovery *amqp.Discovery
+	if !cfg.AMQP.URL.IsEmbedded() {
+		if uri, err = amqp091.ParseURI(cfg.AMQP.URL.Reveal()); err != nil {
+			return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
+		}
+		if discovery, err = amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient()); err != nil {
+			return system{}, usagef("amqp.management_url: %w", err)
+		}
 	}
 	topology := schemas.Topology{Prefix: cfg.Topology.Prefix}
 	if cfg.Tap.WhenFull == "drop_oldest" {
@@ -54,22 +67,10 @@ func (s *settings) system(t terminal) (system, error) {
 	}, nil
 }
 
-func (s system) store() (*elastic.Store, error) {
-	retention := map[schemas.Stream]string{}
-	if d := s.cfg.Store.Retention.Traffic; d > 0 {
-		retention[schemas.Traffic] = config.FormatDuration(d)
-	}
-	if d := s.cfg.Store.Retention.Failures; d > 0 {
-		retention[schemas.Failures] = config.FormatDuration(d)
-	}
-	return elastic.Open(elastic.Config{
-		URLs: []string{s.cfg.Store.URL.Reveal()}, Stream: s.cfg.Store.Stream,
-		Retention: retention, Logger: s.logger, TLS: s.secrets.storeTLS,
-		Username: s.cfg.Store.Username, Password: s.secrets.storePassword, APIKey: s.secrets.storeAPIKey,
-	})
-}
-
 func (s system) connect(name string, consuming bool) (*rabbit.Connection, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
 	return rabbit.Open(rabbit.Config{
 		URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
 	})
@@ -77,6 +78,9 @@ func (s system) connect(name string, consuming bool) (*rabbit.Connection, error)
 
 // managementAPI asks RabbitMQ's HTTP API.
 func (s system) managementAPI() (*rabbit.Management, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
 	return rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient())
 }
 

@@ -39,7 +39,7 @@ the store shows late comes late.`,
 					return err
 				}
 			}
-			store, err := s.store()
+			store, err := s.store(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,7 +25,7 @@ const (
 // seen. Then it counts what is below, back to a bound: where there is more than
 // it has printed, something became visible late, and it looks for that.
 type follower struct {
-	store    *elastic.Store
+	store    eventStore
 	selected schemas.Selection
 	to       list
 	writer   eventWriter
@@ -37,7 +36,7 @@ type follower struct {
 	away   bool             // the store, and it was said
 }
 
-func newFollower(store *elastic.Store, sel schemas.Selection, to list, writer eventWriter) *follower {
+func newFollower(store eventStore, sel schemas.Selection, to list, writer eventWriter) *follower {
 	return &follower{store: store, selected: sel, to: to, writer: writer, pause: followPause, seen: map[string]int64{}}
 }
 

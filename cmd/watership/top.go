@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-func (l list) count(ctx context.Context, store *elastic.Store, sel schemas.Selection, format output) error {
+func (l list) count(ctx context.Context, store eventStore, sel schemas.Selection, format output) error {
 	n, err := store.Count(ctx, sel)
 	if err != nil {
 		return err
@@ -34,7 +33,7 @@ const (
 )
 
 // by counts by the values of a field.
-func (s system) by(ctx context.Context, to list, store *elastic.Store, sel schemas.Selection, asked search) error {
+func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.Selection, asked search) error {
 	f, err := s.fieldNamed(asked.by)
 	if err != nil {
 		return err
@@ -42,7 +41,7 @@ func (s system) by(ctx context.Context, to list, store *elastic.Store, sel schem
 	if asked.limit == 0 || asked.limit > topValues {
 		asked.limit = topValues
 	}
-	var tally elastic.Tally
+	var tally schemas.Tally
 	switch f.Type {
 	case query.Text:
 		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
@@ -67,7 +66,7 @@ func insteadOf(text string) string {
 	return "expected a keyword, a number, a date or a header"
 }
 
-func (l list) tally(name string, tally elastic.Tally, format output) error {
+func (l list) tally(name string, tally schemas.Tally, format output) error {
 	switch format.name {
 	case "json":
 		return l.tallyJSON(tally)
@@ -89,7 +88,7 @@ func (l list) tally(name string, tally elastic.Tally, format output) error {
 	return l.bars(name, tally)
 }
 
-func (l list) tallyJSON(tally elastic.Tally) error {
+func (l list) tallyJSON(tally schemas.Tally) error {
 	values := make([]json.RawMessage, len(tally.Values))
 	for i, value := range tally.Values {
 		values[i] = valueJSON(value)
@@ -105,7 +104,7 @@ func (l list) tallyJSON(tally elastic.Tally) error {
 	return l.say("%s", text)
 }
 
-func valueJSON(value elastic.Value) json.RawMessage {
+func valueJSON(value schemas.Value) json.RawMessage {
 	text, _ := json.Marshal(struct { // a text and a number
 		Value string `json:"value"`
 		Count int64  `json:"count"`
@@ -116,7 +115,7 @@ func valueJSON(value elastic.Value) json.RawMessage {
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (l list) bars(name string, tally elastic.Tally) error {
+func (l list) bars(name string, tally schemas.Tally) error {
 	t := newTable(l.out, l.screen, column{title: name}, column{title: "COUNT", fixed: true, right: true}, column{})
 	most := int64(1)
 	for _, value := range tally.Values {

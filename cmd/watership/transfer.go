@@ -46,7 +46,7 @@ store; publish --ndjson publishes the messages.`,
 
 // export ends with what is stored when it begins.
 func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,7 +39,7 @@ short can be repeated.`,
 }
 
 func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error {
-	store, err := s.store()
+	store, err := s.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ const (
 
 // importing is an import under way.
 type importing struct {
-	store   *elastic.Store
+	store   eventStore
 	format  schemas.DocumentFormat
 	pause   time.Duration
 	created int

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
 )
@@ -23,9 +22,10 @@ import (
 type vitals struct {
 	system
 	registry *prometheus.Registry
-	store    *elastic.Store
+	store    eventStore
 	handlers *pipeline.Pipeline
 	indexing atomic.Pointer[indexing] // nil until it begins
+	http     net.Listener             // nil: http.listen is off
 	begun    time.Time
 }
 
@@ -38,24 +38,33 @@ type indexing struct {
 // vitalsTimeout bounds what one request asks of the servers.
 const vitalsTimeout = 3 * time.Second
 
-// listen answers until ctx ends.
-func (v *vitals) listen(ctx context.Context) (err error) {
-	if v.cfg.HTTP.Listen == "" {
+// listen takes http.listen; nil where it is off.
+func listen(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("http.listen %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+// answer answers on http.listen until ctx ends.
+func (v *vitals) answer(ctx context.Context) (err error) {
+	if v.http == nil {
 		return nil
 	}
+	defer v.http.Close()
 	watching, err := v.connect("watching", false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, watching.Close()) }()
-	listener, err := net.Listen("tcp", v.cfg.HTTP.Listen)
-	if err != nil {
-		return fmt.Errorf("http.listen %s: %w", v.cfg.HTTP.Listen, err)
-	}
 	server := &http.Server{Handler: v.routes(newGauges(v, watching)), ReadHeaderTimeout: vitalsTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(v.http); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving health checks and metrics: %w", err)
 	}
 	return nil

@@ -63,6 +63,10 @@ func (b *Broker) show(w http.ResponseWriter, r *http.Request, what string, path 
 		b.inVHost(w, path[0], func(v *vhost) any { return v.queueViews() })
 	case what == "queues" && len(path) == 2:
 		b.inVHost(w, path[0], func(v *vhost) any { return v.queueView(path[1]) })
+	case what == "policies" && len(path) == 1:
+		b.inVHost(w, path[0], func(*vhost) any { return []any{} })
+	case what == "exchanges" && len(path) == 1:
+		b.inVHost(w, path[0], func(v *vhost) any { return v.exchangeViews() })
 	case what == "exchanges" && len(path) == 2:
 		b.inVHost(w, path[0], func(v *vhost) any { return v.exchangeView(path[1]) })
 	case what == "exchanges" && len(path) == 4 && path[2] == "bindings" && path[3] == "source":
@@ -111,6 +115,14 @@ func (b *Broker) inVHost(w http.ResponseWriter, vhost string, f func(v *vhost) a
 		return
 	}
 	answer(w, http.StatusOK, body)
+}
+
+func (v *vhost) exchangeViews() any {
+	views := []any{}
+	for _, name := range slices.Sorted(maps.Keys(v.exchanges)) {
+		views = append(views, v.exchangeView(name))
+	}
+	return views
 }
 
 func (v *vhost) exchangeView(name string) any {

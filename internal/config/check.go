@@ -16,6 +16,17 @@ func (l *loader) check(c *Config) {
 	l.require("retry.probe.cap", c.Retry.Probe.Cap < c.Retry.Probe.First, "at least retry.probe.first, "+FormatDuration(c.Retry.Probe.First))
 	l.checkLabels(c.Index)
 	l.checkStore(c.Store)
+	l.checkEmbedded(c)
+}
+
+// checkEmbedded refuses what the embedded parts cannot heed.
+func (l *loader) checkEmbedded(c *Config) {
+	broker, file := c.AMQP.URL.IsEmbedded(), c.Store.URL.File() != ""
+	const noLogin = "nothing beside sqlite:, which has no login and no TLS"
+	l.require("store.username", file && c.Store.Username != "", noLogin)
+	l.require("store.api_key_file", file && c.Store.APIKeyFile != "", noLogin)
+	l.require("amqp.password_file", broker && c.AMQP.PasswordFile != "", "nothing beside "+Embedded+", whose login is guest with the password guest")
+	l.require("amqp.listen", !broker && c.AMQP.Listen != "", "nothing unless amqp.url is "+Embedded)
 }
 
 // checkStore wants one way to log in.

@@ -9,8 +9,9 @@ import (
 // complete fills in what follows from other settings.
 func (l *loader) complete(c *Config) {
 	if c.AMQP.ManagementURL.IsZero() && !l.failed["amqp.management_url"] {
-		c.AMQP.ManagementURL = managementURL(c.AMQP.URL)
-		l.derive("amqp.management_url", c.AMQP.ManagementURL.full, "amqp.url")
+		if c.AMQP.ManagementURL = managementURL(c.AMQP.URL); !c.AMQP.ManagementURL.IsZero() {
+			l.derive("amqp.management_url", c.AMQP.ManagementURL.full, "amqp.url")
+		}
 	}
 	l.completeRetry(&c.Retry)
 	for i := range c.Routes {

@@ -18,6 +18,10 @@ type Config struct {
 	// a store. Empty: the cluster's name and the vhost.
 	Source string
 
+	// Data is the folder in which embedded parts keep what they have, and through
+	// which commands find a Watership that runs on them. Default: .watership.
+	Data string
+
 	AMQP     AMQP
 	Store    Store
 	Topology Topology
@@ -37,9 +41,14 @@ type Config struct {
 
 // AMQP says where RabbitMQ is.
 type AMQP struct {
-	// URL holds login, host and vhost; amqp or amqps. Default:
-	// amqp://guest:guest@localhost:5672/.
+	// URL holds login, host and vhost; amqp or amqps. Or it is Embedded: a broker
+	// in the process of serve, which other commands find through Config.Data.
+	// Default: amqp://guest:guest@localhost:5672/.
 	URL URL
+
+	// Listen is the host:port at which the embedded broker listens. Empty:
+	// 127.0.0.1:5672, or another port where that is taken.
+	Listen string
 
 	// ManagementURL is RabbitMQ's HTTP API. Default: the host and login of URL, on
 	// port 15672, or 15671 with TLS.
@@ -62,7 +71,8 @@ type TLS struct {
 
 // Store says where events are kept.
 type Store struct {
-	// URL is Elasticsearch's; http or https. Default: http://localhost:9200.
+	// URL is Elasticsearch's, http or https; or sqlite:PATH, see URL.File. Default:
+	// http://localhost:9200.
 	URL URL
 
 	// Stream is the first part of the names of the two data streams, NAME-traffic

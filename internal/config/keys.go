@@ -56,13 +56,15 @@ func keys(c *Config) []Key {
 func serverKeys(c *Config) []Key {
 	return []Key{
 		{Name: "source", Help: "name of the RabbitMQ system in every event (default: its cluster name and vhost)", read: value(name(0, 200), &c.Source)},
-		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "RabbitMQ", read: value(address("amqp", "amqps"), &c.AMQP.URL)},
+		{Name: "data", Default: ".watership", Help: "folder of the embedded broker and store", read: value(name(1, 4096), &c.Data)},
+		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "RabbitMQ, or embedded:// for a broker in the process of serve", read: value(brokerAddress, &c.AMQP.URL)},
+		{Name: "amqp.listen", Help: "host:port at which the embedded broker listens (default: 127.0.0.1:5672, or another port where that is taken)", read: value(listenAddress, &c.AMQP.Listen)},
 		{Name: "amqp.management_url", Help: "RabbitMQ's HTTP API (default: from amqp.url)", read: value(address("http", "https"), &c.AMQP.ManagementURL)},
 		{Name: "amqp.password_file", Help: "file with the password of the login in amqp.url", read: value(path, &c.AMQP.PasswordFile)},
 		{Name: "amqp.tls.ca", Help: "file with the certificates to trust for RabbitMQ (default: the system's)", read: value(path, &c.AMQP.TLS.CA)},
 		{Name: "amqp.tls.cert", Help: "file with our certificate for RabbitMQ", read: value(path, &c.AMQP.TLS.Cert)},
 		{Name: "amqp.tls.key", Help: "file with the key of our certificate for RabbitMQ", read: value(path, &c.AMQP.TLS.Key)},
-		{Name: "store.url", Default: "http://localhost:9200", Help: "Elasticsearch", read: value(address("http", "https"), &c.Store.URL)},
+		{Name: "store.url", Default: "http://localhost:9200", Help: "Elasticsearch, or sqlite:PATH for a file", read: value(storeAddress, &c.Store.URL)},
 		{Name: "store.username", Help: "login at Elasticsearch", read: value(name(0, 1000), &c.Store.Username)},
 		{Name: "store.password_file", Help: "file with the password of store.username", read: value(path, &c.Store.PasswordFile)},
 		{Name: "store.api_key_file", Help: "file with an encoded API key of Elasticsearch", read: value(path, &c.Store.APIKeyFile)},

@@ -13,6 +13,7 @@ import (
 type Sources struct {
 	File    string            // a YAML file; empty: the one FileVariable names, if any
 	Environ []string          // NAME=value, as of os.Environ; only WATERSHIP_* is read
+	Default map[string]string // by key: instead of the usual defaults
 	Flags   map[string]string // by key, as a flag has it; an empty value counts
 }
 
@@ -22,7 +23,7 @@ func Load(from Sources) (Config, error) {
 	var c Config
 	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
 	settings, err := merge(
-		l.defaults(),
+		l.defaults(from.Default),
 		l.file(fileName(from)),
 		l.environment(from.Environ),
 		l.flags(from.Flags),

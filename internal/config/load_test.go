@@ -14,6 +14,7 @@ import (
 // full sets every key in the file.
 const full = `
 source: shop
+data: /var/lib/watership
 amqp:
   url: "amqps://shop:pw@rabbit/prod"
   management_url: "https://rabbit:1"
@@ -72,7 +73,7 @@ log: {level: debug, format: json}
 
 func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
-		Source: "shop",
+		Source: "shop", Data: "/var/lib/watership",
 		AMQP: AMQP{
 			URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
 			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
@@ -128,6 +129,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	diffConfig(t, Config{
+		Data: ".watership",
 		AMQP: AMQP{URL: NewURL("amqp://guest:guest@localhost:5672/"), ManagementURL: NewURL("http://guest:guest@localhost:15672")},
 		Store: Store{
 			URL: NewURL("http://localhost:9200"), Stream: "watership-messages",

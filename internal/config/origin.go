@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Place is the kind of place a value comes from.
 type Place int
@@ -32,6 +35,12 @@ func (o Origin) String() string {
 	default:
 		return o.Name
 	}
+}
+
+// Given says whether somebody set a key of one value, rather than nobody.
+func (c Config) Given(key string) bool {
+	i := slices.IndexFunc(c.settings, func(s Setting) bool { return s.Key == key })
+	return i >= 0 && c.settings[i].Origin.Place > Derived
 }
 
 // Setting is one value and where it comes from.

@@ -129,6 +129,37 @@ func address(schemes ...string) func(string) (URL, error) {
 	}
 }
 
+// brokerAddress is RabbitMQ's, or says that there is none.
+func brokerAddress(s string) (URL, error) {
+	if s == Embedded {
+		return URL{s}, nil
+	}
+	if strings.HasPrefix(s, "embedded:") {
+		return URL{}, errors.New("expected " + Embedded + " and nothing behind it: amqp.listen says where it listens, data where it keeps what it has")
+	}
+	u, err := address("amqp", "amqps")(s)
+	if err != nil {
+		return URL{}, fmt.Errorf("%w, or %s", err, Embedded)
+	}
+	return u, nil
+}
+
+// storeAddress is Elasticsearch's, or a file's.
+func storeAddress(s string) (URL, error) {
+	path, isFile := strings.CutPrefix(s, sqliteScheme)
+	switch {
+	case isFile && (path == "" || strings.HasPrefix(path, "//") || strings.ContainsRune(path, 0)):
+		return URL{}, errors.New("expected sqlite: and the path of a file, such as sqlite:watership.db or sqlite:/var/lib/watership.db")
+	case isFile:
+		return URL{s}, nil
+	}
+	u, err := address("http", "https")(s)
+	if err != nil {
+		return URL{}, fmt.Errorf("%w, or sqlite:PATH", err)
+	}
+	return u, nil
+}
+
 func isPort(s string) bool {
 	n, err := strconv.Atoi(s)
 	return err == nil && n > 0 && n < 1<<16

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,11 +25,11 @@ const (
 type layer map[string]any
 
 // defaults is the lowest layer.
-func (l *loader) defaults() layer {
+func (l *loader) defaults(others map[string]string) layer {
 	settings := layer{}
 	for _, key := range l.keys {
-		if key.Default != "" {
-			l.fromText(key, key.Default, Origin{Place: Default}, settings)
+		if value := cmp.Or(others[key.Name], key.Default); value != "" {
+			l.fromText(key, value, Origin{Place: Default}, settings)
 		}
 	}
 	return settings

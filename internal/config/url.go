@@ -23,6 +23,24 @@ func (u URL) Reveal() string { return u.full }
 // IsZero says whether there is no URL.
 func (u URL) IsZero() bool { return u.full == "" }
 
+// Embedded is the URL of a broker in the process of serve.
+const Embedded = "embedded://"
+
+// sqliteScheme is in front of the path of a file.
+const sqliteScheme = "sqlite:"
+
+// IsEmbedded says whether this is Embedded.
+func (u URL) IsEmbedded() bool { return u.full == Embedded }
+
+// File is the path of the SQLite file that the URL names, or "".
+func (u URL) File() string {
+	path, found := strings.CutPrefix(u.full, sqliteScheme)
+	if !found {
+		return ""
+	}
+	return path
+}
+
 // String is the URL without its password.
 func (u URL) String() string { return redactURL(u.full) }
 
@@ -41,6 +59,9 @@ const hidden = "xxxxx"
 // certainty (a password may hold any character, unescaped), it shows only the
 // scheme and what follows the last @.
 func redactURL(text string) string {
+	if text == Embedded || strings.HasPrefix(text, sqliteScheme) && !strings.Contains(text, "@") {
+		return text
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Fragment != "" || strings.Count(text, "@") > ats(u) {
 		return redactBluntly(text)

@@ -1,0 +1,78 @@
+package shop
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// The routing keys.
+const (
+	orderPlaced  = "order.placed"
+	orderChanged = "order.changed"
+	paymentTaken = "payment.taken"
+)
+
+// order is the body of every message of the shop.
+type order struct {
+	Number   int     `json:"number"`
+	Customer string  `json:"customer,omitempty"`
+	Item     string  `json:"item,omitempty"`
+	Amount   float64 `json:"amount,omitempty"`
+	Address  string  `json:"address,omitempty"`
+}
+
+// OrderID is the message id of an order.
+func OrderID(n int) string { return fmt.Sprintf("order-%d", n) }
+
+const (
+	early = 2 // by how many orders a change is ahead of its own
+
+	changedEvery  = 10
+	nobodysEvery  = 25
+	changedNumber = 3 // of ten
+	nobodysNumber = 6 // of twenty-five: its order has no customer
+)
+
+// messages are what is published when it is an order's turn.
+func (s *Shop) messages(n int) []schemas.Envelope {
+	placed := []schemas.Envelope{s.placing(n)}
+	if later := n + early; later%changedEvery == changedNumber {
+		change := order{Number: later, Address: "12 Nuthanger Down"}
+		placed = append(placed, envelope(Orders, orderChanged, fmt.Sprintf("change-%d", later), change, s.tenant(later)))
+	}
+	return placed
+}
+
+func (s *Shop) placing(n int) schemas.Envelope {
+	random := s.random(n)
+	o := order{
+		Number:   n,
+		Customer: one(random, "hazel", "fiver", "bigwig", "blackberry", "dandelion"),
+		Item:     one(random, "violin", "lettuce", "lantern", "umbrella", "teapot"),
+		Amount:   float64(random.IntN(20_000)+99) / 100,
+	}
+	if n%nobodysEvery == nobodysNumber {
+		o.Customer = ""
+	}
+	return envelope(Orders, orderPlaced, OrderID(n), o, s.tenant(n))
+}
+
+// random is an order's own, so that it does not matter which came before.
+func (s *Shop) random(n int) *rand.Rand { return rand.New(rand.NewPCG(s.cfg.Seed, uint64(n))) }
+
+func (s *Shop) tenant(n int) string { return one(s.random(-n), "acme", "globex", "initech") }
+
+func one(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
+
+func envelope(exchange, key, id string, body order, tenant string) schemas.Envelope {
+	text, _ := json.Marshal(body) // texts and numbers
+	return schemas.Envelope{
+		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp091.Table{"tenant": tenant},
+		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp091.Persistent, AppID: "shop"},
+	}
+}

@@ -1,0 +1,94 @@
+package shop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Payment is the class of what fails during an outage.
+const Payment = "payment"
+
+const (
+	ordering   = "ordering" // the class of what came too early
+	remembered = 10_000     // orders
+)
+
+// bill takes the payment of an order.
+func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
+	o, err := read(msg)
+	if err != nil {
+		return nil, err
+	}
+	s.know(o.Number)
+	if o.Customer == "" {
+		return nil, retry.Permanent(fmt.Errorf("order %d names no customer", o.Number))
+	}
+	if s.out() {
+		return nil, retry.Class(Payment, errors.New("the payment provider answered 503 Service Unavailable"))
+	}
+	return onward(msg, Payments, paymentTaken, fmt.Sprintf("payment-%d", o.Number), o), nil
+}
+
+// change needs an order that is there already.
+func (s *Shop) change(msg *message.Message) ([]*message.Message, error) {
+	o, err := read(msg)
+	if err != nil {
+		return nil, err
+	}
+	if !s.knows(o.Number) {
+		return nil, retry.Class(ordering, fmt.Errorf("order %d is not there yet", o.Number))
+	}
+	return nil, nil
+}
+
+// pack makes a shipment of what is paid.
+func (s *Shop) pack(msg *message.Message) ([]*message.Message, error) {
+	o, err := read(msg)
+	if err != nil {
+		return nil, err
+	}
+	return onward(msg, Shipments, "", fmt.Sprintf("shipment-%d", o.Number), o), nil
+}
+
+// ship hands a shipment over, or tells the customer of it.
+func (s *Shop) ship(msg *message.Message) ([]*message.Message, error) {
+	_, err := read(msg)
+	return nil, err
+}
+
+func read(msg *message.Message) (order, error) {
+	var o order
+	if err := json.Unmarshal(msg.Payload, &o); err != nil {
+		return o, retry.Permanent(fmt.Errorf("reading an order: %w", err))
+	}
+	return o, nil
+}
+
+// onward is what a service says to the next, for the same tenant.
+func onward(msg *message.Message, exchange, key, id string, o order) []*message.Message {
+	tenant := ""
+	if e, ok := schemas.FromContext(msg.Context()); ok {
+		tenant, _ = e.Headers["tenant"].(string)
+	}
+	return []*message.Message{pipeline.NewMessage(envelope(exchange, key, id, o, tenant))}
+}
+
+func (s *Shop) know(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.placed[n] = true
+	delete(s.placed, n-remembered)
+}
+
+func (s *Shop) knows(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.placed[n]
+}

@@ -1,0 +1,127 @@
+// Package shop is an example system to look at: orders are billed, paid orders
+// are packed, and what is packed is shipped.
+//
+//	order.placed ─► shop.orders (topic) ─► billing ─► shop.payments (direct) ─► warehouse
+//	order.changed ─────────┴─► changes                                             │
+//	                                        carrier, mail ◄─ shop.shipments (fanout)
+//
+// Some changes arrive before their order, an order without a customer can
+// never be billed, and for a while in every minute nobody can pay.
+package shop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/retry"
+)
+
+// The exchanges.
+const (
+	Orders    = "shop.orders"
+	Payments  = "shop.payments"
+	Shipments = "shop.shipments"
+)
+
+// The queues.
+const (
+	Billing   = "shop.billing"
+	Changes   = "shop.changes"
+	Warehouse = "shop.warehouse"
+	Carrier   = "shop.carrier"
+	Mail      = "shop.mail"
+)
+
+// Config says what the shop sells. The zero value sells nothing.
+type Config struct {
+	Seed  uint64  // the same orders for the same seed
+	Rate  float64 // orders a second
+	First int     // the number of the first order
+}
+
+// Shop is the example system. Its handlers may run at once.
+type Shop struct {
+	cfg Config
+
+	mu     sync.Mutex // guards what follows
+	opened time.Time  // zero: not yet
+	placed map[int]bool
+}
+
+// New is a shop that is not open yet.
+func New(cfg Config) *Shop { return &Shop{cfg: cfg, placed: map[int]bool{}} }
+
+// Taps are the exchanges whose messages are to be recorded.
+func (s *Shop) Taps() []amqp.Tap {
+	return []amqp.Tap{
+		{Exchange: Orders, Type: "topic"},
+		{Exchange: Payments, Type: "direct", Keys: []string{paymentTaken}},
+		{Exchange: Shipments, Type: "fanout"},
+	}
+}
+
+// Routes are the services of the shop.
+func (s *Shop) Routes() []pipeline.Route {
+	policy := &retry.Policy{
+		Delays: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
+		Classes: map[string]retry.Policy{
+			ordering: {First: 500 * time.Millisecond, Attempts: 10},
+		},
+	}
+	return []pipeline.Route{
+		{Queue: Billing, Bind: []pipeline.Binding{{Exchange: Orders, Key: orderPlaced}}, Handler: s.bill, Policy: policy},
+		{Queue: Changes, Bind: []pipeline.Binding{{Exchange: Orders, Key: orderChanged}}, Handler: s.change, Policy: policy},
+		{Queue: Warehouse, Bind: []pipeline.Binding{{Exchange: Payments, Key: paymentTaken}}, Handler: s.pack, Policy: policy},
+		{Queue: Carrier, Bind: []pipeline.Binding{{Exchange: Shipments}}, Handler: s.ship, Policy: policy},
+		{Queue: Mail, Bind: []pipeline.Binding{{Exchange: Shipments}}, Handler: s.ship, Policy: policy},
+	}
+}
+
+// Open publishes orders until ctx ends.
+func (s *Shop) Open(ctx context.Context, publish func(context.Context, rabbit.Message) error) error {
+	s.mu.Lock()
+	s.opened = time.Now()
+	s.mu.Unlock()
+	pace := rate.NewLimiter(rate.Limit(s.cfg.Rate), 1)
+	for n := s.cfg.First; ; n++ {
+		if err := pace.Wait(ctx); err != nil {
+			return nil // the end
+		}
+		for _, e := range s.messages(n) {
+			if err := publish(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return fmt.Errorf("publishing an order of the example shop: %w", err)
+			}
+		}
+	}
+}
+
+// Times of the outage, from when the shop opens: within every minute, a while
+// that is longer than the attempts of one order take.
+const (
+	outageEvery = time.Minute
+	outageFrom  = 2 * time.Second
+
+	// OutageTo is when the first outage ends.
+	OutageTo = 8 * time.Second
+)
+
+// out says whether nobody can pay now.
+func (s *Shop) out() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened.IsZero() {
+		return false
+	}
+	at := time.Since(s.opened) % outageEvery
+	return at >= outageFrom && at < OutageTo
+}
