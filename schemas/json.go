@@ -19,45 +19,64 @@ func appendString(dst []byte, s string) []byte {
 	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // which only reads it
 }
 
+// appendQuoted copies eight bytes at a time and takes back what cannot simply be
+// copied: JSON in a JSON string has a quote in every few bytes.
 func appendQuoted(dst, s []byte) []byte {
 	dst = append(dst, '"')
-	start := 0
-	for i := skipPlain(s, 0); i < len(s); i = skipPlain(s, i) {
-		if c := s[i]; c < utf8.RuneSelf {
-			dst = appendEscape(append(dst, s[start:i]...), c)
-			i++
-			start = i
-			continue
+	for len(s) >= 8 {
+		word := binary.LittleEndian.Uint64(s)
+		plain := plainBytes(word)
+		dst = binary.LittleEndian.AppendUint64(dst, word)
+		if s = s[plain:]; plain < 8 {
+			dst, s = appendSpecial(dst[:len(dst)-8+plain], s)
 		}
-		r, size := utf8.DecodeRune(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			dst = append(append(dst, s[start:i]...), "\ufffd"...)
-			start = i + 1
-		}
-		i += size
 	}
-	dst = append(dst, s[start:]...)
+	for len(s) > 0 {
+		if isPlain(s[0]) {
+			dst, s = append(dst, s[0]), s[1:]
+		} else {
+			dst, s = appendSpecial(dst, s)
+		}
+	}
 	return append(dst, '"')
 }
 
-// skipPlain is the place of the next byte that cannot simply be copied: a
-// control character, a quote, a backslash or one beyond ASCII. It looks at
-// eight bytes at a time where there are as many.
-func skipPlain(s []byte, i int) int {
+// appendSpecial appends the first character of s, which is not plain, and returns
+// what is behind it.
+func appendSpecial(dst, s []byte) (longer, rest []byte) {
+	if s[0] < utf8.RuneSelf {
+		return appendEscape(dst, s[0]), s[1:]
+	}
+	r, size := utf8.DecodeRune(s)
+	if r == utf8.RuneError && size == 1 {
+		return append(dst, "\ufffd"...), s[1:]
+	}
+	return append(dst, s[:size]...), s[size:]
+}
+
+// isPlain says whether a byte can simply be copied: no control character, quote or
+// backslash, and not beyond ASCII.
+func isPlain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf }
+
+// plainBytes is how many of the first of eight bytes are plain.
+func plainBytes(w uint64) int {
 	const ones, highest = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^(ones*'"'), w^(ones*'\\')
+	// Subtracting borrows into a byte's highest bit only where the byte is too
+	// small, or behind one that is: the first found is right.
+	found := (w | (w - ones*' ') | (quote - ones) | (backslash - ones)) & highest
+	return bits.TrailingZeros64(found) / 8 // of none: 64
+}
+
+// skipPlain is the place of the next byte that is not plain.
+func skipPlain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
-		w := binary.LittleEndian.Uint64(s[i:])
-		quote, backslash := w^(ones*'"'), w^(ones*'\\')
-		// Subtracting borrows into a byte's highest bit only where the byte is
-		// too small, or behind one that is: the first found is right.
-		if found := (w | (w - ones*' ') | (quote - ones) | (backslash - ones)) & highest; found != 0 {
-			return i + bits.TrailingZeros64(found)/8
+		if plain := plainBytes(binary.LittleEndian.Uint64(s[i:])); plain < 8 {
+			return i + plain
 		}
 	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
+	for i < len(s) && isPlain(s[i]) {
+		i++
 	}
 	return i
 }
