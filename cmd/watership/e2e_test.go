@@ -73,8 +73,6 @@ func missing(t *testing.T, reason string) {
 
 // settingsOf is the configuration file of an installation, but for its servers.
 const settingsOf = `
-amqp: {url: %q, management_url: %q}
-store: {url: %q, stream: %s}
 topology: {prefix: %s}
 source: test
 tap: {exchanges: [{name: %s, type: topic}]}
@@ -90,22 +88,42 @@ http: {listen: %q}
 
 func install(t *testing.T, broker rabbittest.Broker, handler string) *installation {
 	t.Helper()
+	i := newInstallation(t, broker)
+	i.write(t, handler, fmt.Sprintf("amqp: {url: %q, management_url: %q}\nstore: {url: %q, stream: %s}",
+		broker.URL, broker.ManagementURL, storeURL(t), i.stream))
+	t.Cleanup(func() { i.remove(t) })
+	return i
+}
+
+// installEmbedded is install on the embedded broker and store, which go with serve.
+func installEmbedded(t *testing.T, handler string) *installation {
+	t.Helper()
+	listen, data := freeAddress(t), t.TempDir()
+	i := newInstallation(t, rabbittest.Broker{Version: "embedded", URL: "amqp://guest:guest@" + listen + "/"})
+	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}",
+		listen, data, "sqlite:"+filepath.Join(data, "store.db")))
+	return i
+}
+
+func newInstallation(t *testing.T, broker rabbittest.Broker) *installation {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := strings.ToLower("t" + rand.Text()[:8])
-	i := &installation{
+	return &installation{
 		broker: broker, binary: path, config: filepath.Join(t.TempDir(), "watership.yaml"),
 		prefix: name, stream: name, exchange: name + "-github", queue: name + "-ci", listen: freeAddress(t),
 	}
-	text := fmt.Sprintf(settingsOf, broker.URL, broker.ManagementURL, storeURL(t), i.stream, i.prefix,
-		i.exchange, i.queue, i.exchange, handler, i.listen)
+}
+
+func (i *installation) write(t *testing.T, handler, servers string) {
+	t.Helper()
+	text := servers + fmt.Sprintf(settingsOf, i.prefix, i.exchange, i.queue, i.exchange, handler, i.listen)
 	if err := os.WriteFile(i.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { i.remove(t) })
-	return i
 }
 
 // remove deletes what the installation declared.

@@ -36,33 +36,42 @@ func hookID(n int) string { return fmt.Sprintf("hook-%s-%d", kind(n), n) }
 func TestRealWebhooks(t *testing.T) {
 	hooks := webhooks(t)
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
-		service := newService(t, func(p post, before int) int {
-			if strings.Contains(p.id, "never") || strings.Contains(p.id, "second") && before == 0 {
-				return http.StatusInternalServerError
-			}
-			return http.StatusOK
-		})
-		i := install(t, broker, service.url)
-		serving := i.serve(t)
-		published := publishHooks(t, i, hooks)
-		counts := map[string]int{}
-		for n := range hooks {
-			counts[kind(n)]++
-		}
-		all, never := len(hooks), counts["never"]
-
-		i.eventually(t, "action: published", all)
-		i.eventually(t, "action: handled", all-never)
-		poisoned := i.eventually(t, "action: poisoned", never)
-		checkAttempts(t, i)
-		checkStored(t, i, published)
-		checkQueries(t, i, hooks, poisoned)
-
-		service.mend()
-		checkReplay(t, i, service, published, never)
-		checkShow(t, i)
-		serving.stop(t)
+		webhookStory(t, hooks, func(handler string) *installation { return install(t, broker, handler) })
 	})
+}
+
+// TestRealWebhooksEmbedded is the same story without any server.
+func TestRealWebhooksEmbedded(t *testing.T) {
+	webhookStory(t, webhooks(t), func(handler string) *installation { return installEmbedded(t, handler) })
+}
+
+func webhookStory(t *testing.T, hooks []webhook, install func(handler string) *installation) {
+	service := newService(t, func(p post, before int) int {
+		if strings.Contains(p.id, "never") || strings.Contains(p.id, "second") && before == 0 {
+			return http.StatusInternalServerError
+		}
+		return http.StatusOK
+	})
+	i := install(service.url)
+	serving := i.serve(t)
+	published := publishHooks(t, i, hooks)
+	counts := map[string]int{}
+	for n := range hooks {
+		counts[kind(n)]++
+	}
+	all, never := len(hooks), counts["never"]
+
+	i.eventually(t, "action: published", all)
+	i.eventually(t, "action: handled", all-never)
+	poisoned := i.eventually(t, "action: poisoned", never)
+	checkAttempts(t, i)
+	checkStored(t, i, published)
+	checkQueries(t, i, hooks, poisoned)
+
+	service.mend()
+	checkReplay(t, i, service, published, never)
+	checkShow(t, i)
+	serving.stop(t)
 }
 
 // publishHooks publishes every body with headers of several types.
