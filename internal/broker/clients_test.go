@@ -26,7 +26,7 @@ func TestPika(t *testing.T) {
 func TestAmqplib(t *testing.T) {
 	folder := os.Getenv("WATERSHIP_TEST_AMQPLIB")
 	if folder == "" {
-		t.Skip("WATERSHIP_TEST_AMQPLIB is not set")
+		unavailable(t, `WATERSHIP_TEST_AMQPLIB is not set (eval "$(scripts/fixtures env)")`)
 	}
 	runClient(t, "NODE_PATH="+folder, "node", "testdata/client.js")
 }
