@@ -51,7 +51,9 @@ func parseKept(text string) (e schemas.Envelope, err error) {
 	if rest, err = parseNumbers(rest, &e.Properties); err != nil {
 		return e, err
 	}
-	e.Headers, err = schemas.ParseTable([]byte(rest))
+	if e.Headers, err = schemas.ParseTable([]byte(rest)); e.Headers == nil {
+		e.Headers = amqp091.Table{} // to be added to
+	}
 	return e, err
 }
 

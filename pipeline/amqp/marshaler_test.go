@@ -114,6 +114,24 @@ func TestWhatAHandlerChangesIsMarshaled(t *testing.T) {
 	equal(t, got, want)
 }
 
+// Where all headers are strings, metadata has them all.
+func TestHeadersThatAreAllMetadata(t *testing.T) {
+	for _, headers := range []amqp091.Table{{}, {"k": "v"}} {
+		msg, _ := Marshaler{}.Unmarshal(delivery(amqp091.Publishing{Headers: headers, Body: []byte("x")}))
+		msg.Metadata.Set("more", "w")
+		want := maps.Clone(headers)
+		want["more"] = "w"
+		got, err := Marshaler{}.Marshal(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, got, amqp091.Publishing{Headers: want, Body: []byte("x")})
+		if e, ok := EnvelopeOf(msg); !ok || !maps.Equal(e.Headers, want) {
+			t.Errorf("%v, want %v", e.Headers, want)
+		}
+	}
+}
+
 func TestNewMessageIsPersistentAndHasItsID(t *testing.T) {
 	msg := message.NewMessage("uuid", []byte("x"))
 	msg.Metadata.Set("k", "v")
