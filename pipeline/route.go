@@ -31,7 +31,8 @@ type Route struct {
 	Publish Binding
 
 	// Park keeps a copy of each message that this route gives up in the queue
-	// <Queue>.poison, with our headers, beside its `poisoned` event.
+	// <Queue>.poison, with our headers, beside its `poisoned` event. Where that
+	// queue takes no more there is the event alone, and an error in the log.
 	Park bool
 }
 
