@@ -37,7 +37,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 }
 
 // changing are the commands whose examples are only parsed.
-var changing = regexp.MustCompile(`watership (serve|setup|publish|replay|tail|failed discard|import|jobs (show|cancel|resume))`)
+var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|failed discard|import|jobs (show|cancel|resume))`)
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.
