@@ -37,6 +37,8 @@ const headerStockUUID = "_watermill_message_uuid"
 // attempt, does not count. Headers of Watership's and of RabbitMQ's that were
 // copied from another message are taken off.
 func NewMessage(e schemas.Envelope) *message.Message {
+	e.Headers = maps.Clone(e.Headers)
+	delete(e.Headers, headerStockUUID)
 	msg, _ := amqp.Marshaler{}.Unmarshal(delivery(e)) // never fails
 	msg.UUID = e.Properties.MessageID
 	msg.Metadata[chosenKey] = msg.Metadata[amqp.EnvelopeKey]
@@ -49,16 +51,13 @@ func NewMessage(e schemas.Envelope) *message.Message {
 // does not publish it where it came from.
 const chosenKey = "_watership_outgoing"
 
-// chosen is what NewMessage was given, as the handler has changed it since.
+// chosen is what NewMessage was given, as the handler has changed it since; false
+// where what was kept of it cannot be read.
 func chosen(msg *message.Message) (schemas.Envelope, bool) {
-	kept, ok := msg.Metadata[chosenKey]
-	if !ok {
-		return schemas.Envelope{}, false
-	}
 	as := message.NewMessage(msg.UUID, msg.Payload)
 	maps.Copy(as.Metadata, msg.Metadata)
 	delete(as.Metadata, chosenKey)
-	as.Metadata[amqp.EnvelopeKey] = kept
+	as.Metadata[amqp.EnvelopeKey] = msg.Metadata[chosenKey]
 	return amqp.EnvelopeOf(as)
 }
 
@@ -82,9 +81,9 @@ func (b *business) allOutgoing(produced []*message.Message, parent schemas.Belie
 
 // outgoing is what goes on the wire for one message that a handler returned.
 func (b *business) outgoing(msg *message.Message, parent schemas.Belief, ordinal int) (rabbit.Message, error) {
-	e, ok := chosen(msg)
+	e, ok := b.envelope(msg)
 	if !ok {
-		e = b.plainEnvelope(msg)
+		return rabbit.Message{}, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, chosenKey)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
 		return rabbit.Message{}, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to",
@@ -99,6 +98,14 @@ func (b *business) outgoing(msg *message.Message, parent schemas.Belief, ordinal
 	}
 	relate(&e, parent)
 	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil
+}
+
+// envelope is what a handler said of its message; false where that cannot be read.
+func (b *business) envelope(msg *message.Message) (schemas.Envelope, bool) {
+	if _, made := msg.Metadata[chosenKey]; made {
+		return chosen(msg)
+	}
+	return b.plainEnvelope(msg), true
 }
 
 // relate says what an outgoing message belongs to, unless the handler has said

@@ -281,3 +281,29 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 		t.Errorf("%q, id %q, type %q", d.Body, d.MessageId, d.Type)
 	}
 }
+
+// An envelope that was taken from the message being handled has that one's UUID where
+// the stock transport keeps it. What is published is another message.
+func TestNewMessageIsNotItsParent(t *testing.T) {
+	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
+	parent := schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}
+	parent.Envelope.Properties.MessageID = "parent"
+	e := schemas.Envelope{RoutingKey: "k", Headers: amqp091.Table{headerStockUUID: "parent", "tenant": "acme"}}
+	m, err := b.outgoing(NewMessage(e), parent, 0)
+	if err != nil || m.Publishing.MessageId != b.derivedID(parent, 0) {
+		t.Errorf("id %q: %v", m.Publishing.MessageId, err)
+	}
+	want := amqp091.Table{"tenant": "acme", HeaderCausation: "parent"}
+	if diff := cmp.Diff(want, m.Publishing.Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if e.Headers[headerStockUUID] != "parent" {
+		t.Error("the handler's own envelope was changed")
+	}
+	b.route.Publish.Key = "elsewhere"
+	tampered := NewMessage(e)
+	tampered.Metadata.Set(chosenKey, "no envelope")
+	if _, err := b.outgoing(tampered, parent, 0); err == nil {
+		t.Error("a message that has lost where it goes was published")
+	}
+}

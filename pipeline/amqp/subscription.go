@@ -97,7 +97,7 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 // session takes messages while the session lives and the subscription is not
 // stopped. A stopped one keeps the channel for the acknowledgements of its handlers.
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
-	acks := newAcks(session, s.log)
+	acks := newAcks(session, s.log.With(watermill.LogFields{"topic": s.topic}))
 	defer acks.close()
 	for s.takePlace(ctx) {
 		select {
