@@ -173,7 +173,11 @@ func TestEndings(t *testing.T) {
 		t.Errorf("a broken pipe: exit code %s, %v, %s", out, err, errs.String())
 	}
 
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	asked := make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
 	t.Cleanup(slow.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -183,7 +187,7 @@ func TestEndings(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	rabbittest.Receive(t, asked)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
