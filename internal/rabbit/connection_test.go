@@ -84,9 +84,15 @@ func TestSilentBrokerIsGivenUp(t *testing.T) {
 		cfg.DialTimeout = 50 * time.Millisecond
 		cfg.Logger = log.Logger()
 	})
-	for range 3 { // it comes back, and is told once
-		rabbittest.Receive(t, accepted)
+	var silent []net.Conn // kept, since a collected connection is a closed one
+	for range 3 {         // it comes back, and is told once
+		silent = append(silent, rabbittest.Receive(t, accepted))
 	}
+	defer func() {
+		for _, conn := range silent {
+			conn.Close()
+		}
+	}()
 	if err := c.Err(); !strings.Contains(err.Error(), "no AMQP handshake within 50ms") {
 		t.Errorf("got %v", err)
 	}
