@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,8 +13,7 @@ import (
 // It reads the body once and by itself: the standard library's tokens would
 // cost more than everything else that is done to a message.
 func isSearchableObject(body []byte) bool {
-	var room [fewKeys][]byte
-	s := scanner{data: body, keys: room[:0]}
+	s := scanner{data: body}
 	s.space()
 	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
 		return false
@@ -31,7 +29,11 @@ const longestNumber = 1000 // characters
 type scanner struct {
 	data []byte
 	at   int
-	keys [][]byte // of the objects that are open
+
+	// The keys of the objects that are open, as far as there is room: places in
+	// data, since pointers would let the scanner escape to the heap.
+	keys  [32]place
+	known int
 }
 
 // value reads a value that is depth objects and arrays deep and whose keys so
@@ -62,44 +64,19 @@ func (s *scanner) value(depth, path int) bool {
 
 func (s *scanner) object(depth, path int) bool {
 	s.at++
-	first := len(s.keys)
-	many := map[string]bool(nil)
-	for s.next('}', len(s.keys) == first && many == nil) {
-		key, ok := s.key()
-		if !ok || s.seen(key, first, &many) {
+	outer := s.known
+	var own keys
+	for first := true; s.next('}', first); first = false {
+		key, at, ok := s.key()
+		if !ok || s.seen(key, at, outer, &own) {
 			return false
 		}
 		if !s.skip(':') || !s.value(depth+1, path+len(key)+1) {
 			return false
 		}
 	}
-	s.keys = s.keys[:first]
+	s.known = outer
 	return s.skip('}')
-}
-
-// fewKeys is how many keys of an object are compared one by one.
-const fewKeys = 32
-
-// seen keeps a key, and says whether the object had it before.
-func (s *scanner) seen(key []byte, first int, many *map[string]bool) bool {
-	if *many == nil && len(s.keys)-first < fewKeys {
-		for _, other := range s.keys[first:] {
-			if len(key) == len(other) && (len(key) == 0 || key[len(key)-1] == other[len(key)-1]) && bytes.Equal(key, other) {
-				return true
-			}
-		}
-		s.keys = append(s.keys, key)
-		return false
-	}
-	if *many == nil {
-		*many = map[string]bool{}
-		for _, other := range s.keys[first:] {
-			(*many)[string(other)] = true
-		}
-	}
-	known := (*many)[string(key)]
-	(*many)[string(key)] = true
-	return known
 }
 
 func (s *scanner) array(depth, path int) bool {
@@ -148,24 +125,6 @@ func (s *scanner) literal(word string, path int) bool {
 	}
 	s.at += len(word)
 	return true
-}
-
-// key reads a key and undoes its escapes.
-func (s *scanner) key() ([]byte, bool) {
-	s.space()
-	begin := s.at
-	if s.at == len(s.data) || s.data[s.at] != '"' {
-		return nil, false
-	}
-	escaped, ok := s.string()
-	if !ok || !escaped {
-		return s.data[begin+1 : max(s.at-1, begin+1)], ok
-	}
-	var key string
-	if json.Unmarshal(s.data[begin:s.at], &key) != nil || strings.IndexByte(key, 0) >= 0 {
-		return nil, false
-	}
-	return []byte(key), true
 }
 
 // string reads a string, and says whether it has escapes and whether it is one.

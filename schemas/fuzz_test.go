@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -173,6 +175,9 @@ func FuzzBody(f *testing.F) {
 		"", "text", `{"a":1}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"\u0000":1}`, "{\n\"a\" :\r[1, -0.5e+3,null]}\t", "\xff", "\u2028é",
 		`{"\ud800":"\udfff"}`, `{"":{".":[[{}],true]}}`, `{"a":01}`, `{"a":1,}`, `{,}`, `[1]`, `{"a":"\x"}`, `{"a":"` + "\x01" + `"}`, `{"a"`, `{"a":tru}`, `{} {}`, "\x00",
 		`{"12345678\"":"1234567\\","é12345678":"12345678"}`,
+		wideObject(40, ""), wideObject(40, `"k7":1`), wideObject(40, `"k39":1`), wideObject(40, `"\u006b7":1`), wideObject(40, `"in":`+wideObject(40, `"k1":{}`)),
+		`{"a":{"a":1,"b":{"a":1}},"b":1}`, `{"a":{"b":1},"a":1}`, `{"\u0061":1,"a":2}`, `{"\u0061":1,"\u0061":2}`, `{"a":{"b":1,"c":1,"b":1}}`,
+		`{"!":1,"b":{"a":1},"a":2}`, `{"a":1,"b":{"!":1,"a":2}}`, `{"!":1,"a":2}`, // ! and a have the same mark
 	} {
 		f.Add([]byte(body))
 	}
@@ -185,6 +190,18 @@ func FuzzBody(f *testing.F) {
 			t.Errorf("%q: searchable %v", body, !flattens(body))
 		}
 	})
+}
+
+// wideObject is a JSON object with the keys k0, k1 and so on, and a last member.
+func wideObject(keys int, last string) string {
+	var members []string
+	for key := range keys {
+		members = append(members, fmt.Sprintf(`"k%d":1`, key))
+	}
+	if last != "" {
+		members = append(members, last)
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
 
 // flattens is isSearchableObject for bodies without long keys, values and numbers.

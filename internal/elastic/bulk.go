@@ -58,10 +58,11 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]schemas.
 
 func creating(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
 
-// bulk sends one request. Its buffer is its own, since net/http may still read
-// from a body after the answer has come: it is never used again.
+// bulk sends one request. Its body is used again only once every document is
+// answered for, which nobody can do before it is read to its end: net/http may
+// still read from it after an early answer or a failure.
 func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error) {
-	body := make([]byte, 0, s.bulkSize(docs))
+	body := s.emptyBody(s.bulkSize(docs))
 	for _, doc := range docs {
 		body = s.appendCreate(body, doc)
 	}
@@ -74,7 +75,18 @@ func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]schemas.Re
 	if err != nil {
 		return nil, err
 	}
-	return s.readBulk(answer, docs)
+	results, err := s.readBulk(answer, docs)
+	if err == nil {
+		s.bodies.Put(&body)
+	}
+	return results, err
+}
+
+func (s *Store) emptyBody(size int) []byte {
+	if used, ok := s.bodies.Get().(*[]byte); ok && cap(*used) >= size {
+		return (*used)[:0]
+	}
+	return make([]byte, 0, size)
 }
 
 // unsendable says what would make Elasticsearch refuse more than the document itself.

@@ -214,6 +214,23 @@ func TestTrickle(t *testing.T) {
 	})
 }
 
+// Bodies are used again, and one that is still being sent must not be. The race
+// detector sees it.
+func TestAnswerBeforeTheBodyIsSent(t *testing.T) {
+	s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests) // and nothing is read
+	})
+	large := document("a")
+	large.Source = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 8<<20))
+	for range 20 {
+		_, err := s.Create(t.Context(), []schemas.Document{large})
+		var failed *schemas.StoreError
+		if !errors.As(err, &failed) || failed.Kind != schemas.StoreBusy && failed.Kind != schemas.StoreAway {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
 // A document is sent again by the indexer alone, a question by the store.
 func TestWhatIsSentAgain(t *testing.T) {
 	var requests atomic.Int32

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
@@ -67,6 +68,7 @@ type Store struct {
 	once, patient esapi.Transport
 	wire          *http.Transport
 
+	bodies sync.Pool // of *[]byte, for bulks
 	fields query.Fields
 }
 
