@@ -27,12 +27,12 @@ import (
 // BenchmarkIndexer compares, in one run, what the indexer costs with what
 // nothing can do without: one operation drains all messages (1 KiB, 8 headers,
 // 20 keys, persistent) from a queue, in four ways that take turns. Run it with
-// -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (20,000).
+// -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (200,000).
 func BenchmarkIndexer(b *testing.B) {
 	if os.Getenv("GOGC") == "" { // as `watership serve` does
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
-	count := 20_000
+	count := 200_000
 	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
 		var err error
 		if count, err = strconv.Atoi(text); err != nil {
