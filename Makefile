@@ -17,13 +17,15 @@ help: ## List the targets
 build: ## Build ./watership
 	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
 
-# Tests that restart or starve the servers, and so are alone with them.
+# Tests that restart or starve the servers, and so are alone with them. They come
+# first: an Elasticsearch with the indices of all the others takes minutes to start.
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
 test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
 	@.ci/tools
-	$(WITH_SERVERS) && $(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG) && \
-		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./cmd/watership; fi
+	$(WITH_SERVERS) && \
+		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./cmd/watership; fi && \
+		$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG)
 
 lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy modules
 	$(GO) vet ./...

@@ -253,7 +253,7 @@ func until(t *testing.T, what string, condition func() bool) {
 type process struct {
 	cmd  *exec.Cmd
 	logs *bytes.Buffer
-	done chan error
+	done chan error // has how it ended, and is closed
 }
 
 // serve starts the pipeline and waits until it is ready.
@@ -283,9 +283,14 @@ func (i *installation) start(t *testing.T) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.done <- p.cmd.Wait() }()
+	go func() {
+		p.done <- p.cmd.Wait()
+		close(p.done)
+	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
+		for range p.done { // until nothing writes to its log
+		}
 		if t.Failed() {
 			t.Logf("log of serve:\n%s", tail(p.logs.String(), 8<<10))
 		}

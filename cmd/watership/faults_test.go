@@ -234,7 +234,7 @@ func startedServers(t *testing.T) startedBy {
 
 func (s startedBy) do(t *testing.T, verb, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, os.Getenv("WATERSHIP_TEST_SERVICES"), verb, name).CombinedOutput()
 	if err != nil {
