@@ -56,11 +56,12 @@ func (o *object) text(name, value string) {
 func readExact(r *jsonscan.Reader) Envelope {
 	var e Envelope
 	r.Object(func(name []byte) {
-		switch plain, text := exactText(r, name); plain {
+		plain, encoded := bytes.CutSuffix(name, []byte("64"))
+		switch string(plain) {
 		case "exchange":
-			e.Exchange = text()
+			e.Exchange = exactText(r, encoded)
 		case "routing_key":
-			e.RoutingKey = text()
+			e.RoutingKey = exactText(r, encoded)
 		case "properties":
 			e.Properties = readProperties(r)
 		case "headers":
@@ -75,41 +76,41 @@ func readExact(r *jsonscan.Reader) Envelope {
 func readProperties(r *jsonscan.Reader) Properties {
 	var p Properties
 	r.Object(func(name []byte) {
-		switch plain, text := exactText(r, name); plain {
+		plain, encoded := bytes.CutSuffix(name, []byte("64"))
+		switch string(plain) {
 		case "content_type":
-			p.ContentType = text()
+			p.ContentType = exactText(r, encoded)
 		case "content_encoding":
-			p.ContentEncoding = text()
+			p.ContentEncoding = exactText(r, encoded)
 		case "delivery_mode":
 			p.DeliveryMode = uint8(r.Uint(8))
 		case "priority":
 			p.Priority = uint8(r.Uint(8))
 		case "correlation_id":
-			p.CorrelationID = text()
+			p.CorrelationID = exactText(r, encoded)
 		case "reply_to":
-			p.ReplyTo = text()
+			p.ReplyTo = exactText(r, encoded)
 		case "expiration":
-			p.Expiration = text()
+			p.Expiration = exactText(r, encoded)
 		case "message_id":
-			p.MessageID = text()
+			p.MessageID = exactText(r, encoded)
 		case "timestamp":
 			p.Timestamp = time.Unix(r.Int(64), 0)
 		case "type":
-			p.Type = text()
+			p.Type = exactText(r, encoded)
 		case "user_id":
-			p.UserID = text()
+			p.UserID = exactText(r, encoded)
 		case "app_id":
-			p.AppID = text()
+			p.AppID = exactText(r, encoded)
 		}
 	})
 	return p
 }
 
-// exactText gives a member's name without the 64 that object.text may write,
-// and what reads its text then.
-func exactText(r *jsonscan.Reader, name []byte) (plain string, text func() string) {
-	if plain, encoded := bytes.CutSuffix(name, []byte("64")); encoded {
-		return string(plain), func() string { return string(r.Bytes()) }
+// exactText reads what object.text wrote: base64 where its name ends in 64.
+func exactText(r *jsonscan.Reader, encoded bool) string {
+	if encoded {
+		return string(r.Bytes())
 	}
-	return string(name), r.Text
+	return r.Text()
 }

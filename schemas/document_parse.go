@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,9 +11,18 @@ import (
 // ParseDocument reads the source of a document back into its event. It refuses
 // what is no document of ours and what a newer version wrote.
 func ParseDocument(source []byte) (Event, error) {
+	r := jsonscan.New(source)
+	event := ReadDocument(r)
+	if err := r.End(); err != nil {
+		return Event{}, fmt.Errorf("reading document %q: %w", event.EventID, err)
+	}
+	return event, nil
+}
+
+// ReadDocument is ParseDocument where the source is a part of what is read.
+func ReadDocument(r *jsonscan.Reader) Event {
 	event := Event{State: State{Version: WireVersion}}
 	version := 0
-	r := jsonscan.New(source)
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "@timestamp":
@@ -33,18 +43,18 @@ func ParseDocument(source []byte) (Event, error) {
 			event.Envelope.Body = readBody(r)
 		}
 	})
-	if err := r.End(); err != nil {
-		return Event{}, fmt.Errorf("reading document %q: %w", event.EventID, err)
+	if err := checkVersion(version); err != nil {
+		r.Fail(err)
 	}
-	return event, checkVersion(event.EventID, version)
+	return event
 }
 
-func checkVersion(id string, version int) error {
+func checkVersion(version int) error {
 	switch {
 	case version == 0:
-		return fmt.Errorf("document %q has no watership.version: it was not written by Watership", id)
+		return errors.New("it has no watership.version: it was not written by Watership")
 	case version > DocumentVersion:
-		return fmt.Errorf("document %q has version %d, this Watership knows up to %d: upgrade it", id, version, DocumentVersion)
+		return fmt.Errorf("it has version %d, this Watership knows up to %d: upgrade it", version, DocumentVersion)
 	}
 	return nil
 }
@@ -170,7 +180,7 @@ func readBody(r *jsonscan.Reader) (body []byte) {
 		case "raw":
 			body = r.Bytes()
 		case "text", "unindexed":
-			body = []byte(r.Text())
+			body = r.TextBytes()
 		}
 	})
 	return body

@@ -1,8 +1,10 @@
 package elastic
 
 import (
+	"bytes"
 	"encoding/json"
 
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
@@ -22,16 +24,29 @@ type shards struct {
 }
 
 // hit is a document that was found. Sort is kept as it came: its numbers go
-// beyond what a float64 holds. Source and Sort are parts of the answer.
+// beyond what a float64 holds.
 type hit struct {
-	Index  string
-	ID     string
-	Source json.RawMessage
-	Sort   []json.RawMessage
-	Fields map[string][]int64
+	Index    string
+	ID       string
+	Sort     []json.RawMessage
+	BodySize int64           // where that field was asked for
+	Source   json.RawMessage // as rawSource reads it
+	Event    *schemas.Event  // as eventSource reads it
+	Err      error           // why there is no event
 }
 
-func readAnswer(text []byte) (searchAnswer, error) {
+// source reads the source of a hit.
+type source func(*jsonscan.Reader, *hit)
+
+func rawSource(r *jsonscan.Reader, h *hit) { h.Source = bytes.Clone(r.Raw()) }
+
+func eventSource(r *jsonscan.Reader, h *hit) {
+	h.Event = new(schemas.Event)
+	h.Err = r.Part(func(r *jsonscan.Reader) { *h.Event = schemas.ReadDocument(r) })
+}
+
+// readAnswer keeps no part of the text.
+func readAnswer(text []byte, source source) (searchAnswer, error) {
 	var a searchAnswer
 	r := jsonscan.New(text)
 	r.Object(func(name []byte) {
@@ -43,7 +58,7 @@ func readAnswer(text []byte) (searchAnswer, error) {
 		case "_shards":
 			a.Shards = readShards(r)
 		case "hits":
-			a.Total, a.Hits = readHits(r)
+			a.Total, a.Hits = readHits(r, source)
 		}
 	})
 	return a, r.End()
@@ -61,13 +76,13 @@ func readShards(r *jsonscan.Reader) (s shards) {
 	return s
 }
 
-func readHits(r *jsonscan.Reader) (total int64, hits []hit) {
+func readHits(r *jsonscan.Reader, source source) (total int64, hits []hit) {
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "total":
 			total = readTotal(r)
 		case "hits":
-			r.Array(func() { hits = append(hits, readHit(r)) })
+			r.Array(func() { hits = append(hits, readHit(r, source)) })
 		}
 	})
 	return total, hits
@@ -82,7 +97,7 @@ func readTotal(r *jsonscan.Reader) (total int64) {
 	return total
 }
 
-func readHit(r *jsonscan.Reader) (h hit) {
+func readHit(r *jsonscan.Reader, source source) (h hit) {
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "_index":
@@ -90,22 +105,22 @@ func readHit(r *jsonscan.Reader) (h hit) {
 		case "_id":
 			h.ID = r.Text()
 		case "_source":
-			h.Source = r.Raw()
+			source(r, &h)
 		case "sort":
-			r.Array(func() { h.Sort = append(h.Sort, r.Raw()) })
+			r.Array(func() { h.Sort = append(h.Sort, bytes.Clone(r.Raw())) })
 		case "fields":
-			h.Fields = readFields(r)
+			h.BodySize = readBodySize(r)
 		}
 	})
 	return h
 }
 
-// readFields reads fields that are whole numbers, the only ones we ask for.
-func readFields(r *jsonscan.Reader) map[string][]int64 {
-	fields := map[string][]int64{}
+// readBodySize reads the one field that we ask for, a list of values.
+func readBodySize(r *jsonscan.Reader) (size int64) {
 	r.Object(func(name []byte) {
-		field := string(name)
-		r.Array(func() { fields[field] = append(fields[field], r.Int(64)) })
+		if string(name) == bodySize {
+			r.Array(func() { size = r.Int(64) })
+		}
 	})
-	return fields
+	return size
 }

@@ -80,6 +80,7 @@ func (g genuine) Perform(request *http.Request) (*http.Response, error) {
 func wire(config *tls.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 32
+	t.ReadBufferSize = 64 << 10 // bytes: pages of messages come in few system calls
 	if config != nil {
 		t.TLSClientConfig = config.Clone()
 	}

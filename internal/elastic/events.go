@@ -100,9 +100,11 @@ func (t ties) give(yield func(hit, error) bool) bool {
 }
 
 func (h hit) event() (schemas.Event, error) {
-	event, err := schemas.ParseDocument(h.Source)
-	if err != nil {
-		return schemas.Event{}, fmt.Errorf("document %q of index %s: %w", h.ID, h.Index, err)
+	if h.Event == nil {
+		return schemas.Event{}, fmt.Errorf("document %q of index %s came without its source", h.ID, h.Index)
 	}
-	return event, nil
+	if h.Err != nil {
+		return schemas.Event{}, fmt.Errorf("document %q of index %s: %w", h.ID, h.Index, h.Err)
+	}
+	return *h.Event, nil
 }

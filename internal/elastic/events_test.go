@@ -317,7 +317,7 @@ func TestRunLength(t *testing.T) {
 	sized := func(sizes ...int64) []hit {
 		var hits []hit
 		for _, size := range sizes {
-			hits = append(hits, hit{Fields: map[string][]int64{bodySize: {size}}})
+			hits = append(hits, hit{BodySize: size})
 		}
 		return hits
 	}

@@ -281,7 +281,7 @@ func (i dslIndex) findAll(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	status, answer := i.request(t, "POST", "/_search", string(body))
-	found, err := readAnswer(answer)
+	found, err := readAnswer(answer, rawSource)
 	if err != nil || status != 200 {
 		t.Fatalf("%s: %d %s", text, status, answer)
 	}

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -21,7 +22,10 @@ func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit
 	if len(v.after) > 0 {
 		body["search_after"] = v.after
 	}
-	answer, err := v.store.search(ctx, "reading events", nil, body)
+	if v.text.Cap() > 4*largestRun {
+		v.text = bytes.Buffer{} // do not keep what one large message needed
+	}
+	answer, err := v.store.searchWith(ctx, "reading events", nil, body, &v.text, eventSource)
 	if err != nil {
 		return nil, err
 	}

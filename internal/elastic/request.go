@@ -36,26 +36,32 @@ func (s *Store) ask(ctx context.Context, doing string, request esapi.Request, in
 
 // send returns the whole answer, or a *schemas.StoreError.
 func (s *Store) send(ctx context.Context, by esapi.Transport, doing string, request esapi.Request) ([]byte, error) {
+	var answer bytes.Buffer
+	err := s.sendInto(ctx, by, doing, request, &answer)
+	return answer.Bytes(), err
+}
+
+// sendInto puts the answer in the place of what is in a buffer.
+func (s *Store) sendInto(ctx context.Context, by esapi.Transport, doing string, request esapi.Request, answer *bytes.Buffer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	response, err := request.Do(ctx, by)
 	if err != nil {
-		return nil, s.noAnswer(doing, err)
+		return s.noAnswer(doing, err)
 	}
 	defer response.Body.Close()
 	if response.IsError() { // anything but 2xx
 		// Only its words are wanted, so it need not arrive to the end.
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-		return nil, s.refusal(doing, response.StatusCode, response.Header, body)
+		return s.refusal(doing, response.StatusCode, response.Header, body)
 	}
-	body, err := readAll(response)
-	if err != nil {
-		return nil, s.noAnswer(doing, fmt.Errorf("the answer broke off after %d bytes: %w", len(body), err))
+	if err := readAll(response, answer); err != nil {
+		return s.noAnswer(doing, fmt.Errorf("the answer broke off after %d bytes: %w", answer.Len(), err))
 	}
-	if len(body) > largestAnswer {
-		return nil, s.nonsense(doing, fmt.Sprintf("gave an answer of more than %d bytes", largestAnswer))
+	if answer.Len() > largestAnswer {
+		return s.nonsense(doing, fmt.Sprintf("gave an answer of more than %d bytes", largestAnswer))
 	}
-	return body, nil
+	return nil
 }
 
 // asJSON is the body of a request. It must not be given what JSON has no form for.
@@ -68,13 +74,13 @@ func asJSON(value any) io.Reader {
 }
 
 // readAll makes room ahead where the length is known: pages are large.
-func readAll(response *esapi.Response) ([]byte, error) {
+func readAll(response *esapi.Response, into *bytes.Buffer) error {
 	length, err := strconv.Atoi(response.Header.Get("Content-Length"))
 	if err != nil {
 		length = 0
 	}
-	var body bytes.Buffer
-	body.Grow(min(length, largestAnswer) + bytes.MinRead) // which reading to the end wants to have left
-	_, err = body.ReadFrom(io.LimitReader(response.Body, largestAnswer+1))
-	return body.Bytes(), err
+	into.Reset()
+	into.Grow(min(length, largestAnswer) + bytes.MinRead) // which reading to the end wants to have left
+	_, err = into.ReadFrom(io.LimitReader(response.Body, largestAnswer+1))
+	return err
 }

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -42,15 +43,22 @@ func behind(c schemas.Cursor) map[string]any {
 // would look like an answer. Streams that are not there yet are empty. indices
 // is nil for a search in a point in time.
 func (s *Store) search(ctx context.Context, doing string, indices []string, body map[string]any) (searchAnswer, error) {
+	return s.searchWith(ctx, doing, indices, body, &bytes.Buffer{}, rawSource)
+}
+
+// searchWith says as well where the text of the answer is kept while it is read,
+// and what of the documents is wanted.
+func (s *Store) searchWith(ctx context.Context, doing string, indices []string, body map[string]any,
+	text *bytes.Buffer, source source,
+) (searchAnswer, error) {
 	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool), Header: uncompressed()}
 	if indices != nil {
 		request.IgnoreUnavailable = yes() // not allowed in a point in time, which settled it
 	}
-	text, err := s.send(ctx, s.patient, doing, request)
-	if err != nil {
+	if err := s.sendInto(ctx, s.patient, doing, request, text); err != nil {
 		return searchAnswer{}, err
 	}
-	answer, err := readAnswer(text)
+	answer, err := readAnswer(text.Bytes(), source)
 	if err != nil {
 		return answer, s.nonsense(doing, "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}

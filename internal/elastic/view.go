@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ type view struct {
 	planned []hit             // the next documents, so far only their sizes
 	last    bool              // nothing is behind what is planned
 	ended   bool
+	text    bytes.Buffer // the answer that is being read: the next takes its room
 }
 
 // newView sorts by time and sequence; what has no sequence is not ours and
@@ -138,12 +140,10 @@ func (v *view) run(ctx context.Context) ([]hit, error) {
 
 // runLength is how many of the documents may be read at once.
 func runLength(planned []hit) int {
-	var bytes int64
+	var size int64
 	for i, h := range planned[:min(len(planned), longestPage)] {
-		if sizes := h.Fields[bodySize]; len(sizes) > 0 {
-			bytes += sizes[0]
-		}
-		if bytes > largestRun && i > 0 {
+		size += h.BodySize
+		if size > largestRun && i > 0 {
 			return i
 		}
 	}

@@ -96,6 +96,18 @@ func (r *Reader) Text() string {
 	return string(r.quoted())
 }
 
+// TextBytes reads a string as bytes of the caller's own, nil for a null.
+func (r *Reader) TextBytes() []byte {
+	if r.null() {
+		return nil
+	}
+	inside, escaped := r.string()
+	if escaped {
+		return r.plain(inside)
+	}
+	return bytes.Clone(inside)
+}
+
 // Bytes reads a string that is base64 (RFC 4648 §4). They are not nil unless it
 // is null.
 func (r *Reader) Bytes() []byte {
@@ -179,6 +191,21 @@ func (r *Reader) Raw() []byte {
 		return nil
 	}
 	return r.data[begin:r.at]
+}
+
+// Part has a value read by a reader of its own, whose error, which it returns,
+// does not concern this one: that goes on behind the value. Bytes in the error
+// are counted from the beginning of the value.
+func (r *Reader) Part(read func(*Reader)) error {
+	r.space()
+	part := Reader{data: r.data[r.at:], depth: r.depth}
+	read(&part)
+	if part.err != nil {
+		r.Skip()
+		return part.err
+	}
+	r.at += part.at
+	return nil
 }
 
 // null reads a null, if there is one.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -128,7 +129,7 @@ func TestReaderRefuses(t *testing.T) {
 }
 
 func TestReaderReads(t *testing.T) {
-	r := New([]byte(`{"bytes":"AP8=","none":null,"big":18446744073709551615,"raw":{"a":[1, "]"]},"left":[1,{"x":"}"}],"time":"2026-11-21T03:00:00.5Z"}`))
+	r := New([]byte(`{"bytes":"AP8=","none":null,"big":18446744073709551615,"raw":{"a":[1, "]"]},"left":[1,{"x":"}"}],"time":"2026-11-21T03:00:00.5Z","text":["a\nb","c"]}`))
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "bytes":
@@ -151,9 +152,65 @@ func TestReaderReads(t *testing.T) {
 			if got := r.Time(); got.Nanosecond() != 5e8 {
 				t.Errorf("time is %s", got)
 			}
+		case "text":
+			var got []string
+			r.Array(func() { got = append(got, string(r.TextBytes())) })
+			if !slices.Equal(got, []string{"a\nb", "c"}) {
+				t.Errorf("text is %q", got)
+			}
 		}
 	})
 	if err := r.End(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a caller does to the bytes that it was given does no harm.
+func TestReaderGivesBytesOfTheCallersOwn(t *testing.T) {
+	data := []byte(`["plain","esc\"aped"]`)
+	want := string(data)
+	r := New(data)
+	r.Array(func() { clear(r.TextBytes()) })
+	if r.End() != nil || string(data) != want {
+		t.Errorf("the data is now %s", data)
+	}
+}
+
+func TestReaderGoesOnBehindAPart(t *testing.T) {
+	r := New([]byte(`[{"n":1,"m":2}, {"n":"one","m":[2]}, {"n":3}]`))
+	var numbers []int64
+	var problems []string
+	r.Array(func() {
+		err := r.Part(func(r *Reader) {
+			r.Object(func(name []byte) {
+				if string(name) == "n" {
+					numbers = append(numbers, r.Int(64))
+				}
+			})
+		})
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	})
+	if err := r.End(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(numbers, []int64{1, 0, 3}) || !slices.Equal(problems, []string{"JSON: no value at byte 5"}) {
+		t.Errorf("read %v, with %q", numbers, problems)
+	}
+	alone := New([]byte(` "one" `))
+	if err := alone.Part(func(r *Reader) { r.Int(64) }); err == nil || alone.End() != nil {
+		t.Errorf("the part: %v, all of it: %v", err, alone.Err())
+	}
+}
+
+// A part that has no end has none for the others either.
+func TestReaderRefusesPartsThatDoNotEnd(t *testing.T) {
+	for _, text := range []string{`[{"n":1`, `[}]`, `[`} {
+		r := New([]byte(text))
+		r.Array(func() { _ = r.Part((*Reader).Skip) })
+		if r.End() == nil {
+			t.Errorf("%s was read", text)
+		}
 	}
 }

@@ -9,12 +9,11 @@ import (
 
 func (r *Reader) space() {
 	for r.at < len(r.data) {
-		switch r.data[r.at] {
-		case ' ', '\t', '\n', '\r':
-			r.at++
-		default:
+		// Mostly there is none: one comparison tells.
+		if c := r.data[r.at]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return
 		}
+		r.at++
 	}
 }
 
@@ -138,6 +137,11 @@ func (r *Reader) quoted() []byte {
 	if !escaped {
 		return inside
 	}
+	return r.plain(inside)
+}
+
+// plain is a copy of the inside of a string with what its escapes stand for.
+func (r *Reader) plain(inside []byte) []byte {
 	plain := make([]byte, 0, len(inside))
 	for {
 		at := bytes.IndexByte(inside, '\\')
