@@ -54,7 +54,7 @@ func Believe(arrived Envelope, queue string) (Belief, error) {
 }
 
 func newMessage(arrived Envelope) Belief {
-	arrived.Headers = without(arrived.Headers, ownedByUs)
+	arrived.Headers = without(arrived.Headers, ownedByUs, 0)
 	return Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 }
 

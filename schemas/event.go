@@ -148,7 +148,7 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 		}
 	}
 	if d.Redelivered && arrived.Headers != nil { // our own queue has counted
-		arrived.Headers = without(arrived.Headers, countsDeliveries)
+		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
 	}
 	belief, err := Believe(arrived, "")
 	if err != nil { // headers of a newer version: kept with the message, meaning nothing here

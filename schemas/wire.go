@@ -103,7 +103,7 @@ func shortenStack(p amqp.Publishing) {
 // leave no room even for the mark, it goes without.
 func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
-	headers := ours(withoutState(e.Headers))
+	headers := ours(without(e.Headers, ofState, roomForMark))
 	State{Fingerprint: s.Fingerprint, Replay: s.Replay, ReplayOf: s.ReplayOf}.write(headers)
 	p.Headers = amqp.Table(headers)
 	if e.Properties.UserID != login {
@@ -151,15 +151,15 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 }
 
 // withoutState copies a header table without what is ours and what is the broker's.
-func withoutState(table amqp.Table) amqp.Table {
-	return without(table, func(name string) bool { return ownedByUs(name) || ownedByBroker(name) })
-}
+func withoutState(table amqp.Table) amqp.Table { return without(table, ofState, roomForState) }
+
+func ofState(name string) bool { return ownedByUs(name) || ownedByBroker(name) }
 
 func ownedByUs(name string) bool { return strings.HasPrefix(name, headerPrefix) }
 
-// without copies a header table without some, with room for our headers.
-func without(table amqp.Table, not func(name string) bool) amqp.Table {
-	kept := make(amqp.Table, len(table)+roomForState)
+// without copies a header table without some, with room for headers of ours.
+func without(table amqp.Table, not func(name string) bool, room int) amqp.Table {
+	kept := make(amqp.Table, len(table)+room)
 	for name, value := range table {
 		if !not(name) {
 			kept[name] = value
@@ -168,5 +168,9 @@ func without(table amqp.Table, not func(name string) bool) amqp.Table {
 	return kept
 }
 
-// roomForState saves a header table from growing when our headers are added.
-const roomForState = 16
+// Room saves a header table from growing when our headers are added. More than is
+// needed makes every reading of the table slower.
+const (
+	roomForState = 12
+	roomForMark  = 5
+)
