@@ -89,11 +89,16 @@ func (c *outgoing) write(b []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.holders > 0 && len(c.gathered)+len(b) <= gatherMax {
-		c.gathered = append(c.gathered, b...)
-		return c.err
+	if c.holders == 0 || len(b) > gatherMax {
+		return c.flush(b)
 	}
-	return c.flush(b)
+	if len(c.gathered)+len(b) > gatherMax {
+		if err := c.flush(nil); err != nil {
+			return err
+		}
+	}
+	c.gathered = append(c.gathered, b...)
+	return c.err
 }
 
 // flush writes what was gathered, and b. The caller holds mu.
