@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -29,9 +29,7 @@ import (
 // 20 keys, persistent) from a queue, in four ways that take turns. Run it with
 // -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (200,000).
 func BenchmarkIndexer(b *testing.B) {
-	if os.Getenv("GOGC") == "" { // as `watership serve` does
-		defer debug.SetGCPercent(debug.SetGCPercent(400))
-	}
+	memory.Spend(0) // as `watership serve` does
 	count := 200_000
 	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
 		var err error

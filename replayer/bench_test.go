@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"runtime/metrics"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,9 +23,14 @@ import (
 // the `replayed` events and saves checkpoints besides; it is counted in
 // messages.
 //
+// bare-µs, read-µs and replay-µs are the CPU that this process took for a message,
+// without that of the servers. All three collect garbage as `watership replay`
+// does; GOGC says how often (https://go.dev/doc/gc-guide).
+//
 // heap-MB is the most that the replay had on the heap: it should not depend on
 // the number of messages but for the set of those that were sent.
 func BenchmarkReplay(b *testing.B) {
+	memory.Spend(0)
 	for _, messages := range []int{20_000, 100_000} {
 		b.Run(fmt.Sprint(messages), func(b *testing.B) { benchReplay(b, messages) })
 	}
@@ -31,60 +38,94 @@ func BenchmarkReplay(b *testing.B) {
 
 func benchReplay(b *testing.B, messages int) {
 	f := newFixture(b)
-	sent := f.benchMessages(messages)
+	f.keepBench(messages)
 	order := f.job("")
-	var publish, scroll, replay time.Duration
+	var publish, scroll, replay cost
 	var heap uint64
 	for b.Loop() {
 		f.empty()
-		publish += timed(func() { f.publishBare(b, sent, messages) })
+		some := f.benchMessages(0)
+		publish.of(func() { f.publishBare(b, some, messages) })
 		f.empty()
-		scroll += timed(func() { f.scrollAll(b, order, messages) })
+		scroll.of(func() { f.scrollAll(b, order, messages) })
 		job := f.begin(order)
 		heap = max(heap, heapDuring(func() {
-			replay += timed(func() {
+			replay.of(func() {
 				if ran := f.resume(job, RunOptions{}); ran.Sent != messages {
 					b.Fatalf("sent %d", ran.Sent)
 				}
 			})
 		}))
 	}
-	rate := func(d time.Duration) float64 { return float64(messages) * float64(b.N) / d.Seconds() }
-	b.ReportMetric(rate(publish), "published/s")
-	b.ReportMetric(rate(scroll), "read/s")
-	b.ReportMetric(rate(replay), "replayed/s")
-	b.ReportMetric(rate(replay)/min(rate(publish), rate(scroll)), "ratio")
+	sent := messages * b.N
+	b.ReportMetric(publish.rate(sent), "published/s")
+	b.ReportMetric(scroll.rate(sent), "read/s")
+	b.ReportMetric(replay.rate(sent), "replayed/s")
+	b.ReportMetric(replay.rate(sent)/min(publish.rate(sent), scroll.rate(sent)), "ratio")
+	b.ReportMetric(publish.each(sent), "bare-µs")
+	b.ReportMetric(scroll.each(sent), "read-µs")
+	b.ReportMetric(replay.each(sent), "replay-µs")
+	b.ReportMetric(gogc(), "GOGC")
 	b.ReportMetric(float64(heap)/1e6, "heap-MB")
 	b.ReportMetric(0, "ns/op")
 	f.empty()
 }
 
-// benchMessages stores messages, and gives ten thousand of them to be published
-// again and again: all of them would be most of the heap.
-func (f *fixture) benchMessages(messages int) func(n int) schemas.Envelope {
-	const many = 10_000
-	var some []schemas.Envelope
-	for begin := 0; begin < messages; begin += many {
-		events := make([]schemas.Event, many)
-		some = some[:0]
-		for n := range events {
-			e := f.message(begin + n)
-			e.Body = fmt.Appendf(nil, `{"order":%d,"text":"%s"}`, n, bytes.Repeat([]byte("x"), 1000))
-			for h := range 6 {
-				e.Headers[fmt.Sprint("header-", h)] = fmt.Sprint("value of header ", h)
-			}
+// benchMany are kept at once, and published bare again and again: all of them
+// would be most of the heap.
+const benchMany = 10_000
+
+func (f *fixture) keepBench(messages int) {
+	f.t.Helper()
+	for begin := 0; begin < messages; begin += benchMany {
+		events := make([]schemas.Event, benchMany)
+		for n, e := range f.benchMessages(begin) {
 			events[n] = f.event(schemas.Published, e)
-			some = append(some, e)
 		}
 		f.keep(events...)
 	}
-	return func(n int) schemas.Envelope { return some[n%many] }
 }
 
-func timed(do func()) time.Duration {
-	began := time.Now()
+func (f *fixture) benchMessages(begin int) []schemas.Envelope {
+	messages := make([]schemas.Envelope, benchMany)
+	for n := range messages {
+		e := f.message(begin + n)
+		e.Body = fmt.Appendf(nil, `{"order":%d,"text":"%s"}`, n, bytes.Repeat([]byte("x"), 1000))
+		for h := range 6 {
+			e.Headers[fmt.Sprint("header-", h)] = fmt.Sprint("value of header ", h)
+		}
+		messages[n] = e
+	}
+	return messages
+}
+
+// cost is what something took, of the clock and of this process's CPU.
+type cost struct{ clock, cpu time.Duration }
+
+func (c *cost) of(do func()) {
+	began, used := time.Now(), ownCPU()
 	do()
-	return time.Since(began)
+	c.clock += time.Since(began)
+	c.cpu += ownCPU() - used
+}
+
+func (c cost) rate(messages int) float64 { return float64(messages) / c.clock.Seconds() }
+
+// each is the CPU of a message, in microseconds.
+func (c cost) each(messages int) float64 { return c.cpu.Seconds() * 1e6 / float64(messages) }
+
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func gogc() float64 {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return float64(sample[0].Value.Uint64())
 }
 
 // heapDuring is the most that was on the heap meanwhile, garbage included, in
@@ -122,7 +163,7 @@ func (f *fixture) empty() {
 
 // publishBare is the client library alone, with as many messages on their way
 // as a replay has.
-func (f *fixture) publishBare(b *testing.B, message func(n int) schemas.Envelope, messages int) {
+func (f *fixture) publishBare(b *testing.B, some []schemas.Envelope, messages int) {
 	b.Helper()
 	channel := f.broker.Channel(b)
 	if err := channel.Confirm(false); err != nil {
@@ -134,7 +175,7 @@ func (f *fixture) publishBare(b *testing.B, message func(n int) schemas.Envelope
 			f.wantConfirmed(b, onTheWay[n-inFlight])
 		}
 		if n < messages {
-			e := message(n)
+			e := some[n%len(some)]
 			confirm, err := channel.PublishWithDeferredConfirm(e.Exchange, e.RoutingKey, true, false, e.Publishing())
 			if err != nil {
 				b.Fatal(err)

@@ -88,8 +88,7 @@ func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]fo
 	selection := d.selection
 	selection.After, selection.WithoutBody = after, d.line == nil
 	return func(yield func([]found, error) bool) {
-		var page []found
-		bytes := 0
+		page, bytes := make([]found, 0, pageSize), 0
 		for event, err := range d.r.cfg.Store.Events(ctx, selection) {
 			if ends(err) {
 				yield(nil, fmt.Errorf("reading what the query finds: %w", err))
@@ -106,7 +105,7 @@ func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]fo
 			if !yield(page, nil) {
 				return
 			}
-			page, bytes = nil, 0
+			page, bytes = make([]found, 0, pageSize), 0
 		}
 		if len(page) > 0 {
 			yield(page, nil)

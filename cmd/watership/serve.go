@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -72,7 +73,7 @@ func (s system) serve(ctx context.Context, beside func(context.Context, *vitals)
 		return err
 	}
 	defer store.Close()
-	spendMemory(s.cfg.Index.Memory)
+	memory.Spend(s.cfg.Index.Memory)
 	v := &vitals{system: s, registry: prometheus.NewRegistry(), store: store, begun: time.Now()}
 	cfg := s.pipeline()
 	cfg.Registerer = v.registry
