@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -19,21 +20,9 @@ func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbi
 	for _, id := range ids {
 		either = append(either, is("event.id", id))
 	}
-	var sent []*rabbit.Pending
-	for e, err := range store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence}) {
-		if err != nil {
-			return 0, err
-		}
-		pending, err := publisher.Send(ctx, rabbit.Message{
-			Exchange: topology.Events(), RoutingKey: string(schemas.Discarded),
-			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
-		})
-		if err != nil {
-			return 0, err
-		}
-		sent = append(sent, pending)
-	}
-	for _, pending := range sent {
+	failures := store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence})
+	sent, err := d.send(ctx, failures, publisher, topology)
+	for _, pending := range sent { // also where not all of them were
 		if waited := pending.Wait(ctx); waited != nil {
 			err = errors.Join(err, waited)
 			continue
@@ -41,6 +30,24 @@ func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbi
 		confirmed++
 	}
 	return confirmed, err
+}
+
+// send ends with the first failure that cannot be read or sent.
+func (d discard) send(ctx context.Context, failures iter.Seq2[schemas.Event, error], publisher *rabbit.Publisher, topology schemas.Topology) (sent []*rabbit.Pending, err error) {
+	for e, err := range failures {
+		if err != nil {
+			return sent, err
+		}
+		pending, err := publisher.Send(ctx, rabbit.Message{
+			Exchange: topology.Events(), RoutingKey: string(schemas.Discarded),
+			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
+		})
+		if err != nil {
+			return sent, err
+		}
+		sent = append(sent, pending)
+	}
+	return sent, nil
 }
 
 // state is that of the discarded event of a failure. Its id follows from the

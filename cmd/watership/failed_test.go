@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -245,5 +249,51 @@ func TestDiscard(t *testing.T) {
 	}
 	if r := i.run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.code != exitFailed {
 		t.Errorf("discarding twice: %+v", r)
+	}
+}
+
+// stopping is a store that fails behind the first event it reads.
+type stopping struct{ eventStore }
+
+func (s stopping) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		sel.Limit = 1
+		for e, err := range s.eventStore.Events(ctx, sel) {
+			if !yield(e, err) {
+				return
+			}
+		}
+		yield(schemas.Event{}, &schemas.StoreError{Kind: schemas.StoreAway, Reason: "reading"})
+	}
+}
+
+// What was said of failures before the store failed counts.
+func TestDiscardCountsWhatItSaid(t *testing.T) {
+	a, broker := newSeeded(t), rabbittest.Newest(t)
+	a.keep(t, a.event(1, schemas.Poisoned, poisonedAt("orders", "a")), a.event(2, schemas.Poisoned, poisonedAt("orders", "b")))
+	topology := schemas.Topology{Prefix: a.source}
+	channel := broker.Channel(t)
+	if err := channel.ExchangeDeclare(topology.Events(), "topic", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	broker.DeleteExchange(t, topology.Events())
+	if _, err := channel.QueueDeclare(topology.Log(), false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	broker.DeleteQueue(t, topology.Log())
+	if err := channel.QueueBind(topology.Log(), "#", topology.Events(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := rabbit.Open(rabbit.Config{URL: broker.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	defer publisher.Close()
+	confirmed, err := discard{reason: "x"}.publish(t.Context(), stopping{a.Store}, publisher, topology, []string{a.source + ":1", a.source + ":2"})
+	var failed *schemas.StoreError
+	if confirmed != 1 || !errors.As(err, &failed) {
+		t.Errorf("confirmed %d, %v", confirmed, err)
 	}
 }
