@@ -121,7 +121,7 @@ func (f *flight) watch() {
 // remember recalls while the job is seen to run.
 func (r *Replayer) remember(ctx context.Context, l *line, job *Job) (d *reading, sentBy *set, err error) {
 	latest := *job // meanwhile the job itself is being saved
-	err = r.alive(ctx, l, job, func(ctx context.Context) error {
+	err = r.alive(ctx, l.lost, job, func(ctx context.Context) error {
 		d, sentBy, err = r.recall(ctx, &latest)
 		return err
 	})

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// alive does what may take long before a run sends anything, and meanwhile saves
+// alive does what may take long while a run sends nothing, and meanwhile saves
 // the job again and again: whoever looks sees that it runs, and whoever cancels
-// it is heard. do ends with that and with the connection, and leaves the job alone.
-func (r *Replayer) alive(ctx context.Context, l *line, job *Job, do func(context.Context) error) error {
+// it is heard. do ends with that and when lost is closed, and leaves the job alone.
+func (r *Replayer) alive(ctx context.Context, lost <-chan struct{}, job *Job, do func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan struct{})
 	var pulse sync.WaitGroup
-	pulse.Go(func() { stop(r.pulse(ctx, l, job, done)) })
+	pulse.Go(func() { stop(r.pulse(ctx, lost, job, done)) })
 	err := do(ctx)
 	close(done)
 	pulse.Wait()
@@ -29,14 +29,14 @@ func (r *Replayer) alive(ctx context.Context, l *line, job *Job, do func(context
 var errDone = errors.New("done")
 
 // pulse saves the job until it is done, and says what else has ended it.
-func (r *Replayer) pulse(ctx context.Context, l *line, job *Job, done <-chan struct{}) error {
+func (r *Replayer) pulse(ctx context.Context, lost <-chan struct{}, job *Job, done <-chan struct{}) error {
 	ticker := time.NewTicker(saveOften)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-done:
 			return errDone
-		case <-l.lost:
+		case <-lost:
 			return errLost
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -145,3 +145,48 @@ func TestEndsWhileRecalling(t *testing.T) {
 		f.wantDone(r, job)
 	})
 }
+
+// brokerAway is a job that is half done when its broker goes away.
+func (f *fixture) brokerAway() (job Job, proxy *rabbittest.Proxy, ended chan error) {
+	f.t.Helper()
+	f.keepMany(100)
+	slow := f.job("")
+	slow.Rate = 20
+	job, ended = f.begin(slow), make(chan error, 1)
+	proxy = f.broker.Proxy(f.t)
+	r := New(f.config(f.cfg.Topology, proxy.URL))
+	going := make(chan struct{}, 100)
+	go func() {
+		_, err := r.Run(context.Background(), job.ID, RunOptions{Progress: func(Job) { going <- struct{}{} }})
+		ended <- err
+	}()
+	rabbittest.Receive(f.t, going)
+	proxy.Cut()
+	rabbittest.Eventually(f.t, "the job says what it waits for", func() bool {
+		latest, err := f.Job(context.Background(), job.ID)
+		return err == nil && strings.Contains(latest.Problem, "waiting for the broker")
+	})
+	return job, proxy, ended
+}
+
+// TestPulseWhileTheBrokerIsAway: a run that waits for its broker is seen to run,
+// and hears that it is cancelled.
+func TestPulseWhileTheBrokerIsAway(t *testing.T) {
+	t.Run("back", func(t *testing.T) {
+		f := newFixture(t)
+		job, proxy, ended := f.brokerAway()
+		f.wantPulse(job.ID)
+		proxy.Mend()
+		f.wantDone(recalling{ended: ended}, job)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		f := newFixture(t)
+		job, _, ended := f.brokerAway()
+		if _, err := f.Cancel(t.Context(), job.ID, "by bob"); err != nil {
+			t.Fatal(err)
+		}
+		if err := rabbittest.Receive(t, ended); err == nil || !strings.Contains(err.Error(), "was cancelled: by bob") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}

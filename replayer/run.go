@@ -31,7 +31,7 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 	var job Job
 	runner := r.cfg.NewID()
 	for idle := 0; ; {
-		l, err := r.connectAgain(ctx, id, job)
+		l, err := r.connectFor(ctx, id, &job)
 		if err != nil {
 			return r.end(ctx, job, err)
 		}
@@ -51,13 +51,28 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 	}
 }
 
-// connectAgain makes the first connection of a run, where job is zero, or the
-// one after a loss. Then the queue of the job may be held by the connection that
-// was lost, until the broker misses it, or by somebody else.
-func (r *Replayer) connectAgain(ctx context.Context, id string, job Job) (*line, error) {
+// connectFor makes the first connection of a run, where job is zero, or the one
+// after a loss. Meanwhile the job is seen to run, and what it waits for.
+func (r *Replayer) connectFor(ctx context.Context, id string, job *Job) (l *line, err error) {
 	if job.ID == "" {
 		return r.connect(ctx, id, patience)
 	}
+	runner := job.Runner // meanwhile the job itself is being saved
+	job.Problem = "waiting for the broker, to which the connection was lost"
+	never := make(chan struct{})
+	err = r.alive(ctx, never, job, func(ctx context.Context) error {
+		l, err = r.connectAgain(ctx, id, runner)
+		return err
+	})
+	if err != nil && l != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, err
+}
+
+// connectAgain is after a loss: the queue of the job may be held by the connection
+// that was lost, until the broker misses it, or by somebody else.
+func (r *Replayer) connectAgain(ctx context.Context, id, runner string) (*line, error) {
 	var busy *BusyError
 	for deadline := r.now().Add(returnTime); ; {
 		l, err := r.connect(ctx, id, returnTime)
@@ -65,7 +80,7 @@ func (r *Replayer) connectAgain(ctx context.Context, id string, job Job) (*line,
 			return l, err
 		}
 		latest, err := r.Job(ctx, id)
-		if err == nil && latest.Runner != job.Runner {
+		if err == nil && latest.Runner != runner {
 			err = &TakenOverError{id}
 		}
 		if err != nil {
