@@ -81,16 +81,10 @@ func missing(plain string) time.Duration {
 	return time.Millisecond
 }
 
-// zoneOf reads Z, +02, +0200 or +02:00.
 func zoneOf(text string) *time.Location {
-	digits := strings.ReplaceAll(strings.TrimLeft(text, "+-Z"), ":", "")
-	if digits == "" {
-		return time.UTC
-	}
-	hours, _ := strconv.Atoi(digits[:2])
-	minutes, _ := strconv.Atoi("0" + digits[2:])
+	hours, minutes := offsetOf(text)
 	seconds := (hours*60 + minutes) * 60
-	if text[0] == '-' {
+	if strings.HasPrefix(text, "-") {
 		seconds = -seconds
 	}
 	return time.FixedZone(text, seconds)
