@@ -57,6 +57,19 @@ func Fields() (query.Fields, error) {
 	return query.Fields{Known: template.Template.Mappings.fields("", families)}, nil
 }
 
+// LabelFields are the full names of the labels that documents of this format
+// have, such as labels.tenant.
+func (f DocumentFormat) LabelFields() []string {
+	var names []string
+	for _, header := range f.Labels {
+		names = append(names, "labels."+labelName(header))
+	}
+	for _, header := range f.NumericLabels {
+		names = append(names, "numeric_labels."+labelName(header))
+	}
+	return names
+}
+
 type property struct {
 	Type       string              `json:"type"`
 	Enabled    *bool               `json:"enabled"`

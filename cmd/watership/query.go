@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,18 +32,8 @@ func (s system) parseQuery(text string) (query.Node, error) {
 // fields are those of the mapping, and the labels of the configuration.
 func (s system) fields() (query.Fields, error) {
 	fields, err := schemas.Fields()
-	if err != nil {
-		return query.Fields{}, err
-	}
-	for _, label := range []struct {
-		family  string
-		headers []string
-	}{{"labels.", s.cfg.Index.Labels}, {"numeric_labels.", s.cfg.Index.NumericLabels}} {
-		for _, header := range label.headers {
-			fields.Labels = append(fields.Labels, label.family+strings.ReplaceAll(header, ".", "_")) // as in the document
-		}
-	}
-	return fields, nil
+	fields.Labels = s.format().LabelFields()
+	return fields, err
 }
 
 // span is a period that a command is limited to.

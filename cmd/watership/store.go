@@ -32,7 +32,7 @@ type eventStore interface {
 // store opens what store.url names.
 func (s system) store(ctx context.Context) (eventStore, error) {
 	if path := s.cfg.Store.URL.File(); path != "" {
-		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.retention(), Logger: s.logger})
+		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.retention(), Labels: s.format().LabelFields(), Logger: s.logger})
 	}
 	retention := map[schemas.Stream]string{}
 	for stream, kept := range s.retention() {
@@ -40,7 +40,7 @@ func (s system) store(ctx context.Context) (eventStore, error) {
 	}
 	return elastic.Open(elastic.Config{
 		URLs: []string{s.cfg.Store.URL.Reveal()}, Stream: s.cfg.Store.Stream,
-		Retention: retention, Logger: s.logger, TLS: s.secrets.storeTLS,
+		Retention: retention, Labels: s.format().LabelFields(), Logger: s.logger, TLS: s.secrets.storeTLS,
 		Username: s.cfg.Store.Username, Password: s.secrets.storePassword, APIKey: s.secrets.storeAPIKey,
 	})
 }

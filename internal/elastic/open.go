@@ -46,6 +46,10 @@ type Config struct {
 	// A stream that is not in it keeps them for ever.
 	Retention map[schemas.Stream]string
 
+	// Labels are the full names of labels that documents have, such as
+	// labels.tenant: what a query with a pattern of names, labels.*, asks.
+	Labels []string
+
 	// Timeout bounds every single request, its retries and its answer
 	// included. 0: a minute.
 	Timeout time.Duration
@@ -89,6 +93,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	fields.Labels = cfg.Labels
 	s := &Store{
 		stream:    cfg.Stream,
 		retention: cfg.Retention,

@@ -32,6 +32,10 @@ type Config struct {
 	// that is not in it, or has 0, keeps them for ever.
 	Retention map[schemas.Stream]time.Duration
 
+	// Labels are the full names of labels that documents have, such as
+	// labels.tenant: what a query with a pattern of names, labels.*, asks.
+	Labels []string
+
 	// Timeout is how long a write waits for another process to finish its own.
 	// 0: DefaultTimeout.
 	Timeout time.Duration

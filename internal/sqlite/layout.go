@@ -21,11 +21,12 @@ type layout struct {
 // lists begins the names of fields that have a value for each attempt.
 const lists = "watership.attempts."
 
-func newLayout() (layout, error) {
+func newLayout(labels []string) (layout, error) {
 	fields, err := schemas.Fields()
 	if err != nil {
 		return layout{}, err
 	}
+	fields.Labels = labels
 	l := layout{fields: fields, known: map[string]query.Field{}, families: map[string]query.Field{}, column: map[string]int{}}
 	for _, field := range fields.Known {
 		if root, ok := strings.CutSuffix(field.Name, ".*"); ok {

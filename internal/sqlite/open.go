@@ -43,7 +43,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := newLayout()
+	layout, err := newLayout(cfg.Labels)
 	if err != nil {
 		return nil, err
 	}

@@ -28,10 +28,10 @@ var (
 )
 
 func TestAnswersAreElasticsearchs(t *testing.T) {
-	storetest.RunSame(t, elasticsearch(t), installed(t, Config{}))
+	storetest.RunSame(t, elasticsearch(t, storetest.SameLabels()...), installed(t, Config{Labels: storetest.SameLabels()}))
 }
 
-func elasticsearch(t *testing.T) *elastic.Store {
+func elasticsearch(t *testing.T, labels ...string) *elastic.Store {
 	t.Helper()
 	server := os.Getenv("WATERSHIP_TEST_STORE_URL")
 	if server == "" {
@@ -40,7 +40,7 @@ func elasticsearch(t *testing.T) *elastic.Store {
 		}
 		t.Skip("WATERSHIP_TEST_STORE_URL is not set: no Elasticsearch to compare with")
 	}
-	s, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: "test-" + strings.ToLower(rand.Text())})
+	s, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: "test-" + strings.ToLower(rand.Text()), Labels: labels})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (c corpus) format() schemas.DocumentFormat {
 // fields are those that queries of the corpus can ask about.
 func (c corpus) fields() (query.Fields, error) {
 	fields, err := schemas.Fields()
-	fields.Labels = []string{"labels.tenant", "numeric_labels.total"}
+	fields.Labels = SameLabels()
 	return fields, err
 }
 

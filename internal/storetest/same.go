@@ -28,11 +28,16 @@ var questions = []string{
 	"event.duration: 10", "event.duration >= 9.5", "event.duration: 9.5", "event.duration < 1e1", "not event.duration: *", "watership.attempt: 1",
 	"@timestamp: 2026-01-31", "@timestamp: 2026-01", "@timestamp: 2026", "@timestamp > 2026-01-31", "@timestamp >= 2026-01-31", "@timestamp < 2026-01-31", "@timestamp <= 2026-01-31",
 	"@timestamp: 2026-01||/M", "@timestamp < 2026-02-01||-1M/d", "@timestamp <= 1769817600000", "@timestamp > now-1000y", "@timestamp > now/w",
+	"labels.*: acme", "labels.ten*: a*", "numeric_labels.*: 9.5", "numeric_labels.* > 9", "labels.*: *", "not numeric_labels.*: *", "*labels.t*: acme",
 	"*: acme", "*: 7", "event.*: handled", "*labels.*: *", "*.class: ordering", "watership.*: default", "m*: *", "headers.x*: *",
 }
 
+// SameLabels are the labels of the documents of RunSame, which its stores are to
+// know.
+func SameLabels() []string { return corpus{}.format().LabelFields() }
+
 // RunSame feeds the same documents and queries to two stores and compares their
-// answers. Both must be empty and ready for documents. Where texts are searched
+// answers. Both must be empty and ready for documents, and know SameLabels. Where texts are searched
 // their words are such that both take them apart at the same places.
 func RunSame(t *testing.T, one, other Store) {
 	const seed, documents, generated = 7, 120, 200
