@@ -64,12 +64,16 @@ func TestTailLosesAndRepeatsNothing(t *testing.T) {
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 	}
 	until(t, "every event", func() bool { return strings.Count(out.String(), "m-") >= many+1 })
-	time.Sleep(2 * followPause)
+	for n := range 2 { // between the two it has looked back at everything
+		a.keep(t, made(many+2+n))
+		last := fmt.Sprintf("m-%04d\n", many+2+n)
+		until(t, last, func() bool { return strings.Contains(out.String(), last) })
+	}
 	stop()
 	if code := <-done; code != exitOK || errs.String() != "" {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	for n := range many + 1 {
+	for n := range many + 3 {
 		if times := strings.Count(out.String(), fmt.Sprintf("m-%04d\n", n+1)); times != 1 {
 			t.Errorf("m-%04d was printed %d times", n+1, times)
 		}
