@@ -22,10 +22,10 @@ func usualFields() []field {
 	return []field{
 		{column{title: "TIME", fixed: true}, "@timestamp", func(e schemas.Event) string { return oneLine(e.Time) }},
 		{column{title: "ACTION", fixed: true, colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
-		{column{title: "EXCHANGE"}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
-		{column{title: "ROUTING KEY"}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
+		{column{title: "EXCHANGE", spare: 2}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{column{title: "ROUTING KEY", spare: 1}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{column{title: "QUEUE"}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
-		{column{title: "ATTEMPT", fixed: true}, "watership.attempt", attemptText},
+		{column{title: "ATTEMPT", fixed: true, spare: 3}, "watership.attempt", attemptText},
 		{column{title: "MESSAGE"}, "messaging.message.id", nameOf},
 		{column{title: "ERROR"}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
 	}
@@ -121,4 +121,12 @@ func (r record) text(name string) string {
 	}
 	text, _ := json.Marshal(value) // it came from JSON
 	return string(text)
+}
+
+func columnsOfFields(fields []field) []column {
+	columns := make([]column, len(fields))
+	for i, f := range fields {
+		columns[i] = f.column
+	}
+	return columns
 }

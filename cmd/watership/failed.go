@@ -89,7 +89,7 @@ func (s system) failed(ctx context.Context, to list, node query.Node, format out
 		groups[k].add(fact)
 	}
 	if len(groups) == 0 && format.is("table") {
-		return to.nothing(ctx, store, format)
+		return to.nothing(ctx, store, format, "[]")
 	}
 	most := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Query, b.Query))
@@ -147,8 +147,7 @@ func (l list) groups(groups []*group, format output) error {
 		}
 		return nil
 	}
-	t := newTable(l.out, l.screen, column{title: "COUNT", fixed: true, right: true}, column{title: "QUEUE"}, column{title: "CLASS"},
-		column{title: "TYPE"}, column{title: "ERROR"}, column{title: "FIRST", fixed: true}, column{title: "LAST", fixed: true}, column{title: "EXAMPLE"})
+	t := newTable(l.out, l.screen, failedColumns()...)
 	total := 0
 	for _, g := range groups {
 		total += g.Count
@@ -163,3 +162,16 @@ func (l list) groups(groups []*group, format output) error {
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+func failedColumns() []column {
+	return []column{
+		{title: "COUNT", fixed: true, right: true},
+		{title: "QUEUE"},
+		{title: "CLASS", spare: 2},
+		{title: "TYPE", spare: 1},
+		{title: "ERROR"},
+		{title: "FIRST", fixed: true, spare: 3},
+		{title: "LAST", fixed: true},
+		{title: "EXAMPLE"},
+	}
+}

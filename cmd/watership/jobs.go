@@ -36,7 +36,7 @@ func newJobsList(from *settings) *cobra.Command {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-				return format.jobs(cmd.OutOrStdout(), firstJobs(replays.Jobs(ctx), limit))
+				return format.jobs(list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, firstJobs(replays.Jobs(ctx), limit))
 			})
 		},
 	}

@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/replayer"
@@ -27,22 +28,22 @@ func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replaye
 	}
 }
 
-func (o *output) jobs(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
+func (o *output) jobs(to list, jobs iter.Seq2[replayer.Job, error]) error {
 	switch o.name {
 	case "json":
-		return writeJobsJSON(out, jobs)
+		return writeJobsJSON(to.out, jobs)
 	case "ndjson":
 		for job, err := range jobs {
 			if err != nil {
 				return err
 			}
-			if err := json.NewEncoder(out).Encode(job); err != nil {
+			if err := json.NewEncoder(to.out).Encode(job); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return writeJobsTable(out, jobs)
+	return to.jobs(jobs)
 }
 
 func writeJobsJSON(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
@@ -62,24 +63,37 @@ func indented(out io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-func writeJobsTable(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "JOB\tCREATED\tSTATE\tSENT\tFAILED\tTOTAL\tOPERATOR\tTO\tQUERY")
+func (l list) jobs(jobs iter.Seq2[replayer.Job, error]) error {
+	t := newTable(l.out, l.screen, jobColumns()...)
 	found := 0
 	for job, err := range jobs {
 		if err != nil {
-			_ = table.Flush()
-			return err
+			return errors.Join(err, t.flush())
 		}
 		found++
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", job.ID, oneLine(job.Created), stateOf(job),
-			job.Sent, job.Failed, job.Total, cell(job.Operator, 30), cell(job.Target.String(), 40), cell(job.Query, 60))
+		if err := t.row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
+			return err
+		}
 	}
-	if err := table.Flush(); err != nil || found > 0 {
-		return err
+	if found == 0 {
+		return l.say("nothing was replayed yet")
 	}
-	_, err := fmt.Fprintln(out, "nothing was replayed yet")
-	return err
+	return t.flush()
+}
+
+func jobColumns() []column {
+	return []column{
+		{title: "JOB", fixed: true},
+		{title: "CREATED", fixed: true, spare: 1},
+		{title: "STATE", fixed: true},
+		{title: "SENT", fixed: true, right: true},
+		{title: "FAILED", fixed: true, right: true},
+		{title: "TOTAL", fixed: true, right: true},
+		{title: "OPERATOR", spare: 2},
+		{title: "TO", spare: 3},
+		{title: "QUERY"},
+	}
 }
 
 // stateOf tells a job that runs from one whose runner was killed.

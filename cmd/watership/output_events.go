@@ -24,11 +24,7 @@ func (s system) writer(to list, format output, fields []field, only bool) eventW
 	case "ndjson":
 		return lineWriter{bufio.NewWriter(to.out), encode}
 	}
-	columns := make([]column, len(fields))
-	for i, f := range fields {
-		columns[i] = f.column
-	}
-	return tableWriter{s, newTable(to.out, to.screen, columns...), fields}
+	return tableWriter{s, newTable(to.out, to.screen, columnsOfFields(fields)...), fields}
 }
 
 func document(e schemas.Event) []byte { return schemas.DocumentFormat{}.Append(nil, e) }

@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"golang.org/x/term"
+
+	"github.com/watershipmq/watership/schemas/query"
 )
 
 // screen is what is known of where a command writes to.
@@ -64,14 +66,17 @@ func (s screen) paint(text string, c colour) string {
 }
 
 // cell is text on one line, without what could steer a terminal, and not wider
-// than width; 0 is no bound.
+// than so many columns; 0 is no bound.
 func cell(text string, width int) string {
 	text = strings.Map(harmless, strings.ToValidUTF8(text, "\ufffd"))
-	if width <= 0 || len(text) <= width {
+	if width <= 0 || query.Width(text) <= width {
 		return text
 	}
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width-1]) + "…"
+	taken := 0
+	for i, r := range text {
+		if taken += query.RuneWidth(r); taken >= width { // one column is for the mark
+			return text[:i] + "…"
+		}
 	}
 	return text
 }

@@ -97,16 +97,20 @@ func (s system) search(ctx context.Context, to list, asked search, sel schemas.S
 	if err != nil || found > 0 {
 		return err
 	}
-	return to.nothing(ctx, store, asked.format)
+	return to.nothing(ctx, store, asked.format, "[]")
 }
 
-// nothing says why nothing was found, where it is because there is no store.
-func (l list) nothing(ctx context.Context, store eventStore, format output) error {
+// nothing says why nothing was found, where it is because there is no store. In
+// JSON it is what an empty answer is.
+func (l list) nothing(ctx context.Context, store eventStore, format output, empty string) error {
 	if err := store.Check(ctx); err != nil {
 		return err
 	}
-	if format.is("table") {
+	switch format.name {
+	case "table":
 		return l.say("nothing found")
+	case "json":
+		return l.say("%s", empty)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
 )
 
 func poisonedAt(queue, message string) func(*schemas.Event) {
@@ -53,7 +55,8 @@ func TestSearchForms(t *testing.T) {
 		{"message.id: m-3|--fields|headers.a.b.c|-o|csv", "headers.a.b.c\n\"deep, \"\"quoted\"\"\""},
 		{"message.id: m-3|--fields|body.json.order,body.text|-o|csv", "body.json.order,body.text\n3,\"{\"\"order\"\":3}\""},
 		{"action: nothing", "nothing found"},
-		{"action: nothing|-o|json", ""},
+		{"action: nothing|-o|json", "[]"},
+		{"action: nothing|--by|queue|-o|json", `{"values":[],"others":0,"without":0}`},
 		{"action: (handled or poisoned)|--count", "2"},
 		{"|--count|-o|json", `{"count":3}`},
 		{"|--from|2026-05-04T03:00:02Z|--to|2026-05-04T03:00:03Z|--fields|message.id|-o|csv", "messaging.message.id\nm-2"},
@@ -188,8 +191,10 @@ func TestCellsAreHarmless(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
-	if got := cell("abcdef", 4); got != "abc…" {
-		t.Errorf("got %q", got)
+	for text, want := range map[string]string{"abcdef": "abc…", "abcd": "abcd", "日本語": "日…", "日本": "日本", "a日本": "a日…"} {
+		if got := cell(text, 4); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -215,4 +220,41 @@ func TestSearchDSL(t *testing.T) {
 	}
 	got := call(t.Context(), strings.NewReader(`{"match_all": {}}`), a.environ, "search", "--count", "--dsl", "-")
 	wantLines(t, got.out+got.err, "3")
+}
+
+// In the usual terminal of 80 columns what matters most is shown, and no line is
+// longer; wide characters take two columns.
+func TestTablesInANarrowTerminal(t *testing.T) {
+	for name, test := range map[string]struct {
+		columns []column
+		row     []string
+		shown   string
+	}{
+		"search": {columnsOfFields(usualFields()), []string{
+			"2026-05-04 03:00:03.000", "retry_scheduled", "a-long-exchange", "order.created", "注文注文注文注文", "12", "order-0123456789", "注文は失敗しました",
+		}, "TIME ACTION ROUTING… QUEUE MESSAGE ERROR"},
+		"failed": {failedColumns(), []string{
+			"12345", "orders-of-europe", "default", "*pipeline.StatusError", "no such table", "2026-05-04 03:00:03", "2026-05-04 03:00:03", "order-0123456789",
+		}, "COUNT QUEUE CLASS TYPE ERROR LAST EXAMPLE"},
+		"jobs": {jobColumns(), []string{
+			"01M7Z3ATW9WRXS3FNYKEP3SJ8P", "2026-05-04 03:00:03.000", "interrupted", "100000", "10000", "1000000", "root@somewhere", "the queue that failed", "event.action: poisoned",
+		}, "JOB STATE SENT FAILED TOTAL QUERY"},
+		"by": {barColumns("error_group"), []string{
+			strings.Repeat("注文", 60), "123456", strings.Repeat("▇", longestBar),
+		}, "error_group COUNT"},
+	} {
+		var out strings.Builder
+		table := newTable(&out, screen{width: 80}, test.columns...)
+		if err := errors.Join(table.row(test.row...), table.flush()); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if width := query.Width(strings.TrimRight(line, "\n")); width > 80 {
+				t.Errorf("%s: a line of %d columns: %s", name, width, line)
+			}
+		}
+		if title, _, _ := strings.Cut(out.String(), "\n"); columnsOf(title) != test.shown {
+			t.Errorf("%s shows %s, want %s", name, columnsOf(title), test.shown)
+		}
+	}
 }

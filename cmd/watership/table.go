@@ -4,7 +4,8 @@ import (
 	"bufio"
 	"io"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/watershipmq/watership/schemas/query"
 )
 
 // column is one of a table.
@@ -12,7 +13,9 @@ type column struct {
 	title   string
 	fixed   bool // never made narrower
 	right   bool // aligned to the right
+	spare   int  // left out where there is no room, the highest first; 0: never
 	colours map[string]colour
+	out     bool // left out
 }
 
 const (
@@ -37,7 +40,7 @@ type table struct {
 func newTable(out io.Writer, on screen, columns ...column) *table {
 	t := &table{out: bufio.NewWriter(out), screen: on, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
-		t.widths[i] = utf8.RuneCountInString(c.title)
+		t.widths[i] = query.Width(c.title)
 	}
 	return t
 }
@@ -76,24 +79,62 @@ func (t *table) flush() error {
 func (t *table) measure() {
 	for _, row := range t.rows {
 		for i, value := range row {
-			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(value))
+			if !t.columns[i].out {
+				t.widths[i] = max(t.widths[i], query.Width(value))
+			}
 		}
 	}
 	if t.screen.width > 0 {
+		if !t.headed {
+			t.leaveOut()
+		}
 		fit(t.widths, t.columns, t.screen.width)
 	}
 }
 
+// leaveOut takes away what can be spared, until the rest can be made to fit.
+func (t *table) leaveOut() {
+	for t.least() > t.screen.width {
+		first := -1
+		for i, c := range t.columns {
+			if c.spare > 0 && !c.out && (first < 0 || c.spare > t.columns[first].spare) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return
+		}
+		t.columns[first].out = true
+	}
+}
+
+// least is how wide the table is at its narrowest.
+func (t *table) least() int {
+	sum := -len(tableGap)
+	for i, c := range t.columns {
+		switch {
+		case c.out:
+		case c.fixed:
+			sum += len(tableGap) + t.widths[i]
+		default:
+			sum += len(tableGap) + min(t.widths[i], narrowest)
+		}
+	}
+	return sum
+}
+
 // fit narrows the widest columns, character by character, until all fit.
 func fit(widths []int, columns []column, room int) {
-	excess := len(tableGap)*(len(widths)-1) - room
-	for _, width := range widths {
-		excess += width
+	excess := -len(tableGap) - room
+	for i, width := range widths {
+		if !columns[i].out {
+			excess += len(tableGap) + width
+		}
 	}
 	for ; excess > 0; excess-- {
 		widest := -1
 		for i, width := range widths {
-			if !columns[i].fixed && width > narrowest && (widest < 0 || width > widths[widest]) {
+			if !columns[i].fixed && !columns[i].out && width > narrowest && (widest < 0 || width > widths[widest]) {
 				widest = i
 			}
 		}
@@ -105,12 +146,13 @@ func fit(widths []int, columns []column, room int) {
 }
 
 func (t *table) line(values []string, title bool) {
-	for i, value := range values {
-		if i > 0 {
-			t.out.WriteString(tableGap)
+	last := t.last()
+	for i, value := range values[:last+1] {
+		if t.columns[i].out {
+			continue
 		}
 		shown := cell(value, t.widths[i])
-		padding := strings.Repeat(" ", max(0, t.widths[i]-utf8.RuneCountInString(shown)))
+		padding := strings.Repeat(" ", max(0, t.widths[i]-query.Width(shown)))
 		c := t.columns[i].colours[value]
 		if title {
 			c = bold
@@ -118,11 +160,23 @@ func (t *table) line(values []string, title bool) {
 		switch {
 		case t.columns[i].right:
 			t.out.WriteString(padding + t.screen.paint(shown, c))
-		case i == len(values)-1:
+		case i == last:
 			t.out.WriteString(t.screen.paint(shown, c))
 		default:
 			t.out.WriteString(t.screen.paint(shown, c) + padding)
 		}
+		if i < last {
+			t.out.WriteString(tableGap)
+		}
 	}
 	t.out.WriteByte('\n')
+}
+
+// last is the place of the last column that is shown.
+func (t *table) last() int {
+	last := len(t.columns) - 1
+	for last > 0 && t.columns[last].out {
+		last--
+	}
+	return last
 }

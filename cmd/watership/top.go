@@ -54,7 +54,7 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.S
 	case err != nil:
 		return err
 	case len(tally.Values) == 0 && tally.Without == 0:
-		return to.nothing(ctx, store, asked.format)
+		return to.nothing(ctx, store, asked.format, `{"values":[],"others":0,"without":0}`)
 	}
 	return to.tally(f.Name, tally, asked.format)
 }
@@ -116,7 +116,7 @@ const longestBar = 40 // characters
 
 // bars draws a histogram.
 func (l list) bars(name string, tally schemas.Tally) error {
-	t := newTable(l.out, l.screen, column{title: name}, column{title: "COUNT", fixed: true, right: true}, column{})
+	t := newTable(l.out, l.screen, barColumns(name)...)
 	most := int64(1)
 	for _, value := range tally.Values {
 		most = max(most, value.Count)
@@ -148,4 +148,8 @@ func (l list) bars(name string, tally schemas.Tally) error {
 		return l.say("counts may be up to %d too low", tally.Inexact)
 	}
 	return t.flush()
+}
+
+func barColumns(name string) []column {
+	return []column{{title: name}, {title: "COUNT", fixed: true, right: true}, {fixed: true, spare: 1}}
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // SyntaxError says where a text stops being a query.
@@ -59,8 +58,8 @@ func withCaret(message, hint string, at Place) string {
 	}
 	start := strings.LastIndexByte(at.Query[:at.Offset], '\n') + 1
 	line, _, _ := strings.Cut(at.Query[start:], "\n")
-	column := utf8.RuneCountInString(at.Query[start:at.Offset])
-	return message + "\n" + strings.Map(visible, line) + "\n" + strings.Repeat(" ", column) + "^"
+	before := strings.Map(visible, at.Query[start:at.Offset])
+	return message + "\n" + strings.Map(visible, line) + "\n" + strings.Repeat(" ", Width(before)) + "^"
 }
 
 // visible keeps the caret in its column, and control sequences out of terminals.

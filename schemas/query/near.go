@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // near finds up to three names that a wrong one could stand for: by a slip of
@@ -14,12 +15,13 @@ func (f Fields) near(name string) []string {
 		distance int
 	}
 	var candidates []candidate
+	farthest := max(1, utf8.RuneCountInString(name)/3)
 	for _, full := range f.names() {
 		d := min(distance(name, full), distance(name, full[strings.LastIndexByte(full, '.')+1:]))
 		if strings.HasPrefix(full, name+".") {
 			d = 0
 		}
-		if d <= max(1, len(name)/3) {
+		if d <= farthest {
 			candidates = append(candidates, candidate{full, d})
 		}
 	}

@@ -149,6 +149,18 @@ attempt: 3*
 "yesterday" is not a date; write 2026-01-31, "2026-01-31T10:00:00Z", now-1h, now-1d/d or milliseconds since 1970
 @timestamp >= yesterday
               ^`},
+		{`@timestamp >= "2026-01-31T10:00+28:00"`, `
+"2026-01-31T10:00+28:00" is not a date; write 2026-01-31, "2026-01-31T10:00:00Z", now-1h, now-1d/d or milliseconds since 1970
+@timestamp >= "2026-01-31T10:00+28:00"
+              ^`},
+		{`headers.日本: ｶ値é and actoin: x`, `
+no field "actoin"; did you mean event.action?
+headers.日本: ｶ値é and actoin: x
+                       ^`},
+		{`日本日本: x`, `
+no field "日本日本"
+日本日本: x
+^`},
 		{`attempt: third`, `
 "third" is not a number, and watership.attempt has nothing else
 attempt: third

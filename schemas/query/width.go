@@ -1,0 +1,31 @@
+package query
+
+import (
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// Width is how many columns of a terminal a text takes, so that a caret stands
+// under what it points at: two for each wide character of East Asia
+// (https://www.unicode.org/reports/tr11/) and most emoji, none for marks that
+// combine with the character before. Control characters count as one.
+func Width(text string) int {
+	columns := 0
+	for _, r := range text {
+		columns += RuneWidth(r)
+	}
+	return columns
+}
+
+// RuneWidth is [Width] of one character.
+func RuneWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
