@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // TestCanaryInATerminal sends two of five failures, waits until the service has
@@ -40,7 +41,7 @@ func TestCanaryInATerminal(t *testing.T) {
 			if goesOn {
 				wantWords(t, s.end(exitOK), "sent 5 of 5, job "+job.ID)
 			} else {
-				wantWords(t, s.end(exitFailed), "stopped after the first 2 messages; go on with: watership jobs resume "+job.ID)
+				wantWords(t, s.end(exitFailed), "stopped after the first 2 messages", "sent 2 of 5", "go on with: watership jobs resume "+job.ID)
 				wantRun(t, i.run(t, "jobs", "show", job.ID), 0, "paused", "sent         2")
 				wantRun(t, i.run(t, "jobs", "resume", job.ID), 0, "sent 5 of 5, job "+job.ID)
 			}
@@ -52,4 +53,19 @@ func TestCanaryInATerminal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ctrl-C at a question ends the command, and nothing was sent.
+func TestInterruptAtAQuestion(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1))
+	for question, args := range map[string][]string{
+		"Send 1 message? [y/N]": {"replay", "action: poisoned"}, "Discard 1 failure? [y/N]": {"failed", "discard", "action: poisoned", "--reason", "x"},
+	} {
+		s := a.terminal(t, nil, args...)
+		s.expect(question)
+		s.press("\x03")
+		wantWords(t, s.end(exitInterrupted), "watership: interrupted")
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
 }

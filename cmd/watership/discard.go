@@ -94,10 +94,21 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	if len(ids) == 0 {
 		return errors.New("no failure that is not resolved is among these")
 	}
-	if !d.yes && !d.ask(fmt.Sprintf("Discard %s?", plural(len(ids), "failure"))) {
-		return errors.New("nothing was discarded")
+	if agreed, err := d.agreed(ctx, len(ids)); !agreed {
+		return err
 	}
 	return s.discardEach(ctx, d, store, ids)
+}
+
+func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
+	if d.yes {
+		return true, nil
+	}
+	yes, err := d.ask(ctx, fmt.Sprintf("Discard %s?", plural(failures, "failure")))
+	if err == nil && !yes {
+		err = errors.New("nothing was discarded")
+	}
+	return yes, err
 }
 
 func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {

@@ -98,7 +98,7 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 	if err := writePreview(r.out, plan); err != nil {
 		return err
 	}
-	if agreed, err := r.agreed(plan); !agreed {
+	if agreed, err := r.agreed(ctx, plan); !agreed {
 		return err
 	}
 	begun, err := replays.Begin(ctx, plan)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -75,7 +76,7 @@ func (r *replay) validate() error {
 
 // agreed says whether a plan is to be carried out. An error is why it is not; a
 // look alone needs none.
-func (r *replay) agreed(plan replayer.Plan) (bool, error) {
+func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	gone := plan.Gone()
 	switch {
 	case r.expecting && plan.Total != r.expect:
@@ -85,10 +86,14 @@ func (r *replay) agreed(plan replayer.Plan) (bool, error) {
 	case gone > 0 && !r.uncheckedRoutes:
 		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
 			plural(gone, "message"))
-	case !r.yes && !r.ask(fmt.Sprintf("Send %s?", plural(plan.Total, "message"))):
-		return false, errors.New("nothing was sent")
+	case r.yes:
+		return true, nil
 	}
-	return true, nil
+	yes, err := r.ask(ctx, fmt.Sprintf("Send %s?", plural(plan.Total, "message")))
+	if err == nil && !yes {
+		err = errors.New("nothing was sent")
+	}
+	return yes, err
 }
 
 func isTerminal(stream any) bool {
@@ -96,9 +101,20 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-func (t terminal) ask(question string) bool {
+// ask takes anything but yes for no; an error is the end of ctx. What reads the
+// terminal cannot be stopped then, and ends with the process.
+func (t terminal) ask(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(t.err, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(t.in).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	answered := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(t.in).ReadString('\n')
+		answered <- strings.ToLower(strings.TrimSpace(answer))
+	}()
+	select {
+	case answer := <-answered:
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		fmt.Fprintln(t.err)
+		return false, ctx.Err()
+	}
 }

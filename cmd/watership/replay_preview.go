@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -34,7 +33,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  header removed: %s\n", cell(name, 120))
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", nameOf(sample), sample.Action, cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", cell(nameOf(sample), 80), sample.Action, cell(sample.Failure.Message, 80))
 	}
 	for _, overlap := range plan.Overlap {
 		fmt.Fprintf(&page, "WARNING: job %s of %s is sending to the same target now, and %d of the events that it finds are among these\n",
@@ -82,14 +81,14 @@ func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job re
 	for _, problem := range fates.Problems {
 		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
 	}
-	stopped := fmt.Errorf("stopped after the first %s; go on with: watership jobs resume %s", plural(job.Sent, "message"), job.ID)
-	switch {
-	case r.yes && fates.Handled < job.Sent:
-		return stopped
-	case !r.yes && !r.ask(fmt.Sprintf("Send the other %d?", job.Total-job.Sent-job.Failed-job.Skipped)):
-		return stopped
+	goOn := fates.Handled == job.Sent
+	if !r.yes {
+		goOn, err = r.ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-job.Sent-job.Failed-job.Skipped))
 	}
-	return nil
+	if err == nil && !goOn {
+		err = fmt.Errorf("stopped after the first %s", plural(job.Sent, "message"))
+	}
+	return err
 }
 
 func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Fates, error) {
@@ -101,7 +100,7 @@ func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job repl
 		}
 		select {
 		case <-ctx.Done():
-			return fates, errors.New("stopped while waiting for what becomes of the first messages; go on with: watership jobs resume " + job.ID)
+			return fates, ctx.Err()
 		case <-time.After(fatePause):
 		}
 	}

@@ -79,7 +79,7 @@ func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job r
 			return r.report(ran, err)
 		}
 		if err := r.observe(ctx, replays, ran); err != nil {
-			return err
+			return r.report(ran, err)
 		}
 		job = ran
 	}
@@ -109,9 +109,9 @@ func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job repla
 
 func failureText(f replayer.Failure) string {
 	if f.Message != "" {
-		return fmt.Sprintf("message %s, event %s: %s", cell(f.Message, 80), f.EventID, f.Reason)
+		return fmt.Sprintf("message %s, event %s: %s", cell(f.Message, 80), f.EventID, cell(f.Reason, 0))
 	}
-	return fmt.Sprintf("event %s: %s", f.EventID, f.Reason)
+	return fmt.Sprintf("event %s: %s", f.EventID, cell(f.Reason, 0))
 }
 
 // report says how a run ended.

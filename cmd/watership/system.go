@@ -30,9 +30,10 @@ type system struct {
 	away error      // why there is no broker to connect to; nil: amqp.url names one
 }
 
-// system is for commands that use a broker which others run.
+// system is for commands that use a broker which others run. What they do they
+// say themselves: unless it is asked for, only warnings are logged.
 func (s *settings) system(t terminal) (system, error) {
-	cfg, err := s.load()
+	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
 	if err != nil {
 		return system{}, err
 	}
