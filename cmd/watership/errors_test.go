@@ -99,8 +99,14 @@ func TestBadServers(t *testing.T) {
 		"no templates, failed": {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"failed"}, "is missing: run `watership setup`"},
 		"no templates, show":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"show", "x"}, "is missing: run `watership setup`"},
 		"no templates, tail":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"tail"}, "is missing: run `watership setup`"},
-		"no broker":            {[]string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}, []string{"publish", "--key", "q"}, "connection refused"},
-		"a wrong password":     {[]string{"WATERSHIP_AMQP_URL=" + stranger}, []string{"publish", "--key", "q"}, "password not allowed"},
+		"no templates, export": {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"export", "*"}, "is missing: run `watership setup`"},
+		"no templates, jobs":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"jobs", "list"}, "is missing: run `watership setup`"},
+		"no templates, replay": {
+			[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh, "WATERSHIP_AMQP_URL=" + broker.URL},
+			[]string{"replay", "*", "--unchecked-routes", "--yes"}, "is missing: run `watership setup`",
+		},
+		"no broker":        {[]string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}, []string{"publish", "--key", "q"}, "connection refused"},
+		"a wrong password": {[]string{"WATERSHIP_AMQP_URL=" + stranger}, []string{"publish", "--key", "q"}, "password not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()

@@ -35,8 +35,9 @@ func newJobsList(from *settings) *cobra.Command {
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
-				return format.jobs(list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, firstJobs(replays.Jobs(ctx), limit))
+			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			return withJobs(cmd, from, func(ctx context.Context, s system, replays *replayer.Replayer) error {
+				return format.jobs(to, func() error { return s.checkStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
 			})
 		},
 	}
@@ -117,7 +118,7 @@ it has sent by then stays sent.`,
 func onOneJob(from *settings, cmd *cobra.Command, do func(context.Context, terminal, *replayer.Replayer, string) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) error {
+		return withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) error {
 			return do(ctx, terminalOf(cmd), replays, args[0])
 		})
 	}
@@ -125,7 +126,7 @@ func onOneJob(from *settings, cmd *cobra.Command, do func(context.Context, termi
 }
 
 // withJobs does something with the jobs in the store.
-func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *replayer.Replayer) error) error {
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system, *replayer.Replayer) error) error {
 	s, err := from.system(terminalOf(cmd))
 	if err != nil {
 		return err
@@ -134,7 +135,7 @@ func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *repl
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(cmd.Context(), replays), closing())
+	return errors.Join(do(cmd.Context(), s, replays), closing())
 }
 
 // completeJobs offers the newest jobs to a shell.
@@ -144,7 +145,7 @@ func completeJobs(from *settings) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
-		err := withJobs(cmd, from, func(ctx context.Context, replays *replayer.Replayer) (err error) {
+		err := withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) (err error) {
 			ids, err = jobCompletions(ctx, replays)
 			return err
 		})

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -28,33 +27,38 @@ func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replaye
 	}
 }
 
-func (o *output) jobs(to list, jobs iter.Seq2[replayer.Job, error]) error {
-	switch o.name {
-	case "json":
-		return writeJobsJSON(to.out, jobs)
-	case "ndjson":
-		for job, err := range jobs {
-			if err != nil {
-				return err
-			}
-			if err := json.NewEncoder(to.out).Encode(job); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return to.jobs(jobs)
-}
-
-func writeJobsJSON(out io.Writer, jobs iter.Seq2[replayer.Job, error]) error {
-	list := []replayer.Job{}
+// jobs writes a list of jobs. Where there is none, check says whether that is
+// because there is no store.
+func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
+	all := []replayer.Job{}
 	for job, err := range jobs {
 		if err != nil {
 			return err
 		}
-		list = append(list, job)
+		all = append(all, job)
 	}
-	return indented(out, list)
+	if len(all) == 0 {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	switch o.name {
+	case "json":
+		return indented(to.out, all)
+	case "ndjson":
+		return eachLine(to.out, all)
+	}
+	return to.jobs(all)
+}
+
+func eachLine(out io.Writer, jobs []replayer.Job) error {
+	encoder := json.NewEncoder(out)
+	for _, job := range jobs {
+		if err := encoder.Encode(job); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func indented(out io.Writer, value any) error {
@@ -63,21 +67,16 @@ func indented(out io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-func (l list) jobs(jobs iter.Seq2[replayer.Job, error]) error {
+func (l list) jobs(jobs []replayer.Job) error {
+	if len(jobs) == 0 {
+		return l.say("nothing was replayed yet")
+	}
 	t := newTable(l.out, l.screen, jobColumns()...)
-	found := 0
-	for job, err := range jobs {
-		if err != nil {
-			return errors.Join(err, t.flush())
-		}
-		found++
+	for _, job := range jobs {
 		if err := t.row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
-	}
-	if found == 0 {
-		return l.say("nothing was replayed yet")
 	}
 	return t.flush()
 }

@@ -95,6 +95,11 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 	if err != nil {
 		return err
 	}
+	if plan.Total == 0 && len(plan.LeftOut) == 0 {
+		if err := s.checkStore(ctx); err != nil {
+			return err
+		}
+	}
 	if err := writePreview(r.out, plan); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -43,6 +44,15 @@ func (s system) store(ctx context.Context) (eventStore, error) {
 		Retention: retention, Labels: s.format().LabelFields(), Logger: s.logger, TLS: s.secrets.storeTLS,
 		Username: s.cfg.Store.Username, Password: s.secrets.storePassword, APIKey: s.secrets.storeAPIKey,
 	})
+}
+
+// checkStore says what an empty answer may be due to.
+func (s system) checkStore(ctx context.Context) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Check(ctx), store.Close())
 }
 
 // retention leaves out what is kept for ever.
