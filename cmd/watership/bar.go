@@ -10,7 +10,7 @@ import (
 // bar shows on a terminal how far long work has come, and is silent elsewhere.
 type bar struct {
 	out     io.Writer
-	total   int
+	total   int // 0: not known
 	from    int // done before, which says nothing of the rate
 	started time.Time
 	drawn   time.Time
@@ -28,12 +28,16 @@ func newBar(out io.Writer, total int) *bar {
 
 func (b *bar) show(done int) {
 	now := time.Now()
-	if !b.on || now.Sub(b.drawn) < barRefresh && done < b.total {
+	if !b.on || now.Sub(b.drawn) < barRefresh && done != b.total {
 		return
 	}
 	b.drawn = now
-	filled := barWidth * min(done, b.total) / max(b.total, 1)
 	rate := float64(done-b.from) / max(now.Sub(b.started).Seconds(), 0.001)
+	if b.total == 0 {
+		fmt.Fprintf(b.out, "\r\x1b[K%d  %.0f/s", done, rate)
+		return
+	}
+	filled := barWidth * min(done, b.total) / b.total
 	left := time.Duration(float64(max(b.total-done, 0)) / max(rate, 0.001) * float64(time.Second))
 	fmt.Fprintf(b.out, "\r\x1b[K[%s%s] %d/%d  %.0f/s  %s left", strings.Repeat("#", filled),
 		strings.Repeat(".", barWidth-filled), done, b.total, rate, left.Round(time.Second))

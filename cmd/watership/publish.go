@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ broker cannot tell, since the tap takes it.`,
 			if err != nil {
 				return err
 			}
-			sent, err := s.publish(cmd.Context(), p, cmd.InOrStdin(), files)
+			sent, err := s.publish(cmd.Context(), terminalOf(cmd), p, files)
 			if sent > 0 || err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", plural(sent, "message"))
 			}
@@ -92,13 +91,15 @@ func (p publication) validate(files []string) error {
 	return nil
 }
 
-func (s system) publish(ctx context.Context, p publication, in io.Reader, files []string) (sent int, err error) {
-	messages := p.bodies(in, files)
+func (s system) publish(ctx context.Context, t terminal, p publication, files []string) (sent int, err error) {
+	messages, total := p.bodies(t.in, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages = p.envelopes(in, files, s.login)
+		messages, total = p.envelopes(t.in, files, s.login), 0
 	}
+	bar := newBar(t.err, total)
+	defer bar.end()
 	err = s.publishing(ctx, "publish", func(publisher *rabbit.Publisher) error {
-		sent, err = send(ctx, publisher, messages, p.rate)
+		sent, err = send(ctx, publisher, messages, p.rate, bar.show)
 		return err
 	})
 	return sent, err

@@ -13,14 +13,14 @@ import (
 // inFlight is how many messages wait for their confirms at once.
 const inFlight = 1000
 
-// send publishes in order and counts what the broker has confirmed. It ends at
-// the first message that is not.
-func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64) (confirmed int, err error) {
+// send publishes in order and counts what the broker has confirmed, for progress
+// as well. It ends at the first message that is not.
+func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64, progress func(confirmed int)) (confirmed int, err error) {
 	pace := rate.NewLimiter(rate.Inf, 1)
 	if most > 0 {
 		pace.SetLimit(rate.Limit(most))
 	}
-	var out outbox
+	out := outbox{progress: progress}
 	for m, err := range messages {
 		if err == nil {
 			err = pace.Wait(ctx)
@@ -37,8 +37,9 @@ func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[r
 	return out.confirmed, err
 }
 
-// outbox is what was sent. Its zero value is empty.
+// outbox is what was sent.
 type outbox struct {
+	progress  func(confirmed int)
 	waiting   []*rabbit.Pending
 	confirmed int
 }
@@ -61,6 +62,7 @@ func (o *outbox) oldest(ctx context.Context) error {
 	err := o.waiting[0].Wait(ctx)
 	if o.waiting = o.waiting[1:]; err == nil {
 		o.confirmed++
+		o.progress(o.confirmed)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const terminalWidth = 110
@@ -56,8 +58,18 @@ type session struct {
 
 func (i *installation) terminal(t *testing.T, environ []string, args ...string) *session {
 	t.Helper()
+	return inTerminal(t, environ, exec.Command(i.binary, append(args, "--config", i.config)...))
+}
+
+// shell runs a line of a shell.
+func (i *installation) shell(t *testing.T, line string, args ...string) *session {
+	t.Helper()
+	return inTerminal(t, nil, exec.Command("bash", append([]string{"-c", line}, args...)...))
+}
+
+func inTerminal(t *testing.T, environ []string, cmd *exec.Cmd) *session {
+	t.Helper()
 	ours, theirs := openTerminal(t)
-	cmd := exec.Command(i.binary, append(args, "--config", i.config)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.Env = append(append(os.Environ(), "TERM=xterm"), environ...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -185,5 +197,27 @@ func TestTranscript(t *testing.T) {
 	i.eventually(t, "action: handled", 1)
 	if got := i.terminal(t, nil, "failed").end(exitOK); !strings.Contains(got, "nothing found") {
 		t.Errorf("after the replay: %s", got)
+	}
+}
+
+// Long work shows how far it is, how fast, and how long it still takes.
+func TestProgressBars(t *testing.T) {
+	a := newPlayback(t)
+	body := writeFile(t, "order.json", "{}")
+	const published = "300/300"
+	wantBar(t, a.terminal(t, nil, "publish", "--exchange", a.exchange, "--key", "order.created", "--count", "300", body).end(exitOK), published)
+
+	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 2))
+	file := filepath.Join(t.TempDir(), "events.ndjson")
+	s := a.shell(t, `"$0" export '*' --config "$1" > "$2"`, a.binary, a.config, file)
+	wantBar(t, s.end(exitOK), "2/2")
+	wantBar(t, a.terminal(t, nil, "import", file).end(exitOK), "2/2")
+	wantBar(t, a.shell(t, `cat "$2" | "$0" import --config "$1"`, a.binary, a.config, file).end(exitOK), "2  ")
+}
+
+func wantBar(t *testing.T, screen, done string) {
+	t.Helper()
+	if !regexp.MustCompile(regexp.QuoteMeta(done)+` *[0-9]+/s`).MatchString(screen) || strings.Contains(done, "/") && !strings.Contains(screen, "0s left") {
+		t.Errorf("no progress bar at %s:\n%q", done, screen)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +55,42 @@ func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) e
 	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
 		return err
 	}
-	_, err = list{terminal: t}.write(lineWriter{bufio.NewWriter(t.out), document}, store.Events(ctx, sel))
+	bar, err := t.exportBar(ctx, store, sel)
+	if err != nil {
+		return err
+	}
+	found, err := list{terminal: t}.write(lineWriter{bufio.NewWriter(t.out), document}, bar.events(store.Events(ctx, sel)))
+	bar.end()
+	if err == nil && found == 0 {
+		err = store.Check(ctx)
+	}
 	return err
+}
+
+// exportBar is off where the events themselves go to the terminal.
+func (t terminal) exportBar(ctx context.Context, store eventStore, sel schemas.Selection) (*bar, error) {
+	bar := newBar(t.err, 0)
+	bar.on = bar.on && !isTerminal(t.out)
+	if !bar.on {
+		return bar, nil
+	}
+	count, err := store.Count(ctx, sel)
+	if bar.total = int(count); sel.Limit > 0 {
+		bar.total = min(bar.total, sel.Limit)
+	}
+	return bar, err
+}
+
+// events counts those that it gives.
+func (b *bar) events(events iter.Seq2[schemas.Event, error]) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		given := 0
+		for e, err := range events {
+			if !yield(e, err) {
+				return
+			}
+			given++
+			b.show(given)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,41 @@ func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error 
 			return err
 		}
 	}
-	i := importing{store: store, format: s.format(), pause: importPause}
+	bar := newBar(t.err, 0)
+	if bar.on {
+		if bar.total, err = linesAhead(in); err != nil {
+			return err
+		}
+	}
+	i := importing{store: store, format: s.format(), pause: importPause, bar: bar}
 	err = i.read(ctx, in)
+	bar.end()
 	fmt.Fprintf(t.out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
 	return err
+}
+
+// linesAhead counts the lines of a file that is yet to be read; 0 for what can
+// be read only once.
+func linesAhead(in io.Reader) (int, error) {
+	file, isFile := in.(*os.File)
+	if !isFile {
+		return 0, nil
+	}
+	at, err := file.Seek(0, io.SeekCurrent)
+	if err != nil { // a pipe
+		return 0, nil
+	}
+	lines, buffer := 0, make([]byte, 1<<16)
+	for err == nil {
+		var n int
+		n, err = file.Read(buffer)
+		lines += bytes.Count(buffer[:n], []byte{'\n'})
+	}
+	if !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	_, err = file.Seek(at, io.SeekStart)
+	return lines, err
 }
 
 func openInput(in io.Reader, args []string) (io.Reader, func() error, error) {
@@ -78,6 +110,7 @@ type importing struct {
 	store   eventStore
 	format  schemas.DocumentFormat
 	pause   time.Duration
+	bar     *bar
 	created int
 	there   int
 }
@@ -121,7 +154,9 @@ func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
 		}
 		left = append(left, doc)
 	}
-	return i.insist(ctx, left)
+	err = i.insist(ctx, left)
+	i.bar.show(i.created + i.there)
+	return err
 }
 
 // insist sends again what the store is too busy for.
