@@ -13,13 +13,27 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// A generated condition is a text of the query language and, by itself, a
-// function that says which documents it is true of. Neither knows of the other
-// side: what Elasticsearch makes of the text is compared with the function.
+// A generated condition is a text of the query language, and beside it, built by
+// hand, a query in Elasticsearch's own DSL and a function that says which
+// documents it is true of. Neither knows of the others.
 type condition struct {
 	text string
+	dsl  dsl
 	is   func(sample) bool
 }
+
+// dsl is an object of the DSL, in its plainest form: none of what Compile makes.
+type dsl map[string]any
+
+func all(queries ...dsl) dsl { return dsl{"bool": dsl{"must": queries}} }
+
+func some(queries ...dsl) dsl {
+	return dsl{"bool": dsl{"should": queries, "minimum_should_match": 1}}
+}
+
+func none(queries ...dsl) dsl { return dsl{"bool": dsl{"must_not": queries}} }
+
+func (d dsl) of(kind, field string) dsl { return dsl{kind: dsl{field: d}} }
 
 // sample is a document as the functions see it. What is absent is not there.
 type sample struct {
@@ -95,14 +109,15 @@ func (g generator) condition(depth int) condition {
 	and, or, not := pick(g, "and", "AND", "And"), pick(g, "or", "OR"), pick(g, "not", "NOT")
 	switch g.IntN(5) {
 	case 0:
-		return condition{"(" + a.text + ") " + and + " (" + b.text + ")", func(s sample) bool { return a.is(s) && b.is(s) }}
+		return condition{"(" + a.text + ") " + and + " (" + b.text + ")", all(a.dsl, b.dsl), func(s sample) bool { return a.is(s) && b.is(s) }}
 	case 1:
-		return condition{"(" + a.text + ")  " + or + " (" + b.text + ")", func(s sample) bool { return a.is(s) || b.is(s) }}
+		return condition{"(" + a.text + ")  " + or + " (" + b.text + ")", some(a.dsl, b.dsl), func(s sample) bool { return a.is(s) || b.is(s) }}
 	case 2:
-		return condition{not + " (" + a.text + ")", func(s sample) bool { return !a.is(s) }}
+		return condition{not + " (" + a.text + ")", none(a.dsl), func(s sample) bool { return !a.is(s) }}
 	case 3: // without parentheses: `and` before `or`
 		x, y, z := g.leaf(), g.leaf(), g.leaf()
-		return condition{x.text + " " + or + " " + y.text + " " + and + " " + not + " " + z.text, func(s sample) bool { return x.is(s) || y.is(s) && !z.is(s) }}
+		text := x.text + " " + or + " " + y.text + " " + and + " " + not + " " + z.text
+		return condition{text, some(x.dsl, all(y.dsl, none(z.dsl))), func(s sample) bool { return x.is(s) || y.is(s) && !z.is(s) }}
 	}
 	return g.group()
 }
@@ -113,6 +128,7 @@ func (g generator) group() condition {
 	x, y, z := g.value(field), g.value(field), g.value(field)
 	return condition{
 		field + ": (" + x.text + " or " + y.text + " and not " + z.text + ")",
+		some(x.dsl, all(y.dsl, none(z.dsl))),
 		func(s sample) bool { return x.is(s) || y.is(s) && !z.is(s) },
 	}
 }
@@ -127,11 +143,11 @@ func (g generator) leaf() condition {
 		return g.words()
 	case 3:
 		field := pick(g, "event.duration", "headers.tenant", "labels.tenant", "error.message", "event.action")
-		return condition{field + pick(g, ":*", ": *", " : *"), func(s sample) bool { return s.has(field) }}
+		return condition{field + pick(g, ":*", ": *", " : *"), dsl{"exists": dsl{"field": field}}, func(s sample) bool { return s.has(field) }}
 	default:
 		field := pick(g, "event.action", "action", "headers.tenant", "labels.tenant")
 		v := g.value(field)
-		return condition{field + pick(g, ":", ": ", " :  ") + v.text, v.is}
+		return condition{field + pick(g, ":", ": ", " :  ") + v.text, v.dsl, v.is}
 	}
 }
 
@@ -154,14 +170,19 @@ func (g generator) value(field string) condition {
 	}
 	want := pick(g, append(list, "nobody")...)
 	equal := func(s sample) bool { have, there := s.keywords[full]; return there && have == want }
+	term := dsl{"value": want}.of("term", full)
 	switch g.IntN(3) {
 	case 0:
-		return condition{`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(want) + `"`, equal}
+		return condition{`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(want) + `"`, term, equal}
 	case 1:
-		return condition{bareWord(want), equal}
+		return condition{bareWord(want), term, equal}
 	}
 	prefix := string([]rune(want)[:1+g.IntN(2)])
-	return condition{bareWord(prefix) + "*", func(s sample) bool { return strings.HasPrefix(s.keywords[full], prefix) && s.keywords[full] != "" }}
+	return condition{
+		bareWord(prefix) + "*",
+		dsl{"value": prefix}.of("prefix", full),
+		func(s sample) bool { return strings.HasPrefix(s.keywords[full], prefix) && s.keywords[full] != "" },
+	}
 }
 
 // bareWord escapes what means something without quotes.
@@ -181,10 +202,19 @@ func (g generator) number() condition {
 		bound = float64(int(bound))
 		text = strconv.Itoa(int(bound))
 	}
-	return condition{pick(g, "event.duration", "duration") + " " + op + " " + text, func(s sample) bool {
+	return condition{pick(g, "event.duration", "duration") + " " + op + " " + text, bounded(op, "event.duration", bound), func(s sample) bool {
 		have, there := s.numbers["event.duration"]
 		return there && compare(op, have, bound)
 	}}
+}
+
+// bounded is a range, of one point where op is a colon.
+func bounded(op, field string, bound any) dsl {
+	names := map[string]string{"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+	if name := names[op]; name != "" {
+		return dsl{name: bound}.of("range", field)
+	}
+	return dsl{"gte": bound, "lte": bound}.of("range", field)
 }
 
 func compare(op string, have, bound float64) bool {
@@ -205,7 +235,7 @@ func (g generator) date() condition {
 	bound := time.Date(2026, 1, 1+g.IntN(60), g.IntN(24), 0, 0, 0, time.UTC)
 	op := pick(g, "<", "<=", ">", ">=")
 	text := pick(g, `"`+bound.Format(time.RFC3339)+`"`, strconv.FormatInt(bound.UnixMilli(), 10), `"`+bound.Add(-24*time.Hour).Format(time.RFC3339)+`||+1d"`)
-	return condition{"@timestamp" + op + text, func(s sample) bool {
+	return condition{"@timestamp" + op + text, bounded(op, "@timestamp", bound.Format(time.RFC3339)), func(s sample) bool {
 		return compare(op, float64(s.times["@timestamp"].Unix()), float64(bound.Unix()))
 	}}
 }
@@ -215,17 +245,18 @@ func (g generator) words() condition {
 	words := []string{pick(g, sampleWords...), pick(g, sampleWords...)}
 	phrase := strings.Join(words, " ")
 	if g.IntN(2) == 0 {
-		return condition{`error.message: "` + strings.ToUpper(phrase) + `"`, func(s sample) bool {
+		return condition{`error.message: "` + strings.ToUpper(phrase) + `"`, dsl{"query": phrase}.of("match_phrase", "error.message"), func(s sample) bool {
 			return strings.Contains(" "+s.texts["error.message"]+" ", " "+phrase+" ")
 		}}
 	}
-	return condition{"error.message: " + phrase, func(s sample) bool {
+	either := some(dsl{"value": words[0]}.of("term", "error.message"), dsl{"value": words[1]}.of("term", "error.message"))
+	return condition{"error.message: " + phrase, either, func(s sample) bool {
 		return slices.ContainsFunc(strings.Fields(s.texts["error.message"]), func(word string) bool { return slices.Contains(words, word) })
 	}}
 }
 
-// Three hundred queries find what they mean. The seed is fixed, and a failure
-// prints the query.
+// Three hundred queries find what they mean, and what the same query in the DSL
+// finds. The seed is fixed, and a failure prints the query.
 func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(20260504, 300))}
 	index := newDSLIndex(t)
@@ -239,7 +270,7 @@ func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
 		index.do(t, "PUT", "/_doc/"+id, samples[id].document())
 	}
 	index.do(t, "POST", "/_refresh", "")
-	some, hits := 0, 0
+	partly, hits := 0, 0
 	for range 300 {
 		c := g.condition(g.IntN(4))
 		var want []string
@@ -252,14 +283,17 @@ func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
 		if got := index.findAll(t, c.text); got != strings.Join(want, " ") {
 			t.Errorf("%s\n got %s\nwant %s", c.text, got, strings.Join(want, " "))
 		}
+		if got := index.all(t, c.text, c.dsl); got != strings.Join(want, " ") {
+			t.Errorf("by hand: %s\n got %s\nwant %s", c.text, got, strings.Join(want, " "))
+		}
 		if hits += len(want); len(want) > 0 && len(want) < len(samples) {
-			some++
+			partly++
 		}
 	}
-	if some < 150 {
-		t.Errorf("only %d queries find some and not all", some)
+	if partly < 150 {
+		t.Errorf("only %d queries find some and not all", partly)
 	}
-	t.Logf("%d of 300 queries find some of the documents and not all; %d hits", some, hits)
+	t.Logf("%d of 300 queries find some of the documents and not all; %d hits", partly, hits)
 }
 
 // findAll is find for more than ten hits, by way of the printed query.
@@ -276,7 +310,13 @@ func (i dslIndex) findAll(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatalf("%s prints as %s: %v", text, node, err)
 	}
-	body, err := json.Marshal(map[string]any{"size": 1000, "_source": false, "query": Compile(again, dslFields)})
+	return i.all(t, text, Compile(again, dslFields))
+}
+
+// all are the names of all documents that a query in the DSL finds.
+func (i dslIndex) all(t *testing.T, text string, q any) string {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"size": 1000, "_source": false, "query": q})
 	if err != nil {
 		t.Fatal(err)
 	}
