@@ -91,6 +91,9 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	if err != nil {
 		return err
 	}
+	if err := s.writeUnknown(ctx, d.out, d.ids); err != nil {
+		return err
+	}
 	if len(ids) == 0 {
 		return errors.New("no failure that is not resolved is among these")
 	}
@@ -134,11 +137,7 @@ func (d discard) open(ctx context.Context, failures failures, node query.Node) (
 	}
 	var all []string
 	for some := range slices.Chunk(d.ids, idsAtOnce) {
-		var either []schemas.Among
-		for _, field := range namingFields() {
-			either = append(either, schemas.Among{Field: field, Values: some})
-		}
-		ids, err := eventIDs(failures.open(ctx, node, either...))
+		ids, err := eventIDs(failures.open(ctx, node, called(some)...))
 		if err != nil {
 			return nil, err
 		}

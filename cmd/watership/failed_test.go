@@ -241,6 +241,10 @@ func TestDiscard(t *testing.T) {
 		!strings.HasPrefix(discarded.Failure.Message, "paid by hand (") || discarded.BodyIn == schemas.BodyHere {
 		t.Errorf("the event is %+v", discarded)
 	}
+	slip := writeFile(t, "slip.txt", "m-2\nm-222\n")
+	if r := i.run(t, "failed", "discard", "--ids", slip, "error.message: nothing", "--reason", "x", "--yes"); r.code != exitFailed || r.out != "       1  not found: m-222\n" {
+		t.Errorf("a slip in a list: %+v", r)
+	}
 	i.must(t, "failed", "discard", "error.message: c", "--reason", "no body knows", "--yes")
 	i.eventually(t, "action: discarded", 2)
 	open := openFailures(t, a)

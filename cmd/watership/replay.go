@@ -61,6 +61,7 @@ type replay struct {
 	terminal
 	query      string
 	ids, group string
+	names      []string // in the file ids
 	dsl        string
 	period     span
 
@@ -82,6 +83,9 @@ type replay struct {
 }
 
 func (s system) replay(ctx context.Context, r replay) (err error) {
+	if err := r.readIDs(); err != nil {
+		return err
+	}
 	job, err := s.job(r)
 	if err != nil {
 		return err
@@ -101,6 +105,9 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 		}
 	}
 	if err := writePreview(r.out, plan); err != nil {
+		return err
+	}
+	if err := s.writeUnknown(ctx, r.out, r.names); err != nil {
 		return err
 	}
 	if agreed, err := r.agreed(ctx, plan); !agreed {

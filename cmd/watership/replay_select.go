@@ -50,11 +50,7 @@ func (r *replay) target() replayer.Target {
 func (s system) selected(r replay) (query.Node, error) {
 	var all query.And
 	if r.ids != "" {
-		names, err := r.readIDs()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, replayer.Of(names))
+		all = append(all, replayer.Of(r.names))
 	}
 	if r.group != "" {
 		all = append(all, is("watership.error_group", r.group))
@@ -95,10 +91,12 @@ func (r *replay) readDSL() (json.RawMessage, error) {
 // mostIDs fit into one query.
 const mostIDs = 10000
 
-func (r *replay) readIDs() ([]string, error) {
-	names, err := idsIn(r.ids, r.in)
-	if len(names) > mostIDs {
-		return nil, usagef("--ids %s: %d ids, at most %d are possible at once: use a query, or several replays", r.ids, len(names), mostIDs)
+func (r *replay) readIDs() (err error) {
+	if r.ids == "" {
+		return nil
 	}
-	return names, err
+	if r.names, err = idsIn(r.ids, r.in); len(r.names) > mostIDs {
+		return usagef("--ids %s: %d ids, at most %d are possible at once: use a query, or several replays", r.ids, len(r.names), mostIDs)
+	}
+	return err
 }
