@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 func (d *doctor) checkBroker(ctx context.Context) {
 	conn, err := d.reach(ctx, "doctor")
 	if err != nil {
-		d.say("broker", wrong, err.Error(), "start RabbitMQ, or set amqp.url")
+		d.say("broker", wrong, err.Error(), d.brokerRemedy(err))
 		return
 	}
 	d.conn = conn
@@ -30,6 +31,18 @@ func (d *doctor) checkBroker(ctx context.Context) {
 		return
 	}
 	d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
+}
+
+func (d *doctor) brokerRemedy(err error) string {
+	var refused *amqp091.Error
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Code == amqp091.AccessRefused:
+		return "correct the user and the password in amqp.url, or the file amqp.password_file"
+	case refused.Code == amqp091.NotAllowed:
+		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && rabbitmqctl set_permissions --vhost '%[1]s' %s '.*' '.*' '.*', or correct the vhost in amqp.url", d.vhost, d.login)
+	}
+	return "start RabbitMQ, or set amqp.url"
 }
 
 // tryPermissions does with a queue of its own, which goes with the connection,

@@ -172,6 +172,20 @@ func TestDoctorWithoutServers(t *testing.T) {
 	}
 }
 
+// A broker that answers and does not let us in is not to be started.
+func TestDoctorIsNotLetIn(t *testing.T) {
+	url := rabbittest.Newest(t).URL
+	for address, remedy := range map[string]string{
+		strings.Replace(url, "guest:guest", "guest:wrong", 1): "→ correct the user and the password in amqp.url",
+		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost 'nobody-made-this' && rabbitmqctl set_permissions --vhost 'nobody-made-this' guest",
+	} {
+		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
+		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
+			t.Errorf("%+v, want %s", got, remedy)
+		}
+	}
+}
+
 func TestOlder(t *testing.T) {
 	for _, test := range []struct {
 		version, than string
