@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -255,6 +256,31 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 		}
 		if title, _, _ := strings.Cut(out.String(), "\n"); columnsOf(title) != test.shown {
 			t.Errorf("%s shows %s, want %s", name, columnsOf(title), test.shown)
+		}
+	}
+}
+
+// A pattern of names finds the labels that the configuration has, in both stores.
+func TestSearchLabelsByPattern(t *testing.T) {
+	labels := []string{"WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_INDEX_NUMERIC_LABELS=n"}
+	a := newSeeded(t, labels...)
+	plain := newSeeded(t)
+	plain.keep(t, plain.event(1, schemas.Published), plain.event(2, schemas.Handled))
+	events := writeFile(t, "events.ndjson", plain.must(t, "export", "*"))
+	a.must(t, "import", events) // with labels
+	if err := a.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	file := seeded{environ: append(labels, "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "store.db"))}
+	file.must(t, "import", events)
+	for text, want := range map[string]string{
+		"labels.*: acme": "2", "labels.ten*: ac*": "2", "labels.*: nobody": "0", "numeric_labels.*: 2": "1", "numeric_labels.* > 1": "1",
+		"labels.*: *": "2", "not numeric_labels.*: *": "0", "*labels.*: 1": "1",
+	} {
+		for _, store := range []seeded{a, file} {
+			if got := strings.TrimSpace(store.must(t, "search", text, "--count")); got != want {
+				t.Errorf("%s finds %s, want %s", text, got, want)
+			}
 		}
 	}
 }
