@@ -18,9 +18,13 @@ const completionPatience = time.Second
 // addCompletions completes queries and the names of queues, exchanges, fields
 // and so on. What cannot be found out in time is left out.
 func addCompletions(root *cobra.Command, from *settings) {
-	for _, cmd := range root.Commands() {
+	commands := root.Commands()
+	if discard, _, err := root.Find([]string{"failed", "discard"}); err == nil {
+		commands = append(slices.Clone(commands), discard)
+	}
+	for _, cmd := range commands {
 		switch cmd.Name() {
-		case "search", "failed", "tail", "replay", "export":
+		case "search", "failed", "discard", "tail", "replay", "export":
 			cmd.ValidArgsFunction = from.completeQuery
 		case "show":
 			cmd.ValidArgsFunction = from.completeMessages
@@ -28,7 +32,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		for flag, list := range map[string]func(context.Context, system) []string{
-			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues,
+			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "group": errorGroups,
 		} {
 			if cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, from.completeNames(list)) // the flag is there
@@ -75,6 +79,24 @@ func fieldNames(_ context.Context, s system) []string {
 		}
 	}
 	return append(names, fields.Labels...)
+}
+
+// ends are the ends of names that mean the same field: queue for watership.queue.
+func (s system) ends(names []string) []string {
+	var found []string
+	for _, name := range names {
+		for _, end, more := strings.Cut(name, "."); more; _, end, more = strings.Cut(end, ".") {
+			if field, err := s.fieldNamed(end); err == nil && field.Name == name {
+				found = append(found, end)
+			}
+		}
+	}
+	return found
+}
+
+// errorGroups are the most frequent ones.
+func errorGroups(ctx context.Context, s system) []string {
+	return valuesOf(ctx, s, "watership.error_group")
 }
 
 // exchanges are those of the configuration, and of the broker but for ours.
@@ -130,9 +152,12 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 	before := strings.TrimSuffix(begun, word)
 	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
 	if !strings.HasSuffix(strings.TrimRight(before, " "), ":") {
-		var names []string
-		for _, name := range fieldNames(ctx, system) {
-			names = append(names, name+":")
+		names := fieldNames(ctx, system)
+		if word != "" {
+			names = append(names, system.ends(names)...)
+		}
+		for i := range names {
+			names[i] += ":"
 		}
 		return beginningWith(begun, before, names), directive
 	}
@@ -155,15 +180,24 @@ func values(ctx context.Context, s system, field string) []string {
 	case "messaging.destination.name":
 		return exchanges(ctx, s)
 	}
+	var found []string
+	for _, value := range valuesOf(ctx, s, named.Name) {
+		found = append(found, is(named.Name, value).String()[len(named.Name)+2:])
+	}
+	return found
+}
+
+// valuesOf are the most frequent values of a field; a text has none.
+func valuesOf(ctx context.Context, s system, field string) []string {
 	store, err := s.store(ctx)
 	if err != nil {
 		return nil
 	}
 	defer store.Close()
-	tally, _ := store.Top(ctx, schemas.Selection{}, named.Name, 20) // of a text there are none
+	tally, _ := store.Top(ctx, schemas.Selection{}, field, 20)
 	var found []string
 	for _, value := range tally.Values {
-		found = append(found, is(named.Name, value.Text).String()[len(named.Name)+2:])
+		found = append(found, value.Text)
 	}
 	return found
 }
