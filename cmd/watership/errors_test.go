@@ -103,7 +103,8 @@ func TestBadServers(t *testing.T) {
 		"no templates, jobs":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"jobs", "list"}, "is missing: run `watership setup`"},
 		"no templates, replay": {
 			[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh, "WATERSHIP_AMQP_URL=" + broker.URL},
-			[]string{"replay", "*", "--unchecked-routes", "--yes"}, "is missing: run `watership setup`",
+			[]string{"replay", "*", "--unchecked-routes", "--yes"},
+			"is missing: run `watership setup`",
 		},
 		"no broker":        {[]string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}, []string{"publish", "--key", "q"}, "connection refused"},
 		"a wrong password": {[]string{"WATERSHIP_AMQP_URL=" + stranger}, []string{"publish", "--key", "q"}, "password not allowed"},

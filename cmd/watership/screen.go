@@ -74,7 +74,7 @@ func cell(text string, width int) string {
 	}
 	taken := 0
 	for i, r := range text {
-		if taken += query.RuneWidth(r); taken >= width { // one column is for the mark
+		if taken += query.Width(string(r)); taken >= width { // one column is for the mark
 			return text[:i] + "…"
 		}
 	}

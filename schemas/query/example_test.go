@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/schemas/query"
@@ -88,4 +89,16 @@ func ExampleInstant() {
 	day, err := query.Instant("now-1d/d", now, query.Greater.End())
 	fmt.Println(day, err)
 	// Output: 2026-05-03 23:59:59.999 +0000 UTC <nil>
+}
+
+// A caret below a text stands where the text ends on the screen.
+func ExampleWidth() {
+	const before = "headers.日本: "
+	fmt.Println(before + "x")
+	fmt.Println(strings.Repeat(" ", query.Width(before)) + "^")
+	fmt.Println(query.Width(before))
+	// Output:
+	// headers.日本: x
+	//               ^
+	// 14
 }

@@ -13,13 +13,13 @@ import (
 func Width(text string) int {
 	columns := 0
 	for _, r := range text {
-		columns += RuneWidth(r)
+		columns += runeWidth(r)
 	}
 	return columns
 }
 
-// RuneWidth is [Width] of one character.
-func RuneWidth(r rune) int {
+// runeWidth is Width of one character.
+func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me) {
 		return 0
 	}
