@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -39,6 +37,7 @@ func (d *doctor) checkOurQueues() {
 	problems := len(d.findings)
 	all, _ := d.ours()
 	var missing []string
+	limited := map[limiting][]string{}
 	for _, name := range all {
 		queue, there := d.queues[name]
 		switch {
@@ -48,9 +47,12 @@ func (d *doctor) checkOurQueues() {
 			d.say("topology", wrong, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.cfg.Topology.QueueType),
 				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix")
 		default:
-			d.checkLimits(queue)
+			if by := d.limitsOf(queue); by != (limiting{}) {
+				limited[by] = append(limited[by], name)
+			}
 		}
 	}
+	d.sayLimited(limited)
 	if len(missing) > 0 {
 		d.say("topology", wrong, "missing: "+few(missing), "run watership setup")
 	}
@@ -59,8 +61,20 @@ func (d *doctor) checkOurQueues() {
 	}
 }
 
-// checkLimits names what a policy takes from a queue of ours.
-func (d *doctor) checkLimits(queue rabbit.Queue) {
+// limiting is what policies take from queues of ours, and what helps.
+type limiting struct{ policies, limits, remedy string }
+
+// sayLimited says once what one remedy mends.
+func (d *doctor) sayLimited(limited map[limiting][]string) {
+	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
+	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
+		d.say("topology", wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
+			by.policies, by.limits, plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
+	}
+}
+
+// limitsOf is nothing for a queue without limits.
+func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
 	var limits []string
 	for _, key := range slices.Sorted(maps.Keys(queue.Effective)) {
 		switch key {
@@ -71,7 +85,7 @@ func (d *doctor) checkLimits(queue rabbit.Queue) {
 		}
 	}
 	if len(limits) == 0 {
-		return
+		return limiting{}
 	}
 	who := fmt.Sprintf("policy %q", queue.Policy)
 	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues watership-unlimited '^%s\.' '{"delivery-limit":%d}'`,
@@ -83,7 +97,7 @@ func (d *doctor) checkLimits(queue rabbit.Queue) {
 	if queue.Policy == "" {
 		who = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
 	}
-	d.say("topology", wrong, fmt.Sprintf("%s limits queue %s, whose messages must not be dropped: %s", who, queue.Name, strings.Join(limits, ", ")), remedy)
+	return limiting{who, strings.Join(limits, ", "), remedy}
 }
 
 // unlimited is the highest delivery limit, which every version takes for none.
@@ -171,80 +185,4 @@ func few(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
-}
-
-// checkDelays looks for delay queues whose messages have waited and cannot go on.
-func (d *doctor) checkDelays(ctx context.Context) {
-	stuck, err := d.stuck(ctx)
-	if err != nil {
-		d.say("delays", warning, err.Error(), "")
-		return
-	}
-	if len(stuck) > 0 {
-		d.say("delays", wrong, "messages have waited long enough and do not get to "+d.topology.Due()+" from "+few(stuck),
-			"see whether "+d.topology.Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
-		return
-	}
-	_, delays := d.ours()
-	d.fine("delays", "%s, none of which is stuck", plural(len(delays), "delay queue"))
-}
-
-const stuckPause = time.Second
-
-// stuck looks twice: a message that is on its way for a moment is not stuck.
-func (d *doctor) stuck(ctx context.Context) ([]string, error) {
-	_, delays := d.ours()
-	first, err := d.management.DeadLettering(ctx, d.vhost)
-	if err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(first, func(name string, _ int64) bool { return !delays[name] })
-	if len(first) == 0 {
-		return nil, nil
-	}
-	select {
-	case <-time.After(stuckPause):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	second, err := d.management.DeadLettering(ctx, d.vhost)
-	var stuck []string
-	for _, name := range slices.Sorted(maps.Keys(first)) {
-		if second[name] >= first[name] && d.dueIsIdle() {
-			stuck = append(stuck, name)
-		}
-	}
-	return stuck, err
-}
-
-// dueIsIdle: while messages come out, those behind them are not stuck.
-func (d *doctor) dueIsIdle() bool {
-	due, there := d.queues[d.topology.Due()]
-	return !there || due.Messages == 0 || due.Consumers == 0
-}
-
-const muchLag = 10_000 // messages
-
-func (d *doctor) checkLag() {
-	for _, queue := range []struct{ name, remedy string }{
-		{d.topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
-		{d.topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
-		{d.topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
-		{d.topology.Due(), "run watership serve: nothing takes what is to be tried again"},
-		{d.topology.Retry(), "run watership serve: nothing takes the dead letters"},
-		{d.topology.Poison(), "run watership serve: nothing records what was given up"},
-	} {
-		found, there := d.queues[queue.name]
-		switch {
-		case !there:
-		case d.topology.IndexLimit > 0 && found.Messages >= d.topology.IndexLimit && slices.Contains([]string{d.topology.Index(), d.topology.IndexLate()}, queue.name):
-			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, plural(int(found.Messages), "message")), queue.remedy)
-		case found.Messages > muchLag:
-			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, plural(int(found.Messages), "message")), queue.remedy)
-		case found.Messages > 0 && found.Consumers == 0:
-			d.say("lag", warning, fmt.Sprintf("%s has %s and no consumer", queue.name, plural(int(found.Messages), "message")), queue.remedy)
-		default:
-			d.fine("lag", "%s has %s", queue.name, plural(int(found.Messages), "message"))
-		}
-	}
 }

@@ -79,12 +79,12 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	t.Helper()
 	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":100},"priority":4,"apply-to":"queues"}`)
 	var list []finding
-	until(t, "the policy", func() bool {
+	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
 		list, _ = i.findings(t)
-		return saying(list, wrong, "delivery-limit 3, max-length 100") != nil
+		return saying(list, wrong, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, wrong, "routes") != nil
 	})
 	wantFinding(t, list, wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
-		`policy "`+i.prefix+`-all" limits queue `+i.prefix+".log")
+		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
 	wantFinding(t, list, wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
