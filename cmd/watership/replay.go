@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,15 +101,7 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 	if err != nil {
 		return err
 	}
-	if plan.Total == 0 && len(plan.LeftOut) == 0 {
-		if err := s.checkStore(ctx); err != nil {
-			return err
-		}
-	}
-	if err := writePreview(r.out, plan); err != nil {
-		return err
-	}
-	if err := s.writeUnknown(ctx, r.out, r.names); err != nil {
+	if err := s.preview(ctx, r, plan); err != nil {
 		return err
 	}
 	if agreed, err := r.agreed(ctx, plan); !agreed {
@@ -118,4 +112,22 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 		return err
 	}
 	return r.carryOut(ctx, replays, begun)
+}
+
+// preview shows a plan. Nothing is sent that could not be shown, and that is not
+// the end of a pipe like any other: whoever sends relies on it.
+func (s system) preview(ctx context.Context, r replay, plan replayer.Plan) error {
+	if plan.Total == 0 && len(plan.LeftOut) == 0 {
+		if err := s.checkStore(ctx); err != nil {
+			return err
+		}
+	}
+	err := writePreview(r.out, plan)
+	if err == nil {
+		err = s.writeUnknown(ctx, r.out, r.names)
+	}
+	if errors.Is(err, syscall.EPIPE) && !r.dryRun {
+		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)
+	}
+	return err
 }

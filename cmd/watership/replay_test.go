@@ -221,6 +221,29 @@ func TestReplayToNowhere(t *testing.T) {
 	wantRun(t, a.run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
 }
 
+// TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
+// and fails; a look alone ends quietly.
+func TestReplayIntoABrokenPipe(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1))
+	for last, code := range map[string]int{"--yes": exitFailed, "--dry-run": exitOK} {
+		reading, writing, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(a.binary, "replay", "*", last, "--config", a.config)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = writing, &errs
+		_ = reading.Close()
+		_ = cmd.Run()
+		_ = writing.Close()
+		if got := cmd.ProcessState.ExitCode(); got != code || strings.Contains(errs.String(), "nothing was sent") != (code != exitOK) {
+			t.Errorf("%s: exit code %d, want %d\n%s", last, got, code, errs.String())
+		}
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+}
+
 // TestCanary sends a few, and the rest only where those were handled.
 func TestCanary(t *testing.T) {
 	a := newPlayback(t)
