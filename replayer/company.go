@@ -70,7 +70,7 @@ func (f *flight) arrive(p *passage) {
 // message that was kept, whose fingerprint it has, and leaves the body out,
 // which the store has.
 func (f *flight) join(c *company, p *passage) {
-	if p.err == nil && p.leftOut == "" {
+	if p.err == nil && p.departs() {
 		state := p.state
 		state.EventID = state.Replay + ":" + state.ReplayOf
 		state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
@@ -102,7 +102,7 @@ func (f *flight) settle() {
 			c.err = c.said.Wait(f.flying)
 		}
 		for _, p := range c.passages {
-			if p.err == nil && p.leftOut == "" {
+			if p.err == nil && p.departs() {
 				p.err = notSaid(p, c.err)
 			}
 			f.settled <- p

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	window      = 1000 // messages sent and not yet in the saved checkpoint: at most so many come twice
+	window      = 4000 // messages sent and not yet in the saved checkpoint: at most so many come twice
 	inFlight    = 1000 // messages and bundles of events that wait for their confirm
-	saveEvery   = 250
+	saveEvery   = 1000
 	saveOften   = time.Second
 	flightBytes = 64 << 20         // of bodies sent and not yet confirmed
 	settleTime  = 10 * time.Second // for what is on its way when a job is stopped
@@ -132,9 +132,10 @@ func (r *Replayer) remember(ctx context.Context, l *line, job *Job) (d *reading,
 	return d, sentBy, nil
 }
 
-// recall finds out what earlier runs of the job have sent. The cursor tells,
-// unless events came to light behind which it had gone already: then the job
-// begins anew, and its `replayed` events tell.
+// recall finds out what earlier runs of the job have sent. The cursor tells, and
+// of what is beyond it the newest `replayed` events of the job, as far as they are
+// in the store. Where events came to light behind which the cursor had gone
+// already, the job begins anew, and all of its `replayed` events tell.
 func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error) {
 	d, err := r.newReading(ctx, *job)
 	if err != nil {
@@ -150,10 +151,7 @@ func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error)
 			return r.recall(ctx, job)
 		}
 	}
-	sent := &set{}
-	if job.Uncertain {
-		sent, err = r.sentBy(ctx, *job)
-	}
+	sent, err := r.sentBy(ctx, *job)
 	return d, sent, err
 }
 

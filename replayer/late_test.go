@@ -3,21 +3,23 @@ package replayer
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
-// slowStore makes more events visible when the job looks again at its end.
+// slowStore makes more events visible when the job looks again at its end, as it
+// did at its beginning.
 type slowStore struct {
 	Store
-	once sync.Once
-	more func()
+	looks int
+	more  func()
 }
 
 func (s *slowStore) Refresh(ctx context.Context) error {
-	s.once.Do(s.more)
+	if s.looks++; s.looks == 2 {
+		s.more()
+	}
 	return s.Store.Refresh(ctx)
 }
 
@@ -69,5 +71,31 @@ func TestLateEventsWhilePaused(t *testing.T) {
 	}
 	if !job.Uncertain {
 		t.Error("the job does not know that its cursor does not tell")
+	}
+}
+
+// TestCrashBeforeACheckpoint: what the cursor does not tell yet, the job's own
+// events do.
+func TestCrashBeforeACheckpoint(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(20)
+	f.keep(f.event(schemas.Published, anonymous(f.message(21))), f.event(schemas.Published, anonymous(f.message(22))))
+	saved := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 4})
+	job := f.resume(saved, RunOptions{StopAfter: 17})
+	wantJob(t, job, Paused, 21, 0)
+	if len(f.index()) != 21 {
+		t.Fatal("not all was said")
+	}
+	job.State, job.Sent, job.Cursor, job.Seen = Running, saved.Sent, saved.Cursor, saved.Seen
+	if err := f.save(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	job = f.resume(job, RunOptions{})
+	wantJob(t, job, Done, 22, 0)
+	if got := f.broker.Len(t, f.queue); got != 22 {
+		t.Errorf("%d messages arrived", got)
+	}
+	if said := f.index(); len(said) != 1 {
+		t.Errorf("%d events more", len(said))
 	}
 }

@@ -14,6 +14,7 @@ type passage struct {
 	state   schemas.State
 	sent    schemas.Envelope
 	late    bool // found after the cursor had gone by
+	before  bool // sent by an earlier run, which could not save that
 	bytes   int64
 	pending *rabbit.Pending // of the message; nil where there is nothing to wait for
 	err     error
@@ -21,9 +22,9 @@ type passage struct {
 
 // consider sends the message of an event, unless it is left out.
 func (f *flight) consider(next found, late bool) error {
+	before := f.sentBy.has(f.order.Target.identity(next.event))
 	switch {
-	case next.leftOut != "" && next.leftOut != replayedSince,
-		f.sentBy.has(f.order.Target.identity(next.event)):
+	case next.leftOut != "" && next.leftOut != replayedSince, before && f.order.Uncertain:
 		return nil
 	case f.order.Limit > 0 && f.order.Sent+f.order.Skipped+f.order.Failed+f.begun >= f.order.Limit:
 		return errEnough
@@ -31,17 +32,20 @@ func (f *flight) consider(next found, late bool) error {
 		return errStopAfter
 	}
 	p := f.r.passage(f.order, next)
-	p.late = late
+	p.late, p.before = late, before
 	if err := f.makeRoom(p); err != nil {
 		return err
 	}
 	f.begun++
-	if next.leftOut == "" {
+	if p.departs() {
 		f.depart(p)
 	}
 	f.departed <- p
 	return nil
 }
+
+// departs says whether the message is one that this run sends.
+func (p *passage) departs() bool { return p.leftOut == "" && !p.before }
 
 func (f *flight) makeRoom(p *passage) error {
 	select {

@@ -128,7 +128,8 @@ func (k replayed) any(e schemas.Event, when func(replay) bool) bool {
 }
 
 // sentBy are the messages that a job has sent, as far as its `replayed` events
-// are in the store.
+// are in the store: all of them, or those of the last window where the cursor
+// tells of the others.
 func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up what was sent before: %w", err)
@@ -136,7 +137,10 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	sent := &set{}
 	selection := schemas.Selection{
 		Query: both(is("event.action", string(schemas.Replayed)), is("watership.replay.job", job.ID)),
-		Order: schemas.BySequence, WithoutBody: true,
+		Order: schemas.NewestFirst, Limit: window, WithoutBody: true,
+	}
+	if job.Uncertain {
+		selection.Limit = 0
 	}
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
 		if ends(err) {

