@@ -113,6 +113,11 @@ func ExampleLatestDeath() {
 	// Output: expired 3 true
 }
 
+func ExampleHeaderFrameSize() {
+	fmt.Println(schemas.HeaderFrameSize(amqp.Publishing{Headers: amqp.Table{"tenant": "acme"}}))
+	// Output: 42
+}
+
 func ExamplePublisherHeaders() {
 	fmt.Println(schemas.PublisherHeaders(amqp.Table{"tenant": "acme", "x-death": []any{}, "watership-attempt": int32(2)}))
 	// Output: map[tenant:acme]
