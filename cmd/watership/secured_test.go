@@ -77,15 +77,18 @@ func (s secured) role(t *testing.T, role, mark string) {
 
 func (s secured) ask(t *testing.T, path string) string {
 	t.Helper()
-	password, err := os.ReadFile(s.password())
+	return s.as(t, "watership", http.MethodGet, path, "")
+}
+
+// as asks the server itself, with any user.
+func (s secured) as(t *testing.T, user, method, path, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.SetBasicAuth("watership", strings.TrimSpace(string(password)))
+	request.Header.Set("Content-Type", "application/json")
+	request.SetBasicAuth(user, s.secret(t))
 	response, err := s.client.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +96,16 @@ func (s secured) ask(t *testing.T, path string) string {
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
 	return string(text)
+}
+
+// secret is the password of every user.
+func (s secured) secret(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(s.password())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // restricted makes a vhost and a login that may do in it what is documented.
