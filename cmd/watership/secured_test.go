@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -223,5 +226,36 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	i.rewrite(t, store.password(), "/nowhere/password")
 	if got := i.run(t, "search", "*"); got.code != exitUsage || got.err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {
 		t.Errorf("without the password's file: %+v", got)
+	}
+}
+
+// The Elasticsearch of the tests cannot make API keys, so a server before it asks for
+// one, over TLS. Ours is in a file, and no output shows it.
+func TestAPIKey(t *testing.T) {
+	const key = "VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw=="
+	target, err := url.Parse(storeURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); !strings.EqualFold(scheme, "ApiKey") || given != key {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		real.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	i := install(t, rabbittest.Newest(t), newService(t, func(post, int) int { return 200 }).url)
+	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
+		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, writeFile(t, "key", key+"\n"), authority))
+	i.must(t, "setup")
+	i.serve(t)
+	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "m-1")
+	i.eventually(t, "action: handled", 1)
+	got := i.run(t, "search", "*", "--store-api-key-file="+writeFile(t, "another", "c2VjcmV0"))
+	if got.code != exitFailed || !strings.Contains(got.err, "401 Unauthorized") || strings.Contains(got.err, "c2VjcmV0") {
+		t.Errorf("with another key: %+v", got)
 	}
 }
