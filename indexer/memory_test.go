@@ -24,7 +24,7 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 	taken := &taking{}
 	store := httptest.NewServer(taken)
 	defer store.Close()
-	m := &memory{system: s, taking: taken, process: s.startProcess(host{Broker: s.URL, Store: store.URL, Stream: streamName()})}
+	m := &holding{system: s, taking: taken, process: s.startProcess(host{Broker: s.URL, Store: store.URL, Stream: streamName()})}
 	for n := range memoryChunk {
 		e := s.benchMessage(n)
 		m.chunk = append(m.chunk, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
@@ -65,7 +65,7 @@ func (k *taking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-type memory struct {
+type holding struct {
 	*system
 	*taking
 	process   *process
@@ -77,7 +77,7 @@ const memoryChunk = 5000 // messages
 
 // keepingUp publishes until so many are published in all, no faster than they are
 // taken.
-func (m *memory) keepingUp(upTo int) {
+func (m *holding) keepingUp(upTo int) {
 	for m.published < upTo {
 		m.publish(m.published + memoryChunk)
 		m.await(m.published - 2*memoryChunk)
@@ -86,28 +86,28 @@ func (m *memory) keepingUp(upTo int) {
 }
 
 // lagging publishes until so many are published in all, while the store is away.
-func (m *memory) lagging(upTo int) {
+func (m *holding) lagging(upTo int) {
 	m.away.Store(true)
 	m.publish(upTo)
 	m.away.Store(false)
 	m.await(upTo)
 }
 
-func (m *memory) publish(upTo int) {
+func (m *holding) publish(upTo int) {
 	for m.published < upTo {
 		m.send(m.chunk...)
 		m.published += len(m.chunk)
 	}
 }
 
-func (m *memory) await(documents int) {
+func (m *holding) await(documents int) {
 	for m.documents.Load() < int64(documents) {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // during is the most that the process holds while something is done, in bytes.
-func (m *memory) during(what string, work func()) (most int) {
+func (m *holding) during(what string, work func()) (most int) {
 	m.t.Helper()
 	done, looked, began := make(chan struct{}), make(chan struct{}), time.Now()
 	go func() {
@@ -129,7 +129,7 @@ func (m *memory) during(what string, work func()) (most int) {
 }
 
 // resident is the resident set of the process (proc_pid_statm(5)), in bytes.
-func (m *memory) resident() int {
+func (m *holding) resident() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", m.process.pid))
 	if err != nil {
 		m.t.Errorf("the indexer's process: %v", err)

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -82,9 +82,7 @@ func TestProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(told), &h); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // as `watership serve` does
-	}
+	memory.Spend(0) // as `watership serve` does
 	s := &system{
 		Broker: rabbittest.Broker{URL: h.Broker}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}
