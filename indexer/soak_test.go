@@ -223,7 +223,7 @@ func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 		until    func(s *system) bool
 		overdue  bool
 	}{
-		"given back in time": {time.Second, func(s *system) bool { return s.log.Count("gave the messages at hand back") > 30 }, false},
+		"given back in time": {time.Second, func(s *system) bool { return s.log.Count("gave the messages at hand back") > 15 }, false},
 		"held for too long":  {time.Hour, func(s *system) bool { return s.log.Count(overdue) > 0 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
