@@ -19,10 +19,9 @@ import (
 // fault makes bulk requests fail. It is called for each while it lasts.
 type fault func(g *gate, w http.ResponseWriter, r *http.Request)
 
-// TestFaults lets every third request meet a fault of the wire or of the
-// server while messages come in: none is lost, none is there twice.
-func TestFaults(t *testing.T) {
-	for name, fault := range map[string]fault{
+// wireFaults are those that a bulk request can meet, of the wire and of servers.
+func wireFaults() map[string]fault {
+	return map[string]fault{
 		"half a response":           halfAnswer,
 		"fewer items than sent":     fewerItems,
 		"items of others":           otherItems,
@@ -36,7 +35,13 @@ func TestFaults(t *testing.T) {
 		"502 of a proxy":            answer(http.StatusBadGateway, ""),
 		"401":                       answer(http.StatusUnauthorized, ""),
 		"400 for the whole request": refusedAsAWhole,
-	} {
+	}
+}
+
+// TestFaults lets every third request meet a fault while messages come in: none
+// is lost, none is there twice.
+func TestFaults(t *testing.T) {
+	for name, fault := range wireFaults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGate(t)
@@ -207,6 +212,22 @@ func TestFaultsOfServers(t *testing.T) {
 
 func (i *identities) block(value string) {
 	ask(i.t, http.MethodPut, "/"+i.stream+"-*/_settings?expand_wildcards=all&ignore_unavailable=true", `{"index.blocks.write":`+value+`}`)
+}
+
+// An older index that somebody deletes takes its own events along, and no other.
+func TestAnIndexIsDeleted(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	run := i.start(i.store, nil)
+	i.publish(i.messages("gone", 100)...)
+	i.wait(i.store, 100)
+	i.rollOver()
+	i.publish(i.messages("early", 100)...)
+	i.wait(i.store, 200)
+	oldest, _, _ := strings.Cut(ask(t, http.MethodGet, "/_cat/indices/"+i.stream+"-traffic?h=index&s=index", ""), "\n")
+	ask(t, http.MethodDelete, "/"+strings.TrimSpace(oldest), "")
+	i.publish(i.messages("gone", 100)...) // as their publisher may
+	i.wantEachOnce(i.finish(i.store, 200, run))
 }
 
 // Without templates a stream would be an ordinary index: the messages wait.

@@ -33,9 +33,11 @@ func newGate(t testing.TB) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{real: httputil.NewSingleHostReverseProxy(target)}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	g := &gate{real: proxy}
 	server := httptest.NewUnstartedServer(g)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections are broken on purpose
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // connections are broken on purpose
+	server.Config.ErrorLog = proxy.ErrorLog
 	server.Start()
 	t.Cleanup(server.Close)
 	g.URL = server.URL

@@ -1,53 +1,113 @@
 package indexer
 
 import (
+	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
 )
 
-// Three indexers whose clocks differ by hours are started and stopped at
-// random while messages come in: every message is there once, the order in
-// which they were published is the order of the sequence.
-func TestSeveralIndexersKeepTheOrder(t *testing.T) {
+func TestSeveralIndexersKeepTheOrder(t *testing.T) { testSeveral(t, 10, 200) }
+
+// testSeveral starts, stops and kills three indexers at random while messages come
+// in. They are processes whose clocks differ by hours. Every message is there once,
+// and the order in which they were published is the order of the sequence; only
+// those in flight when a process is killed may have changed places among themselves.
+func testSeveral(t *testing.T, rounds, each int) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		s := newSystem(t, b)
-		store := newStore(t)
-		rounds, each := 6, 100
-		if os.Getenv("WATERSHIP_TEST_SOAK") == "1" {
-			rounds, each = 100, 1000
+		stream := streamName()
+		h := &hosts{system: s, stream: stream, store: openStore(t, storeURL(t), stream)}
+		if err := h.store.Install(patient(t)); err != nil {
+			t.Fatal(err)
 		}
-		clocks := []time.Duration{-5 * time.Hour, 0, 3 * time.Hour}
-		indexers := make([]*running, len(clocks))
+		killed := make([]bool, rounds)
 		for round := range rounds {
-			turn := rand.IntN(len(clocks))
-			if indexers[turn] != nil {
-				indexers[turn].stop()
-				indexers[turn] = nil
-			} else {
-				indexers[turn] = s.start(store, func(cfg *Config) {
-					cfg.Now = func() time.Time { return time.Now().Add(clocks[turn]) }
-				})
-			}
-			for n := range each {
-				s.publish(s.message("order", round*each+n))
-			}
+			at := rand.IntN(each)
+			s.publish(h.order(round*each, at)...)
+			killed[round] = h.change()
+			s.publish(h.order(round*each+at, each-at)...)
+			h.atLeastOne()
+			s.counted(h.store, (round+1)*each)
 		}
-		for n, x := range indexers {
-			if x == nil {
-				indexers[n] = s.start(store, nil)
-			}
-		}
-		events := s.finish(store, rounds*each, indexers...)
+		events := s.finish(h.store, rounds*each, h.all()...)
 		s.wantEachOnce(events)
 		for n, event := range events {
-			if want := s.message("order", n).Properties.MessageID; event.Envelope.Properties.MessageID != want {
-				t.Fatalf("event %d is %s, want %s", n, event.Envelope.Properties.MessageID, want)
+			round, want := n/each, s.message("order", n).Properties.MessageID
+			if got := event.Envelope.Properties.MessageID; !killed[round] && got != want {
+				t.Fatalf("event %d is %s, want %s", n, got, want)
+			}
+		}
+		// What was published in a round in which one was killed is before all of the next.
+		for n, event := range events {
+			if number := numberOf(t, event); number/each != n/each {
+				t.Fatalf("event %d is order %d, of another round", n, number)
 			}
 		}
 	})
+}
+
+// hosts are processes of one installation; nil where none runs.
+type hosts struct {
+	*system
+	store   *elastic.Store
+	stream  string
+	running [3]*process
+}
+
+// change starts, stops or kills one, and says whether it killed it.
+func (h *hosts) change() (killed bool) {
+	n := rand.IntN(len(h.running))
+	switch {
+	case h.running[n] == nil:
+		h.start(n)
+		return false
+	case rand.IntN(2) == 0:
+		h.running[n].stop()
+	default:
+		h.running[n].kill()
+		killed = true
+	}
+	h.running[n] = nil
+	return killed
+}
+
+func (h *hosts) start(n int) {
+	ahead := [len(h.running)]time.Duration{-5 * time.Hour, 0, 3 * time.Hour}
+	h.running[n] = h.startProcess(host{
+		Broker: h.URL, Store: storeURL(h.t), Stream: h.stream, Ahead: ahead[n], Batch: Batch{Wait: 20 * time.Millisecond},
+	})
+}
+
+func (h *hosts) atLeastOne() {
+	if len(h.all()) == 0 {
+		h.start(rand.IntN(len(h.running)))
+	}
+}
+
+func (h *hosts) all() []*running {
+	var all []*running
+	for _, p := range h.running {
+		if p != nil {
+			all = append(all, &p.running)
+		}
+	}
+	return all
+}
+
+func (h *hosts) order(first, count int) []schemas.Envelope {
+	return h.messages("order", first+count)[first:]
+}
+
+func numberOf(t *testing.T, event schemas.Event) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(event.Envelope.Properties.MessageID, "order-%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -204,7 +205,7 @@ func storeURL(t testing.TB) string {
 }
 
 // ask sends a request to Elasticsearch itself.
-func ask(t testing.TB, method, path, body string) {
+func ask(t testing.TB, method, path, body string) (answered string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(patient(t), method, storeURL(t)+path, strings.NewReader(body))
 	if err != nil {
@@ -216,9 +217,11 @@ func ask(t testing.TB, method, path, body string) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		t.Fatalf("%s %s: %s", method, path, answer.Status)
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s %s %v", method, path, answer.Status, text, err)
 	}
+	return string(text)
 }
 
 // events reads this test's events in the order of their sequence.

@@ -18,10 +18,10 @@ type Death struct {
 	Count      int64
 }
 
-// LatestDeath is the newest x-death entry of a queue.
-func LatestDeath(headers amqp.Table, queue string) (Death, bool) {
+// lateDeath is the newest death in a queue of tap copies, whichever its limit.
+func (t Topology) lateDeath(headers amqp.Table) (Death, bool) {
 	for _, death := range deathsOf(headers) {
-		if death.Queue == queue {
+		if _, former := t.FormerIndex(death.Queue); former || death.Queue == t.Index() {
 			return death, true
 		}
 	}

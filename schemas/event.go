@@ -143,7 +143,7 @@ func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, 
 func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Event {
 	arrived := FromDelivery(d)
 	if d.Exchange == dec.Topology.Late() {
-		if death, found := LatestDeath(d.Headers, dec.Topology.Index()); found {
+		if death, found := dec.Topology.lateDeath(d.Headers); found {
 			arrived = arrived.asBefore(death)
 		}
 	}

@@ -42,15 +42,23 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 	}
 }
 
+// Whether the limit of the queue is now another or not.
 func TestALateCopyHasItsOrigin(t *testing.T) {
-	dec := Decoder{Source: "s"}
+	for _, limit := range []int64{0, 20} {
+		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{}.Index())
+		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{IndexLimit: 20}.Index())
+	}
+}
+
+func testLateCopy(t *testing.T, dec Decoder, queue string) {
+	t.Helper()
 	intime := Envelope{Exchange: "shop", RoutingKey: "k", Properties: Properties{MessageID: "m", Expiration: "100"}, Body: []byte("x")}
 	late := delivery(intime)
 	late.Exchange, late.Expiration = dec.Topology.Late(), ""
-	late.Headers = amqp.Table{"x-first-death-queue": dec.Topology.Index(), "x-death": []any{
+	late.Headers = amqp.Table{"x-first-death-queue": queue, "x-death": []any{
 		amqp.Table{"queue": "another", "exchange": "wrong", "routing-keys": []any{"wrong"}, "count": int64(1)},
 		amqp.Table{
-			"queue": dec.Topology.Index(), "exchange": "shop", "routing-keys": []any{"k"}, "reason": "expired",
+			"queue": queue, "exchange": "shop", "routing-keys": []any{"k"}, "reason": "expired",
 			"original-expiration": "100", "count": int64(1),
 		},
 	}}

@@ -106,11 +106,9 @@ func ExampleDeadLetter() {
 	// Output: true shop stock rejected
 }
 
-func ExampleLatestDeath() {
-	headers := amqp.Table{"x-death": []any{amqp.Table{"queue": "stock", "reason": "expired", "count": int64(3)}}}
-	death, found := schemas.LatestDeath(headers, "stock")
-	fmt.Println(death.Reason, death.Count, found)
-	// Output: expired 3 true
+func ExampleHeaderFrameSize() {
+	fmt.Println(schemas.HeaderFrameSize(amqp.Publishing{Headers: amqp.Table{"tenant": "acme"}}))
+	// Output: 42
 }
 
 func ExamplePublisherHeaders() {

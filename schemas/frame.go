@@ -19,13 +19,14 @@ const (
 // leaves none cannot go back to a queue with its state, so it is not tried
 // again.
 func (e Envelope) LeavesRoom() bool {
-	return frameSize(e.Publishing())+stateRoom+deathRoom <= frameMax
+	return HeaderFrameSize(e.Publishing())+stateRoom+deathRoom <= frameMax
 }
 
-// frameSize is the size of a message's header frame in bytes (AMQP 0-9-1
-// §4.2.6.1): around the properties are the frame's header and end, class,
-// weight, body size and property flags.
-func frameSize(p amqp.Publishing) int {
+// HeaderFrameSize is the size in bytes of the frame in which a message's
+// properties and headers travel (AMQP 0-9-1 §4.2.6.1): around them are the
+// frame's header and end, class, weight, body size and property flags. Headers
+// must be of types that AMQP has.
+func HeaderFrameSize(p amqp.Publishing) int {
 	size := 7 + 1 + 2 + 2 + 8 + 2
 	for _, text := range [...]string{
 		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,

@@ -52,14 +52,16 @@ func (t Topology) limited(suffix string) string {
 	return t.name(suffix)
 }
 
-// FormerIndex says whether a queue is that of tap copies under another limit, and
-// gives the topology that it is of.
+// FormerIndex says whether a queue is that of tap copies, or of late ones, under
+// another limit, and gives the topology that it is of.
 func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
 	former = Topology{Prefix: t.Prefix}
-	if digits, limited := strings.CutPrefix(queue, former.Index()+"."); limited {
-		former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64)
+	for _, unlimited := range []string{former.Index(), former.IndexLate()} {
+		if digits, limited := strings.CutPrefix(queue, unlimited+"."); limited {
+			former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64) // 0 for what is no limit
+		}
 	}
-	return former, queue == former.Index() && former.IndexLimit != t.IndexLimit
+	return former, (queue == former.Index() || queue == former.IndexLate()) && former.IndexLimit != t.IndexLimit
 }
 
 // Retry is the exchange and the queue of dead letters of consumers in any language.

@@ -74,7 +74,7 @@ func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	}
 	p := wrapInHeaders(e, s)
 	shortenStack(p)
-	if frameSize(p) > frameMax {
+	if HeaderFrameSize(p) > frameMax {
 		p.Headers = withoutState(e.Headers)
 		delete(p.Headers, headerCC)
 		p.Headers[headerQueue] = s.Queue
@@ -92,7 +92,7 @@ func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 // what takes it.
 func shortenStack(p amqp.Publishing) {
 	stack := ours(p.Headers).text(headerStack)
-	if excess := frameSize(p) + deathRoom - frameMax; excess > 0 && stack != "" {
+	if excess := HeaderFrameSize(p) + deathRoom - frameMax; excess > 0 && stack != "" {
 		p.Headers[headerStack] = shorten(stack, max(0, len(stack)-excess))
 	}
 }
@@ -110,7 +110,7 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 		p.UserId = ""
 		headers.setText(headerUserID, e.Properties.UserID)
 	}
-	if frameSize(p) > frameMax {
+	if HeaderFrameSize(p) > frameMax {
 		p.Headers = withoutState(e.Headers)
 	}
 	return p

@@ -69,7 +69,7 @@ func TestWrapIsUndone(t *testing.T) {
 			if p.Expiration != "" || p.UserId != "" || p.Priority != 0 || p.DeliveryMode != amqp.Persistent || p.Headers["CC"] != nil {
 				t.Errorf("one of the five properties travels as it is: %+v", p)
 			}
-			if size := frameSize(p); size > frameMax-deathRoom {
+			if size := HeaderFrameSize(p); size > frameMax-deathRoom {
 				t.Errorf("a header frame of %d bytes", size)
 			}
 			got, gotState, err := Unwrap(arriving(p, "watership.events", "poisoned"))
@@ -92,13 +92,13 @@ func TestWrapIsUndone(t *testing.T) {
 func nearlyFull(size int) Envelope {
 	e := everyEnvelope()
 	e.Headers["filler"] = ""
-	e.Headers["filler"] = strings.Repeat("f", size-frameSize(e.Publishing()))
+	e.Headers["filler"] = strings.Repeat("f", size-HeaderFrameSize(e.Publishing()))
 	return e
 }
 
 func TestOnlyWithoutRoomIsABodyWrapped(t *testing.T) {
 	for size, want := range map[int]bool{1000: false, frameMax - stateRoom - deathRoom: false, frameMax - stateRoom - deathRoom + 1: true, frameMax: true} {
-		e := nearlyFull(max(size, frameSize(everyEnvelope().Publishing())+10))
+		e := nearlyFull(max(size, HeaderFrameSize(everyEnvelope().Publishing())+10))
 		p := Wrap(e, fullState(e.Fingerprint()))
 		if _, wrapped := p.Headers[headerWrapped]; wrapped != want || e.LeavesRoom() == want {
 			t.Errorf("%d bytes: wrapped %v, leaves room %v", size, wrapped, e.LeavesRoom())
@@ -151,7 +151,7 @@ func TestTheLastHopFits(t *testing.T) {
 		e := nearlyFull(size)
 		state := fullState(e.Fingerprint())
 		p := WrapForQueue(e, state, "")
-		if got := frameSize(p); got > frameMax {
+		if got := HeaderFrameSize(p); got > frameMax {
 			t.Errorf("headers of %d bytes become %d", size, got)
 		}
 		belief, err := Believe(arriving(p, "", "orders"), state.Queue)
@@ -179,8 +179,8 @@ func TestAReplayIsAsFirstPublished(t *testing.T) {
 		}
 	}
 	full := nearlyFull(frameMax)
-	if p := WrapForExchange(full, fullState(full.Fingerprint()), "guest"); frameSize(p) > frameMax {
-		t.Errorf("a replay has a frame of %d bytes", frameSize(p))
+	if p := WrapForExchange(full, fullState(full.Fingerprint()), "guest"); HeaderFrameSize(p) > frameMax {
+		t.Errorf("a replay has a frame of %d bytes", HeaderFrameSize(p))
 	}
 }
 

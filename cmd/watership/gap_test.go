@@ -83,3 +83,32 @@ func TestDropOldest(t *testing.T) {
 		i.serve(t).stop(t)
 	})
 }
+
+// Without the management API nobody can say how many copies are missing: the gap
+// is found all the same, and says so.
+func TestGapWithoutManagement(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	i := install(t, broker, newService(t, func(post, int) int { return 200 }).url)
+	toStore := rabbittest.Broker{URL: storeURL(t)}.Proxy(t)
+	i.rewrite(t, storeURL(t), toStore.URL)
+	i.rewrite(t, broker.ManagementURL, "http://guest:guest@127.0.0.1:1")
+	i.rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 20, ")
+	i.must(t, "setup")
+	i.serve(t)
+	toStore.Cut()
+	channel := broker.Channel(t)
+	for n := range 200 {
+		if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint("m-", n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "copies to be dropped", func() bool { return i.scrape(t)["watership_index_dropping"] == 1 })
+	toStore.Mend()
+	gap := i.eventually(t, "action: dropped", 1)[0]
+	if !strings.HasPrefix(gap.Failure.Message, "an unknown number of messages") || gap.Duration <= 0 {
+		t.Errorf("%+v", gap)
+	}
+	if dropped := i.scrape(t)["watership_index_dropped_messages_total"]; dropped != 0 {
+		t.Errorf("the metric claims %v", dropped)
+	}
+}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -77,15 +80,18 @@ func (s secured) role(t *testing.T, role, mark string) {
 
 func (s secured) ask(t *testing.T, path string) string {
 	t.Helper()
-	password, err := os.ReadFile(s.password())
+	return s.as(t, "watership", http.MethodGet, path, "")
+}
+
+// as asks the server itself, with any user.
+func (s secured) as(t *testing.T, user, method, path, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.SetBasicAuth("watership", strings.TrimSpace(string(password)))
+	request.Header.Set("Content-Type", "application/json")
+	request.SetBasicAuth(user, s.secret(t))
 	response, err := s.client.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +99,16 @@ func (s secured) ask(t *testing.T, path string) string {
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
 	return string(text)
+}
+
+// secret is the password of every user.
+func (s secured) secret(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(s.password())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // restricted makes a vhost and a login that may do in it what is documented.
@@ -210,5 +226,36 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	i.rewrite(t, store.password(), "/nowhere/password")
 	if got := i.run(t, "search", "*"); got.code != exitUsage || got.err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {
 		t.Errorf("without the password's file: %+v", got)
+	}
+}
+
+// The Elasticsearch of the tests cannot make API keys, so a server before it asks for
+// one, over TLS. Ours is in a file, and no output shows it.
+func TestAPIKey(t *testing.T) {
+	const key = "VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw=="
+	target, err := url.Parse(storeURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); !strings.EqualFold(scheme, "ApiKey") || given != key {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		real.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	i := install(t, rabbittest.Newest(t), newService(t, func(post, int) int { return 200 }).url)
+	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
+		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, writeFile(t, "key", key+"\n"), authority))
+	i.must(t, "setup")
+	i.serve(t)
+	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "m-1")
+	i.eventually(t, "action: handled", 1)
+	got := i.run(t, "search", "*", "--store-api-key-file="+writeFile(t, "another", "c2VjcmV0"))
+	if got.code != exitFailed || !strings.Contains(got.err, "401 Unauthorized") || strings.Contains(got.err, "c2VjcmV0") {
+		t.Errorf("with another key: %+v", got)
 	}
 }

@@ -37,7 +37,13 @@ deletes it; no serve of the former configuration may run then. Of Kibana's objec
 }
 
 func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
+	if err := s.refuseUsed(ctx); err != nil {
+		return err
+	}
 	if err := s.declare(ctx); err != nil {
+		return err
+	}
+	if err := s.unbindFormer(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "topology    declared at %s\n", s.cfg.AMQP.URL)

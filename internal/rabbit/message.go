@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Message is what Publish sends.
@@ -24,13 +26,7 @@ const (
 	codeInternal = amqp.InternalError // 541, what RabbitMQ answers to NaN
 )
 
-const (
-	shortstrMax = 255 // bytes (AMQP 0-9-1 §4.2.5.3)
-
-	// Around the properties of a header frame: frame header and end, class,
-	// weight, body size, property flags.
-	headerFrameOverhead = frameHeader + 1 + 2 + 2 + 8 + 2
-)
+const shortstrMax = 255 // bytes (AMQP 0-9-1 §4.2.5.3)
 
 // check refuses what would end the connection, and every other message in flight
 // with it, instead of the message alone. What else is wrong with a message ends
@@ -71,7 +67,7 @@ func checkHeaders(headers amqp.Table) *refusal {
 
 // checkSize refuses headers that do not fit into one frame of the connection, 0 for no limit.
 func (m Message) checkSize(frameMax int) error {
-	if size := m.headerFrame(); frameMax > 0 && size > frameMax {
+	if size := schemas.HeaderFrameSize(m.Publishing); frameMax > 0 && size > frameMax {
 		return m.refused(codeFrame, fmt.Sprintf("properties and headers need a frame of %d bytes, the broker takes %d", size, frameMax))
 	}
 	return nil
@@ -79,69 +75,6 @@ func (m Message) checkSize(frameMax int) error {
 
 func (m Message) refused(code int, reason string) error {
 	return &RefusedError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: code, Reason: reason}
-}
-
-// headerFrame is the size of the message's header frame, in bytes.
-func (m Message) headerFrame() int {
-	p := m.Publishing
-	size := headerFrameOverhead
-	for _, text := range [...]string{
-		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,
-	} {
-		if text != "" {
-			size += 1 + len(text)
-		}
-	}
-	if p.DeliveryMode > 0 {
-		size++
-	}
-	if p.Priority > 0 {
-		size++
-	}
-	if !p.Timestamp.IsZero() {
-		size += 8
-	}
-	if len(p.Headers) > 0 {
-		size += tableSize(p.Headers)
-	}
-	return size
-}
-
-// tableSize and fieldSize follow AMQP 0-9-1 §4.2.5.5 with RabbitMQ's field types.
-func tableSize(t amqp.Table) int {
-	size := 4
-	for key, value := range t {
-		size += 1 + len(key) + fieldSize(value)
-	}
-	return size
-}
-
-func fieldSize(value any) int {
-	switch v := value.(type) {
-	case nil:
-		return 1
-	case bool, byte, int8:
-		return 2
-	case int16, uint16:
-		return 3
-	case int, int32, uint32, float32:
-		return 5
-	case amqp.Decimal:
-		return 6
-	case string:
-		return 5 + len(v)
-	case []byte:
-		return 5 + len(v)
-	case amqp.Table:
-		return 1 + tableSize(v)
-	case []any:
-		size := 5
-		for _, element := range v {
-			size += fieldSize(element)
-		}
-		return size
-	}
-	return 9 // int64, float64, time.Time
 }
 
 type refusal struct {

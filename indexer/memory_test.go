@@ -1,0 +1,140 @@
+package indexer
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// TestSoakMemoryIsFlat indexes two million messages of 1 KiB into a stub of
+// Elasticsearch, in one process: as they come, and after they waited while the
+// store was away. After the first hundred thousand, which waited, the process holds
+// no more, however many there were and however far it is behind.
+func TestSoakMemoryIsFlat(t *testing.T) {
+	soak(t)
+	s := newSystem(t, rabbittest.Newest(t))
+	taken := &taking{}
+	store := httptest.NewServer(taken)
+	defer store.Close()
+	m := &holding{system: s, taking: taken, process: s.startProcess(host{Broker: s.URL, Store: store.URL, Stream: streamName()})}
+	for n := range memoryChunk {
+		e := s.benchMessage(n)
+		m.chunk = append(m.chunk, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
+	}
+	first := m.during("the first 100,000, which waited", func() { m.lagging(100_000) })
+	for _, phase := range []struct {
+		name string
+		work func()
+	}{
+		{"up to 1,000,000 as they come", func() { m.keepingUp(1_000_000) }},
+		{"500,000 that waited", func() { m.lagging(1_500_000) }},
+		{"up to 2,000,000 as they come", func() { m.keepingUp(2_000_000) }},
+	} {
+		if most := m.during(phase.name, phase.work); most > first+first/4 {
+			t.Errorf("%s: it holds %d MiB, and %d MiB for the first 100,000", phase.name, most>>20, first>>20)
+		}
+	}
+	m.process.stop()
+}
+
+// taking is the stub; it counts.
+type taking struct {
+	documents atomic.Int64
+	away      atomic.Bool
+}
+
+func (k *taking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if k.away.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	recorder := httptest.NewRecorder()
+	stub(recorder, r)
+	k.documents.Add(int64(bytes.Count(recorder.Body.Bytes(), []byte(`"status":201`))))
+	for name, values := range recorder.Header() {
+		w.Header()[name] = values
+	}
+	_, _ = w.Write(recorder.Body.Bytes())
+}
+
+type holding struct {
+	*system
+	*taking
+	process   *process
+	chunk     []rabbit.Message // published again and again
+	published int
+}
+
+const memoryChunk = 5000 // messages
+
+// keepingUp publishes until so many are published in all, no faster than they are
+// taken.
+func (m *holding) keepingUp(upTo int) {
+	for m.published < upTo {
+		m.publish(m.published + memoryChunk)
+		m.await(m.published - 2*memoryChunk)
+	}
+	m.await(upTo)
+}
+
+// lagging publishes until so many are published in all, while the store is away.
+func (m *holding) lagging(upTo int) {
+	m.away.Store(true)
+	m.publish(upTo)
+	m.away.Store(false)
+	m.await(upTo)
+}
+
+func (m *holding) publish(upTo int) {
+	for m.published < upTo {
+		m.send(m.chunk...)
+		m.published += len(m.chunk)
+	}
+}
+
+func (m *holding) await(documents int) {
+	for m.documents.Load() < int64(documents) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// during is the most that the process holds while something is done, in bytes.
+func (m *holding) during(what string, work func()) (most int) {
+	m.t.Helper()
+	done, looked, began := make(chan struct{}), make(chan struct{}), time.Now()
+	go func() {
+		defer close(looked)
+		for {
+			most = max(most, m.resident())
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond): // between two looks
+			}
+		}
+	}()
+	work()
+	close(done)
+	<-looked
+	m.t.Logf("%s: at most %d MiB, %d MiB in the end, after %s", what, most>>20, m.resident()>>20, time.Since(began).Round(time.Second))
+	return most
+}
+
+// resident is the resident set of the process (proc_pid_statm(5)), in bytes.
+func (m *holding) resident() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", m.process.pid))
+	if err != nil {
+		m.t.Errorf("the indexer's process: %v", err)
+	}
+	var total, resident int
+	_, _ = fmt.Sscan(string(text), &total, &resident)
+	return resident * os.Getpagesize()
+}

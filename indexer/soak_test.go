@@ -1,0 +1,259 @@
+package indexer
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// soak skips the long forms of tests where they are not asked for.
+func soak(t *testing.T) {
+	t.Helper()
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
+	}
+}
+
+func TestSoakSeveralIndexers(t *testing.T) {
+	soak(t)
+	testSeveral(t, 100, 1000)
+}
+
+const (
+	soakMessages = 200_000
+	soakPace     = 1000 // messages a second, so that faults fall among them
+)
+
+// TestSoakFaults publishes 200,000 messages, of which a tenth are lifecycle
+// events, while every fault of the wire, of the servers and of the indexer's
+// process happens again and again. It restarts the servers that scripts/services
+// started, and so is to be alone with them.
+func TestSoakFaults(t *testing.T) {
+	soak(t)
+	g := newGate(t)
+	i := newIdentities(t, g.URL)
+	storm := &storm{identities: i, gate: g, proxy: i.Proxy(t), met: map[string]int{}}
+	storm.startIndexer()
+	feed := &feed{system: i.system, published: map[string]bool{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		feed.run(soakMessages, soakPace)
+	}()
+	i.wait(i.store, 1)
+	storm.rage(done)
+	feed.await(i.store)
+	storm.indexer.stop()
+	t.Logf("faults met: %v", storm.met)
+	for _, queue := range i.topology.Indexed() {
+		if left := i.Len(t, queue); left > 0 {
+			t.Errorf("%d messages in %s are indexed and not acknowledged", left, queue)
+		}
+	}
+	for _, order := range []schemas.Order{schemas.BySequence, schemas.NewestFirst} {
+		feed.wantEachOnce(i.store, order)
+	}
+	i.wantNoneTwiceInOneIndex()
+	documents, err := i.store.Count(patient(t), i.selection(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d published for certain, %d perhaps; %d documents, of which readers leave out %d",
+		feed.certain, len(feed.published)-feed.certain, documents, documents-int64(feed.read))
+}
+
+// storm makes faults happen.
+type storm struct {
+	*identities
+	gate    *gate
+	proxy   *rabbittest.Proxy
+	indexer *process
+	met     map[string]int // how often each fault happened
+}
+
+func (s *storm) startIndexer() {
+	s.indexer = s.startProcess(host{Broker: s.proxy.URL, Store: s.gate.URL, Stream: s.stream})
+}
+
+// rage makes each fault happen in turn, in an order that changes, until done and
+// all have happened. Restarts are rare, for they take long.
+func (s *storm) rage(done <-chan struct{}) {
+	restarts := s.restarts()
+	for turn := 0; ; turn++ {
+		faults := s.faults()
+		if turn%10 == 3 {
+			maps.Copy(faults, restarts)
+		}
+		for name, fault := range faults {
+			fault()
+			s.met[name]++
+			time.Sleep(rand.N(500 * time.Millisecond)) // until the next fault, at random
+		}
+		select {
+		case <-done:
+			if turn >= 4 {
+				return
+			}
+		default:
+		}
+	}
+}
+
+func (s *storm) faults() map[string]func() {
+	lasts := func() { time.Sleep(500*time.Millisecond + rand.N(time.Second)) } // the fault itself
+	toxic := func(json string) func() {
+		return func() {
+			s.proxy.Add(json)
+			lasts()
+			s.proxy.Remove("it")
+		}
+	}
+	all := map[string]func(){
+		"rollover":  s.rollOver,
+		"SIGKILL":   func() { s.indexer.kill(); s.startIndexer() },
+		"read-only": func() { s.block("true"); lasts(); s.block("null") },
+		"broker: a lost connection": func() {
+			s.proxy.Cut()
+			lasts()
+			s.proxy.Mend()
+		},
+		"broker: a slow line":                               toxic(`{"name":"it","type":"bandwidth","attributes":{"rate":200}}`),
+		"broker: cut in mid-frame":                          toxic(`{"name":"it","type":"limit_data","attributes":{"bytes":100000}}`),
+		"broker: in small pieces":                           toxic(`{"name":"it","type":"slicer","attributes":{"average_size":100,"size_variation":50,"delay":10}}`),
+		"a rollover between a reset and what is sent again": s.wire(resetAndRollOver(s.identities)),
+	}
+	for name, fault := range wireFaults() {
+		all[name] = s.wire(fault)
+	}
+	return all
+}
+
+// resetAndRollOver makes what is sent again come to another index.
+func resetAndRollOver(i *identities) fault {
+	var once sync.Once
+	return func(g *gate, w http.ResponseWriter, r *http.Request) {
+		g.taken(r)
+		once.Do(i.rollOver)
+		reset(w)
+	}
+}
+
+// wire lets every other bulk request meet a fault for a while.
+func (s *storm) wire(fault fault) func() {
+	return func() {
+		var requests atomic.Int64
+		met := make(chan struct{}, 1)
+		s.gate.meet(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1)%2 == 0 {
+				s.gate.real.ServeHTTP(w, r)
+				return
+			}
+			select {
+			case met <- struct{}{}:
+			default:
+			}
+			fault(s.gate, w, r)
+		})
+		select {
+		case <-met:
+		case <-time.After(5 * time.Second): // nothing is left to be indexed
+		}
+		time.Sleep(rand.N(time.Second)) // the fault itself
+		s.gate.meet(nil)
+	}
+}
+
+// restarts are of the servers that a test may restart.
+func (s *storm) restarts() map[string]func() {
+	all := map[string]func(){}
+	for _, pair := range strings.Fields(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED")) {
+		name, url, _ := strings.Cut(pair, "=")
+		if url != s.URL && url != storeURL(s.t) {
+			continue
+		}
+		for _, verb := range []string{"stop", "kill"} {
+			all[verb+" "+name] = func() {
+				s.services(verb, name)
+				s.services("start", name)
+			}
+		}
+	}
+	return all
+}
+
+func (s *storm) services(verb, name string) {
+	if out, err := exec.Command(os.Getenv("WATERSHIP_TEST_SERVICES"), verb, name).CombinedOutput(); err != nil {
+		s.t.Errorf("%s %s: %v\n%s", verb, name, err, out)
+	}
+}
+
+// wantNoneTwiceInOneIndex asks Elasticsearch itself, since readers leave out what
+// repeats.
+func (i *identities) wantNoneTwiceInOneIndex() {
+	i.t.Helper()
+	answer := ask(i.t, http.MethodPost, "/"+i.stream+"-traffic,"+i.stream+"-failures/_search?filter_path=**.twice.buckets", `{
+		"size": 0, "aggs": {"index": {"terms": {"field": "_index", "size": 10000}, "aggs": {
+			"action": {"terms": {"field": "event.action"}, "aggs": {
+				"twice": {"terms": {"field": "messaging.message.id", "min_doc_count": 2, "size": 3}}}}}}}}`)
+	if !strings.Contains(answer, `"twice"`) || strings.Contains(answer, `"key"`) {
+		i.t.Errorf("twice in one index: %s", answer)
+	}
+}
+
+// TestSoakPastTheAcknowledgementTimeout keeps the store away for longer than
+// RabbitMQ waits for an acknowledgement. An indexer gives its messages back
+// before; from one that holds them for too long the broker takes them back.
+func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
+	soak(t)
+	const count = 500
+	for name, test := range map[string]struct {
+		giveBack time.Duration
+		until    func(s *system, lasts time.Duration) bool
+	}{
+		"given back in time": {time.Second, func(s *system, lasts time.Duration) bool {
+			return lasts > 75*time.Second && s.log.Count("gave the messages at hand back") > 1
+		}},
+		"taken back": {30 * time.Second, func(s *system, lasts time.Duration) bool {
+			return lasts > 10*time.Second && s.Len(s.t, s.topology.Index()) == count
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			s := newSystem(t, rabbittest.Newest(t))
+			s.acknowledgeWithin(5 * time.Second)
+			store := newStoreAt(t, g.URL)
+			g.meet(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) })
+			run := s.start(store, func(cfg *Config) { cfg.GiveBack = test.giveBack })
+			s.publish(s.messages("order", count)...)
+			for began := time.Now(); !test.until(s, time.Since(began)); time.Sleep(time.Second) {
+				if time.Since(began) > 5*time.Minute {
+					t.Fatalf("it never came to that:\n%s", s.log)
+				}
+			}
+			g.meet(nil)
+			s.wantEachOnce(s.finish(store, count, run))
+		})
+	}
+}
+
+// acknowledgeWithin sets the broker's time-out for our queues. It looks once a minute.
+func (s *system) acknowledgeWithin(timeout time.Duration) {
+	s.t.Helper()
+	rabbittest.NeedServices(s.t)
+	s.Service(s.t, "ctl", "set_policy", s.topology.Prefix, "^"+regexp.QuoteMeta(s.topology.Prefix),
+		fmt.Sprintf(`{"consumer-timeout": %d}`, timeout.Milliseconds()), "--apply-to", "queues")
+	s.t.Cleanup(func() { s.Service(s.t, "ctl", "clear_policy", s.topology.Prefix) })
+}
