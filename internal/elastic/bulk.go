@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"github.com/elastic/go-elasticsearch/v8/esapi"
-
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -66,11 +64,13 @@ func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]schemas.Re
 	for _, doc := range docs {
 		body = s.appendCreate(body, doc)
 	}
-	answer, err := s.send(ctx, s.once, creating(len(docs)), esapi.BulkRequest{
-		Body:              bytes.NewReader(body),
-		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
-		RequireDataStream: yes(), // else a missing template makes an ordinary index
-		FilterPath:        []string{"items.*._id", "items.*.status", "items.*.error"},
+	answer, err := s.send(ctx, s.once, creating(len(docs)), request{
+		method: http.MethodPost, path: "/_bulk", body: body,
+		query: options{
+			"require_data_stream": "true", // else a missing template makes an ordinary index
+			"filter_path":         "items.*._id,items.*.status,items.*.error",
+		},
+		header: http.Header{"Content-Type": {"application/x-ndjson"}},
 	})
 	if err != nil {
 		return nil, err

@@ -18,9 +18,8 @@ const (
 	firstReadPause = 25 * time.Millisecond // doubles: three seconds in all
 )
 
-// connect makes the two ways of sending a request. It takes the client's
-// transport and its requests, and not the client itself, which would have every
-// build compile the typed API with its thousands of types.
+// connect makes the two ways of sending a request, of the transport of the
+// official client.
 func (s *Store) connect(a access) error {
 	once, err := s.transport(a, elastictransport.WithDisableRetry())
 	if err != nil {
@@ -65,7 +64,7 @@ type genuine struct{ *elastictransport.Client }
 
 var errNotElasticsearch = errors.New("what answers there is not Elasticsearch: it does not say X-Elastic-Product")
 
-// Perform implements esapi.Transport.
+// Perform implements transport.
 func (g genuine) Perform(request *http.Request) (*http.Response, error) {
 	response, err := g.Client.Perform(request)
 	if err != nil || response.StatusCode/100 != 2 || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {

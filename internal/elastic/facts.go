@@ -7,8 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8/esapi"
-
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -84,10 +82,7 @@ func among(either []Among) []map[string]any {
 
 // searchInto searches both streams; those that are not there yet are empty.
 func (s *Store) searchInto(ctx context.Context, doing string, body map[string]any, into any) error {
-	request := esapi.SearchRequest{
-		Index: s.both(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: yes(),
-	}
-	return s.ask(ctx, doing, request, into)
+	return s.ask(ctx, doing, searching(s.both(), body), into)
 }
 
 type factsAnswer struct {

@@ -2,9 +2,8 @@ package elastic
 
 import (
 	"context"
+	"net/http"
 	"time"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
 // Clock is what time it is for Elasticsearch: of any of its nodes.
@@ -15,8 +14,8 @@ func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 			Timestamp int64 `json:"timestamp"`
 		} `json:"nodes"`
 	}
-	request := esapi.NodesStatsRequest{Metric: []string{"jvm"}, FilterPath: []string{"nodes.*.timestamp"}}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	stats := request{method: http.MethodGet, path: "/_nodes/stats/jvm", query: options{"filter_path": "nodes.*.timestamp"}}
+	if err := s.ask(ctx, doing, stats, &answer); err != nil {
 		return time.Time{}, err
 	}
 	for _, node := range answer.Nodes {

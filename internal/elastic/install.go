@@ -1,12 +1,10 @@
 package elastic
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
+	"net/http"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +21,7 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.mayInstall(ctx); err != nil {
 		return err
 	}
-	mappings := esapi.ClusterPutComponentTemplateRequest{Name: s.mappings(), Body: bytes.NewReader(schemas.MappingsTemplate())}
+	mappings := request{method: http.MethodPut, path: "/_component_template/" + s.mappings(), body: schemas.MappingsTemplate()}
 	if err := s.ask(ctx, "writing component template "+s.mappings(), mappings, nil); err != nil {
 		return err
 	}
@@ -55,8 +53,8 @@ func (s *Store) installStream(ctx context.Context, stream schemas.Stream) error 
 	if err != nil {
 		return err
 	}
-	request := esapi.IndicesPutIndexTemplateRequest{Name: name, Body: bytes.NewReader(body)}
-	if err := s.ask(ctx, "writing index template "+name, request, nil); err != nil {
+	template := request{method: http.MethodPut, path: "/_index_template/" + name, body: body}
+	if err := s.ask(ctx, "writing index template "+name, template, nil); err != nil {
 		return err
 	}
 	if err := s.checkEffective(ctx, name); err != nil {
@@ -78,8 +76,8 @@ func (s *Store) checkEffective(ctx context.Context, name string) error {
 	var answer struct {
 		Template mapped `json:"template"`
 	}
-	request := esapi.IndicesSimulateIndexTemplateRequest{Name: name}
-	if err := s.ask(ctx, "trying the templates of "+name, request, &answer); err != nil {
+	simulation := request{method: http.MethodPost, path: "/_index_template/_simulate_index/" + name}
+	if err := s.ask(ctx, "trying the templates of "+name, simulation, &answer); err != nil {
 		return err
 	}
 	if version(answer.Template.Mappings.Meta) == 0 {
@@ -100,8 +98,8 @@ type mapped struct {
 func (s *Store) mappingVersions(ctx context.Context, name string) (map[string]int, error) {
 	doing := "reading the mapping of " + name
 	var answer map[string]mapped
-	request := esapi.IndicesGetMappingRequest{Index: []string{name}, IgnoreUnavailable: yes()}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	mapping := request{method: http.MethodGet, path: "/" + name + "/_mapping", query: options{"ignore_unavailable": "true"}}
+	if err := s.ask(ctx, doing, mapping, &answer); err != nil {
 		return nil, err
 	}
 	versions := make(map[string]int, len(answer))
@@ -124,7 +122,7 @@ func (s *Store) rollOver(ctx context.Context, name string, versions map[string]i
 		}
 	}
 	s.logger.Info("rolling over, for the mapping has changed", "stream", name)
-	return s.ask(ctx, "rolling over "+name, esapi.IndicesRolloverRequest{Alias: name}, nil)
+	return s.ask(ctx, "rolling over "+name, request{method: http.MethodPost, path: "/" + name + "/_rollover"}, nil)
 }
 
 // retain applies a retention to a stream that is there: the template's holds
@@ -135,7 +133,7 @@ func (s *Store) retain(ctx context.Context, name, retention string) error {
 		lifecycle["data_retention"] = retention
 	}
 	err := s.ask(ctx, "setting the retention of "+name,
-		esapi.IndicesPutDataLifecycleRequest{Name: []string{name}, Body: asJSON(lifecycle)}, nil)
+		request{method: http.MethodPut, path: "/_data_stream/" + name + "/_lifecycle", body: asJSON(lifecycle)}, nil)
 	if says(err, "no handler found") { // a distribution without the module of data streams
 		s.logger.Warn("this Elasticsearch cannot change the retention of a stream that is there", "stream", name)
 		return nil

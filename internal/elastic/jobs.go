@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
 // Jobs are kept in an ordinary index, since they change: data streams only ever
@@ -64,8 +64,7 @@ func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (stri
 		return "", err
 	}
 	// Sent once: the answer to a repetition would be that it is there already.
-	request := esapi.IndexRequest{Index: s.jobs(), DocumentID: id, OpType: "create", Body: asJSON(job{id, document})}
-	body, err := s.send(ctx, s.once, "keeping job "+id, request)
+	body, err := s.send(ctx, s.once, "keeping job "+id, s.indexing(job{id, document}, options{"op_type": "create"}))
 	if err != nil {
 		return "", err
 	}
@@ -74,8 +73,7 @@ func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (stri
 
 // makeJobs makes the index unless it is there.
 func (s *Store) makeJobs(ctx context.Context) error {
-	request := esapi.IndicesCreateRequest{Index: s.jobs(), Body: strings.NewReader(jobsMapping)}
-	_, err := s.send(ctx, s.once, "making index "+s.jobs(), request)
+	_, err := s.send(ctx, s.once, "making index "+s.jobs(), request{method: http.MethodPut, path: "/" + s.jobs(), body: []byte(jobsMapping)})
 	if says(err, "resource_already_exists_exception") {
 		return nil
 	}
@@ -89,13 +87,10 @@ func (s *Store) SaveJob(ctx context.Context, id, version string, document []byte
 	if err != nil {
 		return "", err
 	}
-	seqNo, term := int(was.SeqNo), int(was.PrimaryTerm)
-	request := esapi.IndexRequest{
-		Index: s.jobs(), DocumentID: id, IfSeqNo: &seqNo, IfPrimaryTerm: &term, Body: asJSON(job{id, document}),
-	}
+	unchanged := options{"if_seq_no": strconv.FormatInt(was.SeqNo, 10), "if_primary_term": strconv.FormatInt(was.PrimaryTerm, 10)}
 	doing := "saving job " + id
 	// Sent once: a repetition of what was done would look like somebody else's.
-	body, err := s.send(ctx, s.once, doing, request)
+	body, err := s.send(ctx, s.once, doing, s.indexing(job{id, document}, unchanged))
 	if says(err, "version_conflict_engine_exception") {
 		return "", nil
 	}
@@ -103,6 +98,11 @@ func (s *Store) SaveJob(ctx context.Context, id, version string, document []byte
 		return "", err
 	}
 	return s.versionIn(doing, body)
+}
+
+// indexing writes the document of a job.
+func (s *Store) indexing(j job, how options) request {
+	return request{method: http.MethodPut, path: "/" + s.jobs() + "/_doc/" + url.PathEscape(j.ID), query: how, body: asJSON(j)}
 }
 
 func (s *Store) versionIn(doing string, body []byte) (string, error) {
@@ -126,7 +126,7 @@ func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 	}
 	// A multi get takes any id, and tells a missing document from a missing index.
 	docs := []map[string]string{{"_index": s.jobs(), "_id": id}}
-	if err := s.ask(ctx, doing, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &answer); err != nil {
+	if err := s.ask(ctx, doing, getting(docs, nil), &answer); err != nil {
 		return nil, "", err
 	}
 	if len(answer.Docs) != 1 {
@@ -145,8 +145,7 @@ func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 // Jobs gives all jobs that were kept before, the highest id first.
 func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		refresh := esapi.IndicesRefreshRequest{Index: []string{s.jobs()}, IgnoreUnavailable: yes()}
-		if err := s.ask(ctx, "making new jobs visible", refresh, nil); err != nil {
+		if err := s.ask(ctx, "making new jobs visible", refreshing(s.jobs()), nil); err != nil {
 			yield(nil, err)
 			return
 		}

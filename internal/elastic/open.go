@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8/esapi"
-
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -65,7 +63,7 @@ type Store struct {
 	// once sends a request a single time: the indexer itself decides what is
 	// sent again, and when. patient tries again, on another node if there is
 	// one, where an answer is 502, 503 or 504 or does not come.
-	once, patient esapi.Transport
+	once, patient transport
 	wire          *http.Transport
 
 	bodies sync.Pool // of *[]byte, for bulks

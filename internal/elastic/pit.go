@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
 // keepAlive is how long Elasticsearch keeps a point in time that nobody asks;
@@ -45,8 +45,11 @@ func (v *view) open(ctx context.Context) error {
 	var answer struct {
 		ID string `json:"id"`
 	}
-	request := esapi.OpenPointInTimeRequest{Index: v.store.both(), IgnoreUnavailable: yes(), KeepAlive: keepAlive}
-	if err := v.store.ask(ctx, doing, request, &answer); err != nil {
+	opening := request{
+		method: http.MethodPost, path: "/" + strings.Join(v.store.both(), ",") + "/_pit",
+		query: options{"keep_alive": keepAlive, "ignore_unavailable": "true"},
+	}
+	if err := v.store.ask(ctx, doing, opening, &answer); err != nil {
 		return err
 	}
 	if answer.ID == "" {
@@ -65,7 +68,8 @@ func (v *view) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	const doing = "closing a point in time"
-	if err := v.store.ask(ctx, doing, esapi.ClosePointInTimeRequest{Body: asJSON(map[string]any{"id": v.pit})}, nil); err != nil {
+	closing := request{method: http.MethodDelete, path: "/_pit", body: asJSON(map[string]any{"id": v.pit})}
+	if err := v.store.ask(ctx, doing, closing, nil); err != nil {
 		v.store.logger.Debug(doing, "error", err)
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
+	"strings"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -51,11 +50,9 @@ func (s *Store) search(ctx context.Context, doing string, indices []string, body
 func (s *Store) searchWith(ctx context.Context, doing string, indices []string, body map[string]any,
 	text *bytes.Buffer, source source,
 ) (searchAnswer, error) {
-	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool), Header: uncompressed()}
-	if indices != nil {
-		request.IgnoreUnavailable = yes() // not allowed in a point in time, which settled it
-	}
-	if err := s.sendInto(ctx, s.patient, doing, request, text); err != nil {
+	asked := searching(indices, body)
+	asked.header = uncompressed()
+	if err := s.sendInto(ctx, s.patient, doing, asked, text); err != nil {
 		return searchAnswer{}, err
 	}
 	answer, err := readAnswer(text.Bytes(), source)
@@ -67,6 +64,15 @@ func (s *Store) searchWith(ctx context.Context, doing string, indices []string, 
 			answer.Shards.Failed, answer.Shards.Total, answer.TimedOut))
 	}
 	return answer, nil
+}
+
+func searching(indices []string, body map[string]any) request {
+	asked := request{method: http.MethodPost, path: "/_search", query: options{"allow_partial_search_results": "false"}, body: asJSON(body)}
+	if indices != nil {
+		asked.path = "/" + strings.Join(indices, ",") + asked.path
+		asked.query["ignore_unavailable"] = "true" // not allowed in a point in time, which settled it
+	}
+	return asked
 }
 
 // uncompressed has Elasticsearch answer without gzip, which takes more of its
@@ -92,12 +98,15 @@ func (s *Store) Refresh(ctx context.Context) error {
 	var answer struct {
 		Shards shards `json:"_shards"`
 	}
-	request := esapi.IndicesRefreshRequest{Index: s.both(), IgnoreUnavailable: yes()}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	if err := s.ask(ctx, doing, refreshing(s.both()...), &answer); err != nil {
 		return err
 	}
 	if answer.Shards.Failed > 0 {
 		return s.nonsense(doing, fmt.Sprintf("failed to in %d of %d shards", answer.Shards.Failed, answer.Shards.Total))
 	}
 	return nil
+}
+
+func refreshing(indices ...string) request {
+	return request{method: http.MethodPost, path: "/" + strings.Join(indices, ",") + "/_refresh", query: options{"ignore_unavailable": "true"}}
 }

@@ -3,8 +3,7 @@ package elastic
 import (
 	"context"
 	"encoding/json"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
+	"net/http"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -22,8 +21,8 @@ func (s *Store) Sequences(ctx context.Context, stored []schemas.Stored) (map[sch
 	var answer struct {
 		Docs []gotten `json:"docs"`
 	}
-	request := esapi.MgetRequest{Body: asJSON(map[string]any{"docs": places(stored)}), SourceIncludes: []string{"event.sequence"}}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	asked := getting(places(stored), options{"_source_includes": "event.sequence"})
+	if err := s.ask(ctx, doing, asked, &answer); err != nil {
 		return nil, err
 	}
 	for _, doc := range answer.Docs {
@@ -35,6 +34,11 @@ func (s *Store) Sequences(ctx context.Context, stored []schemas.Stored) (map[sch
 		}
 	}
 	return sequences, nil
+}
+
+// getting reads documents by their places.
+func getting(places []map[string]string, how options) request {
+	return request{method: http.MethodPost, path: "/_mget", query: how, body: asJSON(map[string]any{"docs": places})}
 }
 
 func places(stored []schemas.Stored) []map[string]string {

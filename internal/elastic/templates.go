@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
+	"net/http"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -68,7 +67,7 @@ func (s *Store) componentTemplate(ctx context.Context) (template, error) {
 			} `json:"component_template"`
 		} `json:"component_templates"`
 	}
-	err := s.ask(ctx, "reading "+t.String(), esapi.ClusterGetComponentTemplateRequest{Name: []string{t.name}}, &answer)
+	err := s.ask(ctx, "reading "+t.String(), request{method: http.MethodGet, path: "/_component_template/" + t.name}, &answer)
 	if err != nil || len(answer.Templates) == 0 {
 		return t, unlessMissing(err)
 	}
@@ -85,7 +84,7 @@ func (s *Store) indexTemplate(ctx context.Context, name string) (template, error
 			} `json:"index_template"`
 		} `json:"index_templates"`
 	}
-	err := s.ask(ctx, "reading "+t.String(), esapi.IndicesGetIndexTemplateRequest{Name: t.name}, &answer)
+	err := s.ask(ctx, "reading "+t.String(), request{method: http.MethodGet, path: "/_index_template/" + t.name}, &answer)
 	if err != nil || len(answer.Templates) == 0 {
 		return t, unlessMissing(err)
 	}
