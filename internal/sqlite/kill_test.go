@@ -76,10 +76,9 @@ func writing(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 
 // TestKilledAtAnyMoment: whatever was acknowledged is there, and the file whole.
 func TestKilledAtAnyMoment(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	var acknowledged []string
-	for range 12 {
+	for range 8 {
 		command, lines := writing(t, path)
 		more := 1 + rand.IntN(200)
 		for ; more > 0 && lines.Scan(); more-- {

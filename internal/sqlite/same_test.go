@@ -28,7 +28,6 @@ var (
 )
 
 func TestAnswersAreElasticsearchs(t *testing.T) {
-	t.Parallel()
 	storetest.RunSame(t, elasticsearch(t), installed(t, Config{}))
 }
 

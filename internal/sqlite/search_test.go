@@ -13,11 +13,10 @@ import (
 // TestNewest: with a limit the same events come in the same order as without,
 // whether they are frequent or not, and whenever they were written.
 func TestNewest(t *testing.T) {
-	t.Parallel()
 	s := installed(t, Config{})
 	r := rand.New(rand.NewPCG(7, 7))
 	var docs []schemas.Document
-	const events = 1200
+	const events = 250
 	for n := range events {
 		e := event("", n+1)
 		age := r.IntN(events / 2) // some at the same time
@@ -25,14 +24,14 @@ func TestNewest(t *testing.T) {
 		e.Sequence = int64(r.IntN(3)) + 1
 		e.Envelope.Headers["again"] = e.Envelope.Headers["tenant"]
 		e.Envelope.Headers["age"] = fmt.Sprint(age)
-		if age > events/2-20 {
+		if age > events/2-8 {
 			e.Envelope.Headers["old"] = "yes"
 		}
 		docs = append(docs, schemas.DocumentFormat{}.Document(e))
 	}
 	create(t, s, docs...)
 	for _, text := range []string{
-		"", "headers.tenant: t3", "headers.old: yes", "headers.n: 7", "headers.age: (3 or 500)", "hello", "body.text: 77", "yes", "not headers.tenant: t3",
+		"", "headers.tenant: t3", "headers.old: yes", "headers.n: 7", "headers.age: (3 or 100)", "hello", "body.text: 77", "yes", "not headers.tenant: t3",
 		"headers.tenant: t3 and body.text: hello and messaging.app_id: *", "headers.tenant: t3 and hello and headers.old: yes", "headers.n: nobody", "headers: t3",
 		"headers.tenant: t3 and not (headers.old: yes or body.text: 77)", "body.text: h*o", "published and order.created",
 	} {
@@ -40,10 +39,10 @@ func TestNewest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := ids(t, s, schemas.Selection{Query: node})
-		for _, limit := range []int{1, 2, 5, 11, 12, 100} {
+		all := ids(t, s, schemas.Selection{Query: node, WithoutBody: true})
+		for _, limit := range []int{1, 2, 100} {
 			want := all[:min(limit, len(all))]
-			if got := ids(t, s, schemas.Selection{Query: node, Limit: limit}); fmt.Sprint(got) != fmt.Sprint(want) {
+			if got := ids(t, s, schemas.Selection{Query: node, Limit: limit, WithoutBody: true}); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: the newest %d are %v, want %v", text, limit, got, want)
 			}
 		}

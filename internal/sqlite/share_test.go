@@ -12,7 +12,6 @@ import (
 
 // TestTwoProcesses: one reads what the other writes, and writes as well.
 func TestTwoProcesses(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := installed(t, Config{Path: path})
 	command, lines := writing(t, path)

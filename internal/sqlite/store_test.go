@@ -13,17 +13,14 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
-	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{}) })
 }
 
 func TestJobsConform(t *testing.T) {
-	t.Parallel()
 	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs { return installed(t, Config{}) })
 }
 
 func TestTalliesConform(t *testing.T) {
-	t.Parallel()
 	storetest.RunTallies(t, func(t *testing.T) storetest.Tallies { return installed(t, Config{}) })
 }
 

@@ -61,10 +61,18 @@ func (c corpus) fields() (query.Fields, error) {
 	return fields, err
 }
 
-func (c corpus) documents(source string, n int) []schemas.Document {
-	docs := make([]schemas.Document, n)
-	for i := range docs {
-		docs[i] = c.format().Document(c.event(source, i+1))
+func (c corpus) events(source string, n int) []schemas.Event {
+	events := make([]schemas.Event, n)
+	for i := range events {
+		events[i] = c.event(source, i+1)
+	}
+	return events
+}
+
+func (c corpus) documents(events []schemas.Event) []schemas.Document {
+	docs := make([]schemas.Document, len(events))
+	for i, event := range events {
+		docs[i] = c.format().Document(event)
 	}
 	return docs
 }
