@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -89,6 +90,9 @@ func (d *dev) start(ctx context.Context, cfg config.Config) (err error) {
 	defer func() { err = errors.Join(err, end()) }()
 	if d.system, err = newSystem(d.terminal, cfg); err != nil {
 		return err
+	}
+	if !cfg.Given("log.level") { // that messages fail is what the example is for, that they are not recorded is not
+		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	if d.empty {
 		return d.serve(ctx, d.show)

@@ -25,11 +25,16 @@ type development struct {
 
 func develop(t *testing.T, environ []string, args ...string) *development {
 	t.Helper()
+	return developIn(t, t.TempDir(), environ, args...)
+}
+
+func developIn(t *testing.T, dir string, environ []string, args ...string) *development {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &development{dir: t.TempDir(), binary: path, out: &sink{}, ended: make(chan error, 1)}
+	d := &development{dir: dir, binary: path, out: &sink{}, ended: make(chan error, 1)}
 	d.environ = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WATERSHIP_") })
 	d.cmd = exec.Command(path, append([]string{"dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Dir, d.cmd.Env = d.dir, append(slices.Clone(d.environ), environ...)

@@ -105,6 +105,20 @@ func installEmbedded(t *testing.T, handler string) *installation {
 	return i
 }
 
+// installer makes an installation whose route has the handler at this address.
+type installer func(t *testing.T, handler string) *installation
+
+// everywhere tells a story on the embedded parts, which are always there, and on
+// the servers of the tests.
+func everywhere(t *testing.T, story func(t *testing.T, install installer)) {
+	t.Run("embedded", func(t *testing.T) { story(t, installEmbedded) })
+	t.Run("servers", func(t *testing.T) {
+		rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+			story(t, func(t *testing.T, handler string) *installation { return install(t, broker, handler) })
+		})
+	})
+}
+
 func newInstallation(t *testing.T, broker rabbittest.Broker) *installation {
 	t.Helper()
 	path, err := binary()

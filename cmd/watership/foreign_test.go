@@ -82,13 +82,13 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 // TestOtherLanguage: a consumer that knows nothing of Watership rejects, and
 // gets the same retries and the same poison.
 func TestOtherLanguage(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	everywhere(t, func(t *testing.T, install installer) {
 		service := newService(t, func(post, int) int { return http.StatusOK })
-		i := install(t, broker, service.url)
+		i := install(t, service.url)
 		serving := i.serve(t)
 		queue := i.prefix + "-python"
-		python := startRejecter(t, broker, queue, schemas.Topology{Prefix: i.prefix}.Retry())
-		bind(t, broker, queue, i.exchange, "order.#")
+		python := startRejecter(t, i.broker, queue, schemas.Topology{Prefix: i.prefix}.Retry())
+		bind(t, i.broker, queue, i.exchange, "order.#")
 
 		e := schemas.Envelope{
 			Exchange: i.exchange, RoutingKey: "order.created", Body: []byte(`{"order": 7}`),

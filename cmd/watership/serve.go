@@ -146,7 +146,7 @@ func (v *vitals) index(ctx context.Context) (err error) {
 // indexer is what the configuration says of it.
 func (s system) indexer(source string) indexer.Config {
 	return indexer.Config{
-		Logger: s.logger, Format: s.format(), Memory: s.cfg.Index.Memory,
+		Logger: s.storing, Format: s.format(), Memory: s.cfg.Index.Memory,
 		Decoder: schemas.Decoder{Source: source, VHost: s.vhost, Topology: s.topology},
 		Batch: indexer.Batch{
 			Events: s.cfg.Index.Batch.Events, Bytes: s.cfg.Index.Batch.Bytes, Wait: s.cfg.Index.Batch.Wait,
@@ -165,7 +165,7 @@ func (s system) install(ctx context.Context, store eventStore) error {
 			return ignoreEnd(ctx, err)
 		}
 		if !told {
-			s.logger.Warn("waiting for the store; messages stay in their queues", "store", s.cfg.Store.URL, "error", err)
+			s.storing.Warn("waiting for the store; messages stay in their queues", "store", s.cfg.Store.URL, "error", err)
 		}
 		select {
 		case <-time.After(installPause):

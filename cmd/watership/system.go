@@ -19,6 +19,7 @@ import (
 type system struct {
 	cfg      config.Config
 	logger   *slog.Logger
+	storing  *slog.Logger // of what keeps events out of the store
 	topology schemas.Topology
 	login    string
 	vhost    string
@@ -62,8 +63,9 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 	if cfg.Tap.WhenFull == "drop_oldest" {
 		topology.IndexLimit = int64(cfg.Tap.Limit)
 	}
+	logger := t.logger(cfg.Log)
 	return system{
-		cfg: cfg, logger: t.logger(cfg.Log),
+		cfg: cfg, logger: logger, storing: logger,
 		topology: topology, login: uri.Username, vhost: uri.Vhost, discovery: discovery, secrets: files,
 	}, nil
 }

@@ -13,7 +13,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,24 +34,17 @@ func hookID(n int) string { return fmt.Sprintf("hook-%s-%d", kind(n), n) }
 // replayed once the service is mended.
 func TestRealWebhooks(t *testing.T) {
 	hooks := webhooks(t)
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
-		webhookStory(t, hooks, func(handler string) *installation { return install(t, broker, handler) })
-	})
+	everywhere(t, func(t *testing.T, install installer) { webhookStory(t, hooks, install) })
 }
 
-// TestRealWebhooksEmbedded is the same story without any server.
-func TestRealWebhooksEmbedded(t *testing.T) {
-	webhookStory(t, webhooks(t), func(handler string) *installation { return installEmbedded(t, handler) })
-}
-
-func webhookStory(t *testing.T, hooks []webhook, install func(handler string) *installation) {
+func webhookStory(t *testing.T, hooks []webhook, install installer) {
 	service := newService(t, func(p post, before int) int {
 		if strings.Contains(p.id, "never") || strings.Contains(p.id, "second") && before == 0 {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := install(service.url)
+	i := install(t, service.url)
 	serving := i.serve(t)
 	published := publishHooks(t, i, hooks)
 	counts := map[string]int{}

@@ -9,14 +9,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// What is counted and read of events is the same in every store.
-type (
-	Tally = schemas.Tally
-	Value = schemas.Value
-	Fact  = schemas.Fact
-	Among = schemas.Among
-)
-
 // shardValues is how many values each shard names at least: with so many, the
 // counts are exact for any field that a person would count by.
 const shardValues = 1000
@@ -25,7 +17,7 @@ const shardValues = 1000
 // Elasticsearch can count by: no text and no date. Order and Limit of the
 // selection do not matter to it. A field that is a list counts once for each
 // of its values.
-func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n int) (Tally, error) {
+func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
 	doing := "counting the values of " + field
 	terms := map[string]any{"field": field, "size": n, "shard_size": max(shardValues, 10*n)}
 	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
@@ -33,12 +25,12 @@ func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n 
 		"without": map[string]any{"filter": boolean("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
-		return Tally{}, err
+		return schemas.Tally{}, err
 	}
 	values := answer.Aggregations.Values
-	tally := Tally{Others: values.Others, Without: answer.Aggregations.Without.Count, Inexact: values.Inexact}
+	tally := schemas.Tally{Others: values.Others, Without: answer.Aggregations.Without.Count, Inexact: values.Inexact}
 	for _, b := range values.Buckets {
-		tally.Values = append(tally.Values, Value{Text: b.text(), Count: b.Count})
+		tally.Values = append(tally.Values, schemas.Value{Text: b.text(), Count: b.Count})
 	}
 	return tally, nil
 }

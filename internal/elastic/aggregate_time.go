@@ -10,7 +10,7 @@ import (
 
 // Over counts the events of a selection over the time that a date field says,
 // in at most n steps of equal and round length, the earliest first.
-func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int) (Tally, error) {
+func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
 	doing := "counting events over " + field
 	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},
@@ -18,9 +18,9 @@ func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n
 		"without": map[string]any{"filter": boolean("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
-		return Tally{}, err
+		return schemas.Tally{}, err
 	}
-	tally := Tally{Without: answer.Aggregations.Without.Count}
+	tally := schemas.Tally{Without: answer.Aggregations.Without.Count}
 	first, last := answer.Aggregations.First.Value, answer.Aggregations.Last.Value
 	if first == nil || last == nil { // no event has the field
 		return tally, nil
@@ -33,7 +33,7 @@ func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n
 		}},
 	})
 	for _, b := range answer.Aggregations.Values.Buckets {
-		tally.Values = append(tally.Values, Value{Text: b.AsText, Count: b.Count})
+		tally.Values = append(tally.Values, schemas.Value{Text: b.AsText, Count: b.Count})
 	}
 	return tally, err
 }

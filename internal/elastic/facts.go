@@ -16,15 +16,15 @@ import (
 // that have one of the values in one of the fields, or of all where none are
 // given. It reads what is visible when each page of 2,000 is read, and keeps
 // only that page.
-func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...Among) iter.Seq2[Fact, error] {
+func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	sel.Order = schemas.BySequence
-	return func(yield func(Fact, error) bool) {
+	return func(yield func(schemas.Fact, error) bool) {
 		left := sel.Limit
-		var last Fact
+		var last schemas.Fact
 		for {
 			page, err := s.factsPage(ctx, sel, either)
 			if err != nil {
-				yield(Fact{}, err)
+				yield(schemas.Fact{}, err)
 				return
 			}
 			for _, fact := range page {
@@ -47,7 +47,7 @@ func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...Amon
 	}
 }
 
-func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []Among) ([]Fact, error) {
+func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []schemas.Among) ([]schemas.Fact, error) {
 	const doing = "reading what events are about"
 	var answer factsAnswer
 	err := s.searchInto(ctx, doing, map[string]any{
@@ -64,14 +64,14 @@ func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []A
 	if err == nil && (answer.TimedOut || answer.Shards.Failed > 0) {
 		err = s.partial(doing, answer.Shards)
 	}
-	facts := make([]Fact, len(answer.Hits.Hits))
+	facts := make([]schemas.Fact, len(answer.Hits.Hits))
 	for i, h := range answer.Hits.Hits {
 		facts[i] = h.fact()
 	}
 	return facts, err
 }
 
-func among(either []Among) []map[string]any {
+func among(either []schemas.Among) []map[string]any {
 	if len(either) == 0 {
 		return nil
 	}
@@ -102,8 +102,8 @@ type factHit struct {
 	Fields map[string][]json.RawMessage `json:"fields"`
 }
 
-func (h factHit) fact() Fact {
-	fact := Fact{
+func (h factHit) fact() schemas.Fact {
+	fact := schemas.Fact{
 		EventID: h.text("event.id"), Action: schemas.Action(h.text("event.action")),
 		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),

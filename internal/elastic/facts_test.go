@@ -38,14 +38,14 @@ func TestFactsOfManyPages(t *testing.T) {
 	}
 	for _, test := range []struct {
 		sel    schemas.Selection
-		either []Among
+		either []schemas.Among
 		want   string
 	}{
 		{schemas.Selection{Limit: 2}, nil, "1 2"},
-		{schemas.Selection{}, []Among{{Field: "event.id", Values: []string{"event-000007", "event-000003"}}}, "3 7"},
-		{schemas.Selection{}, []Among{{Field: "event.id", Values: []string{"event-000007"}}, {Field: "event.id", Values: []string{"event-000009"}}}, "7 9"},
-		{schemas.Selection{UpTo: 8}, []Among{{Field: "event.id", Values: []string{"event-000007", "event-000009"}}}, "7"},
-		{schemas.Selection{}, []Among{{Field: "event.id"}}, ""},
+		{schemas.Selection{}, []schemas.Among{{Field: "event.id", Values: []string{"event-000007", "event-000003"}}}, "3 7"},
+		{schemas.Selection{}, []schemas.Among{{Field: "event.id", Values: []string{"event-000007"}}, {Field: "event.id", Values: []string{"event-000009"}}}, "7 9"},
+		{schemas.Selection{UpTo: 8}, []schemas.Among{{Field: "event.id", Values: []string{"event-000007", "event-000009"}}}, "7"},
+		{schemas.Selection{}, []schemas.Among{{Field: "event.id"}}, ""},
 		{schemas.Selection{After: schemas.Cursor{Sequence: events - 1, EventID: "zzz"}}, nil, fmt.Sprint(events)},
 	} {
 		got := ""

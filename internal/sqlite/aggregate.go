@@ -31,7 +31,7 @@ func (s *Store) values(doing string, sel schemas.Selection, field query.Field) (
 		v.args = filter.args
 	default:
 		keys := at.keys()
-		v.sql = fmt.Sprintf("SELECT DISTINCT value, n FROM term WHERE key IN (%s) AND n IN (SELECT event.n FROM event WHERE %s)", keys.sql, filter.sql)
+		v.sql = fmt.Sprintf("SELECT DISTINCT value, n FROM term WHERE %s AND n IN (SELECT event.n FROM event WHERE %s)", keys.sql, filter.sql)
 		v.args = append(keys.args, filter.args...)
 	}
 	return v, nil

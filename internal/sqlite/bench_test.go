@@ -25,10 +25,13 @@ var benchmarked = []struct {
 	{"rare word", "body.text: 777777", 20},
 	{"common word", "body.text: hello", 20},
 	{"rare value anywhere", "m-777777", 20},
+	{"common word anywhere", "hello", 20},
+	{"common value anywhere", "published", 20},
 	{"what all have", "event.action: published", 20},
 	{"two conditions", "watership.source: test and headers.tenant: t3 and headers.n: 777777", 20},
 	{"two common conditions", "event.action: published and headers.tenant: t3", 20},
 	{"last hour", `@timestamp >= "2026-05-15T13:00:00Z" and headers.tenant: t3`, 20},
+	{"not a common header", "not headers.tenant: t3", 20},
 	{"beginning of a keyword", "messaging.message.id: m-77777*", 20},
 }
 

@@ -78,7 +78,7 @@ func writing(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	var acknowledged []string
-	for range 12 {
+	for range 8 {
 		command, lines := writing(t, path)
 		more := 1 + rand.IntN(200)
 		for ; more > 0 && lines.Scan(); more-- {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/watershipmq/watership/schemas"
@@ -23,7 +24,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for statement, args := range map[string][]any{
-			"SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + order(schemas.NewestFirst) + " LIMIT ?": append(filter.args, test.limit),
+			"SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + order(schemas.NewestFirst) + " LIMIT ?": append(slices.Clone(filter.args), test.limit),
 			"SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + order(schemas.BySequence):               filter.args,
 			"SELECT count(*) FROM event WHERE " + filter.sql:                                                         filter.args,
 		} {

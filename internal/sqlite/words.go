@@ -39,7 +39,7 @@ func wordsIn(column string, words []string, ask func([]string) string) condition
 	if len(words) == 0 {
 		return where("FALSE")
 	}
-	return where("event.n IN (SELECT rowid FROM text WHERE text MATCH ?)", name(column)+" : ("+ask(words)+")")
+	return listed("SELECT rowid AS n FROM text WHERE text MATCH ? AND rowid >= ?", name(column)+" : ("+ask(words)+")", lowest{})
 }
 
 // wordPattern is true where a text has a word of the pattern. But for one that
@@ -60,10 +60,7 @@ func wordPattern(column string, pattern query.Pattern) condition {
 
 func wordTested(column string, passes test) condition {
 	word := passes("term")
-	return condition{
-		"event.n IN (SELECT doc FROM word WHERE col = ? AND " + word.sql + ")",
-		append([]any{column}, word.args...),
-	}
+	return listed("SELECT doc AS n FROM word WHERE col = ? AND "+word.sql, append([]any{column}, word.args...)...)
 }
 
 // pieces takes a pattern apart at its spaces, as Elasticsearch's query_string

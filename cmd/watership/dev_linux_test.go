@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+)
+
+// In a terminal a line of figures is drawn again and again, below what dev says.
+func TestDevelopmentInATerminal(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{binary: path, config: writeFile(t, "watership.yaml", "data: "+t.TempDir())}
+	s := i.terminal(t, []string{"NO_COLOR=1"}, "dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--rate", "30")
+	s.expect("Its payment provider fails in a moment")
+	until(t, "figures", func() bool { return strings.Count(s.screen.String(), "\r\x1b[K") > 3 })
+	s.press("\x03")
+	screen := s.end(exitOK)
+	figures := regexp.MustCompile(`\r\x1b\[K(\d+ published, \d+ handled[^\r\n]*)`).FindAllStringSubmatch(screen, -1)
+	if len(figures) < 2 || figures[0][1] == figures[len(figures)-1][1] {
+		t.Errorf("the figures stand still: %q", figures)
+	}
+	for _, line := range figures {
+		if utf8.RuneCountInString(line[1]) >= terminalWidth {
+			t.Errorf("a line of figures that is as wide as the terminal: %q", line[1])
+		}
+	}
+	if !strings.HasSuffix(screen, "\r\x1b[K") {
+		t.Errorf("the line of figures stays: %q", tail(screen, 100))
+	}
+}
+
+// That a disk is full is said, in one line, and no matter how long it lasts dev
+// can be ended.
+func TestDevelopmentOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("only root can make a small disk")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d := developIn(t, dir, nil, "--rate", "300")
+	d.says(t, "disk is full")
+	if err := d.signal(t, syscall.SIGINT); err != nil {
+		t.Errorf("dev ended with %v", err)
+	}
+	for line := range strings.Lines(d.out.String()) {
+		if strings.Contains(line, "disk is full") && !strings.Contains(line, "store.db") {
+			t.Errorf("%q does not say which file", line)
+		}
+	}
+	if n := strings.Count(d.out.String(), "disk is full"); n > 5 {
+		t.Errorf("it is said %d times", n)
+	}
+}
