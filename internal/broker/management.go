@@ -212,6 +212,7 @@ func (q *queue) view() map[string]any {
 		"messages":                    q.ready.len() + q.unacked,
 		"messages_ready":              q.ready.len(),
 		"messages_unacknowledged":     q.unacked,
+		"messages_dlx":                len(q.stuck),
 		"consumers":                   len(q.consumers),
 	}
 }

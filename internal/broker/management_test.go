@@ -56,6 +56,17 @@ func TestManagement(t *testing.T) {
 	if queues, err := m.Queues(t.Context(), "/"); err != nil || len(queues) != 1 {
 		t.Errorf("queues: %+v, %v", queues, err)
 	}
+	declare(t, ch, "stuck", amqp.Table{
+		"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "gone",
+	})
+	publish(t, ch, "stuck", amqp.Publishing{Expiration: "0"})
+	if n := length(t, ch, "stuck"); n != 0 {
+		t.Fatalf("%d messages", n)
+	}
+	if waiting, err := m.DeadLettering(t.Context(), "/"); err != nil || len(waiting) != 1 || waiting["stuck"] != 1 {
+		t.Errorf("on their way to where they cannot go: %v, %v", waiting, err)
+	}
 	for _, missing := range []error{
 		second(m.Queue(t.Context(), "/", "none")), second(m.Exchange(t.Context(), "/", "none")),
 		second(m.Bindings(t.Context(), "/", "none")), second(m.Queues(t.Context(), "none")),
