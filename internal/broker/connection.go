@@ -75,8 +75,8 @@ func (c *connection) serve() {
 	c.end(err)
 }
 
-// release takes back all that the client holds: consumers, unacknowledged
-// messages, exclusive queues. It may be called again.
+// release takes back all that the client holds: what came of messages, consumers,
+// unacknowledged messages, exclusive queues. It may be called again.
 func (c *connection) release() {
 	if c.vhost == nil {
 		return
@@ -84,6 +84,7 @@ func (c *connection) release() {
 	c.vhost.lock()
 	defer c.vhost.unlock()
 	for _, ch := range c.channels {
+		ch.abandonContent()
 		ch.release()
 	}
 	clear(c.channels)

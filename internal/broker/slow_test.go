@@ -81,3 +81,50 @@ func consumeAll(queue string) []byte {
 		return append(appendShortstr(appendShortstr(append(b, 0, 0), queue), "t"), bit(1, true), 0, 0, 0, 0)
 	})
 }
+
+// What came of a message whose client has gone does not fill the broker.
+func TestClientThatGoesInAMessage(t *testing.T) {
+	const part = 4000
+	b := New(Config{Limits: Limits{Memory: 10 * part}})
+	defer b.Close()
+	open := appendMethod(handshakeBytes(), 1, channelOpen, func(b []byte) []byte { return append(b, 0) })
+	half := appendMethod(open, 1, basicPublish, func(b []byte) []byte {
+		return append(appendShortstr(appendShortstr(append(b, 0, 0), ""), "q"), 0)
+	})
+	content := appendContent(nil, 1, []byte{0, 0}, make([]byte, 2*part), part+frameOverhead)
+	half = append(half, content[:len(content)-part-frameOverhead]...)
+	for range 20 {
+		stream, err := b.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(io.Discard, stream)
+		}()
+		if _, err := stream.Write(half); err != nil {
+			t.Fatal(err)
+		}
+		stream.Close()
+		<-read
+	}
+	alone(t, b)
+	if held := b.memory.used.Load(); held != 0 {
+		t.Errorf("%d bytes are held for clients that have gone", held)
+	}
+}
+
+// alone waits until a broker's clients have gone.
+func alone(t *testing.T, b *Broker) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		left := len(b.connections)
+		b.mu.Unlock()
+		if left == 0 {
+			return
+		}
+	}
+	t.Fatal("clients are left")
+}
