@@ -9,7 +9,7 @@ func (c *connection) awaitMemory() {
 		return
 	}
 	c.confirm()
-	c.log.Warn("publisher blocked: out of memory", "limit_bytes", c.broker.memory.limit)
+	c.log.Info("publisher blocked: out of memory")
 	tell := c.capable("connection.blocked")
 	if tell {
 		c.out.method(0, connectionBlocked, func(b []byte) []byte { return appendShortstr(b, "low on memory") })

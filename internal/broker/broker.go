@@ -33,7 +33,7 @@ func New(cfg Config) *Broker {
 	b := &Broker{
 		cfg:         cfg,
 		log:         cfg.Logger,
-		memory:      newMemory(cfg.Limits.Memory),
+		memory:      newMemory(cfg.Limits.Memory, cfg.Logger),
 		vhosts:      map[string]*vhost{},
 		done:        make(chan struct{}),
 		listeners:   map[net.Listener]struct{}{},

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -153,7 +154,8 @@ func want(t *testing.T, err error, text string) {
 // A publisher is stopped and told at the memory limit, a consumer is not, and what
 // the consumer takes lets the publisher go on.
 func TestMemoryLimit(t *testing.T) {
-	b := start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}})
+	said := make(logged, 10)
+	b := start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}, Logger: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelError}))})
 	publisher, consumer := connect(t, b), connect(t, b)
 	blocked := publisher.NotifyBlocked(make(chan amqp.Blocking, 10))
 	in, out := channel(t, publisher), channel(t, consumer)
@@ -163,6 +165,9 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	if state := receive(t, blocked); !state.Active || state.Reason != "low on memory" {
 		t.Fatalf("blocked: %+v", state)
+	}
+	if line := receive(t, said); !strings.Contains(line, "out of memory") || len(said) > 0 {
+		t.Errorf("the log says %q and %d more", line, len(said))
 	}
 	sent := make(chan error, 1)
 	go func() { sent <- in.Publish("", "q", false, false, amqp.Publishing{Body: []byte("last")}) }()
@@ -181,6 +186,14 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	for string(receive(t, deliveries).Body) != "last" {
 	}
+}
+
+// logged are lines of a log.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // A message that comes in parts is counted once.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 )
@@ -9,6 +10,7 @@ import (
 // at its limit, as RabbitMQ does (https://www.rabbitmq.com/docs/alarms).
 type memory struct {
 	limit int64
+	log   *slog.Logger
 	used  atomic.Int64
 	alarm atomic.Bool
 
@@ -20,8 +22,8 @@ type memory struct {
 // entryOverhead stands for what the broker keeps beside the bytes of a message.
 const entryOverhead = 256
 
-func newMemory(limit int64) *memory {
-	return &memory{limit: limit, relief: make(chan struct{})}
+func newMemory(limit int64, log *slog.Logger) *memory {
+	return &memory{limit: limit, log: log, relief: make(chan struct{})}
 }
 
 // add counts bytes that came, or went where they are negative. The alarm ends at
@@ -41,6 +43,7 @@ func (m *memory) review() {
 	switch {
 	case !m.waiting && used > m.limit:
 		m.waiting, m.relief = true, make(chan struct{})
+		m.log.Error("out of memory: who publishes waits until messages are consumed or purged", "limit_bytes", m.limit)
 	case m.waiting && used <= m.limit/10*9:
 		m.waiting = false
 		close(m.relief)
