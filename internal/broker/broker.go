@@ -25,6 +25,7 @@ type Broker struct {
 	closed      bool
 	listeners   map[net.Listener]struct{}
 	connections map[*connection]struct{}
+	open        int // connections that were let in
 }
 
 // New returns a running broker that nobody can reach yet.
@@ -133,21 +134,39 @@ func (b *Broker) forget(listener net.Listener) {
 	delete(b.listeners, listener)
 }
 
-// register counts a connection that has logged in; false where there are too many.
+// register takes notice of a connection that begins; false where there are so many
+// that not even a refusal can be had.
 func (b *Broker) register(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.connections) >= b.cfg.Limits.Connections {
+	if len(b.connections) >= refusals*b.cfg.Limits.Connections {
 		return false
 	}
 	b.connections[c] = struct{}{}
 	return true
 }
 
+// refusals times as many connections as may be open get as far as to be told so.
+const refusals = 2
+
+// admit lets a connection in that has logged in; false where there are too many.
+func (b *Broker) admit(c *connection) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.admitted = b.open < b.cfg.Limits.Connections
+	if c.admitted {
+		b.open++
+	}
+	return c.admitted
+}
+
 func (b *Broker) unregister(c *connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.connections, c)
+	if c.admitted {
+		b.open--
+	}
 }
 
 // Close tells clients that the broker shuts down, gives them a moment to answer,

@@ -102,9 +102,8 @@ func TestConnectionLimit(t *testing.T) {
 	b := start(t, broker.Config{Limits: broker.Limits{Connections: 2}})
 	connect(t, b)
 	second := connect(t, b)
-	if _, err := dial(b, amqp.Config{}); err == nil {
-		t.Error("a third connection")
-	}
+	_, err := dial(b, amqp.Config{})
+	want(t, err, "NOT_ALLOWED - connection refused: node connection limit (2) is reached")
 	second.Close()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if conn, err := dial(b, amqp.Config{}); err == nil {

@@ -46,7 +46,8 @@ type Limits struct {
 	// ChannelMax is the number of channels of one connection. Default 2047.
 	ChannelMax uint16
 
-	// Connections is the number of connections at a time. Default 1,000.
+	// Connections is the number of connections at a time; one more is refused with
+	// 530. Default 1,000.
 	Connections int
 
 	// Queues, Exchanges and Bindings are how many there may be in a virtual host.

@@ -26,6 +26,7 @@ type connection struct {
 	capabilities table
 	frameMax     uint32
 	channelMax   uint32
+	admitted     bool // counts as open; guarded by broker.mu
 
 	channels  map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
 	unsettled []*channel          // that have confirms to send
@@ -62,6 +63,7 @@ func (r timedReader) Read(p []byte) (int, error) {
 // serve is the reader: it runs until the connection ends, and leaves nothing.
 func (c *connection) serve() {
 	if !c.broker.register(c) {
+		c.log.Warn("connection refused", "reason", "far too many connections")
 		c.stream.Close()
 		return
 	}

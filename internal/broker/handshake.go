@@ -184,6 +184,9 @@ func (c *connection) open() error {
 	if !there {
 		return fail(notAllowed, "vhost %s not found", name)
 	}
+	if !c.broker.admit(c) {
+		return fail(notAllowed, "connection refused: node connection limit (%d) is reached", c.broker.cfg.Limits.Connections)
+	}
 	c.vhost = vhost
 	c.out.method(0, connectionOpenOK, func(b []byte) []byte { return appendShortstr(b, "") })
 	c.log.Info("connection opened", "vhost", name)
