@@ -56,8 +56,9 @@ func TestCanaryInATerminal(t *testing.T) {
 }
 
 // Ctrl-C at a question ends the command, and nothing was sent.
-func TestInterruptAtAQuestion(t *testing.T) {
-	a := newPlayback(t)
+func TestInterruptAtAQuestion(t *testing.T) { onBoth(t, testInterruptAtAQuestion) }
+
+func testInterruptAtAQuestion(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1))
 	for question, args := range map[string][]string{
 		"Send 1 message? [y/N]": {"replay", "action: poisoned"}, "Discard 1 failure? [y/N]": {"failed", "discard", "action: poisoned", "--reason", "x"},

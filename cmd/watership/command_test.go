@@ -17,29 +17,69 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/sqlite"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// seeded is a store with streams of its own, and commands that run in this
-// process against it.
-type seeded struct {
-	*elastic.Store
-	environ []string
-	source  string
+// testStore is a store that a test fills.
+type testStore interface {
+	eventStore
+	Refresh(ctx context.Context) error
 }
 
-func newSeeded(t *testing.T, settings ...string) seeded {
+// openStore opens what store.url says, until the test ends.
+func openStore(t *testing.T, url, stream string) testStore {
 	t.Helper()
-	stream := "test-" + strings.ToLower(rand.Text()[:12])
-	store, err := elastic.Open(elastic.Config{URLs: []string{storeURL(t)}, Stream: stream})
+	var store testStore
+	var err error
+	if path, isFile := strings.CutPrefix(url, "sqlite:"); isFile {
+		store, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	} else {
+		store, err = elastic.Open(elastic.Config{URLs: []string{url}, Stream: stream})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// seeded is a store with streams of its own, and commands that run in this
+// process against it.
+type seeded struct {
+	testStore
+	environ []string
+	source  string
+}
+
+// seeder makes a store that commands with these settings read.
+type seeder func(t *testing.T, settings ...string) seeded
+
+// inEachStore tells a story in the embedded store, which is always there, and in
+// the one of the tests.
+func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
+	t.Run("embedded", func(t *testing.T) { story(t, newSeededFile) })
+	t.Run("servers", func(t *testing.T) { story(t, newSeeded) })
+}
+
+func newSeeded(t *testing.T, settings ...string) seeded {
+	t.Helper()
+	return seedStore(t, storeURL(t), settings)
+}
+
+func newSeededFile(t *testing.T, settings ...string) seeded {
+	t.Helper()
+	return seedStore(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"), settings)
+}
+
+func seedStore(t *testing.T, url string, settings []string) seeded {
+	t.Helper()
+	stream := "test-" + strings.ToLower(rand.Text()[:12])
+	store := openStore(t, url, stream)
 	if err := store.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	environ := append([]string{"WATERSHIP_STORE_URL=" + storeURL(t), "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
+	environ := append([]string{"WATERSHIP_STORE_URL=" + url, "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
 	return seeded{store, environ, stream}
 }
 

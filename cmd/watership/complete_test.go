@@ -11,7 +11,7 @@ import (
 func TestCompletion(t *testing.T) {
 	broker := rabbittest.Newest(t)
 	queue := broker.Queue(t, nil)
-	a := aFew(t)
+	a := aFew(t, newSeeded)
 	file := writeFile(t, "w.yaml", "tap: {exchanges: [{name: shop, type: topic}]}\nroutes: [{queue: orders, bind: [{exchange: mails}], handler: {http: {url: 'http://x/'}}}]\n")
 	a.environ = append(a.environ, "WATERSHIP_CONFIG="+file, "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL,
 		"WATERSHIP_INDEX_LABELS=tenant")
@@ -62,8 +62,10 @@ func TestCompletion(t *testing.T) {
 }
 
 // No colours but on a terminal.
-func TestColours(t *testing.T) {
-	a := aFew(t)
+func TestColours(t *testing.T) { inEachStore(t, testColours) }
+
+func testColours(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	if got := a.must(t, "search"); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -47,6 +49,7 @@ type installation struct {
 	config   string
 	prefix   string
 	stream   string
+	store    string // store.url
 	exchange string
 	queue    string
 	listen   string
@@ -89,10 +92,17 @@ http: {listen: %q}
 func install(t *testing.T, broker rabbittest.Broker, handler string) *installation {
 	t.Helper()
 	i := newInstallation(t, broker)
-	i.write(t, handler, fmt.Sprintf("amqp: {url: %q, management_url: %q}\nstore: {url: %q, stream: %s}",
-		broker.URL, broker.ManagementURL, storeURL(t), i.stream))
+	i.onServers(t, handler, storeURL(t))
 	t.Cleanup(func() { i.remove(t) })
 	return i
+}
+
+// onServers writes the configuration for servers that run already.
+func (i *installation) onServers(t *testing.T, handler, store string) {
+	t.Helper()
+	i.store = store
+	i.write(t, handler, fmt.Sprintf("amqp: {url: %q, management_url: %q}\nstore: {url: %q, stream: %s}",
+		i.broker.URL, i.broker.ManagementURL, store, i.stream))
 }
 
 // installEmbedded is install on the embedded broker and store, which go with serve.
@@ -100,8 +110,28 @@ func installEmbedded(t *testing.T, handler string) *installation {
 	t.Helper()
 	listen, data := freeAddress(t), t.TempDir()
 	i := newInstallation(t, rabbittest.Broker{Version: "embedded", URL: "amqp://guest:guest@" + listen + "/"})
-	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}",
-		listen, data, "sqlite:"+filepath.Join(data, "store.db")))
+	i.store = "sqlite:" + filepath.Join(data, "store.db")
+	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}", listen, data, i.store))
+	return i
+}
+
+// installParts is installEmbedded with a broker that the test runs, for what is
+// told while no serve takes from the queues.
+func installParts(t *testing.T, handler string) *installation {
+	t.Helper()
+	b := broker.New(broker.Config{})
+	t.Cleanup(func() { _ = b.Close() })
+	address, err := b.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	management := httptest.NewServer(b.Management())
+	t.Cleanup(management.Close)
+	i := newInstallation(t, rabbittest.Broker{
+		Version: "embedded", URL: "amqp://guest:guest@" + address.String() + "/",
+		ManagementURL: strings.Replace(management.URL, "http://", "http://guest:guest@", 1),
+	})
+	i.onServers(t, handler, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
 	return i
 }
 

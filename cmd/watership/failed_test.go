@@ -14,7 +14,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -43,7 +42,9 @@ func at(queue string) func(*schemas.Event) { return func(e *schemas.Event) { e.Q
 
 // Each case is the life of one message that was given up at queue orders as
 // event 3. Consumers of orders report, those of foreign do not.
-func TestWhatResolvesAFailure(t *testing.T) {
+func TestWhatResolvesAFailure(t *testing.T) { inEachStore(t, testWhatResolvesAFailure) }
+
+func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 	for name, test := range map[string]struct {
 		events func(a seeded) []schemas.Event
 		open   string // sequences of the failures left
@@ -123,7 +124,7 @@ func TestWhatResolvesAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newSeeded(t)
+			a := seed(t)
 			events := append(test.events(a),
 				a.event(3, schemas.Poisoned, sameMessage(3), at("orders"), instance("i-3")),
 				a.event(100, schemas.Handled, at("orders"))) // so that orders reports
@@ -141,7 +142,7 @@ func TestWhatResolvesAFailure(t *testing.T) {
 
 func openFailures(t *testing.T, a seeded) []schemas.Fact {
 	t.Helper()
-	f, err := system{}.failures(t.Context(), a.Store)
+	f, err := system{}.failures(t.Context(), a.testStore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +156,10 @@ func openFailures(t *testing.T, a seeded) []schemas.Fact {
 	return list
 }
 
-func TestFailedGroups(t *testing.T) {
-	a := aFew(t)
+func TestFailedGroups(t *testing.T) { inEachStore(t, testFailedGroups) }
+
+func testFailedGroups(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	a.keep(t,
 		a.event(4, schemas.Poisoned, poisonedAt("orders", "no stock of item 7")),
 		a.event(5, schemas.Poisoned, poisonedAt("orders", "no stock of item 9")),
@@ -183,8 +186,10 @@ func TestFailedGroups(t *testing.T) {
 }
 
 // Tens of thousands of failures take seconds.
-func TestManyFailures(t *testing.T) {
-	a := newSeeded(t)
+func TestManyFailures(t *testing.T) { inEachStore(t, testManyFailures) }
+
+func testManyFailures(t *testing.T, seed seeder) {
+	a := seed(t)
 	const many = 20_000
 	var events []schemas.Event
 	for n := range many {
@@ -207,16 +212,12 @@ func TestManyFailures(t *testing.T) {
 }
 
 // Discarding is an event that serve records, and takes a failure off the list.
-func TestDiscard(t *testing.T) {
-	broker := rabbittest.Newest(t)
-	i := install(t, broker, "http://127.0.0.1:1/")
+func TestDiscard(t *testing.T) { everywhere(t, testDiscard) }
+
+func testDiscard(t *testing.T, install installer) {
+	i := install(t, nobody)
 	i.serve(t)
-	store, err := elastic.Open(elastic.Config{URLs: []string{storeURL(t)}, Stream: i.stream})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	a := seeded{Store: store, source: "test"}
+	a := seeded{testStore: openStore(t, i.store, i.stream), source: "test"}
 	a.keep(t,
 		a.event(1, schemas.Poisoned, poisonedAt("orders", "a"), instance("i-1")),
 		a.event(2, schemas.Poisoned, poisonedAt("orders", "b"), instance("i-2")),
@@ -295,7 +296,7 @@ func TestDiscardCountsWhatItSaid(t *testing.T) {
 	defer conn.Close()
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
-	confirmed, err := discard{reason: "x"}.publish(t.Context(), stopping{a.Store}, publisher, topology, []string{a.source + ":1", a.source + ":2"})
+	confirmed, err := discard{reason: "x"}.publish(t.Context(), stopping{a.testStore}, publisher, topology, []string{a.source + ":1", a.source + ":2"})
 	var failed *schemas.StoreError
 	if confirmed != 1 || !errors.As(err, &failed) {
 		t.Errorf("confirmed %d, %v", confirmed, err)

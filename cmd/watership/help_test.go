@@ -41,8 +41,10 @@ var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tai
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.
-func TestExamplesWork(t *testing.T) {
-	a := aFew(t)
+func TestExamplesWork(t *testing.T) { inEachStore(t, testExamplesWork) }
+
+func testExamplesWork(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	a.keep(t, a.event(50, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = "6f1c0b9e" }))
 	path, err := binary()
 	if err != nil {

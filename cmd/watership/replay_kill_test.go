@@ -11,37 +11,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *playback) open() *elastic.Store {
-	a.t.Helper()
-	store, err := elastic.Open(elastic.Config{URLs: []string{storeURL(a.t)}, Stream: a.stream})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() { store.Close() })
-	return store
-}
-
 // window is how many messages a crash may send twice, as the replayer promises.
 const window = 4000
 
-func TestReplayKilled(t *testing.T) { testReplayKilled(t, 5000, 2) }
+func TestReplayKilled(t *testing.T) {
+	onBoth(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
+}
 
 func TestSoakReplayKilled(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("WATERSHIP_TEST_SOAK is not set")
 	}
-	testReplayKilled(t, 100_000, 5)
+	testReplayKilled(t, newPlayback(t), 100_000, 5)
 }
 
 // testReplayKilled kills a replay with SIGKILL and resumes it, again and again:
 // every message arrives, and at most a window of them twice each time.
-func testReplayKilled(t *testing.T, messages, kills int) {
-	a := newPlayback(t)
+func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
 	events := make([]schemas.Event, messages)
 	for n := range events {
 		events[n] = a.event(schemas.Published, n+1)
@@ -132,8 +122,9 @@ func (a *playback) killAt(messages int, arrived func() (int, int), args ...strin
 
 // TestJobsWhileRunning: a job that runs is seen, cannot be run twice, and can be
 // cancelled.
-func TestJobsWhileRunning(t *testing.T) {
-	a := newPlayback(t)
+func TestJobsWhileRunning(t *testing.T) { onBoth(t, testJobsWhileRunning) }
+
+func testJobsWhileRunning(t *testing.T, a *playback) {
 	var events []schemas.Event
 	for n := range 1000 {
 		events = append(events, a.event(schemas.Published, n+1))

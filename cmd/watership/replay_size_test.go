@@ -22,8 +22,9 @@ import (
 
 // TestReplayTooLarge: a message whose headers fill a frame has no room for one
 // more. It is counted and named, and the others arrive.
-func TestReplayTooLarge(t *testing.T) {
-	a := newPlayback(t)
+func TestReplayTooLarge(t *testing.T) { onBoth(t, testReplayTooLarge) }
+
+func testReplayTooLarge(t *testing.T, a *playback) {
 	before, large, after := a.event(schemas.Published, 1), a.event(schemas.Published, 2), a.event(schemas.Published, 3)
 	large.Envelope.Headers = amqp.Table{}
 	for n := range 4 {

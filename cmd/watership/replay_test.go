@@ -28,7 +28,21 @@ type playback struct {
 
 func newPlayback(t *testing.T) *playback {
 	t.Helper()
-	a := &playback{installation: install(t, rabbittest.Newest(t), "http://127.0.0.1:1/"), t: t}
+	return play(t, install(t, rabbittest.Newest(t), nobody))
+}
+
+// onBoth tells a story on the embedded parts, which are always there, and on the
+// servers of the tests.
+func onBoth(t *testing.T, story func(t *testing.T, a *playback)) {
+	t.Run("embedded", func(t *testing.T) { story(t, play(t, installParts(t, nobody))) })
+	t.Run("servers", func(t *testing.T) { story(t, newPlayback(t)) })
+}
+
+const nobody = "http://127.0.0.1:1/" // answers there
+
+func play(t *testing.T, i *installation) *playback {
+	t.Helper()
+	a := &playback{installation: i, t: t}
 	a.must(t, "setup")
 	a.channel = a.broker.Channel(t)
 	return a
@@ -66,7 +80,7 @@ func (a *playback) event(action schemas.Action, n int) schemas.Event {
 // keep stores events by way of a store of its own.
 func (a *playback) keep(events ...schemas.Event) {
 	a.t.Helper()
-	store := a.open()
+	store := openStore(a.t, a.store, a.stream)
 	for len(events) > 0 {
 		some := events[:min(len(events), 1000)]
 		events = events[len(some):]
@@ -130,8 +144,9 @@ func wantWords(t *testing.T, text string, words ...string) {
 }
 
 // TestReplayCommand looks before it sends, sends, and leaves a job behind.
-func TestReplayCommand(t *testing.T) {
-	a := newPlayback(t)
+func TestReplayCommand(t *testing.T) { onBoth(t, testReplayCommand) }
+
+func testReplayCommand(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
 	poisoned := []string{"replay", "action: poisoned and queue: " + a.queue, "--to-failed-queue"}
 	with := func(more ...string) []string { return append(poisoned[:len(poisoned):len(poisoned)], more...) }
@@ -165,8 +180,9 @@ func TestReplayCommand(t *testing.T) {
 
 // TestReplaySelections: by ids, from a file and from standard input, and to
 // other places.
-func TestReplaySelections(t *testing.T) {
-	a := newPlayback(t)
+func TestReplaySelections(t *testing.T) { onBoth(t, testReplaySelections) }
+
+func testReplaySelections(t *testing.T, a *playback) {
 	repair := a.prefix + "-repair"
 	a.declare(repair, "repair", nil)
 	first, second := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2)
@@ -204,8 +220,9 @@ func TestReplaySelections(t *testing.T) {
 
 // TestReplayToNowhere: the broker is asked before anything is sent, and what it
 // refuses is named.
-func TestReplayToNowhere(t *testing.T) {
-	a := newPlayback(t)
+func TestReplayToNowhere(t *testing.T) { onBoth(t, testReplayToNowhere) }
+
+func testReplayToNowhere(t *testing.T, a *playback) {
 	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
@@ -223,8 +240,9 @@ func TestReplayToNowhere(t *testing.T) {
 
 // TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
 // and fails; a look alone ends quietly.
-func TestReplayIntoABrokenPipe(t *testing.T) {
-	a := newPlayback(t)
+func TestReplayIntoABrokenPipe(t *testing.T) { onBoth(t, testReplayIntoABrokenPipe) }
+
+func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1))
 	for last, code := range map[string]int{"--yes": exitFailed, "--dry-run": exitOK} {
 		reading, writing, err := os.Pipe()
@@ -245,8 +263,9 @@ func TestReplayIntoABrokenPipe(t *testing.T) {
 }
 
 // TestCanary sends a few, and the rest only where those were handled.
-func TestCanary(t *testing.T) {
-	a := newPlayback(t)
+func TestCanary(t *testing.T) { onBoth(t, testCanary) }
+
+func testCanary(t *testing.T, a *playback) {
 	for n := range 20 {
 		a.keep(a.event(schemas.Poisoned, n+1))
 	}
@@ -287,8 +306,9 @@ func TestReplayDSL(t *testing.T) {
 }
 
 // TestReplayIDsThroughAPipe sends what a search has listed.
-func TestReplayIDsThroughAPipe(t *testing.T) {
-	a := newPlayback(t)
+func TestReplayIDsThroughAPipe(t *testing.T) { onBoth(t, testReplayIDsThroughAPipe) }
+
+func testReplayIDsThroughAPipe(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
 	const pipe = `"$0" search 'action: poisoned and not message.id: m-2' --fields message.id -o csv | tail -n +2 | "$0" replay --ids - --to-failed-queue --yes`
 	cmd := exec.Command("sh", "-c", pipe, a.binary)

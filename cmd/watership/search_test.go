@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,9 +26,9 @@ func poisonedAt(queue, message string) func(*schemas.Event) {
 }
 
 // aFew are three events of which the last failed.
-func aFew(t *testing.T) seeded {
+func aFew(t *testing.T, seed seeder) seeded {
 	t.Helper()
-	a := newSeeded(t, "WATERSHIP_INDEX_NUMERIC_LABELS=n")
+	a := seed(t, "WATERSHIP_INDEX_NUMERIC_LABELS=n")
 	a.keep(t,
 		a.event(1, schemas.Published),
 		a.event(2, schemas.Handled, func(e *schemas.Event) { e.Queue, e.Attempt = "orders", 1 }),
@@ -39,8 +38,10 @@ func aFew(t *testing.T) seeded {
 	return a
 }
 
-func TestSearchForms(t *testing.T) {
-	a := aFew(t)
+func TestSearchForms(t *testing.T) { inEachStore(t, testSearchForms) }
+
+func testSearchForms(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	for _, test := range []struct{ args, want string }{
 		{"action: poisoned", `
 			TIME                     ACTION    EXCHANGE  ROUTING KEY    QUEUE   ATTEMPT  MESSAGE  ERROR
@@ -69,8 +70,10 @@ func TestSearchForms(t *testing.T) {
 }
 
 // Whole documents come out as they went in.
-func TestSearchGivesWholeDocuments(t *testing.T) {
-	a := aFew(t)
+func TestSearchGivesWholeDocuments(t *testing.T) { inEachStore(t, testSearchGivesWholeDocuments) }
+
+func testSearchGivesWholeDocuments(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	want := a.event(1, schemas.Published)
 	got, err := schemas.ParseDocument([]byte(a.must(t, "search", "action: published", "-o", "ndjson")))
 	if err != nil {
@@ -89,8 +92,10 @@ func TestSearchGivesWholeDocuments(t *testing.T) {
 	}
 }
 
-func TestSearchBy(t *testing.T) {
-	a := newSeeded(t)
+func TestSearchBy(t *testing.T) { inEachStore(t, testSearchBy) }
+
+func testSearchBy(t *testing.T, seed seeder) {
+	a := seed(t)
 	for n := range 12 {
 		queue := "orders"
 		if n%4 == 0 {
@@ -112,8 +117,10 @@ func TestSearchBy(t *testing.T) {
 
 // Memory does not grow with the number of results, nor does the first page wait
 // for the last.
-func TestSearchStreams(t *testing.T) {
-	a := newSeeded(t)
+func TestSearchStreams(t *testing.T) { inEachStore(t, testSearchStreams) }
+
+func testSearchStreams(t *testing.T, seed seeder) {
+	a := seed(t)
 	const many = 30_000
 	events := make([]schemas.Event, many)
 	for n := range events {
@@ -210,7 +217,7 @@ func TestRecordFindsKeysWithDots(t *testing.T) {
 
 // Elasticsearch's own query language, alone and beside a query.
 func TestSearchDSL(t *testing.T) {
-	a := aFew(t)
+	a := aFew(t, newSeeded)
 	term := writeFile(t, "term.json", `{"terms": {"event.action": ["poisoned", "handled"]}}`)
 	body := writeFile(t, "body.json", `{"size": 3, "query": {"range": {"event.sequence": {"gte": 9007199254740993}}}}`)
 	for _, test := range []struct{ args, want string }{
@@ -260,27 +267,23 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 	}
 }
 
-// A pattern of names finds the labels that the configuration has, in both stores.
-func TestSearchLabelsByPattern(t *testing.T) {
-	labels := []string{"WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_INDEX_NUMERIC_LABELS=n"}
-	a := newSeeded(t, labels...)
-	plain := newSeeded(t)
+// A pattern of names finds the labels that the configuration has.
+func TestSearchLabelsByPattern(t *testing.T) { inEachStore(t, testSearchLabelsByPattern) }
+
+func testSearchLabelsByPattern(t *testing.T, seed seeder) {
+	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_INDEX_NUMERIC_LABELS=n")
+	plain := seed(t)
 	plain.keep(t, plain.event(1, schemas.Published), plain.event(2, schemas.Handled))
-	events := writeFile(t, "events.ndjson", plain.must(t, "export", "*"))
-	a.must(t, "import", events) // with labels
+	a.must(t, "import", writeFile(t, "events.ndjson", plain.must(t, "export", "*"))) // with labels
 	if err := a.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	file := seeded{environ: append(labels, "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "store.db"))}
-	file.must(t, "import", events)
 	for text, want := range map[string]string{
 		"labels.*: acme": "2", "labels.ten*: ac*": "2", "labels.*: nobody": "0", "numeric_labels.*: 2": "1", "numeric_labels.* > 1": "1",
 		"labels.*: *": "2", "not numeric_labels.*: *": "0", "*labels.*: 1": "1",
 	} {
-		for _, store := range []seeded{a, file} {
-			if got := strings.TrimSpace(store.must(t, "search", text, "--count")); got != want {
-				t.Errorf("%s finds %s, want %s", text, got, want)
-			}
+		if got := strings.TrimSpace(a.must(t, "search", text, "--count")); got != want {
+			t.Errorf("%s finds %s, want %s", text, got, want)
 		}
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestShowALife(t *testing.T) {
-	a := aFew(t)
+func TestShowALife(t *testing.T) { inEachStore(t, testShowALife) }
+
+func testShowALife(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
 	took := func(d time.Duration) func(*schemas.Event) { return func(e *schemas.Event) { e.Duration = d } }
 	a.keep(t,
 		a.event(10, schemas.Published, sameMessage(10)),
@@ -48,8 +50,10 @@ func TestShowALife(t *testing.T) {
 	}
 }
 
-func TestShowBodies(t *testing.T) {
-	a := newSeeded(t)
+func TestShowBodies(t *testing.T) { inEachStore(t, testShowBodies) }
+
+func testShowBodies(t *testing.T, seed seeder) {
+	a := seed(t)
 	for n, test := range []struct{ body, want string }{
 		{`{"big":12345678901234567890,"s":"\u001b[2J"}`, "{\n\"big\": 12345678901234567890,\n\"s\": \"\\u001b[2J\"\n}"},
 		{
@@ -72,8 +76,10 @@ func TestShowBodies(t *testing.T) {
 	}
 }
 
-func TestShowEveryHeaderType(t *testing.T) {
-	a := newSeeded(t)
+func TestShowEveryHeaderType(t *testing.T) { inEachStore(t, testShowEveryHeaderType) }
+
+func testShowEveryHeaderType(t *testing.T, seed seeder) {
+	a := seed(t)
 	a.keep(t, a.event(1, schemas.Published, func(e *schemas.Event) {
 		e.Envelope.Headers = amqp.Table{
 			"a": "te\x1bxt", "b": []byte{0xff, 0}, "c": nil, "d": time.Unix(1700000000, 0), "e": amqp.Decimal{Scale: 2, Value: -5},
@@ -96,8 +102,10 @@ func TestShowEveryHeaderType(t *testing.T) {
 }
 
 // An id that many messages share shows some of them, and no one's body raw.
-func TestShowASharedID(t *testing.T) {
-	a := newSeeded(t)
+func TestShowASharedID(t *testing.T) { inEachStore(t, testShowASharedID) }
+
+func testShowASharedID(t *testing.T, seed seeder) {
+	a := seed(t)
 	var events []schemas.Event
 	for n := range mostLives + 5 {
 		events = append(events, a.event(n+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = "same" }))

@@ -33,8 +33,10 @@ func (s *sink) String() string {
 
 // Events that become visible in any order are printed once each, and Ctrl-C
 // ends it well.
-func TestTailLosesAndRepeatsNothing(t *testing.T) {
-	a := newSeeded(t)
+func TestTailLosesAndRepeatsNothing(t *testing.T) { inEachStore(t, testTailLosesAndRepeatsNothing) }
+
+func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
+	a := seed(t)
 	second := func(n int) int { return 1_700_000_000_000_000 + n*1000 } // sequences are microseconds
 	made := func(n int) schemas.Event {
 		e := a.event(second(n), schemas.Published, anonymous)

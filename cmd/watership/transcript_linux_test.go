@@ -201,8 +201,9 @@ func TestTranscript(t *testing.T) {
 }
 
 // Long work shows how far it is, how fast, and how long it still takes.
-func TestProgressBars(t *testing.T) {
-	a := newPlayback(t)
+func TestProgressBars(t *testing.T) { onBoth(t, testProgressBars) }
+
+func testProgressBars(t *testing.T, a *playback) {
 	body := writeFile(t, "order.json", "{}")
 	const published = "300/300"
 	wantBar(t, a.terminal(t, nil, "publish", "--exchange", a.exchange, "--key", "order.created", "--count", "300", body).end(exitOK), published)

@@ -25,8 +25,10 @@ func everyType(e *schemas.Event) {
 	}
 }
 
-func TestExportAndImportLoseNothing(t *testing.T) {
-	from, to := newSeeded(t), newSeeded(t)
+func TestExportAndImportLoseNothing(t *testing.T) { inEachStore(t, testExportAndImport) }
+
+func testExportAndImport(t *testing.T, seed seeder) {
+	from, to := seed(t), seed(t)
 	from.keep(t, from.event(1, schemas.Published, everyType), from.event(2, schemas.Poisoned, poisonedAt("orders", "x"), instance("i")), from.event(3, schemas.Handled))
 	exported := from.must(t, "export", "*")
 	if n := strings.Count(exported, "\n"); n != 3 {
@@ -45,7 +47,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 		t.Errorf("a query exports %d events", n)
 	}
 	bad := writeFile(t, "bad.ndjson", exported+"{\"no\": \"document\"}\n")
-	if r := newSeeded(t).call(t, "import", bad); r.code != exitFailed || !strings.Contains(r.err, "line 4") || !strings.Contains(r.out, "created 3") {
+	if r := seed(t).call(t, "import", bad); r.code != exitFailed || !strings.Contains(r.err, "line 4") || !strings.Contains(r.out, "created 3") {
 		t.Errorf("%+v", r)
 	}
 }
