@@ -206,3 +206,18 @@ func TestDevelopmentWithAnotherLanguage(t *testing.T) {
 	}
 	d.isOver(t)
 }
+
+// A Node program works with dev's broker as it does with RabbitMQ.
+func TestDevelopmentWithNode(t *testing.T) {
+	amqplib := os.Getenv("WATERSHIP_TEST_AMQPLIB")
+	if amqplib == "" {
+		missing(t, `no amqplib: WATERSHIP_TEST_AMQPLIB is not set (eval "$(scripts/fixtures env)")`)
+	}
+	d := develop(t, nil, "--empty")
+	d.says(t, "Try, in a second terminal")
+	node := exec.Command("node", "../../internal/broker/testdata/client.js", regexp.MustCompile(`amqp://\S+`).FindString(d.out.String()))
+	node.Env = append(os.Environ(), "NODE_PATH="+amqplib)
+	if out, err := node.CombinedOutput(); err != nil || string(out) != "ok\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
