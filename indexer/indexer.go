@@ -114,7 +114,8 @@ type Indexer struct {
 	metrics  metrics
 	progress map[string]*progress // by queue
 
-	refusedInARow atomic.Int64 // documents, since one was accepted
+	refusal       atomic.Pointer[error] // why the store takes nothing, try after try; nil where it does
+	refusedInARow atomic.Int64          // documents, since one was accepted
 }
 
 // New checks nothing and connects to nothing.
@@ -134,8 +135,8 @@ func New(cfg Config) *Indexer {
 }
 
 // Run indexes until ctx ends; then it writes and acknowledges what it has at
-// hand, within a few seconds, and returns. What it could not write stays in
-// the queues.
+// hand, within a few seconds unless the store takes nothing, and returns. What it
+// could not write stays in the queues.
 func (x *Indexer) Run(ctx context.Context) error {
 	topology := x.cfg.Decoder.Topology
 	queues := map[string]take{
@@ -170,6 +171,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
 			func(ctx context.Context, session *rabbit.Session) error {
 				defer x.progress[queue].givesBack()
+				defer x.refusal.Store(nil) // what is not at hand is not refused
 				return x.session(ctx, session, queue, take, flow)
 			})
 		switch {

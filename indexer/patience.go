@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
@@ -41,6 +42,7 @@ type patience struct {
 	until    time.Time
 	end      time.Time
 	log      *slog.Logger
+	refusal  *atomic.Pointer[error] // the indexer's
 }
 
 // holdAtMost is how often patience may start anew: messages are held for 15
@@ -51,13 +53,14 @@ func (x *Indexer) patience() *patience {
 	now := time.Now()
 	return &patience{
 		giveBack: x.cfg.GiveBack, until: now.Add(x.cfg.GiveBack), end: now.Add(holdAtMost * x.cfg.GiveBack),
-		log: x.cfg.Logger,
+		log: x.cfg.Logger, refusal: &x.refusal,
 	}
 }
 
 // progress is that the store took something.
 func (p *patience) progress() {
 	p.attempt = 0
+	p.refusal.Store(nil)
 	if p.until = time.Now().Add(p.giveBack); p.until.After(p.end) {
 		p.until = p.end
 	}
@@ -69,6 +72,9 @@ func (p *patience) failed(ctx context.Context, err error) error {
 	if p.attempt == 0 {
 		p.log.Warn("the store did not take everything; sending it again until it does", "error", err)
 	}
+	if p.attempt >= notAtOnce {
+		p.refusal.Store(&err)
+	}
 	var asked time.Duration
 	var failed *schemas.StoreError
 	if errors.As(err, &failed) {
@@ -79,6 +85,9 @@ func (p *patience) failed(ctx context.Context, err error) error {
 	}
 	return p.wait(ctx, asked)
 }
+
+// notAtOnce tries is what a store that is busy for a moment takes.
+const notAtOnce = 3
 
 // insist repeats a request until the store answers it.
 func (x *Indexer) insist(ctx context.Context, request func() error) error {

@@ -56,6 +56,15 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	return max(0, time.Since(p.upTo))
 }
 
+// Refused is why the store does not take what is at hand, try after try; nil
+// where it does, or was not asked since.
+func (x *Indexer) Refused() error {
+	if err := x.refusal.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Stuck is an error where messages of a queue have been at hand for longer than
 // any store can delay them: a store that is away makes the indexer give them
 // back. Then only a new process helps.

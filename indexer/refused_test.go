@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -192,6 +193,30 @@ func TestPatienceEnds(t *testing.T) {
 	if err := x.patience().failed(t.Context(), later); !errors.Is(err, later) {
 		t.Errorf("it waits for longer than it may: %v", err)
 	}
+}
+
+// A store that takes nothing, try after try, is said so, and not waited for at the
+// end; one that is busy for a moment is not.
+func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := New(Config{})
+		p, full := x.patience(), &schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"}
+		for try := range notAtOnce + 1 {
+			if err := x.Refused(); err != nil || x.stopGrace() != stopGrace {
+				t.Errorf("after %d tries: %v", try, err)
+			}
+			if err := p.failed(t.Context(), full); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := x.Refused(); !errors.Is(err, full) || x.stopGrace() != 0 {
+			t.Errorf("after the last try: %v", err)
+		}
+		p.progress()
+		if err := x.Refused(); err != nil || x.stopGrace() != stopGrace {
+			t.Errorf("when it took something: %v", err)
+		}
+	})
 }
 
 // hanging takes documents when it is told to, and adds up what it is given.

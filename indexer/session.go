@@ -20,7 +20,7 @@ const (
 // session is over or is to begin anew, and an error when the messages should
 // go back for a while. Every goroutine of it has ended then.
 func (x *Indexer) session(ctx context.Context, consumer *rabbit.Session, queue string, take take, flow *flow) error {
-	work, cancel := outlive(ctx, stopGrace)
+	work, cancel := outlive(ctx, x.stopGrace)
 	defer cancel()
 	group, work := errgroup.WithContext(work)
 	s := &session{
@@ -53,10 +53,19 @@ type session struct {
 	free     chan *batch // done, to be used again
 }
 
+// stopGrace is how long to write what is at hand: a store that does not take it
+// is not waited for.
+func (x *Indexer) stopGrace() time.Duration {
+	if x.Refused() != nil {
+		return 0
+	}
+	return stopGrace
+}
+
 // outlive is a context that ends a while after ctx does.
-func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+func outlive(ctx context.Context, grace func() time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace(), cancel) })
 	return longer, func() { stop(); cancel() }
 }
 

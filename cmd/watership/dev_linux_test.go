@@ -2,12 +2,29 @@ package main
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"unicode/utf8"
 )
+
+// ask is what dev answers on its http address.
+func (d *development) ask(t *testing.T, path string) string {
+	t.Helper()
+	response, err := http.Get(regexp.MustCompile(`http://[^/\s]+`).FindString(d.out.String()) + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // In a terminal a line of figures is drawn again and again, below what dev says.
 func TestDevelopmentInATerminal(t *testing.T) {
@@ -35,8 +52,8 @@ func TestDevelopmentInATerminal(t *testing.T) {
 	}
 }
 
-// That a disk is full is said, in one line, and no matter how long it lasts dev
-// can be ended.
+// That a disk is full is said, in one line, dev is not ready meanwhile, and no
+// matter how long it lasts it can be ended, and without waiting for the disk.
 func TestDevelopmentOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")
@@ -53,6 +70,10 @@ func TestDevelopmentOnAFullDisk(t *testing.T) {
 	})
 	d := developIn(t, dir, nil, "--rate", "300")
 	d.says(t, "disk is full")
+	until(t, "dev not to be ready", func() bool { return strings.Contains(d.ask(t, "/readyz"), "disk is full") })
+	if got := d.ask(t, "/healthz"); got != "ok\n" {
+		t.Errorf("a new process would not help, and it is asked for: %s", got)
+	}
 	if err := d.signal(t, syscall.SIGINT); err != nil {
 		t.Errorf("dev ended with %v", err)
 	}

@@ -113,8 +113,12 @@ func (v *vitals) ready(ctx context.Context) error {
 	if err := v.store.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if v.indexing.Load() == nil {
+	running := v.indexing.Load()
+	if running == nil {
 		return errors.New("the indexer does not consume yet")
+	}
+	if err := running.Refused(); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
