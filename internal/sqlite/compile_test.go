@@ -65,6 +65,7 @@ func oddValue(r *rand.Rand) query.Value {
 // TestNoQueryIsAnError: whatever is asked, SQLite understands it, and nothing of
 // what is asked is in the SQL.
 func TestNoQueryIsAnError(t *testing.T) {
+	t.Parallel()
 	s := installed(t, Config{})
 	create(t, s, eventDocuments("", 1, 3)...)
 	fields := []string{"labels", "labels.tenant", "numeric_labels.total", "headers.tenant", "nobody", "body.json.a"}
@@ -109,6 +110,7 @@ func sqlWords(l layout) *regexp.Regexp {
 // TestOddValuesAreFound: each value is found by itself and by its beginning, and
 // nothing else is.
 func TestOddValuesAreFound(t *testing.T) {
+	t.Parallel()
 	s := installed(t, Config{})
 	var docs []schemas.Document
 	for n, value := range odd {
@@ -141,6 +143,7 @@ func TestOddValuesAreFound(t *testing.T) {
 
 // TestLargeQueries: what a person can paste works, and beyond is an error.
 func TestLargeQueries(t *testing.T) {
+	t.Parallel()
 	s := installed(t, Config{})
 	create(t, s, eventDocuments("", 1, 3)...)
 	var ids, words []string
@@ -197,6 +200,7 @@ func TestRawIsRefused(t *testing.T) {
 
 // Retention removes what is too old from every table, and only that.
 func TestRetain(t *testing.T) {
+	t.Parallel()
 	s := installed(t, Config{Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}})
 	now := time.Now()
 	var docs []schemas.Document

@@ -76,6 +76,7 @@ func writing(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 
 // TestKilledAtAnyMoment: whatever was acknowledged is there, and the file whole.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	var acknowledged []string
 	for range 8 {

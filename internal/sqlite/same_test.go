@@ -28,6 +28,7 @@ var (
 )
 
 func TestAnswersAreElasticsearchs(t *testing.T) {
+	t.Parallel()
 	storetest.RunSame(t, elasticsearch(t, storetest.SameLabels()...), installed(t, Config{Labels: storetest.SameLabels()}))
 }
 

@@ -13,6 +13,7 @@ import (
 // TestNewest: with a limit the same events come in the same order as without,
 // whether they are frequent or not, and whenever they were written.
 func TestNewest(t *testing.T) {
+	t.Parallel()
 	s := installed(t, Config{})
 	r := rand.New(rand.NewPCG(7, 7))
 	var docs []schemas.Document

@@ -13,6 +13,7 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{}) })
 }
 
