@@ -27,6 +27,17 @@ func (a *appetite) now() (events, bytes int) {
 	return a.events, a.bytes
 }
 
+// portion is how many of the items go into one request.
+func (a *appetite) portion(items []*item) int {
+	events, bytes := a.now()
+	n := 0
+	for n < min(len(items), events) && bytes > 0 {
+		bytes -= len(items[n].document.Source)
+		n++
+	}
+	return n
+}
+
 // took is told how long a request lasted that the store took as a whole.
 func (a *appetite) took(documents int, lasted time.Duration) {
 	a.mu.Lock()

@@ -20,12 +20,13 @@ func (s *session) collect(ctx, work context.Context) error {
 		select {
 		case d, open := <-s.consumer.Deliveries:
 			if !open {
-				return s.flush(work, current)
+				return s.flushWhole(work, current)
 			}
 			if first {
 				// Only now: until it gets its first message this consumer may have
 				// waited for long behind one that is active.
-				if err := s.raise(work); err != nil {
+				var err error
+				if s.highest, err = s.raise(work); err != nil {
 					return err
 				}
 				first = false
@@ -35,14 +36,15 @@ func (s *session) collect(ctx, work context.Context) error {
 			}
 		case <-timer.C:
 		case <-ctx.Done():
-			return s.flush(work, current)
+			return s.flushWhole(work, current)
 		case <-work.Done():
 			return context.Cause(work)
 		}
 		if len(current.items) == 0 {
 			continue
 		}
-		anew := s.flow.saw(current.messages, current.bodies)
+		// What goes back while more is to come again comes behind that.
+		anew := !current.allAgain() && s.flow.saw(current.messages, current.bodies)
 		next := s.empty(current)
 		if err := s.flush(work, current); err != nil || anew {
 			return err
@@ -55,10 +57,15 @@ func (s *session) collect(ctx, work context.Context) error {
 func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 	if len(b.items) == 0 {
 		b.begun = time.Now()
+		b.again, b.above = d.Redelivered, s.highest-s.heldFor()
 		timer.Reset(s.cfg.Batch.Wait)
 	}
 	s.take(b, d)
 	b.took(d)
+	if b.again {
+		timer.Reset(againWait)
+		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= largestKept
+	}
 	events, bytes := s.appetite.now()
 	return len(b.items) >= events || b.messages >= s.flow.batch() || len(b.sources) >= bytes
 }
@@ -75,6 +82,15 @@ func (s *session) flush(work context.Context, b *batch) error {
 	case <-work.Done():
 		return context.Cause(work)
 	}
+}
+
+// flushWhole hands on what is at hand when no more will come. What came again goes
+// back instead: its order may follow from what did not come.
+func (s *session) flushWhole(work context.Context, b *batch) error {
+	if b.again {
+		return nil
+	}
+	return s.flush(work, b)
 }
 
 // empty is a batch with room for half as much again as the one before had:

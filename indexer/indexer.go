@@ -193,7 +193,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
-		err := x.raise(ctx)
+		_, err := x.raise(ctx)
 		if err == nil {
 			return nil
 		}
@@ -206,9 +206,9 @@ func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	}
 }
 
-// raise puts the sequence above everything that any indexer has stored.
-func (x *Indexer) raise(ctx context.Context) error {
-	highest, err := x.cfg.Store.HighestSequence(ctx)
+// raise puts the sequence above the highest that any indexer has stored.
+func (x *Indexer) raise(ctx context.Context) (highest int64, err error) {
+	highest, err = x.cfg.Store.HighestSequence(ctx)
 	x.sequence.raise(highest)
-	return err
+	return highest, err
 }

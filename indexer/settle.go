@@ -17,11 +17,17 @@ func (x *Indexer) settle(ctx context.Context, b *batch) error {
 	for i := range b.items {
 		pending[i] = &b.items[i]
 	}
-	pending, err := x.unknown(ctx, pending)
+	stored, err := x.stored(ctx, pending)
 	if err != nil {
 		return err
 	}
-	return x.deliver(ctx, x.patience(), pending)
+	if !b.again {
+		return x.deliver(ctx, x.patience(), unknown(pending, stored))
+	}
+	if err := x.inPlace(ctx, b, stored); err != nil {
+		return err
+	}
+	return x.deliverAgain(ctx, x.patience(), unknown(pending, stored))
 }
 
 func (x *Indexer) deliver(ctx context.Context, patience *patience, pending []*item) error {
@@ -55,37 +61,6 @@ func (x *Indexer) deliver(ctx context.Context, patience *patience, pending []*it
 		}
 	}
 	return nil
-}
-
-// unknown leaves out the redelivered events that are stored: an id is unique
-// only within a backing index, and an older one may hold it. An id with the
-// sequence in it was made just now.
-func (x *Indexer) unknown(ctx context.Context, items []*item) ([]*item, error) {
-	var ids []string
-	for _, it := range items {
-		if it.mayBeStored() {
-			ids = append(ids, it.document.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return items, nil
-	}
-	var stored map[string]schemas.Stored
-	err := x.insist(ctx, func() (err error) {
-		stored, err = x.cfg.Store.Find(ctx, ids)
-		return err
-	})
-	var rest []*item
-	for _, it := range items {
-		if _, known := stored[it.document.ID]; !known || !it.mayBeStored() {
-			rest = append(rest, it)
-		}
-	}
-	return rest, err
-}
-
-func (it *item) mayBeStored() bool {
-	return it.redelivered && (it.event.Action != schemas.Published || it.event.IDFromContent())
 }
 
 // judge sorts the store's answers and returns what has to be sent (again), and

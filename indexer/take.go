@@ -59,6 +59,8 @@ type batch struct {
 	bodies   int    // bytes of the messages' bodies
 	last     uint64 // delivery tag of its newest message
 	begun    time.Time
+	again    bool  // it begins with a message that comes again, see order.go
+	above    int64 // is what was in flight with it, if it comes again
 	written  chan error
 }
 
@@ -82,6 +84,9 @@ func (b *batch) took(d amqp.Delivery) {
 	b.last = d.DeliveryTag
 }
 
+// allAgain says that every message comes again: more may wait that do.
+func (b *batch) allAgain() bool { return b.again && b.items[len(b.items)-1].redelivered }
+
 // grow makes room in an empty batch.
 func (b *batch) grow(items, bytes int) {
 	if cap(b.items) < items {
@@ -98,7 +103,7 @@ const largestKept = 16 << 20 // bytes
 // reset makes the batch empty, for the next messages.
 func (b *batch) reset() {
 	clear(b.items) // lets go of the messages
-	b.items, b.messages, b.bodies = b.items[:0], 0, 0
+	b.items, b.messages, b.bodies, b.again = b.items[:0], 0, 0, false
 	if b.sources = b.sources[:0]; cap(b.sources) > largestKept {
 		b.sources = nil
 	}

@@ -1,0 +1,179 @@
+package indexer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func TestHolesAreFilled(t *testing.T) {
+	for name, test := range map[string]struct{ stored, want []int64 }{
+		"nothing":                    {nil, nil},
+		"all are stored":             {[]int64{11, 12, 15}, []int64{11, 12, 15}},
+		"none is":                    {[]int64{0, 0}, []int64{0, 0}},
+		"the first are lost":         {[]int64{0, 0, 20, 21}, []int64{18, 19, 20, 21}},
+		"the last are lost":          {[]int64{20, 21, 0, 0}, []int64{20, 21, 0, 0}},
+		"some between":               {[]int64{11, 0, 0, 14, 0, 17}, []int64{11, 12, 13, 14, 16, 17}},
+		"a hole too small":           {[]int64{11, 0, 0, 13, 0, 17}, []int64{11, 0, 0, 13, 16, 17}},
+		"one stored long before":     {[]int64{0, 3, 0, 20}, []int64{0, 3, 19, 20}},
+		"one stored too long before": {[]int64{0, 0, 12}, []int64{0, 0, 12}},
+		"an order that is not":       {[]int64{30, 0, 20, 0, 31, 0, 33}, []int64{30, 0, 20, 0, 31, 32, 33}},
+	} {
+		got := slices.Clone(test.stored)
+		fillHoles(got, 10)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v became %v, want %v", name, test.stored, got, test.want)
+		}
+	}
+}
+
+// Whatever is lost of what was taken in order: all that has a sequence afterwards
+// is in that order, only those behind the last one stored have none, and once more
+// gives the same.
+func TestFilledHolesAreInOrder(t *testing.T) {
+	for range 10_000 {
+		places := make([]int64, rand.IntN(20))
+		last, taken := int64(100), 0
+		for i := range places {
+			last += 1 + rand.Int64N(3)
+			if rand.IntN(2) == 0 {
+				places[i], taken = last, i+1
+			}
+		}
+		was := slices.Clone(places)
+		fillHoles(places, 100)
+		for i, place := range places {
+			switch {
+			case was[i] != 0 && place != was[i], (place == 0) != (i >= taken):
+				t.Fatalf("%v became %v", was, places)
+			case i > 0 && i < taken && place <= places[i-1]:
+				t.Fatalf("%v became %v, which does not rise", was, places)
+			}
+		}
+		if again := slices.Clone(places); len(fillHoles(again, 100)) > 0 {
+			t.Fatalf("%v became %v", places, again)
+		}
+	}
+}
+
+// An indexer is killed when a bulk is stored and the one before it is not.
+func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
+	for name, message := range map[string]func(*system, int) rabbit.Message{
+		"of messages": func(s *system, n int) rabbit.Message {
+			e := s.message("order", n)
+			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
+		},
+		"of events": func(s *system, n int) rabbit.Message {
+			return poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+				t.Parallel()
+				c := newCrash(t, b)
+				for n := range fourBatches {
+					c.send(message(c.system, n))
+				}
+				c.killBehindALostBulk()
+				c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
+			})
+		})
+	}
+}
+
+// crash is a system whose first indexer is killed.
+type crash struct {
+	*system
+	gate   *gate
+	store  *elastic.Store
+	stream string
+}
+
+func newCrash(t *testing.T, b rabbittest.Broker) *crash {
+	t.Helper()
+	s := newSystem(t, b)
+	c := &crash{system: s, gate: newGate(t), stream: streamName()}
+	c.store = openStore(t, storeURL(t), c.stream)
+	if err := c.store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// fourBatches are as many messages as are taken while the first bulk is on its way.
+const fourBatches = 40
+
+// killBehindALostBulk lets an indexer take these messages and kills it when all of
+// them are stored but those of the first bulk, which never arrive.
+func (c *crash) killBehindALostBulk() {
+	c.t.Helper()
+	var lost atomic.Int64
+	c.gate.meet(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if lost.CompareAndSwap(0, int64(bytes.Count(body, []byte("\n"))/2)) {
+			<-r.Context().Done()
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		c.gate.real.ServeHTTP(w, r)
+	})
+	p := c.startProcess(host{
+		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Batch: Batch{Events: fourBatches, Wait: time.Second},
+	})
+	rabbittest.Eventually(c.t, "a bulk is lost", func() bool { return lost.Load() > 0 })
+	c.counted(c.store, fourBatches-int(lost.Load()))
+	p.kill()
+}
+
+func (c *crash) wantOrder(events []schemas.Event) {
+	c.t.Helper()
+	c.wantSequencesRising(events)
+	for n, event := range events {
+		if number := numberOf(c.t, event); number != n {
+			c.t.Fatalf("event %d is order %d", n, number)
+		}
+	}
+}
+
+// What comes again may be more than a new indexer asks for at first. What it gives
+// back of that, to ask for more, would come behind the rest of it.
+func TestWhatComesAgainStaysInOrder(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		c := newCrash(t, b)
+		const count = 10 * firstPrefetch
+		c.publish(c.messages("order", count)...)
+		c.takeAndGiveBack(c.topology.Index(), count)
+		c.publish(c.messages("order", count+10)[count:]...)
+		c.wantOrder(c.finish(c.store, count+10, c.start(c.store, nil)))
+	})
+}
+
+func (s *system) takeAndGiveBack(queue string, count int) {
+	s.t.Helper()
+	channel := s.Channel(s.t)
+	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for range count {
+		rabbittest.Receive(s.t, deliveries)
+	}
+	if err := channel.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
