@@ -18,9 +18,9 @@ import (
 // on until one comes for the first time, or the broker hands out no more.
 //
 // What stays behind: a message without an id of its own, which cannot be recognised,
-// and what the prefetch, or 16 MiB of documents, parts from that which is stored behind it. The prefetch
-// cannot grow before: a quorum queue puts what is given back behind what it has yet
-// to hand out again.
+// and what the prefetch, or 16 MiB of documents, parts from that which is stored
+// behind it. The prefetch cannot grow before: a quorum queue puts what is given back
+// behind what it has yet to hand out again.
 
 // inPlace gives events that come again and are not stored the sequences that they
 // had, as far as what is stored behind them tells.
@@ -62,9 +62,9 @@ func (x *Indexer) sequences(ctx context.Context, stored map[string]schemas.Store
 }
 
 // fillHoles takes the sequences of events in the order of their queue, 0 for those
-// that are not known to be stored. Each run of zeros before a sequence gets the numbers right
-// below it, if they are all above the sequences before the run, and above a bound.
-// It returns the indices of what it filled.
+// that are not known to be stored. Each run of zeros before a sequence gets the
+// numbers right below it, if they are all above the sequences before the run, and
+// above a bound. It returns the indices of what it filled.
 func fillHoles(sequences []int64, above int64) (filled []int) {
 	run := 0
 	for i, stored := range sequences {
