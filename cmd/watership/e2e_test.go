@@ -141,8 +141,13 @@ type installer func(t *testing.T, handler string) *installation
 // everywhere tells a story on the embedded parts, which are always there, and on
 // the servers of the tests.
 func everywhere(t *testing.T, story func(t *testing.T, install installer)) {
-	t.Run("embedded", func(t *testing.T) { story(t, installEmbedded) })
+	t.Parallel() // most of it is waiting
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		story(t, installEmbedded)
+	})
 	t.Run("servers", func(t *testing.T) {
+		t.Parallel()
 		rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 			story(t, func(t *testing.T, handler string) *installation { return install(t, broker, handler) })
 		})

@@ -34,8 +34,15 @@ func newPlayback(t *testing.T) *playback {
 // onBoth tells a story on the embedded parts, which are always there, and on the
 // servers of the tests.
 func onBoth(t *testing.T, story func(t *testing.T, a *playback)) {
-	t.Run("embedded", func(t *testing.T) { story(t, play(t, installParts(t, nobody))) })
-	t.Run("servers", func(t *testing.T) { story(t, newPlayback(t)) })
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		story(t, play(t, installParts(t, nobody)))
+	})
+	t.Run("servers", func(t *testing.T) {
+		t.Parallel()
+		story(t, newPlayback(t))
+	})
 }
 
 const nobody = "http://127.0.0.1:1/" // answers there
