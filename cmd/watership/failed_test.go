@@ -186,10 +186,8 @@ func testFailedGroups(t *testing.T, seed seeder) {
 }
 
 // Tens of thousands of failures take seconds.
-func TestManyFailures(t *testing.T) { inEachStore(t, testManyFailures) }
-
-func testManyFailures(t *testing.T, seed seeder) {
-	a := seed(t)
+func TestManyFailures(t *testing.T) {
+	a := newSeeded(t)
 	const many = 20_000
 	var events []schemas.Event
 	for n := range many {
