@@ -9,7 +9,8 @@ import (
 
 // alive does what may take long while a run sends nothing, and meanwhile saves
 // the job again and again: whoever looks sees that it runs, and whoever cancels
-// it is heard. do ends with that and when lost is closed, and leaves the job alone.
+// it is heard. do ends with that and when lost, which may be nil, is closed, and leaves
+// the job alone.
 func (r *Replayer) alive(ctx context.Context, lost <-chan struct{}, job *Job, do func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -59,8 +59,7 @@ func (r *Replayer) connectFor(ctx context.Context, id string, job *Job) (l *line
 	}
 	runner := job.Runner // meanwhile the job itself is being saved
 	job.Problem = "waiting for the broker, to which the connection was lost"
-	never := make(chan struct{})
-	err = r.alive(ctx, never, job, func(ctx context.Context) error {
+	err = r.alive(ctx, nil, job, func(ctx context.Context) error {
 		l, err = r.connectAgain(ctx, id, runner)
 		return err
 	})
