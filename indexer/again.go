@@ -2,7 +2,11 @@ package indexer
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -11,34 +15,106 @@ import (
 // that comes again, if there is one.
 const againWait = time.Second
 
-// stored looks for the redelivered events in the store: an id is unique only
-// within a backing index, and an older one may hold it. An id with the sequence in
-// it was made just now.
-func (x *Indexer) stored(ctx context.Context, items []*item) (stored map[string]schemas.Stored, err error) {
+// othersWait is how long a bulk request of a process that is gone takes at most
+// until what it stores is found.
+const othersWait = time.Second
+
+// begin is when the first message comes: until then this consumer may have waited
+// for long behind one that was active. If that one was another process's, which is
+// gone, what it sent may be on its way through the store.
+func (s *session) begin(ctx context.Context, d amqp.Delivery) (err error) {
+	own := s.sequence.newest()
+	if s.newest, err = s.raise(ctx); err != nil {
+		return err
+	}
+	if !d.Redelivered || own > 0 && s.newest <= own {
+		return nil
+	}
+	return new(backoff).wait(ctx, othersWait)
+}
+
+// recognise finds what of a batch is stored, and gives the rest its places, before
+// more is taken: that is to be behind.
+func (s *session) recognise(ctx context.Context, b *batch) (err error) {
+	if b.redelivered == 0 {
+		return nil
+	}
+	s.inQueueOrder(b)
+	if b.known, err = s.known(ctx, b.items); err != nil {
+		return err
+	}
+	s.apart(b.items, b.known, s.newest)
+	s.inPlace(b, s.newest-s.heldFor())
+	return nil
+}
+
+// known looks for the redelivered events in the store, and gives the sequences of
+// those that it has: an id is unique only within a backing index, and an older one
+// may hold it. An id with the sequence in it was made just now.
+func (x *Indexer) known(ctx context.Context, items []item) (map[string]int64, error) {
 	var ids []string
-	for _, it := range items {
-		if it.mayBeStored() {
+	for i := range items {
+		if it := &items[i]; it.mayBeStored() {
 			ids = append(ids, it.document.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	err = x.insist(ctx, func() (err error) {
-		stored, err = x.cfg.Store.Find(ctx, ids)
+	var found map[string]schemas.Stored
+	err := x.insist(ctx, func() (err error) {
+		found, err = x.cfg.Store.Find(ctx, ids)
 		return err
 	})
-	return stored, err
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return x.sequences(ctx, found)
+}
+
+func (x *Indexer) sequences(ctx context.Context, found map[string]schemas.Stored) (map[string]int64, error) {
+	var sequences map[schemas.Stored]int64
+	err := x.insist(ctx, func() (err error) {
+		sequences, err = x.cfg.Store.Sequences(ctx, slices.Collect(maps.Values(found)))
+		return err
+	})
+	known := make(map[string]int64, len(found))
+	for id, at := range found {
+		known[id] = sequences[at]
+	}
+	return known, err
+}
+
+// sameFor is how far a message that comes again can be behind the newest in the
+// store when it is there already. RabbitMQ waits half as long for an
+// acknowledgement (consumer_timeout, Consumers guide).
+const sameFor = time.Hour
+
+// apart makes events of their own of messages that share an id, but are not the
+// stored one again: one copy comes again once, and what is stored since long ago
+// does not.
+func (x *Indexer) apart(items []item, known map[string]int64, newest int64) {
+	seen := make(map[string]bool, len(items))
+	for i := range items {
+		it := &items[i]
+		sequence, stored := known[it.document.ID]
+		old := stored && sequence < newest-sameFor.Microseconds()
+		again := seen[it.document.ID]
+		seen[it.document.ID] = true
+		if it.redelivered && it.event.IDFromContent() && (again || old) {
+			x.replace(it, it.event.Second())
+		}
+	}
 }
 
 // unknown leaves out the redelivered events that are stored.
-func unknown(items []*item, stored map[string]schemas.Stored) []*item {
-	if len(stored) == 0 {
+func unknown(items []*item, known map[string]int64) []*item {
+	if len(known) == 0 {
 		return items
 	}
 	var rest []*item
 	for _, it := range items {
-		if _, known := stored[it.document.ID]; !known || !it.mayBeStored() {
+		if _, stored := known[it.document.ID]; !stored || !it.mayBeStored() {
 			rest = append(rest, it)
 		}
 	}

@@ -23,10 +23,7 @@ func (s *session) collect(ctx, work context.Context) error {
 				return s.flushWhole(work, current)
 			}
 			if first {
-				// Only now: until it gets its first message this consumer may have
-				// waited for long behind one that is active.
-				var err error
-				if s.highest, err = s.raise(work); err != nil {
+				if err := s.begin(work, d); err != nil {
 					return err
 				}
 				first = false
@@ -43,7 +40,12 @@ func (s *session) collect(ctx, work context.Context) error {
 		if len(current.items) == 0 {
 			continue
 		}
-		// What goes back while more is to come again comes behind that.
+		if current.allAgain() && s.flow.further(current.messages, current.bodies) {
+			return nil
+		}
+		if err := s.recognise(work, current); err != nil {
+			return err
+		}
 		anew := !current.allAgain() && s.flow.saw(current.messages, current.bodies)
 		next := s.empty(current)
 		if err := s.flush(work, current); err != nil || anew {
@@ -57,14 +59,14 @@ func (s *session) collect(ctx, work context.Context) error {
 func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 	if len(b.items) == 0 {
 		b.begun = time.Now()
-		b.again, b.above = d.Redelivered, s.highest-s.heldFor()
+		b.again = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)
 	}
 	s.take(b, d)
 	b.took(d)
 	if b.again {
 		timer.Reset(againWait)
-		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= largestKept
+		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= s.cfg.Memory
 	}
 	events, bytes := s.appetite.now()
 	return len(b.items) >= events || b.messages >= s.flow.batch() || len(b.sources) >= bytes

@@ -58,6 +58,14 @@ func (f *flow) saw(messages, bytes int) bool {
 	return false
 }
 
+// further says whether more that comes again may wait than was asked for, and can
+// be asked for.
+func (f *flow) further(messages, bytes int) bool {
+	mean := bytes/messages + messageOverhead
+	more := min(f.bytes/mean, f.most)
+	return messages >= f.prefetch && more > f.prefetch && f.set(more)
+}
+
 func (f *flow) set(prefetch int) bool {
 	f.prefetch, f.changed = prefetch, true
 	return true

@@ -153,6 +153,29 @@ func TestARedeliveredMessageStaysOne(t *testing.T) {
 	}
 }
 
+// Equal messages come again before any of them is stored: each is an event.
+func TestEqualMessagesThatComeAgainStayTwo(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
+	i.takeAndGiveBack(i.topology.Index(), 3)
+	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
+}
+
+// A message that comes again is not the equal one that was stored yesterday.
+func TestAMessageThatComesAgainIsNotAnOldOne(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	yesterday := func(cfg *Config) { cfg.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } }
+	i.publish(i.message("equal", 1))
+	i.finish(i.store, 1, i.start(i.store, yesterday))
+	i.publish(i.message("other", 2))
+	i.finish(i.store, 2, i.start(i.store, nil))
+	i.publish(i.message("equal", 1))
+	i.takeAndGiveBack(i.topology.Index(), 1)
+	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
+}
+
 // closed gives a value once a channel is closed.
 func closed(ended <-chan struct{}) <-chan bool {
 	values := make(chan bool, 1)

@@ -1,9 +1,8 @@
 package indexer
 
 import (
-	"context"
-
-	"github.com/watershipmq/watership/schemas"
+	"cmp"
+	"slices"
 )
 
 // Order across a crash. Bulk requests are written side by side, so a crash can
@@ -17,48 +16,63 @@ import (
 // any of it is written. So a batch that begins with a message that comes again goes
 // on until one comes for the first time, or the broker hands out no more.
 //
+// A consumer that asked for too few to see the whole gives them back and asks for as
+// many as fit into memory. They come behind the others then: a quorum queue puts what
+// is given back behind what it has yet to hand out again. But it counts deliveries,
+// and what has been delivered more often was in front.
+//
 // What stays behind: a message without an id of its own, which cannot be recognised,
-// and what the prefetch, or 16 MiB of documents, parts from that which is stored
-// behind it. The prefetch cannot grow before: a quorum queue puts what is given back
-// behind what it has yet to hand out again.
+// and what memory parts from that which is stored behind it.
 
-// inPlace gives events that come again and are not stored the sequences that they
-// had, as far as what is stored behind them tells.
-func (x *Indexer) inPlace(ctx context.Context, b *batch, stored map[string]schemas.Stored) error {
-	if len(stored) == 0 {
-		return nil
-	}
-	sequences, err := x.sequences(ctx, stored)
-	if err != nil {
-		return err
-	}
-	places := make([]int64, len(b.items))
+// inQueueOrder puts events into the order of the queue, as it was before some were
+// given back.
+func (x *Indexer) inQueueOrder(b *batch) {
+	sequences := make([]int64, len(b.items))
 	for i := range b.items {
-		if it := &b.items[i]; it.mayBeStored() {
-			places[i] = sequences[stored[it.document.ID]]
+		sequences[i] = b.items[i].event.Sequence
+	}
+	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.deliveries, a.deliveries) })
+	for i := range b.items {
+		if it := &b.items[i]; it.event.Sequence != sequences[i] {
+			x.replace(it, it.event.At(sequences[i]))
 		}
 	}
-	for _, n := range fillHoles(places, b.above) {
-		it := &b.items[n]
-		if _, found := stored[it.document.ID]; it.mayBeStored() && !found {
-			event := it.event
-			event.Sequence = places[n]
-			x.replace(it, event)
-		}
-	}
-	return nil
 }
 
-func (x *Indexer) sequences(ctx context.Context, stored map[string]schemas.Stored) (sequences map[schemas.Stored]int64, err error) {
-	list := make([]schemas.Stored, 0, len(stored))
-	for _, at := range stored {
-		list = append(list, at)
+// inPlace gives events that come again and are not stored the sequences that they
+// had, as far as what is stored behind them tells: above a bound. What is behind all
+// that is stored gets higher ones.
+func (x *Indexer) inPlace(b *batch, above int64) {
+	places := make([]int64, len(b.items))
+	last := -1
+	for i := range b.items {
+		it := &b.items[i]
+		if _, stored := b.known[it.document.ID]; stored && it.mayBeStored() {
+			places[i] = b.known[it.document.ID]
+			last = i
+			x.sequence.raise(places[i])
+		}
 	}
-	err = x.insist(ctx, func() (err error) {
-		sequences, err = x.cfg.Store.Sequences(ctx, list)
-		return err
-	})
-	return sequences, err
+	for _, n := range fillHoles(places, above) {
+		if it := &b.items[n]; it.mayBeStored() {
+			x.replace(it, it.event.At(places[n]))
+		}
+	}
+	if last >= 0 {
+		x.behind(b.items[last+1:], slices.Max(places))
+	}
+}
+
+// behind puts events above a sequence, which the clock has been raised to.
+func (x *Indexer) behind(items []item, above int64) {
+	for i := range items {
+		it := &items[i]
+		if it.event.Sequence <= above {
+			sequence, _ := x.sequence.next()
+			x.replace(it, it.event.At(sequence))
+		}
+		above = it.event.Sequence
+	}
 }
 
 // fillHoles takes the sequences of events in the order of their queue, 0 for those

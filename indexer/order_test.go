@@ -85,11 +85,28 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 				for n := range fourBatches {
 					c.send(message(c.system, n))
 				}
-				c.killBehindALostBulk()
+				c.loseABulk()
+				c.killBehind(c.startVictim(fourBatches))
 				c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
 			})
 		})
 	}
+}
+
+// An indexer is killed with more in flight than the next one asks for at first.
+func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		const before, count = 3 * firstPrefetch, 1500
+		c := newCrash(t, b)
+		victim := c.startVictim(count / 3)
+		c.publish(c.messages("order", before)...)
+		c.counted(c.store, before) // it asks for many by now
+		c.loseABulk()
+		c.publish(c.messages("order", count)[before:]...)
+		c.killBehind(victim)
+		c.wantOrder(c.finish(c.store, count, c.start(c.store, nil)))
+	})
 }
 
 // crash is a system whose first indexer is killed.
@@ -98,6 +115,7 @@ type crash struct {
 	gate   *gate
 	store  *elastic.Store
 	stream string
+	behind atomic.Int64 // bulk requests stored behind the one that is lost
 }
 
 func newCrash(t *testing.T, b rabbittest.Broker) *crash {
@@ -114,28 +132,34 @@ func newCrash(t *testing.T, b rabbittest.Broker) *crash {
 // fourBatches are as many messages as are taken while the first bulk is on its way.
 const fourBatches = 40
 
-// killBehindALostBulk lets an indexer take these messages and kills it when all of
-// them are stored but those of the first bulk, which never arrive.
-func (c *crash) killBehindALostBulk() {
-	c.t.Helper()
-	var lost atomic.Int64
+func (c *crash) startVictim(batch int) *process {
+	return c.startProcess(host{
+		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Batch: Batch{Events: batch, Wait: time.Second},
+	})
+}
+
+// loseABulk lets the next bulk request never arrive.
+func (c *crash) loseABulk() {
+	var lost atomic.Bool
 	c.gate.meet(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if lost.CompareAndSwap(0, int64(bytes.Count(body, []byte("\n"))/2)) {
+		if lost.CompareAndSwap(false, true) {
 			<-r.Context().Done()
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		c.gate.real.ServeHTTP(w, r)
+		c.behind.Add(1)
 	})
-	p := c.startProcess(host{
-		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Batch: Batch{Events: fourBatches, Wait: time.Second},
-	})
-	rabbittest.Eventually(c.t, "a bulk is lost", func() bool { return lost.Load() > 0 })
-	c.counted(c.store, fourBatches-int(lost.Load()))
+}
+
+// killBehind kills an indexer when something is stored behind what is lost.
+func (c *crash) killBehind(p *process) {
+	c.t.Helper()
+	rabbittest.Eventually(c.t, "a bulk is stored behind one that is lost", func() bool { return c.behind.Load() > 0 })
 	p.kill()
 }
 

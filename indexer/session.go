@@ -47,7 +47,7 @@ type session struct {
 	take     take
 	flow     *flow // the collector's
 	group    *errgroup.Group
-	highest  int64 // sequence in the store when the first message came
+	newest   int64 // sequence in the store when the first message came
 
 	ready    chan *batch // collected
 	inFlight chan *batch // being written, in order

@@ -17,17 +17,10 @@ func (x *Indexer) settle(ctx context.Context, b *batch) error {
 	for i := range b.items {
 		pending[i] = &b.items[i]
 	}
-	stored, err := x.stored(ctx, pending)
-	if err != nil {
-		return err
-	}
 	if !b.again {
-		return x.deliver(ctx, x.patience(), unknown(pending, stored))
+		return x.deliver(ctx, x.patience(), unknown(pending, b.known))
 	}
-	if err := x.inPlace(ctx, b, stored); err != nil {
-		return err
-	}
-	return x.deliverAgain(ctx, x.patience(), unknown(pending, stored))
+	return x.deliverAgain(ctx, x.patience(), unknown(pending, b.known))
 }
 
 func (x *Indexer) deliver(ctx context.Context, patience *patience, pending []*item) error {

@@ -70,8 +70,7 @@ func (h *hosts) start(n int) {
 	ahead := [len(h.running)]time.Duration{-5 * time.Hour, 0, 3 * time.Hour}
 	h.running[n] = h.startProcess(host{
 		Broker: h.URL, Store: storeURL(h.t), Stream: h.stream, Ahead: ahead[n],
-		// No more is in flight than the next one asks for at first.
-		Batch: Batch{Events: firstPrefetch / prefetchBatches, Wait: 20 * time.Millisecond},
+		Batch: Batch{Wait: 20 * time.Millisecond},
 	})
 }
 

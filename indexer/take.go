@@ -44,6 +44,7 @@ type item struct {
 	event       schemas.Event
 	document    schemas.Document
 	redelivered bool
+	deliveries  int64 // so far, where a quorum queue counts them
 }
 
 // replace gives the item another event, with the document that goes with it.
@@ -53,28 +54,42 @@ func (x *Indexer) replace(it *item, event schemas.Event) {
 
 // batch is written by one request and acknowledged by one frame.
 type batch struct {
-	items    []item
-	sources  []byte // the documents, one behind the other
-	messages int
-	bodies   int    // bytes of the messages' bodies
-	last     uint64 // delivery tag of its newest message
-	begun    time.Time
-	again    bool  // it begins with a message that comes again, see order.go
-	above    int64 // is what was in flight with it, if it comes again
-	written  chan error
+	items       []item
+	sources     []byte // the documents, one behind the other
+	messages    int
+	redelivered int    // events
+	bodies      int    // bytes of the messages' bodies
+	last        uint64 // delivery tag of its newest message
+	begun       time.Time
+	again       bool             // it begins with a message that comes again, see order.go
+	known       map[string]int64 // sequences of those that are in the store, by id
+	written     chan error
 }
 
 // add encodes an event. The documents before stay valid where sources moves.
 func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
 	begin := len(b.sources)
 	b.sources = format.Append(b.sources, event)
+	if d.Redelivered {
+		b.redelivered++
+	}
 	b.items = append(b.items, item{
-		event: event, redelivered: d.Redelivered,
+		event: event, redelivered: d.Redelivered, deliveries: deliveries(d),
 		document: schemas.Document{
 			ID: event.EventID, Stream: event.Action.Stream(),
 			Source: b.sources[begin:len(b.sources):len(b.sources)],
 		},
 	})
+}
+
+// deliveries is how often a message was delivered before
+// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+func deliveries(d amqp.Delivery) int64 {
+	if !d.Redelivered {
+		return 0
+	}
+	count, _ := d.Headers["x-delivery-count"].(int64)
+	return count
 }
 
 // took notes the message whose events were added.
@@ -103,7 +118,7 @@ const largestKept = 16 << 20 // bytes
 // reset makes the batch empty, for the next messages.
 func (b *batch) reset() {
 	clear(b.items) // lets go of the messages
-	b.items, b.messages, b.bodies, b.again = b.items[:0], 0, 0, false
+	b.items, b.messages, b.redelivered, b.bodies, b.again, b.known = b.items[:0], 0, 0, 0, false, nil
 	if b.sources = b.sources[:0]; cap(b.sources) > largestKept {
 		b.sources = nil
 	}

@@ -3,6 +3,7 @@ package schemas
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -200,6 +201,17 @@ func (e Event) appendSequence(id []byte) []byte {
 // the same id: its id has its sequence appended.
 func (e Event) Second() Event {
 	e.EventID, e.second = string(e.appendSequence([]byte(e.EventID))), true
+	return e
+}
+
+// At is the event in another place of the order. An id with its sequence in it goes
+// with that.
+func (e Event) At(sequence int64) Event {
+	id, made := strings.CutSuffix(e.EventID, string(e.appendSequence(nil)))
+	e.Sequence = sequence
+	if made {
+		e.EventID = string(e.appendSequence([]byte(id)))
+	}
 	return e
 }
 

@@ -55,18 +55,23 @@ func TestGoldenEventIDs(t *testing.T) {
 	replayed := order
 	replayed.Headers = WrapForExchange(order, State{Fingerprint: order.Fingerprint(), Replay: "job-1", ReplayOf: "01A"}, "").Headers
 	const id = "rabbit@shop/:v1:2c3e2c3f88073bf38cfdb611b0bce855cac86e047eeecb2ee57083b67f08d401"
+	const anonymousID = "rabbit@shop/:v1:83ecb52ac129d60a766447f3727cea5f185092679a1655e08ae4836e5644a805:1700000000000000"
 	for name, test := range map[string]struct {
 		e    Envelope
 		want string
 	}{
 		"with a message id": {order, id},
-		"without one":       {anonymous, "rabbit@shop/:v1:83ecb52ac129d60a766447f3727cea5f185092679a1655e08ae4836e5644a805:1700000000000000"},
+		"without one":       {anonymous, anonymousID},
 		"replayed":          {replayed, id + ":job-1"},
 	} {
 		event := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(test.e), time.Unix(1700000000, 0), 1700000000000000)
 		if event.EventID != test.want {
 			t.Errorf("%s: got %s, want %s", name, event.EventID, test.want)
 		}
+	}
+	moved := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(anonymous), time.Unix(1700000000, 0), 1699999999999999).At(1700000000000000)
+	if want := anonymousID; moved.EventID != want || moved.Sequence != 1700000000000000 {
+		t.Errorf("in another place: got %s at %d, want %s", moved.EventID, moved.Sequence, want)
 	}
 	second := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(order), time.Unix(1700000000, 0), 1700000000000000).Second()
 	if want := id + ":1700000000000000"; second.EventID != want || second.IDFromContent() {
