@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// parseQuery makes a query of what was typed, with the full names of fields.
+// parseQuery makes a query of what was typed, with the full names of fields. Times
+// without a zone are in that of the machine, in which times are shown, too.
 func (s system) parseQuery(text string) (query.Node, error) {
 	node, err := query.Parse(text)
 	if err != nil {
@@ -26,7 +28,7 @@ func (s system) parseQuery(text string) (query.Node, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return node, nil
+	return query.InZone(node, fields, time.Now()), nil
 }
 
 // fields are those of the mapping, and the labels of the configuration.
@@ -74,18 +76,20 @@ func (p *span) limit(node query.Node) (query.Node, error) {
 	return all, nil
 }
 
+// timeBound also takes a time as it is shown, with a space.
 func timeBound(op query.Op, text string) (query.Node, error) {
 	fields, err := schemas.Fields()
 	if err != nil {
 		return nil, err
 	}
 	compared, err := query.Resolve(query.Range{
-		Field: query.Pattern{"@timestamp"}, Op: op, Value: query.Value{Pattern: query.Pattern{text}, Quoted: true},
+		Field: query.Pattern{"@timestamp"}, Op: op,
+		Value: query.Value{Pattern: query.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
 	}, fields)
 	if err != nil {
 		return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", text)
 	}
-	return compared, nil
+	return query.InZone(compared, fields, time.Now()), nil
 }
 
 // about matches the events of a message by whatever it is called.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -282,6 +284,42 @@ func testSearchLabelsByPattern(t *testing.T, seed seeder) {
 	} {
 		if got := strings.TrimSpace(a.must(t, "search", text, "--count")); got != want {
 			t.Errorf("%s finds %s, want %s", text, got, want)
+		}
+	}
+}
+
+// What is shown can be searched for as it is shown.
+func TestTimesAreInTheZoneOfTheMachine(t *testing.T) {
+	inEachStore(t, testTimesAreInTheZoneOfTheMachine)
+}
+
+func testTimesAreInTheZoneOfTheMachine(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := func(args ...string) string {
+		cmd := exec.Command(path, append([]string{"search"}, args...)...)
+		cmd.Env = append(append(os.Environ(), a.environ...), "TZ=Pacific/Kiritimati") // 14 hours ahead
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("search %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	const shown = "2026-05-04 17:00:02.000"
+	if got := search("action: handled"); !strings.Contains(got, "\n"+shown+"  handled") {
+		t.Errorf("got\n%s\nwant %s", got, shown)
+	}
+	const typed = "2026-05-04T17:00:02.000"
+	for _, args := range [][]string{
+		{`@timestamp >= "` + typed + `"`, "--count"},
+		{"--from", shown, "--count"},
+		{"--from", "2026-05-04T17", "--to", "2026-05-04T17:00:03", "--count"},
+	} {
+		if got := strings.TrimSpace(search(args...)); got != "2" {
+			t.Errorf("search %q: %s, want 2", args, got)
 		}
 	}
 }

@@ -126,6 +126,51 @@ func TestCompiledQueriesFind(t *testing.T) {
 	}
 }
 
+// Kibana sends its time zone with what compares dates. Ours finds the same, but for
+// milliseconds since 1970, which Elasticsearch would shift by the zone.
+func TestDatesAreInAZone(t *testing.T) {
+	index := newDSLIndex(t)
+	zones := []string{"Europe/Vienna", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati", "UTC"}
+	dates := []string{
+		"2026-01-31", "2026-02-01", "2026", "2026-02-01T00", "2026-02-01T00:30", "2026-01-31T23:30:00", "2026-01-31T18:30",
+		"2026-02-01||/d", "2026-01-15||+2w/w", "2026-01-31T23:30:00Z||/h", "2026-01-31T23:30:00Z||/d", "2026-01-01T00:00:00+00:00",
+		"now/d", "now-1y/y",
+	}
+	for _, zone := range zones {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, date := range dates {
+			for op, name := range map[string]string{"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"} {
+				text := fmt.Sprintf("@timestamp %s %q", op, date)
+				want := index.search(t, map[string]any{"range": map[string]any{"@timestamp": map[string]any{name: date, "time_zone": zone}}})
+				if got := index.findIn(t, text, location); got != want {
+					t.Errorf("%s in %s: found %q, want %q", text, zone, got, want)
+				}
+			}
+			want := index.search(t, map[string]any{"range": map[string]any{"@timestamp": map[string]any{
+				"gte": date, "lte": date, "time_zone": zone,
+			}}})
+			if got := index.findIn(t, fmt.Sprintf("@timestamp: %q", date), location); got != want {
+				t.Errorf("@timestamp: %s in %s: found %q, want %q", date, zone, got, want)
+			}
+		}
+	}
+}
+
+func (i dslIndex) findIn(t *testing.T, text string, zone *time.Location) string {
+	t.Helper()
+	node, err := query.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node, err = query.Resolve(node, dslFields); err != nil {
+		t.Fatal(err)
+	}
+	return i.search(t, Compile(query.InZone(node, dslFields, time.Now().In(zone)), dslFields))
+}
+
 // What query.Resolve refuses, Elasticsearch refuses or answers wrongly. Should
 // that change, so can Resolve.
 func TestRefusedQueriesWouldFail(t *testing.T) {

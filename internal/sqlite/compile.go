@@ -176,7 +176,7 @@ func (c compiler) ranged(f query.Field, n query.Range) condition {
 
 // millis is a date as it is kept. query.Resolve has refused what is none.
 func (c compiler) millis(text string, end query.End) int64 {
-	at, _ := query.Instant(text, c.now, end)
+	at, _ := query.Instant(text, c.now.UTC(), end)
 	return at.UnixMilli()
 }
 

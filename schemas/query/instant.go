@@ -27,37 +27,42 @@ func (op Op) End() End {
 	return First
 }
 
-// Instant reads a date as Elasticsearch does: an ISO 8601 date or time, in UTC
-// where it names no zone, milliseconds since 1970, or date math. It is exact to
-// the millisecond. The error is for what [Resolve] refuses.
+// Instant reads a date as Elasticsearch does: an ISO 8601 date or time, milliseconds
+// since 1970, or date math. The zone of now is that of a date that names none and the
+// one to round in, as time_zone is in a request
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/query-dsl-range-query.html#range-query-time-zone).
+// It is exact to the millisecond, and gives UTC. The error is for what [Resolve]
+// refuses.
 func Instant(text string, now time.Time, end End) (time.Time, error) {
 	if !isDate(text) {
 		return time.Time{}, fmt.Errorf("%q is not a date", text)
 	}
 	if math, ok := strings.CutPrefix(text, "now"); ok {
-		return calculate(now.UTC().Truncate(time.Millisecond), math, end), nil
+		return calculate(now.Truncate(time.Millisecond), math, end).UTC(), nil
 	}
 	anchor, math, calculated := strings.Cut(text, "||")
 	if calculated {
-		return calculate(instantOf(anchor, First), math, end), nil
+		return calculate(instantOf(anchor, First, now.Location()), math, end).UTC(), nil
 	}
-	return instantOf(text, end), nil
+	return instantOf(text, end, now.Location()).UTC(), nil
 }
 
-// instantOf reads what isDate has found to be one.
-func instantOf(text string, end End) time.Time {
+// instantOf reads what isDate has found to be one, and gives it in a zone.
+func instantOf(text string, end End, zone *time.Location) time.Time {
 	parts := instant.FindStringSubmatch(text)
 	if parts == nil {
 		millis, _ := strconv.ParseInt(text, 10, 64)
-		return time.UnixMilli(millis).UTC()
+		return time.UnixMilli(millis).In(zone)
 	}
-	plain := strings.Replace(parts[1]+parts[2], ",", ".", 1)
-	zone := text[len(parts[1]+parts[2]):]
-	at, _ := time.ParseInLocation(layoutOf(plain), plain, zoneOf(zone))
+	plain, own := strings.Replace(parts[1]+parts[2], ",", ".", 1), zone
+	if parts[3] != "" {
+		own = zoneOf(parts[3])
+	}
+	at, _ := time.ParseInLocation(layoutOf(plain), plain, own)
 	if end == Last {
-		at = at.Add(missing(plain) - time.Millisecond)
+		at = add(at, missing(plain), 1).Add(-time.Millisecond)
 	}
-	return at.UTC().Truncate(time.Millisecond)
+	return at.In(zone).Truncate(time.Millisecond)
 }
 
 func layoutOf(plain string) string {
@@ -65,21 +70,23 @@ func layoutOf(plain string) string {
 	return layout[:min(len(plain), len(layout))]
 }
 
-// missing is the length of the time that a date names. As in Elasticsearch a
-// year and a month stand for their first day.
-func missing(plain string) time.Duration {
+// missing is the unit of time that a date names. As in Elasticsearch a year and a
+// month stand for their first day.
+func missing(plain string) byte {
 	switch {
 	case len(plain) <= len("2006-01-02"):
-		return 24 * time.Hour
+		return 'd'
 	case len(plain) == len("2006-01-02T15"):
-		return time.Hour
+		return 'h'
 	case len(plain) == len("2006-01-02T15:04"):
-		return time.Minute
+		return 'm'
 	case len(plain) == len("2006-01-02T15:04:05"):
-		return time.Second
+		return 's'
 	}
-	return time.Millisecond
+	return millisecond
 }
+
+const millisecond = 0 // a unit that date math has no name for
 
 func zoneOf(text string) *time.Location {
 	hours, minutes := offsetOf(text)
@@ -127,6 +134,8 @@ func add(at time.Time, unit byte, count int) time.Time {
 		return at.Add(time.Duration(count) * time.Hour)
 	case 'm':
 		return at.Add(time.Duration(count) * time.Minute)
+	case millisecond:
+		return at.Add(time.Duration(count) * time.Millisecond)
 	default:
 		return at.Add(time.Duration(count) * time.Second)
 	}
@@ -145,26 +154,34 @@ func addMonths(at time.Time, count int) time.Time {
 // round finds the first or the last millisecond of the unit of time that at is
 // in. A week begins on Monday.
 func round(at time.Time, unit byte, end End) time.Time {
-	year, month, day := at.Date()
-	switch unit {
-	case 'y':
-		at = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
-	case 'M':
-		at = time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
-	case 'w':
-		monday := (int(at.Weekday()) + 6) % 7
-		at = time.Date(year, month, day-monday, 0, 0, 0, 0, time.UTC)
-	case 'd':
-		at = time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-	case 'h', 'H':
-		at = at.Truncate(time.Hour)
-	case 'm':
-		at = at.Truncate(time.Minute)
-	default:
-		at = at.Truncate(time.Second)
-	}
+	at = begin(at, unit)
 	if end == Last {
 		at = add(at, unit, 1).Add(-time.Millisecond)
 	}
 	return at
+}
+
+func begin(at time.Time, unit byte) time.Time {
+	year, month, day := at.Date()
+	_, minute, second := at.Clock()
+	switch unit {
+	case 'y':
+		return time.Date(year, 1, 1, 0, 0, 0, 0, at.Location())
+	case 'M':
+		return time.Date(year, month, 1, 0, 0, 0, 0, at.Location())
+	case 'w':
+		monday := (int(at.Weekday()) + 6) % 7
+		return time.Date(year, month, day-monday, 0, 0, 0, 0, at.Location())
+	case 'd':
+		return time.Date(year, month, day, 0, 0, 0, 0, at.Location())
+	}
+	at = at.Truncate(time.Second) // what follows keeps to the side of a change of the clocks
+	switch unit {
+	case 'h', 'H':
+		return at.Add(-time.Duration(minute)*time.Minute - time.Duration(second)*time.Second)
+	case 'm':
+		return at.Add(-time.Duration(second) * time.Second)
+	default:
+		return at
+	}
 }
