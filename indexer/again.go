@@ -2,8 +2,6 @@ package indexer
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -58,31 +56,7 @@ func (x *Indexer) known(ctx context.Context, items []item) (map[string]int64, er
 			ids = append(ids, it.document.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	var found map[string]schemas.Stored
-	err := x.insist(ctx, func() (err error) {
-		found, err = x.cfg.Store.Find(ctx, ids)
-		return err
-	})
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return x.sequences(ctx, found)
-}
-
-func (x *Indexer) sequences(ctx context.Context, found map[string]schemas.Stored) (map[string]int64, error) {
-	var sequences map[schemas.Stored]int64
-	err := x.insist(ctx, func() (err error) {
-		sequences, err = x.cfg.Store.Sequences(ctx, slices.Collect(maps.Values(found)))
-		return err
-	})
-	known := make(map[string]int64, len(found))
-	for id, at := range found {
-		known[id] = sequences[at]
-	}
-	return known, err
+	return x.lookUp(ctx, x.patience(), ids)
 }
 
 // sameFor is how far a message that comes again can be behind the newest in the

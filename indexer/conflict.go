@@ -29,7 +29,7 @@ func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]*item, e
 		return nil, nil
 	}
 	var sequences map[schemas.Stored]int64
-	err := x.insist(ctx, func() (err error) {
+	err := x.patience().insist(ctx, func() (err error) {
 		sequences, err = x.cfg.Store.Sequences(ctx, stored)
 		return err
 	})

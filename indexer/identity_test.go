@@ -153,6 +153,30 @@ func TestARedeliveredMessageStaysOne(t *testing.T) {
 	}
 }
 
+// The store takes a bulk whose answer is lost, and rolls over before it is sent again:
+// there is one document of each event.
+func TestAnUnansweredBulkIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	i := newIdentities(t, g.URL)
+	fault := sync.OnceFunc(func() {
+		g.meet(nil)
+		i.rollOver()
+		panic(http.ErrAbortHandler)
+	})
+	g.meet(func(w http.ResponseWriter, r *http.Request) {
+		g.real.ServeHTTP(httptest.NewRecorder(), r)
+		fault()
+	})
+	anonymous := i.message("anonymous", 1)
+	anonymous.Properties.MessageID = ""
+	i.publish(anonymous, i.message("named", 1), i.message("named", 2))
+	run := i.start(i.store, nil)
+	i.wait(i.store, 3)
+	run.stop()
+	i.counted(i.store, 3)
+}
+
 // Equal messages come again before any of them is stored: each is an event.
 func TestEqualMessagesThatComeAgainStayTwo(t *testing.T) {
 	t.Parallel()

@@ -89,16 +89,15 @@ func (p *patience) failed(ctx context.Context, err error) error {
 // notAtOnce tries is what a store that is busy for a moment takes.
 const notAtOnce = 3
 
-// insist repeats a request until the store answers it.
-func (x *Indexer) insist(ctx context.Context, request func() error) error {
-	patience := x.patience()
+// insist repeats a request until the store answers it, or patience ends.
+func (p *patience) insist(ctx context.Context, request func() error) error {
 	for {
 		err := request()
 		var failed *schemas.StoreError
 		if err == nil || !errors.As(err, &failed) {
 			return err
 		}
-		if err := patience.failed(ctx, failed); err != nil {
+		if err := p.failed(ctx, failed); err != nil {
 			return err
 		}
 	}

@@ -108,6 +108,11 @@ func (x *Indexer) afterFailure(ctx context.Context, patience *patience, items []
 		return nil, err
 	}
 	switch failed.Kind {
+	case schemas.StoreAway:
+		if err := patience.failed(ctx, failed); err != nil {
+			return nil, err
+		}
+		return x.unanswered(ctx, patience, items)
 	case schemas.StoreBusy:
 		x.appetite.lessEvents()
 	case schemas.StoreTooLarge:
