@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -366,4 +368,55 @@ func FuzzBulkAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whatever the sizes of bodies, everything is read in order, and no answer is much
+// more than what is read at once: the text and the JSON of each body.
+func TestPagesAreBounded(t *testing.T) {
+	for name, sizes := range map[string]func(n int) int{
+		"all small":  func(int) int { return 100 },
+		"all medium": func(int) int { return 30 << 10 },
+		"some large": func(n int) int { return 100 + n%100/99*(1<<20) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var longest atomic.Int64
+			s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+				recorded := httptest.NewRecorder()
+				real.ServeHTTP(recorded, r)
+				longest.Store(max(longest.Load(), int64(recorded.Body.Len())))
+				maps.Copy(w.Header(), recorded.Header())
+				w.WriteHeader(recorded.Code)
+				_, _ = w.Write(recorded.Body.Bytes())
+			})
+			if err := s.Install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			const events = 1000
+			for first := 1; first <= events; first += 100 {
+				var docs []schemas.Document
+				for n := first; n < first+100; n++ {
+					e := event(n)
+					e.Envelope.Body = fmt.Appendf(nil, `{"x":%q}`, strings.Repeat("x", sizes(n)))
+					e.BodySize = len(e.Envelope.Body)
+					docs = append(docs, schemas.DocumentFormat{}.Document(e))
+				}
+				create(t, s, docs...)
+			}
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			longest.Store(0)
+			next := int64(1)
+			for e, err := range s.Events(t.Context(), schemas.Selection{Order: schemas.BySequence}) {
+				if err != nil || e.Sequence != next || len(e.Envelope.Body) != e.BodySize {
+					t.Fatalf("event %d where %d comes, with %d bytes: %v", e.Sequence, next, len(e.Envelope.Body), err)
+				}
+				next++
+			}
+			if next != events+1 || longest.Load() > 3*largestRun {
+				t.Errorf("%d events, at most %d bytes at once", next-1, longest.Load())
+			}
+		})
+	}
 }

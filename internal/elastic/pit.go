@@ -13,24 +13,14 @@ import (
 // each page begins it anew. It keeps deleted segments on disk.
 const keepAlive = "5m"
 
+// search reads the next documents, in the order of the view.
 func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit, error) {
-	body["size"] = size
-	body["query"] = v.query
-	body["sort"] = v.sort
-	body["track_total_hits"] = false
-	body["pit"] = map[string]any{"id": v.pit, "keep_alive": keepAlive}
 	if len(v.after) > 0 {
 		body["search_after"] = v.after
 	}
-	if v.text.Cap() > 4*largestRun {
-		v.text = bytes.Buffer{} // do not keep what one large message needed
-	}
-	answer, err := v.store.searchWith(ctx, "reading events", nil, body, &v.text, eventSource)
+	answer, err := v.ask(ctx, size, body, v.sort)
 	if err != nil {
 		return nil, err
-	}
-	if answer.PIT != "" {
-		v.pit = answer.PIT // it may change
 	}
 	for _, h := range answer.Hits {
 		if len(h.Sort) != len(v.sort) {
@@ -38,6 +28,23 @@ func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit
 		}
 	}
 	return answer.Hits, nil
+}
+
+// ask searches in the point in time.
+func (v *view) ask(ctx context.Context, size int, body map[string]any, sort []any) (searchAnswer, error) {
+	body["size"] = size
+	body["query"] = v.query
+	body["sort"] = sort
+	body["track_total_hits"] = false
+	body["pit"] = map[string]any{"id": v.pit, "keep_alive": keepAlive}
+	if v.text.Cap() > 4*largestRun {
+		v.text = bytes.Buffer{} // do not keep what one large message needed
+	}
+	answer, err := v.store.searchWith(ctx, "reading events", nil, body, &v.text, eventSource)
+	if err == nil && answer.PIT != "" {
+		v.pit = answer.PIT // it may change
+	}
+	return answer, err
 }
 
 func (v *view) open(ctx context.Context) error {

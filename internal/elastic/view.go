@@ -4,25 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/watershipmq/watership/schemas"
-)
-
-const (
-	// longestPlan is the most that one search may give
-	// (index.max_result_window).
-	longestPlan = 10_000
-
-	// longestPage is how many documents are read at once.
-	longestPage = 2000
-
-	// largestRun is how many bytes of bodies are read at once, so that a
-	// thousand messages of 16 MiB in a row cannot exhaust the memory of
-	// Elasticsearch or ours. One body may be larger.
-	largestRun = 8 << 20
-
-	bodySize = "messaging.message.body.size"
 )
 
 // view reads what a selection finds, page by page, from a point in time.
@@ -33,9 +16,11 @@ type view struct {
 	whole   bool              // with bodies
 	page    int               // documents at once
 	ahead   int               // documents that are planned at once
+	planned []hit             // the next documents, so far only their sizes
+	plans   bool              // what is read at once is planned: bodies may be large
+	long    bool              // worth finding out whether they are
 	pit     string            // the point in time; "" before the first page
 	after   []json.RawMessage // sort values of the last document read
-	planned []hit             // the next documents, so far only their sizes
 	last    bool              // nothing is behind what is planned
 	ended   bool
 	text    bytes.Buffer // the answer that is being read: the next takes its room
@@ -46,6 +31,8 @@ type view struct {
 // has no more ties (see there).
 func (s *Store) newView(sel schemas.Selection) *view {
 	v := &view{store: s, query: s.filter(sel), whole: !sel.WithoutBody, page: longestPage, ahead: longestPlan}
+	v.long = sel.Limit == 0 || sel.Limit > longestPage
+	v.plans = v.whole
 	if sel.Limit > 0 {
 		v.page, v.ahead = min(sel.Limit+1, longestPage), min(sel.Limit+1, longestPlan)
 	}
@@ -86,9 +73,14 @@ func (v *view) read(ctx context.Context) ([]hit, error) {
 		if err := v.open(ctx); err != nil {
 			return nil, err
 		}
+		if v.whole && v.long {
+			if err := v.measure(ctx); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if !v.whole {
-		hits, err := v.search(ctx, v.page, map[string]any{"_source": map[string]any{"excludes": []string{"body"}}})
+	if !v.plans {
+		hits, err := v.search(ctx, v.page, map[string]any{"_source": v.source()})
 		v.ended = len(hits) < v.page
 		return v.advance(hits), err
 	}
@@ -100,52 +92,16 @@ func (v *view) read(ctx context.Context) ([]hit, error) {
 	return v.advance(hits), err
 }
 
+func (v *view) source() any {
+	if v.whole {
+		return true
+	}
+	return map[string]any{"excludes": []string{"body"}}
+}
+
 func (v *view) advance(hits []hit) []hit {
 	if len(hits) > 0 {
 		v.after = hits[len(hits)-1].Sort
 	}
 	return hits
-}
-
-// plan looks ahead for the sizes of the next documents, without loading any: a
-// fraction of the work of loading them, and less the more are asked for at once.
-func (v *view) plan(ctx context.Context) error {
-	if len(v.planned) > 0 {
-		return nil
-	}
-	var err error
-	v.planned, err = v.search(ctx, v.ahead, map[string]any{
-		"_source": false, "stored_fields": "_none_", "docvalue_fields": []string{bodySize},
-	})
-	v.last = len(v.planned) < v.ahead
-	return err
-}
-
-// run reads as many of the planned documents as may be read at once.
-func (v *view) run(ctx context.Context) ([]hit, error) {
-	length := runLength(v.planned)
-	if length == 0 {
-		return nil, nil
-	}
-	hits, err := v.search(ctx, length, map[string]any{"_source": true})
-	if err != nil {
-		return nil, err
-	}
-	if len(hits) != length {
-		return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d documents where it had %d", len(hits), length))
-	}
-	v.planned = v.planned[length:]
-	return hits, nil
-}
-
-// runLength is how many of the documents may be read at once.
-func runLength(planned []hit) int {
-	var size int64
-	for i, h := range planned[:min(len(planned), longestPage)] {
-		size += h.BodySize
-		if size > largestRun && i > 0 {
-			return i
-		}
-	}
-	return min(len(planned), longestPage)
 }
