@@ -20,9 +20,9 @@ import (
 // BenchmarkReplay replays messages of 1 KiB with 8 headers, and compares the
 // rate with that of a bare loop that publishes the same messages, and nothing
 // else, from memory, and with that of reading them from Elasticsearch. The
-// ratio is to the lower of the two, and each figure the median of the turns. A replay does both at once, and publishes
-// the `replayed` events and saves checkpoints besides; it is counted in
-// messages.
+// ratio is to the lower of the two, and each figure the median of the turns. A
+// replay does both at once, and publishes the `replayed` events and saves
+// checkpoints besides; it is counted in messages.
 //
 // bare-µs, read-µs and replay-µs are the CPU that this process took for a message,
 // without that of the servers. All three collect garbage as `watership replay`

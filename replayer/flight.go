@@ -15,7 +15,7 @@ import (
 const (
 	window      = 4000 // messages sent and not yet in the saved checkpoint: at most so many come twice
 	inFlight    = 1000 // messages and bundles of events that wait for their confirm
-	saveEvery   = 1000
+	saveEvery   = 2000
 	saveOften   = time.Second
 	flightBytes = 64 << 20         // of bodies sent and not yet confirmed
 	settleTime  = 10 * time.Second // for what is on its way when a job is stopped
