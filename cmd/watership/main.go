@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // for TZ where there is nothing but this file, as in our image
 )
 
 func main() {

@@ -11,8 +11,8 @@ import (
 
 // Sequences reads event.sequence of documents, also of those that were created
 // a moment ago: a get needs no refresh. One that is not there, or whose index is
-// gone, is absent from the answer. It is meant for the documents that a bulk
-// said are in conflict, so for no more than are in a bulk.
+// gone, is absent from the answer. It is one request: for some
+// thousands of documents at most.
 func (s *Store) Sequences(ctx context.Context, stored []schemas.Stored) (map[schemas.Stored]int64, error) {
 	sequences := make(map[schemas.Stored]int64, len(stored))
 	if len(stored) == 0 {

@@ -6,21 +6,23 @@ import (
 )
 
 // InZone makes instants of the dates whose meaning depends on a time zone: those
-// without one, and those that are rounded, such as now/d. They are in the zone of
-// now, as Kibana takes them to be in that of its setting dateFormat:tz; a store takes
-// them to be UTC. The node is one that [Resolve] gave.
+// without one, and those calculated in the calendar, such as now/d or now-1M. They are
+// in the zone of now, as Kibana takes them to be in that of its setting dateFormat:tz;
+// a store takes them to be UTC, as it does what is compared with a pattern of fields:
+// for those that are no dates it means something else. The node is one that [Resolve]
+// gave.
 func InZone(node Node, fields Fields, now time.Time) Node {
 	return Rewrite(node, func(leaf Node) Node {
 		switch n := leaf.(type) {
 		case Is:
-			if n.Field != nil && !n.Field.Wild() && fields.IsDate(n.Field) && n.Value.dependsOnZone() {
+			if n.Field != nil && fields.isOneDate(n.Field) && n.Value.dependsOnZone() {
 				return And{
 					InZone(Range{n.Field, GreaterOrEqual, n.Value, n.At}, fields, now),
 					InZone(Range{n.Field, LessOrEqual, n.Value, n.At}, fields, now),
 				}
 			}
 		case Range:
-			if fields.IsDate(n.Field) && n.Value.dependsOnZone() {
+			if fields.isOneDate(n.Field) && n.Value.dependsOnZone() {
 				n.Value = n.Value.instant(now, n.Op.End())
 				return n
 			}
@@ -35,10 +37,15 @@ func (v Value) dependsOnZone() bool {
 	if v.Pattern.Wild() || !isDate(text) {
 		return false
 	}
-	anchor, math, _ := strings.Cut(text, "||")
-	parts := instant.FindStringSubmatch(anchor)
-	return strings.Contains(math, "/") || strings.HasPrefix(text, "now") && strings.Contains(text, "/") ||
-		parts != nil && parts[3] == ""
+	math, relative := strings.CutPrefix(text, "now")
+	if !relative {
+		var anchor string
+		anchor, math, _ = strings.Cut(text, "||")
+		if parts := instant.FindStringSubmatch(anchor); parts != nil && parts[3] == "" {
+			return true
+		}
+	}
+	return strings.ContainsAny(math, "/dwMy")
 }
 
 func (v Value) instant(now time.Time, end End) Value {
@@ -72,6 +79,8 @@ func Rewrite(node Node, leaf func(Node) Node) Node {
 	}
 	return leaf(node)
 }
+
+func (f Fields) isOneDate(name Pattern) bool { return !name.Wild() && f.IsDate(name) }
 
 // IsDate says whether a name is a date's, or one of those that a pattern finds.
 func (f Fields) IsDate(name Pattern) bool {

@@ -26,6 +26,8 @@ func TestInZone(t *testing.T) {
 		"@timestamp: 2026-03-29":                             `@timestamp >= "2026-03-28T23:00:00.000Z" and @timestamp <= "2026-03-29T21:59:59.999Z"`,
 		"@timestamp >= now-1d/d":                             `@timestamp >= "2026-03-28T23:00:00.000Z"`,
 		"not (@timestamp < now/d or message.id: 2026-01-31)": `not (@timestamp < "2026-03-29T22:00:00.000Z" or messaging.message.id: 2026-01-31)`,
+		"@timestamp >= now-1d":                               `@timestamp >= "2026-03-29T00:02:03.000Z"`, // 23 hours
+		"event.* >= 2026":                                    "event.* >= 2026",
 		"@timestamp >= now-1h":                               "@timestamp >= now-1h",
 		`@timestamp >= "2026-01-31T10:00Z"`:                  `@timestamp >= "2026-01-31T10:00Z"`,
 		"@timestamp >= 1767225600000":                        "@timestamp >= 1767225600000",
