@@ -21,7 +21,7 @@ const othersWait = time.Second
 // for long behind one that was active. If that one was another process's, which is
 // gone, what it sent may be on its way through the store.
 func (s *session) begin(ctx context.Context, d amqp.Delivery) (err error) {
-	own := s.sequence.newest()
+	own := s.flow.given
 	if s.newest, err = s.raise(ctx); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *session) recognise(ctx context.Context, b *batch) (err error) {
 	if b.known, err = s.known(ctx, b.items); err != nil {
 		return err
 	}
-	s.apart(b.items, b.known, s.newest)
+	s.apart(b.items, b.known)
 	s.inPlace(b, s.newest-s.heldFor())
 	return nil
 }
@@ -67,17 +67,21 @@ const sameFor = time.Hour
 // apart makes events of their own of messages that share an id, but are not the
 // stored one again: one copy comes again once, and what is stored since long ago
 // does not.
-func (x *Indexer) apart(items []item, known map[string]int64, newest int64) {
-	seen := make(map[string]bool, len(items))
+func (s *session) apart(items []item, known map[string]int64) {
+	if s.seen == nil {
+		s.seen = map[string]bool{}
+	}
 	for i := range items {
 		it := &items[i]
-		sequence, stored := known[it.document.ID]
-		old := stored && sequence < newest-sameFor.Microseconds()
-		again := seen[it.document.ID]
-		seen[it.document.ID] = true
-		if it.redelivered && it.event.IDFromContent() && (again || old) {
-			x.replace(it, it.event.Second())
+		if !it.redelivered || !it.event.IDFromContent() {
+			continue
 		}
+		id := it.document.ID
+		sequence, stored := known[id]
+		if s.seen[id] || stored && sequence < s.newest-sameFor.Microseconds() {
+			s.replace(it, it.event.Second())
+		}
+		s.seen[id] = true
 	}
 }
 

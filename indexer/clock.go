@@ -10,9 +10,8 @@ import (
 type clock struct {
 	now func() time.Time
 
-	mu    sync.Mutex // guards what follows
-	last  int64
-	given int64 // the last one that an event got, 0 before
+	mu   sync.Mutex // guards last
+	last int64
 }
 
 // next also says what time it is.
@@ -21,7 +20,6 @@ func (c *clock) next() (int64, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last+1, now.UnixMicro())
-	c.given = c.last
 	return c.last, now
 }
 
@@ -30,11 +28,4 @@ func (c *clock) raise(above int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, above)
-}
-
-// newest is the last sequence that was given away, 0 where none was.
-func (c *clock) newest() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.given
 }

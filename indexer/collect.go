@@ -64,9 +64,10 @@ func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 	}
 	s.take(b, d)
 	b.took(d)
+	s.flow.given = b.items[len(b.items)-1].event.Sequence
 	if b.again {
 		timer.Reset(againWait)
-		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= s.cfg.Memory
+		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= s.cfg.Memory/2
 	}
 	events, bytes := s.appetite.now()
 	return len(b.items) >= events || b.messages >= s.flow.batch() || len(b.sources) >= bytes

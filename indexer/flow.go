@@ -11,6 +11,7 @@ type flow struct {
 	mean     int // bytes of a message
 	taken    int // messages with this prefetch
 	changed  bool
+	given    int64 // the last sequence that this process gave to an event of the queue, 0 before
 }
 
 const (
@@ -58,12 +59,12 @@ func (f *flow) saw(messages, bytes int) bool {
 	return false
 }
 
-// further says whether more that comes again may wait than was asked for, and can
-// be asked for.
+// further says whether more that comes again may wait than was asked for, and
+// clearly more can be asked for.
 func (f *flow) further(messages, bytes int) bool {
 	mean := bytes/messages + messageOverhead
 	more := min(f.bytes/mean, f.most)
-	return messages >= f.prefetch && more > f.prefetch && f.set(more)
+	return messages >= f.prefetch && more > f.prefetch+f.prefetch/4 && f.set(more)
 }
 
 func (f *flow) set(prefetch int) bool {

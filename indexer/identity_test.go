@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log"
@@ -184,6 +185,21 @@ func TestEqualMessagesThatComeAgainStayTwo(t *testing.T) {
 	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
 	i.takeAndGiveBack(i.topology.Index(), 3)
 	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
+}
+
+// So it is where they are too far apart to be seen together.
+func TestEqualMessagesThatComeAgainApartStayTwo(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	messages := i.messages("other", 7)
+	for n := range messages {
+		messages[n].Body = bytes.Repeat([]byte("x"), 10<<10)
+	}
+	messages[0], messages[6] = i.message("equal", 1), i.message("equal", 1)
+	i.publish(messages...)
+	i.takeAndGiveBack(i.topology.Index(), 7)
+	run := i.start(i.store, func(cfg *Config) { cfg.Memory = 64 << 10 })
+	i.wantSequencesRising(i.finish(i.store, 7, run))
 }
 
 // A message that comes again is not the equal one that was stored yesterday.

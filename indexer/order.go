@@ -25,8 +25,12 @@ import (
 // and what memory parts from that which is stored behind it.
 
 // inQueueOrder puts events into the order of the queue, as it was before some were
-// given back.
+// given back. Where any comes again that was not counted, the queue is a classic one,
+// which keeps its order, and a count in a header is a publisher's.
 func (x *Indexer) inQueueOrder(b *batch) {
+	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.deliveries == 0 }) {
+		return
+	}
 	sequences := make([]int64, len(b.items))
 	for i := range b.items {
 		sequences[i] = b.items[i].event.Sequence

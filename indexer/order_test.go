@@ -74,6 +74,15 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 			e := s.message("order", n)
 			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 		},
+		"of bundles among events": func(s *system, n int) rabbit.Message {
+			m := poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
+			if n%3 > 0 {
+				var bundle schemas.Bundle
+				bundle.Add(m.Publishing)
+				m.Publishing = bundle.Publishing()
+			}
+			return m
+		},
 		"of events": func(s *system, n int) rabbit.Message {
 			return poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
 		},

@@ -47,7 +47,10 @@ type session struct {
 	take     take
 	flow     *flow // the collector's
 	group    *errgroup.Group
-	newest   int64 // sequence in the store when the first message came
+
+	// What follows is the collector's.
+	newest int64           // sequence in the store when the first message came
+	seen   map[string]bool // ids that follow from the content, of what came again
 
 	ready    chan *batch // collected
 	inFlight chan *batch // being written, in order

@@ -21,7 +21,7 @@ func (x *Indexer) takeTapped(b *batch, d amqp.Delivery) {
 
 func (x *Indexer) takeLifecycle(b *batch, d amqp.Delivery) {
 	for single := range x.cfg.Decoder.Unbundle(d) {
-		b.add(x.cfg.Format, single, x.lifecycle(single))
+		b.add(x.cfg.Format, d, x.lifecycle(single))
 	}
 }
 
