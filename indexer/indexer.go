@@ -57,9 +57,10 @@ type Config struct {
 
 	// Memory bounds what is in flight, in bytes: half of it for messages
 	// received and not acknowledged yet, of each queue, half for documents being
-	// written. A single message may be larger. The first is kept by asking the
-	// broker for fewer messages, so that messages that suddenly grow can exceed it
-	// until that is noticed. Zero: 64 MiB.
+	// written. What comes again after a crash is encoded before it is written, up to
+	// half of it for each queue besides. A single message may be larger. The first
+	// is kept by asking the broker for fewer messages, so that messages that
+	// suddenly grow can exceed it until that is noticed. Zero: 64 MiB.
 	Memory int
 
 	// GiveBack is how long the store may be away before the messages at hand

@@ -161,14 +161,7 @@ func TestDatesAreInAZone(t *testing.T) {
 
 func (i dslIndex) findIn(t *testing.T, text string, zone *time.Location) string {
 	t.Helper()
-	node, err := query.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if node, err = query.Resolve(node, dslFields); err != nil {
-		t.Fatal(err)
-	}
-	return i.search(t, Compile(query.InZone(node, dslFields, time.Now().In(zone)), dslFields))
+	return i.search(t, Compile(query.InZone(dslQuery(t, text), dslFields, time.Now().In(zone)), dslFields))
 }
 
 // What query.Resolve refuses, Elasticsearch refuses or answers wrongly. Should
@@ -219,6 +212,11 @@ func newDSLIndex(t *testing.T) dslIndex {
 
 func (i dslIndex) find(t *testing.T, text string) string {
 	t.Helper()
+	return i.search(t, Compile(dslQuery(t, text), dslFields))
+}
+
+func dslQuery(t *testing.T, text string) query.Node {
+	t.Helper()
 	node, err := query.Parse(text)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +224,7 @@ func (i dslIndex) find(t *testing.T, text string) string {
 	if node, err = query.Resolve(node, dslFields); err != nil {
 		t.Fatal(err)
 	}
-	return i.search(t, Compile(node, dslFields))
+	return node
 }
 
 // search is the names of what was found, in order, or the error.
