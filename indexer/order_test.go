@@ -75,10 +75,14 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 		},
 		"of bundles among events": func(s *system, n int) rabbit.Message {
-			m := poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
+			e, id := s.message("order", n), fmt.Sprint("event-", n)
+			m := poisoned(e, s.topology, id)
 			if n%3 > 0 {
 				var bundle schemas.Bundle
-				bundle.Add(m.Publishing)
+				bundle.Add(schemas.Event{
+					State:  schemas.State{EventID: id, Fingerprint: e.Fingerprint(), Message: "01J", Time: time.Now()},
+					Action: schemas.Poisoned, Envelope: e, BodySize: len(e.Body),
+				})
 				m.Publishing = bundle.Publishing()
 			}
 			return m

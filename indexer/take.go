@@ -20,8 +20,15 @@ func (x *Indexer) takeTapped(b *batch, d amqp.Delivery) {
 }
 
 func (x *Indexer) takeLifecycle(b *batch, d amqp.Delivery) {
-	for single := range x.cfg.Decoder.Unbundle(d) {
-		b.add(x.cfg.Format, d, x.lifecycle(single))
+	events, bundled := x.cfg.Decoder.Unbundle(d)
+	if !bundled {
+		b.add(x.cfg.Format, d, x.lifecycle(d))
+		return
+	}
+	for _, event := range events {
+		event.Sequence, event.Ingested = x.sequence.next()
+		x.count(event)
+		b.add(x.cfg.Format, d, event)
 	}
 }
 
@@ -31,12 +38,18 @@ func (x *Indexer) lifecycle(d amqp.Delivery) schemas.Event {
 	if err != nil {
 		x.cfg.Logger.Warn("a message in the log is no event; kept it as it is", "routing_key", d.RoutingKey, "error", err)
 		event = x.cfg.Decoder.Unreadable(d, now, sequence, err)
+	} else {
+		x.count(event)
 	}
 	event.Ingested = now
-	if err == nil && event.BodyIn == schemas.BodyHere && event.Fingerprint != event.Envelope.Fingerprint() {
+	return event
+}
+
+// count counts an event whose fingerprint is not its message's.
+func (x *Indexer) count(e schemas.Event) {
+	if e.BodyIn == schemas.BodyHere && e.Fingerprint != e.Envelope.Fingerprint() {
 		x.metrics.mismatches.Inc()
 	}
-	return event
 }
 
 // item is one event on its way to the store.

@@ -32,13 +32,16 @@ import (
 // the number of messages but for the set of those that were sent.
 func BenchmarkReplay(b *testing.B) {
 	memory.Spend(0)
-	for _, messages := range []int{20_000, 100_000} {
-		b.Run(fmt.Sprint(messages), func(b *testing.B) { benchReplay(b, messages) })
+	for _, kind := range []string{"classic", "quorum"} {
+		for _, messages := range []int{20_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", kind, messages), func(b *testing.B) { benchReplay(b, kind, messages) })
+		}
 	}
 }
 
-func benchReplay(b *testing.B, messages int) {
+func benchReplay(b *testing.B, kind string, messages int) {
 	f := newFixture(b)
+	f.useQueues(kind)
 	f.keepBench(messages)
 	order := f.job("")
 	var publish, scroll, replay costs
@@ -71,6 +74,17 @@ func benchReplay(b *testing.B, messages int) {
 	b.ReportMetric(float64(heap)/1e6, "heap-MB")
 	b.ReportMetric(0, "ns/op")
 	f.empty()
+}
+
+// useQueues makes the target and the log queues of a kind.
+func (f *fixture) useQueues(kind string) {
+	f.t.Helper()
+	for queue, exchange := range map[string]string{f.queue: f.exchange, f.cfg.Topology.Log(): f.cfg.Topology.Events()} {
+		if _, err := f.channel.QueueDelete(queue, false, false, false); err != nil {
+			f.t.Fatal(err)
+		}
+		f.bind(queue, exchange, "#", amqp.Table{"x-queue-type": kind})
+	}
 }
 
 // benchMany are kept at once, and published bare again and again: all of them

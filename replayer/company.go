@@ -9,7 +9,7 @@ import (
 
 const (
 	companySize  = 100       // messages whose events travel together
-	companyBytes = 128 << 10 // of events
+	companyBytes = 128 << 10 // of events, before they are compressed
 )
 
 // company is messages that have an outcome, in order. The `replayed` events of
@@ -17,16 +17,11 @@ const (
 // the broker as much as the message that it is about.
 type company struct {
 	passages []*passage
-	events   schemas.Bundle
 	said     *rabbit.Pending // the events; nil where there are none
 	err      error
 }
 
 func newCompany() *company { return &company{passages: make([]*passage, 0, companySize)} }
-
-func (c *company) full() bool {
-	return len(c.passages) >= companySize || c.events.Size() >= companyBytes
-}
 
 // confirm waits until each message is safe, and then publishes its event. In
 // this order a crash between them may send a message twice; in the other it
@@ -35,19 +30,24 @@ func (c *company) full() bool {
 func (f *flight) confirm() {
 	defer close(f.confirmed)
 	c := newCompany()
+	var events schemas.Bundle
 	say := func() {
 		if len(c.passages) > 0 {
-			f.say(c)
+			f.say(c, &events)
 			f.confirmed <- c
 			c = newCompany()
 		}
 	}
 	for p := range f.departed {
-		if c.full() || !p.ready() {
+		if len(c.passages) >= companySize || events.Size() >= companyBytes || !p.ready() {
 			say()
 		}
 		f.arrive(p)
-		f.join(c, p)
+		if p.err == nil && p.departs() {
+			events.Add(f.replayed(p))
+		}
+		p.sent.Body, p.event.Envelope.Body = nil, nil
+		c.passages = append(c.passages, p)
 		if len(f.departed) == 0 {
 			say()
 		}
@@ -65,32 +65,30 @@ func (f *flight) arrive(p *passage) {
 	f.bytes.Release(p.bytes)
 }
 
-// join adds a message, and its event if it was sent. The id of the event is the
-// job's and the event's, so that a repeat is the same document. It is about the
-// message that was kept, whose fingerprint it has, and leaves the body out,
-// which the store has.
-func (f *flight) join(c *company, p *passage) {
-	if p.err == nil && p.departs() {
-		state := p.state
-		state.EventID = state.Replay + ":" + state.ReplayOf
-		state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
-		if f.order.Target.Kind == ToQueue {
-			state.Queue = f.order.Target.Queue
-		}
-		c.events.Add(schemas.WrapWithoutBody(p.event.Envelope, state))
+// replayed is the event of a message that was sent. Its id is the job's and the
+// event's, so that a repeat is the same document. It is about the message that was
+// kept, whose fingerprint it has, and leaves the body out, which the store has.
+func (f *flight) replayed(p *passage) schemas.Event {
+	state := p.state
+	state.EventID = state.Replay + ":" + state.ReplayOf
+	state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
+	if f.order.Target.Kind == ToQueue {
+		state.Queue = f.order.Target.Queue
 	}
-	p.sent.Body, p.event.Envelope.Body = nil, nil
-	c.passages = append(c.passages, p)
+	return schemas.Event{
+		State: state, Action: schemas.Replayed,
+		Envelope: p.event.Envelope, BodySize: len(p.event.Envelope.Body), BodyIn: schemas.BodyInPublished,
+	}
 }
 
-func (f *flight) say(c *company) {
-	if c.events.Len() == 0 {
+func (f *flight) say(c *company, events *schemas.Bundle) {
+	if events.Len() == 0 {
 		return
 	}
 	c.said, c.err = f.line.publisher.Send(f.flying, rabbit.Message{
 		Exchange:   f.r.cfg.Topology.Events(),
 		RoutingKey: string(schemas.Replayed),
-		Publishing: c.events.Publishing(),
+		Publishing: events.Publishing(),
 	})
 }
 

@@ -209,12 +209,17 @@ func (f *fixture) index() []schemas.Event {
 	var events []schemas.Event
 	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
 	for _, d := range f.take(f.cfg.Topology.Log()) {
-		for single := range decoder.Unbundle(d) {
-			f.sequence++
-			event, err := decoder.Lifecycle(single, time.Now(), f.sequence)
+		bundle, bundled := decoder.Unbundle(d)
+		if !bundled {
+			event, err := decoder.Lifecycle(d, time.Now(), 0)
 			if err != nil {
 				f.t.Fatal(err)
 			}
+			bundle = []schemas.Event{event}
+		}
+		for _, event := range bundle {
+			f.sequence++
+			event.Sequence = f.sequence
 			events = append(events, event)
 		}
 	}

@@ -1,13 +1,13 @@
 package schemas
 
 import (
-	"encoding/binary"
-	"iter"
-	"slices"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
 // headerBundled says that the body is a bundle. Its value is the version of
@@ -20,110 +20,89 @@ const (
 // Bundle is several events of one action on their way as one message, which
 // costs the broker as much as any of them would alone. The zero value is empty.
 //
-// Of each event its body has the length of what follows as four bytes
-// (big-endian), properties and headers as JSON of the document's `amqp` object,
-// and in the same way as it is the length and the bytes of the event's own body.
+// Its body is gzip (RFC 1952) of a line for each event: its document, without
+// what is in that only to be searched.
 type Bundle struct {
-	body []byte
-	len  int
+	lines []byte
+	len   int
+	zip   *gzip.Writer // which is large, and so is used again
 }
 
-// bundleRoom is how many bytes there is room for to begin with, and added where
-// less than a quarter of that is left: append alone would copy an event ten times.
-const bundleRoom = 32 << 10
-
-// Add takes an event as Wrap or WrapWithoutBody made it.
-func (b *Bundle) Add(event amqp.Publishing) {
-	e := FromDelivery(amqp.Delivery{
-		Headers: event.Headers, ContentType: event.ContentType, ContentEncoding: event.ContentEncoding,
-		DeliveryMode: event.DeliveryMode, CorrelationId: event.CorrelationId, ReplyTo: event.ReplyTo,
-		MessageId: event.MessageId, Timestamp: event.Timestamp, Type: event.Type, AppId: event.AppId,
-	})
-	if cap(b.body)-len(b.body) < bundleRoom/4 {
-		b.body = slices.Grow(b.body, len(b.body)+bundleRoom)
-	}
-	begin := len(b.body)
-	o := beginObject(append(b.body, 0, 0, 0, 0))
-	var room [keysRoom]string
-	appendExact(&o, e, anyOrder(room[:0], e.Headers))
-	b.body = o.end()
-	binary.BigEndian.PutUint32(b.body[begin:], uint32(len(b.body)-begin-4))
-	b.body = append(binary.BigEndian.AppendUint32(b.body, uint32(len(event.Body))), event.Body...)
+// Add takes an event, all of it but Sequence, Ingested, Source and VHost, which
+// are the indexer's to say.
+func (b *Bundle) Add(e Event) {
+	e.Sequence = 0
+	b.lines = append(appendKept(b.lines, e), '\n')
 	b.len++
 }
 
 // Len is how many events there are.
 func (b *Bundle) Len() int { return b.len }
 
-// Size is how many bytes they take.
-func (b *Bundle) Size() int { return len(b.body) }
+// Size is how many bytes they take before they are compressed.
+func (b *Bundle) Size() int { return len(b.lines) }
 
-// Publishing is the message of all events that were added. It holds what the
-// bundle holds: nothing more is to be added then.
+// Publishing is the message of all events that were added. It leaves the bundle
+// empty.
 func (b *Bundle) Publishing() amqp.Publishing {
+	var zipped bytes.Buffer
+	zipped.Grow(len(b.lines) / 6)
+	if b.zip == nil {
+		b.zip, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // which is a level
+	}
+	b.zip.Reset(&zipped)
+	_, written := b.zip.Write(b.lines)
+	if err := errors.Join(written, b.zip.Close()); err != nil {
+		panic(fmt.Sprintf("schemas: compressing in memory: %v", err)) // a bytes.Buffer takes all
+	}
+	b.lines, b.len = b.lines[:0], 0
 	headers := ours{headerVersion: int64(WireVersion), headerBundled: int64(bundledVersion)}
-	return amqp.Publishing{Headers: amqp.Table(headers), DeliveryMode: amqp.Persistent, Body: b.body}
-}
-
-// Unbundle gives the events of a message in the log, each as if it had come
-// alone: those of a bundle, or the message itself if it is none that this
-// version can read to its end.
-func (dec Decoder) Unbundle(d amqp.Delivery) iter.Seq[amqp.Delivery] {
-	return func(yield func(amqp.Delivery) bool) {
-		events, bundled := dec.unbundled(d)
-		if !bundled {
-			yield(d)
-			return
-		}
-		for _, event := range events {
-			if !yield(event) {
-				return
-			}
-		}
+	return amqp.Publishing{
+		ContentType: "application/x-ndjson", ContentEncoding: "gzip",
+		Headers: amqp.Table(headers), DeliveryMode: amqp.Persistent, Body: zipped.Bytes(),
 	}
 }
 
-func (dec Decoder) unbundled(d amqp.Delivery) (events []amqp.Delivery, ok bool) {
+// largestBundle is how many bytes of lines are read: far more than anybody writes.
+const largestBundle = 64 << 20
+
+// Unbundle gives the events of a bundle from the log, in order and without a
+// Sequence. It says no to what is none that this version can read to its end,
+// which is for Lifecycle.
+func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 	headers := ours(d.Headers)
 	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() {
 		return nil, false
 	}
-	for rest := d.Body; len(rest) > 0; {
-		exact, behind, whole := cutSized(rest)
-		if !whole {
+	lines, err := unzip(d.Body)
+	if err != nil {
+		return nil, false
+	}
+	for line := range bytes.Lines(lines) {
+		event, err := ParseDocument(line)
+		if err != nil || !event.belongs(Action(d.RoutingKey)) {
 			return nil, false
 		}
-		body, behind, whole := cutSized(behind)
-		r := jsonscan.New(exact)
-		e := readExact(r)
-		if r.End() != nil || !whole {
-			return nil, false
-		}
-		e.Body = body
-		events = append(events, e.deliveredWith(d))
-		rest = behind
+		event.Source, event.VHost, event.TimeSource = dec.Source, dec.VHost, TimeOfEvent
+		events = append(events, event)
 	}
 	return events, len(events) > 0
 }
 
-// cutSized cuts off what a length of four bytes says.
-func cutSized(data []byte) (cut, rest []byte, whole bool) {
-	if len(data) < 4 {
-		return nil, nil, false
+func unzip(body []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	size, rest := binary.BigEndian.Uint32(data), data[4:]
-	if uint64(size) > uint64(len(rest)) {
-		return nil, nil, false
+	lines, err := io.ReadAll(io.LimitReader(r, largestBundle+1))
+	if len(lines) > largestBundle {
+		return nil, errors.New("too large")
 	}
-	return rest[:size:size], rest[size:], true
+	return lines, err
 }
 
-// deliveredWith is a delivery of the envelope in place of the one it was in.
-func (e Envelope) deliveredWith(d amqp.Delivery) amqp.Delivery {
-	p := e.Properties
-	d.Headers, d.Body = e.Headers, e.Body
-	d.ContentType, d.ContentEncoding, d.DeliveryMode = p.ContentType, p.ContentEncoding, p.DeliveryMode
-	d.CorrelationId, d.ReplyTo, d.MessageId = p.CorrelationID, p.ReplyTo, p.MessageID
-	d.Timestamp, d.Type, d.AppId = p.Timestamp, p.Type, p.AppID
-	return d
+// belongs says whether it is an event that may have been added to a bundle of
+// such events.
+func (e Event) belongs(action Action) bool {
+	return e.Action == action && !e.Time.IsZero() && checkID(e.EventID) == nil
 }

@@ -1,53 +1,75 @@
 package schemas
 
 import (
+	"bytes"
+	"compress/gzip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bundled are the messages of everyEnvelope and of others, as events that are
-// about them, in one delivery.
-func bundled(dec Decoder, envelopes ...Envelope) amqp.Delivery {
+// bundled are events in one delivery.
+func bundled(dec Decoder, events ...Event) amqp.Delivery {
 	var b Bundle
-	for n, e := range envelopes {
-		state := fullState(e.Fingerprint())
-		state.EventID = string(rune('a' + n))
-		b.Add(WrapWithoutBody(e, state))
+	for _, e := range events {
+		b.Add(e)
 	}
 	p := b.Publishing()
 	return amqp.Delivery{
-		Exchange: dec.Topology.Events(), RoutingKey: string(Replayed), DeliveryTag: 7, Redelivered: true,
-		Headers: p.Headers, DeliveryMode: p.DeliveryMode, Body: p.Body,
+		Exchange: dec.Topology.Events(), RoutingKey: string(Replayed), Headers: p.Headers, Body: p.Body,
 	}
 }
 
-func TestBundledEventsAreThoseThatWentIn(t *testing.T) {
-	var dec Decoder
-	envelopes := []Envelope{everyEnvelope(), {RoutingKey: "orders", Body: []byte("x")}, nearlyFull(frameMax)}
-	d := bundled(dec, envelopes...)
-	n := 0
-	for single := range dec.Unbundle(d) {
-		e := envelopes[n]
-		alone := WrapWithoutBody(e, State{EventID: string(rune('a' + n)), Fingerprint: e.Fingerprint()})
-		if single.DeliveryTag != d.DeliveryTag || !single.Redelivered || single.DeliveryMode != alone.DeliveryMode {
-			t.Errorf("event %d came as %+v", n, single)
+func replayedEvents() []Event {
+	var events []Event
+	for n, e := range []Envelope{everyEnvelope(), {RoutingKey: "orders", Body: []byte("x")}, nearlyFull(frameMax)} {
+		state := fullState(e.Fingerprint())
+		state.EventID = string(rune('a' + n))
+		state.Time = state.Time.Truncate(time.Microsecond) // as fine as documents have it
+		state.FirstFailed = state.FirstFailed.Truncate(time.Microsecond)
+		for i := range state.Attempts {
+			state.Attempts[i].Time = state.Attempts[i].Time.Truncate(time.Microsecond)
 		}
-		event, err := dec.Lifecycle(single, time.Now(), int64(n))
-		if err != nil {
-			t.Fatal(err)
+		event := Event{State: state, Action: Replayed, Envelope: e, BodySize: len(e.Body)}
+		if n > 0 {
+			event.BodyIn, event.Envelope.Body = BodyInPublished, nil
 		}
-		if event.EventID != string(rune('a'+n)) || event.Action != Replayed || event.BodyIn != BodyInPublished || event.BodySize != len(e.Body) {
-			t.Errorf("event %d is %+v", n, event)
-		}
-		e.Body = nil
-		wantEnvelope(t, event.Envelope, e)
-		n++
+		events = append(events, event)
 	}
-	if n != len(envelopes) {
-		t.Errorf("%d events of %d", n, len(envelopes))
+	return events
+}
+
+func TestBundledEventsAreThoseThatWentIn(t *testing.T) {
+	dec := Decoder{Source: "shop", VHost: "/"}
+	want := replayedEvents()
+	got, isBundle := dec.Unbundle(bundled(dec, want...))
+	if !isBundle {
+		t.Fatal("it is no bundle")
+	}
+	for n := range want {
+		want[n].Source, want[n].VHost, want[n].TimeSource = "shop", "/", TimeOfEvent
+	}
+	if diff := cmp.Diff(want, got, bitwise(), cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Event{})); diff != "" {
+		t.Errorf("events changed on their way (-want +got):\n%s", diff)
+	}
+}
+
+// A bundle is used again: what was in it does not come twice.
+func TestABundleIsEmptyOncePublished(t *testing.T) {
+	var b Bundle
+	for _, e := range replayedEvents() {
+		b.Add(e)
+		d := amqp.Delivery{Exchange: Topology{}.Events(), RoutingKey: string(Replayed)}
+		p := b.Publishing()
+		d.Headers, d.Body = p.Headers, p.Body
+		if got, _ := (Decoder{}).Unbundle(d); len(got) != 1 || got[0].EventID != e.EventID || b.Len()+b.Size() > 0 {
+			t.Errorf("%d events, %d are left", len(got), b.Len())
+		}
 	}
 }
 
@@ -55,24 +77,38 @@ func TestBundledEventsAreThoseThatWentIn(t *testing.T) {
 // version may have written another form.
 func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 	var dec Decoder
-	good := bundled(dec, everyEnvelope(), everyEnvelope())
+	events := replayedEvents()
+	good := bundled(dec, events...)
+	line := string(appendKept(nil, events[1]))
+	nameless, other := events[1], events[1]
+	nameless.EventID, other.Action = "", Poisoned
+	zipped := func(lines string) []byte {
+		var text bytes.Buffer
+		zip := gzip.NewWriter(&text)
+		_, _ = zip.Write([]byte(lines))
+		_ = zip.Close()
+		return text.Bytes()
+	}
 	for name, change := range map[string]func(*amqp.Delivery){
-		"another exchange": func(d *amqp.Delivery) { d.Exchange = "shop" },
-		"a newer version":  func(d *amqp.Delivery) { d.Headers[headerVersion] = int64(WireVersion + 1) },
-		"another form":     func(d *amqp.Delivery) { d.Headers[headerBundled] = int64(bundledVersion + 1) },
-		"no body":          func(d *amqp.Delivery) { d.Body = nil },
-		"an ordinary body": func(d *amqp.Delivery) { d.Body = []byte(`{"order":1}`) },
-		"cut short":        func(d *amqp.Delivery) { d.Body = d.Body[:len(d.Body)-1] },
-		"cut in a length":  func(d *amqp.Delivery) { d.Body = append(slices.Clone(d.Body), 0) },
-		"broken JSON":      func(d *amqp.Delivery) { d.Body = append([]byte{0, 0, 0, 1, 'x', 0, 0, 0, 0}, d.Body...) },
+		"another exchange":        func(d *amqp.Delivery) { d.Exchange = "shop" },
+		"a newer version":         func(d *amqp.Delivery) { d.Headers[headerVersion] = int64(WireVersion + 1) },
+		"another form":            func(d *amqp.Delivery) { d.Headers[headerBundled] = int64(bundledVersion + 1) },
+		"no body":                 func(d *amqp.Delivery) { d.Body = nil },
+		"no event":                func(d *amqp.Delivery) { d.Body = zipped("") },
+		"an ordinary body":        func(d *amqp.Delivery) { d.Body = []byte(`{"order":1}`) },
+		"another document":        func(d *amqp.Delivery) { d.Body = zipped(`{"order":1}`) },
+		"cut short":               func(d *amqp.Delivery) { d.Body = d.Body[:len(d.Body)-1] },
+		"a line cut short":        func(d *amqp.Delivery) { d.Body = zipped(line[:200]) },
+		"something behind it":     func(d *amqp.Delivery) { d.Body = append(slices.Clone(d.Body), 0) },
+		"an event without id":     func(d *amqp.Delivery) { d.Body = bundled(dec, events[0], nameless).Body },
+		"of another action":       func(d *amqp.Delivery) { d.Body = bundled(dec, events[0], other).Body },
+		"larger than is sensible": func(d *amqp.Delivery) { d.Body = zipped(line + strings.Repeat(" ", largestBundle)) },
 	} {
 		d := good
 		d.Headers = amqp.Table{headerVersion: int64(WireVersion), headerBundled: int64(bundledVersion)}
 		change(&d)
-		for single := range dec.Unbundle(d) {
-			if string(single.Body) != string(d.Body) || single.Headers[headerBundled] == nil {
-				t.Errorf("%s: was unbundled", name)
-			}
+		if got, isBundle := dec.Unbundle(d); isBundle || got != nil {
+			t.Errorf("%s: was unbundled", name)
 		}
 	}
 }

@@ -65,6 +65,29 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	return o.end()
 }
 
+// appendKept appends of an event what ParseDocument reads, and nothing else.
+func appendKept(dst []byte, e Event) []byte {
+	var room [keysRoom]string
+	o := beginObject(dst)
+	o.time("@timestamp", storable(e.Time))
+	appendEventFields(&o, &e)
+	messaging, message := o.open("messaging"), o.open("message")
+	appendBodySize(&o, &e)
+	o.close(message)
+	o.close(messaging)
+	appendError(&o, e.Failure)
+	appendWatership(&o, &e)
+	exact := o.open("amqp")
+	appendExact(&o, e.Envelope, sortedKeys(room[:0], e.Envelope.Headers))
+	o.close(exact)
+	body := o.open("body")
+	if e.BodyIn == BodyHere {
+		DocumentFormat{NoBodyJSON: true}.appendBody(&o, e.Envelope.Body)
+	}
+	o.close(body)
+	return o.end()
+}
+
 // appendContent makes headers and body searchable, but for a document that
 // stands for a refused one: that has nothing that a store could refuse again.
 func (f DocumentFormat) appendContent(o *object, e *Event, headers []string) {
@@ -108,9 +131,7 @@ func appendMessaging(o *object, e *Event) {
 	message := o.open("message")
 	o.string("id", e.Envelope.Properties.MessageID)
 	o.string("conversation_id", e.Envelope.Properties.CorrelationID)
-	body := o.open("body")
-	o.int("size", int64(e.BodySize))
-	o.close(body)
+	appendBodySize(o, e)
 	o.close(message)
 	o.string("type", e.Envelope.Properties.Type)
 	o.string("content_type", e.Envelope.Properties.ContentType)
@@ -118,6 +139,12 @@ func appendMessaging(o *object, e *Event) {
 	o.string("user_id", e.Envelope.Properties.UserID)
 	o.string("reply_to", e.Envelope.Properties.ReplyTo)
 	o.close(messaging)
+}
+
+func appendBodySize(o *object, e *Event) {
+	body := o.open("body")
+	o.int("size", int64(e.BodySize))
+	o.close(body)
 }
 
 func appendError(o *object, f Failure) {

@@ -141,17 +141,20 @@ func ExampleTopology() {
 
 // Many events travel as one message, and are taken apart where they are read.
 func ExampleBundle() {
-	var topology schemas.Topology
 	var bundle schemas.Bundle
 	for _, id := range []string{"17", "18"} {
-		bundle.Add(amqp.Publishing{MessageId: id})
+		bundle.Add(schemas.Event{
+			State: schemas.State{EventID: id, Time: time.Unix(1_800_000_000, 0)}, Action: schemas.Replayed,
+		})
 	}
+	decoder := schemas.Decoder{}
 	bundled := bundle.Publishing()
-	decoder := schemas.Decoder{Topology: topology}
-	for event := range decoder.Unbundle(amqp.Delivery{
-		Exchange: topology.Events(), Headers: bundled.Headers, Body: bundled.Body,
-	}) {
-		fmt.Println(event.MessageId)
+	events, _ := decoder.Unbundle(amqp.Delivery{
+		Exchange: decoder.Topology.Events(), RoutingKey: string(schemas.Replayed),
+		Headers: bundled.Headers, Body: bundled.Body,
+	})
+	for _, event := range events {
+		fmt.Println(event.EventID)
 	}
 	// Output:
 	// 17

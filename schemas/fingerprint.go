@@ -95,16 +95,10 @@ const keysRoom = 32
 
 // sortedKeys appends the keys of a table and sorts them all.
 func sortedKeys(dst []string, table amqp.Table) []string {
-	dst = anyOrder(dst, table)
-	slices.Sort(dst)
-	return dst
-}
-
-// anyOrder appends the keys of a table.
-func anyOrder(dst []string, table amqp.Table) []string {
 	for key := range table {
 		dst = append(dst, key)
 	}
+	slices.Sort(dst)
 	return dst
 }
 

@@ -27,9 +27,15 @@ func appendQuoted(dst, s []byte) []byte {
 		word := binary.LittleEndian.Uint64(s)
 		plain := plainBytes(word)
 		dst = binary.LittleEndian.AppendUint64(dst, word)
-		if s = s[plain:]; plain < 8 {
-			dst, s = appendSpecial(dst[:len(dst)-8+plain], s)
+		if s = s[plain:]; plain == 8 {
+			continue
 		}
+		dst = dst[:len(dst)-8+plain]
+		if c := s[0]; c == '"' || c == '\\' { // nearly always
+			dst, s = append(dst, '\\', c), s[1:]
+			continue
+		}
+		dst, s = appendSpecial(dst, s)
 	}
 	for len(s) > 0 {
 		if isPlain(s[0]) {
