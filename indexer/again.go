@@ -19,10 +19,14 @@ const othersWait = time.Second
 
 // begin is when the first message comes: until then this consumer may have waited
 // for long behind one that was active. If that one was another process's, which is
-// gone, what it sent may be on its way through the store.
+// gone, what it sent may be on its way through the store. Those of other sources
+// tell nothing of our queue: they may have gone on while nobody consumed it.
 func (s *session) begin(ctx context.Context, d amqp.Delivery) (err error) {
 	own := s.flow.given
-	if s.newest, err = s.raise(ctx); err != nil {
+	if err := s.raise(ctx); err != nil {
+		return err
+	}
+	if s.newest, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Decoder.Source); err != nil {
 		return err
 	}
 	if !d.Redelivered || own > 0 && s.newest <= own {
@@ -59,8 +63,8 @@ func (x *Indexer) known(ctx context.Context, items []item) (map[string]int64, er
 	return x.lookUp(ctx, x.patience(), ids)
 }
 
-// sameFor is how far a message that comes again can be behind the newest in the
-// store when it is there already. RabbitMQ waits half as long for an
+// sameFor is how far a message that comes again can be behind the newest of its
+// source in the store when it is there already. RabbitMQ waits half as long for an
 // acknowledgement (consumer_timeout, Consumers guide).
 const sameFor = time.Hour
 

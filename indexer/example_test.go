@@ -39,6 +39,8 @@ func (p printer) Create(_ context.Context, documents []schemas.Document) ([]sche
 
 func (p printer) HighestSequence(context.Context) (int64, error) { return 0, nil }
 
+func (p printer) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
+
 // Every message of a tapped exchange reaches the store.
 func ExampleNew() {
 	conn, err := rabbit.Open(rabbit.Config{URL: os.Getenv("AMQP_URL"), Name: "example", LargeFrames: true})

@@ -33,6 +33,9 @@ type Store interface {
 
 	// HighestSequence is the highest event.sequence stored, 0 where there is none.
 	HighestSequence(ctx context.Context) (int64, error)
+
+	// HighestSequenceOf is that of the events of a source, 0 where there is none.
+	HighestSequenceOf(ctx context.Context, source string) (int64, error)
 }
 
 // Broker is where the indexer consumes.
@@ -194,7 +197,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
-		_, err := x.raise(ctx)
+		err := x.raise(ctx)
 		if err == nil {
 			return nil
 		}
@@ -207,9 +210,10 @@ func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	}
 }
 
-// raise puts the sequence above the highest that any indexer has stored.
-func (x *Indexer) raise(ctx context.Context) (highest int64, err error) {
-	highest, err = x.cfg.Store.HighestSequence(ctx)
+// raise puts the sequence above the highest that any indexer has stored, of any
+// source: a replay is bounded by it.
+func (x *Indexer) raise(ctx context.Context) error {
+	highest, err := x.cfg.Store.HighestSequence(ctx)
 	x.sequence.raise(highest)
-	return highest, err
+	return err
 }

@@ -99,7 +99,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 					c.send(message(c.system, n))
 				}
 				c.loseABulk()
-				c.killBehind(c.startVictim(fourBatches))
+				c.killBehind(c.startVictim(fourBatches, 0))
 				c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
 			})
 		})
@@ -112,7 +112,7 @@ func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
 		t.Parallel()
 		const before, count = 3 * firstPrefetch, 1500
 		c := newCrash(t, b)
-		victim := c.startVictim(count / 3)
+		victim := c.startVictim(count/3, 0)
 		c.publish(c.messages("order", before)...)
 		c.counted(c.store, before) // it asks for many by now
 		c.loseABulk()
@@ -120,6 +120,20 @@ func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
 		c.killBehind(victim)
 		c.wantOrder(c.finish(c.store, count, c.start(c.store, nil)))
 	})
+}
+
+// An indexer that was killed stays away for a day, while that of another source
+// writes into the same store.
+func TestTheOrderIsKeptAcrossACrashBesideAnotherSource(t *testing.T) {
+	t.Parallel()
+	c := newCrash(t, rabbittest.Newest(t))
+	c.publish(c.messages("order", fourBatches)...)
+	c.loseABulk()
+	c.killBehind(c.startVictim(fourBatches, -24*time.Hour))
+	another := newSystem(t, c.Broker)
+	another.publish(another.message("other", 0))
+	another.finish(c.store, 1, another.start(c.store, nil))
+	c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
 }
 
 // crash is a system whose first indexer is killed.
@@ -145,9 +159,9 @@ func newCrash(t *testing.T, b rabbittest.Broker) *crash {
 // fourBatches are as many messages as are taken while the first bulk is on its way.
 const fourBatches = 40
 
-func (c *crash) startVictim(batch int) *process {
+func (c *crash) startVictim(batch int, ahead time.Duration) *process {
 	return c.startProcess(host{
-		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Batch: Batch{Events: batch, Wait: time.Second},
+		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Ahead: ahead, Batch: Batch{Events: batch, Wait: time.Second},
 	})
 }
 

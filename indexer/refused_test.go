@@ -60,6 +60,8 @@ func (p *picky) Sequences(context.Context, []schemas.Stored) (map[schemas.Stored
 
 func (p *picky) HighestSequence(context.Context) (int64, error) { return 0, nil }
 
+func (p *picky) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
+
 func (p *picky) quarantined() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

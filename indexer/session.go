@@ -49,7 +49,7 @@ type session struct {
 	group    *errgroup.Group
 
 	// What follows is the collector's.
-	newest int64           // sequence in the store when the first message came
+	newest int64           // sequence of our source in the store when the first message came
 	seen   map[string]bool // ids that follow from the content, of what came again
 
 	ready    chan *batch // collected

@@ -66,7 +66,7 @@ const delay = 50 * time.Millisecond
 func (s *system) open(url string, consuming bool) *rabbit.Connection {
 	s.t.Helper()
 	conn, err := rabbit.Open(rabbit.Config{
-		URL: url, Name: s.t.Name(), LargeFrames: consuming,
+		URL: url, Name: s.t.Name(), LargeFrames: consuming, Logger: s.log.Logger(),
 		Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 	})
 	if err != nil {

@@ -129,36 +129,6 @@ func older(version, than string) bool {
 	return false
 }
 
-func (d *doctor) checkStore(ctx context.Context) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	store, err := d.system.store(ctx)
-	if err != nil {
-		d.say("store", wrong, err.Error(), "set store.url")
-		return
-	}
-	there, err := store.Clock(ctx)
-	if err != nil {
-		d.say("store", wrong, err.Error(), d.storeRemedy())
-		return
-	}
-	d.store = store
-	d.fine("store", "%s answers at %s", d.storeKind(), d.cfg.Store.URL)
-	d.checkClock(d.storeKind(), there)
-	if err := store.Check(ctx); err != nil {
-		d.say("templates", wrong, err.Error(), "run watership setup")
-		return
-	}
-	d.fine("templates", "there for %s-*", d.cfg.Store.Stream)
-}
-
-func (d *doctor) storeRemedy() string {
-	if d.cfg.Store.URL.File() != "" {
-		return "run watership setup, or set store.url to the file that is meant"
-	}
-	return "start Elasticsearch, or set store.url with a user that may read and write " + d.cfg.Store.Stream + "-*"
-}
-
 const clockTolerance = 5 * time.Second
 
 // checkClock compares a server's clock with ours. Events are found by the time

@@ -165,7 +165,7 @@ func TestDoctorWithoutServers(t *testing.T) {
 	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store asking for the time", "warning management"} {
+	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store asking for the privileges of our login", "warning management"} {
 		if !strings.Contains(columnsOf(got.out), want) {
 			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
 		}

@@ -67,16 +67,26 @@ func (g gotten) unknown() bool {
 // HighestSequence is the highest event.sequence of all documents that were
 // created so far, 0 if there are none.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
+	return s.highest(ctx, "reading the highest sequence")
+}
+
+// HighestSequenceOf is the highest event.sequence of the documents of a source that
+// were created so far, 0 if there are none.
+func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
+	return s.highest(ctx, "reading the highest sequence of "+source,
+		map[string]any{"term": map[string]any{"watership.source": source}})
+}
+
+func (s *Store) highest(ctx context.Context, doing string, filters ...map[string]any) (int64, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return 0, err
 	}
-	const doing = "reading the highest sequence"
 	answer, err := s.search(ctx, doing, s.both(), map[string]any{
 		// Not an aggregation: its maximum is a float64, and not exact.
 		"size":             1,
 		"_source":          false,
 		"track_total_hits": false,
-		"query":            map[string]any{"exists": map[string]any{"field": "event.sequence"}},
+		"query":            boolean("filter", append(filters, map[string]any{"exists": map[string]any{"field": "event.sequence"}})),
 		"sort":             []any{by("event.sequence", "desc", "long")},
 	})
 	if err != nil || len(answer.Hits) == 0 {

@@ -67,3 +67,13 @@ func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event`)
 	return highest.Int64, s.failed("reading the highest sequence", row.Scan(&highest))
 }
+
+// HighestSequenceOf is the highest event.sequence of the documents of a source that
+// were created so far, 0 if there are none.
+func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
+	var highest sql.NullInt64
+	// The + keeps from sorting all that the source has: its index is by time.
+	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM (SELECT "event.sequence" FROM event
+		WHERE +"watership.source" = ? ORDER BY "event.sequence" DESC LIMIT 1)`, source)
+	return highest.Int64, s.failed("reading the highest sequence of "+source, row.Scan(&highest))
+}

@@ -62,9 +62,16 @@ func testFind(t *testing.T, s subject) {
 func testHighestSequence(t *testing.T, s subject) {
 	event := s.event(1)
 	event.Sequence = 1<<53 + 1 // no float64
-	s.create(t, documents(event, s.event(2)), schemas.Created, schemas.Created)
+	another := s.event(3)
+	another.Source += "'s neighbour"
+	s.create(t, documents(event, s.event(2), another), schemas.Created, schemas.Created, schemas.Created)
 	if got, err := s.HighestSequence(t.Context()); err != nil || got != event.Sequence {
 		t.Errorf("got %d, %v, want %d", got, err, event.Sequence)
+	}
+	for source, want := range map[string]int64{s.source: event.Sequence, another.Source: 3, "nobody": 0} {
+		if got, err := s.HighestSequenceOf(t.Context(), source); err != nil || got != want {
+			t.Errorf("of %s: got %d, %v, want %d", source, got, err, want)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type Store interface {
 	Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error)
 	Find(context.Context, []string) (map[string]schemas.Stored, error)
 	HighestSequence(context.Context) (int64, error)
+	HighestSequenceOf(context.Context, string) (int64, error)
 	Refresh(context.Context) error
 	Count(context.Context, schemas.Selection) (int64, error)
 	Events(context.Context, schemas.Selection) iter.Seq2[schemas.Event, error]

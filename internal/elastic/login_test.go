@@ -1,0 +1,32 @@
+package elastic
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"testing"
+)
+
+// What Elasticsearch is asked for is the role that the page on security gives.
+func TestTheRoleIsTheDocumentedOne(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("the page has no role")
+	}
+	var documented struct {
+		Cluster []string `json:"cluster"`
+		Indices []grant  `json:"indices"`
+	}
+	if err := json.Unmarshal(block[1], &documented); err != nil {
+		t.Fatal(err)
+	}
+	asked := (&Store{stream: DefaultStream}).role()
+	if want := (role{documented.Cluster, documented.Indices}); !reflect.DeepEqual(asked, want) {
+		t.Errorf("asks for %+v, and the page has %+v", asked, want)
+	}
+}
