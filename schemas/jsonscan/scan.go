@@ -2,7 +2,9 @@ package jsonscan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -112,23 +114,36 @@ func (r *Reader) string() (inside []byte, escaped bool) {
 		return nil, false
 	}
 	begin := r.at + 1
-	quote := r.at // the next one, once it is behind at
-	for at := begin; ; escaped = true {
-		if quote < at {
-			found := bytes.IndexByte(r.data[min(at, len(r.data)):], '"')
-			if found < 0 {
-				r.wrong("a string without an end")
-				return nil, false
-			}
-			quote = at + found
+	for at := begin; ; {
+		at = special(r.data, at)
+		switch {
+		case at >= len(r.data):
+			r.wrong("a string without an end")
+			return nil, false
+		case r.data[at] == '"':
+			r.at = at + 1
+			return r.data[begin:at], escaped
 		}
-		escape := bytes.IndexByte(r.data[at:quote], '\\')
-		if escape < 0 {
-			r.at = quote + 1
-			return r.data[begin:quote], escaped
-		}
-		at += escape + 2
+		at, escaped = at+2, true
 	}
+}
+
+// special is the place of the next quote or backslash, or the end of the data. It
+// looks at eight bytes at a time: most strings are short.
+func special(data []byte, at int) int {
+	const ones, highest = 0x0101010101010101, 0x8080808080808080
+	for ; at+8 <= len(data); at += 8 {
+		word := binary.LittleEndian.Uint64(data[at:])
+		quote, backslash := word^(ones*'"'), word^(ones*'\\')
+		// The lowest bit that is found is right: subtracting borrows only upwards.
+		if found := ((quote-ones)&^quote | (backslash-ones)&^backslash) & highest; found != 0 {
+			return at + bits.TrailingZeros64(found)/8
+		}
+	}
+	for at < len(data) && data[at] != '"' && data[at] != '\\' {
+		at++
+	}
+	return at
 }
 
 // quoted reads a string; without escapes it is a part of the data.
@@ -149,6 +164,10 @@ func (r *Reader) plain(inside []byte) []byte {
 			return append(plain, inside...)
 		}
 		plain = append(plain, inside[:at]...)
+		if c := inside[at+1]; c == '"' || c == '\\' { // nearly always
+			plain, inside = append(plain, c), inside[at+2:]
+			continue
+		}
 		var size int
 		if plain, size = appendEscaped(plain, inside[at:]); size == 0 {
 			r.wrong("an unknown escape")
