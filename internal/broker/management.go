@@ -146,14 +146,13 @@ type bindingView struct {
 	Arguments       map[string]any `json:"arguments"`
 }
 
+// bindingViews is empty for an exchange that is not there, as RabbitMQ has it.
 func (v *vhost) bindingViews(exchange string) any {
-	x, there := v.exchanges[exchange]
-	if !there {
-		return nil
-	}
 	views := []bindingView{}
-	for _, binding := range x.bindings {
-		views = append(views, binding.view(v))
+	if x, there := v.exchanges[exchange]; there {
+		for _, binding := range x.bindings {
+			views = append(views, binding.view(v))
+		}
 	}
 	slices.SortFunc(views, func(a, b bindingView) int {
 		return cmp.Or(cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.RoutingKey, b.RoutingKey))
@@ -209,6 +208,7 @@ func (q *queue) view() map[string]any {
 		"durable": q.durable, "auto_delete": q.autoDelete, "exclusive": q.owner != nil,
 		"arguments": q.args.json(), "policy": nil, "operator_policy": nil,
 		"effective_policy_definition": map[string]any{},
+		"message_stats":               map[string]any{"publish": q.positions, "ack": q.settled},
 		"messages":                    q.ready.len() + q.unacked,
 		"messages_ready":              q.ready.len(),
 		"messages_unacknowledged":     q.unacked,

@@ -19,8 +19,9 @@ type queue struct {
 	unacked    int
 	consumers  []*consumer // the next to be served first, those of higher priority before
 	active     *consumer   // the only one that is served, with x-single-active-consumer
-	positions  uint64
-	stuck      []death // that an at-least-once queue could not get rid of
+	positions  uint64      // how many messages came in
+	settled    uint64      // how many were acknowledged
+	stuck      []death     // that an at-least-once queue could not get rid of
 	lastUse    time.Time
 	routed     uint64    // the routing that found the queue last
 	deadline   time.Time // when something is due; zero for never
@@ -111,6 +112,7 @@ func (q *queue) settle(e *entry, reason string) {
 		q.discard(e, reason)
 		return
 	}
+	q.settled++
 	q.release(e)
 }
 

@@ -58,6 +58,9 @@ func TestManagement(t *testing.T) {
 			bindings[0].RoutingKey != "key" || bindings[0].Arguments["x-match"] != "all" {
 			t.Errorf("bindings: %+v, %v", bindings, err)
 		}
+		if bindings, err := m.Bindings(t.Context(), "/", "test.missing"); err != nil || len(bindings) > 0 {
+			t.Errorf("bindings of a missing exchange: %+v, %v", bindings, err)
+		}
 		if _, err := m.Queue(t.Context(), "/", "test.missing"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a missing queue: %v", err)
 		}
