@@ -60,7 +60,7 @@ func measure(b *testing.B, count int, way way) {
 	services := findServices(b)
 	for b.Loop() {
 		b.StopTimer()
-		s := newSystem(b, rabbittest.Newest(b))
+		s := newSystem(b, rabbittest.NewestServer(b))
 		s.load(count)
 		drain := way(b, s, count)
 		before, began := services.cpu(), time.Now()

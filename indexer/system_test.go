@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/sqlite"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -165,8 +168,31 @@ func (s *system) config(store Store) Config {
 	}
 }
 
-// newStore is the real Elasticsearch, with streams of its own.
-func newStore(t testing.TB) *elastic.Store { return newStoreAt(t, storeURL(t)) }
+// testStore is a store that a test reads.
+type testStore interface {
+	Store
+	Refresh(ctx context.Context) error
+	Count(ctx context.Context, sel schemas.Selection) (int64, error)
+	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]
+}
+
+// newStore is the real Elasticsearch, with streams of its own, or the embedded
+// store where the broker is the embedded one.
+func newStore(t testing.TB, b rabbittest.Broker) testStore {
+	t.Helper()
+	if !b.Own {
+		return newStoreAt(t, storeURL(t))
+	}
+	store, err := sqlite.Open(patient(t), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
 
 func newStoreAt(t testing.TB, url string) *elastic.Store {
 	t.Helper()
@@ -225,7 +251,7 @@ func ask(t testing.TB, method, path, body string) (answered string) {
 }
 
 // events reads this test's events in the order of their sequence.
-func (s *system) events(store *elastic.Store, text string) []schemas.Event {
+func (s *system) events(store testStore, text string) []schemas.Event {
 	s.t.Helper()
 	if err := store.Refresh(patient(s.t)); err != nil {
 		s.t.Fatal(err)
@@ -254,7 +280,7 @@ func (s *system) selection(text string) schemas.Selection {
 }
 
 // wait waits until there are so many events; a repetition counts once.
-func (s *system) wait(store *elastic.Store, want int) []schemas.Event {
+func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
 	for deadline := time.Now().Add(2 * rabbittest.Patience); time.Now().Before(deadline); {
@@ -268,7 +294,7 @@ func (s *system) wait(store *elastic.Store, want int) []schemas.Event {
 }
 
 // counted waits until there are so many documents, and fails if there are more.
-func (s *system) counted(store *elastic.Store, want int) {
+func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
 	selection := s.selection("")
 	for deadline := time.Now().Add(4 * rabbittest.Patience); ; time.Sleep(20 * time.Millisecond) {
@@ -290,7 +316,7 @@ func (s *system) counted(store *elastic.Store, want int) {
 
 // finish waits until there are so many events, stops the indexers, and fails
 // unless there are exactly as many and no message is left in a queue.
-func (s *system) finish(store *elastic.Store, want int, indexers ...*running) []schemas.Event {
+func (s *system) finish(store testStore, want int, indexers ...*running) []schemas.Event {
 	s.t.Helper()
 	s.wait(store, want)
 	for _, x := range indexers {

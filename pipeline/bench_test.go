@@ -17,7 +17,7 @@ import (
 // messages of 1 KiB by a tapped exchange, on quorum queues. The rate is of
 // messages, from the first publish to the last `handled` event.
 func BenchmarkHandling(b *testing.B) {
-	broker := rabbittest.Newest(b)
+	broker := rabbittest.NewestServer(b)
 	b.Run("plain", func(b *testing.B) {
 		benchmark(b, broker, func(*message.Message) error { return nil })
 	})

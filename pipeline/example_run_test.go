@@ -89,6 +89,9 @@ func consuming(b rabbittest.Broker, queue string) bool {
 
 func virtualHost(t *testing.T, b rabbittest.Broker) string {
 	t.Helper()
+	if b.Own {
+		return b.URL
+	}
 	if b.ManagementURL == "" {
 		t.Skip("no management API: WATERSHIP_TEST_MANAGEMENT_URLS is not set")
 	}

@@ -199,7 +199,9 @@ func TestPoisonedEventSaysEverything(t *testing.T) {
 // A handler that does not return at its time-out is reported once, and the end
 // of the pipeline does not wait for it for ever.
 func TestHangingHandler(t *testing.T) {
+	t.Parallel() // it waits for what is tried again after seconds
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
 		queue := rabbittest.Name(t)
 		hung, release := make(chan Attempt, 10), make(chan struct{})
 		entered := make(chan context.Context, 1)

@@ -56,7 +56,7 @@ func TestSoakDelayedMessages(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
 	}
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		run := &delayRun{messages: 100_000, rate: 500, delays: []time.Duration{1, 2, 5, 10, 20}}
 		for i := range run.delays {
 			run.delays[i] *= time.Second

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/memory"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 func benchReplay(b *testing.B, kind string, messages int) {
-	f := newFixture(b)
+	f := newFixtureOn(b, rabbittest.NewestServer(b))
 	f.useQueues(kind)
 	f.keepBench(messages)
 	order := f.job("")

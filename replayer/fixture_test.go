@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,9 +18,43 @@ import (
 	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/sqlite"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
+
+// testStore is a store that a test fills.
+type testStore interface {
+	Store
+	Jobs
+	Create(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error)
+	Refresh(ctx context.Context) error
+}
+
+// newStore is the Elasticsearch of the tests, or the embedded store where the
+// broker is the embedded one.
+func newStore(t testing.TB, broker rabbittest.Broker) testStore {
+	t.Helper()
+	if !broker.Own {
+		if os.Getenv("WATERSHIP_TEST_STORE_URL") == "" {
+			t.Fatal("no store: WATERSHIP_TEST_STORE_URL is not set, and there is a RabbitMQ")
+		}
+		store, err := theStore()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
 
 // theStore is one for all tests, since its streams cannot be deleted. Each test
 // keeps to events with its own source.
@@ -39,7 +74,7 @@ type fixture struct {
 	t        testing.TB
 	broker   rabbittest.Broker
 	channel  *amqp.Channel
-	store    *elastic.Store
+	store    testStore
 	source   string
 	exchange string
 	queue    string // gets all that is published to the exchange
@@ -54,18 +89,8 @@ func newFixture(t testing.TB) *fixture {
 
 func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 	t.Helper()
-	if os.Getenv("WATERSHIP_TEST_STORE_URL") == "" {
-		const reason = "no store: WATERSHIP_TEST_STORE_URL is not set"
-		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
-	}
 	rabbittest.NoLeaks(t)
-	store, err := theStore()
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := newStore(t, broker)
 	name := strings.ToLower("t" + rand.Text()[:8])
 	f := &fixture{
 		t: t, broker: broker, store: store, source: name, exchange: name + "-shop",

@@ -55,20 +55,6 @@ type seeded struct {
 // seeder makes a store that commands with these settings read.
 type seeder func(t *testing.T, settings ...string) seeded
 
-// inEachStore tells a story in the embedded store, which is always there, and in
-// the one of the tests.
-func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		story(t, newSeededFile)
-	})
-	t.Run("servers", func(t *testing.T) {
-		t.Parallel()
-		story(t, newSeeded)
-	})
-}
-
 func newSeeded(t *testing.T, settings ...string) seeded {
 	t.Helper()
 	return seedStore(t, storeURL(t), settings)

@@ -4,17 +4,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 func TestCompletion(t *testing.T) {
-	broker := rabbittest.Newest(t)
-	queue := broker.Queue(t, nil)
-	a := aFew(t, newSeeded)
+	p := newest(t)
+	queue := p.broker.Queue(t, nil)
+	a := aFew(t, p.seed)
 	file := writeFile(t, "w.yaml", "tap: {exchanges: [{name: shop, type: topic}]}\nroutes: [{queue: orders, bind: [{exchange: mails}], handler: {http: {url: 'http://x/'}}}]\n")
-	a.environ = append(a.environ, "WATERSHIP_CONFIG="+file, "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL,
-		"WATERSHIP_INDEX_LABELS=tenant")
+	a.environ = append(a.environ, "WATERSHIP_CONFIG="+file, "WATERSHIP_INDEX_LABELS=tenant")
 	for _, test := range []struct {
 		args string
 		want []string // among what is offered

@@ -46,13 +46,14 @@ func wantFinding(t *testing.T, list []finding, v verdict, remedy string, words .
 }
 
 func TestDoctor(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
-		i := install(t, broker, "http://127.0.0.1:1/")
+	onEvery(t, func(t *testing.T, p parts) {
+		broker := p.broker
+		i := p.install(t, "http://127.0.0.1:1/")
 		list, code := i.findings(t)
 		if code != exitFailed {
 			t.Errorf("nothing is set up, and doctor exits with %d", code)
 		}
-		for _, check := range []string{"templates", "topology: missing", "routes: queue", "bindings: queue", "tap: exchange"} {
+		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: queue", "tap: exchange"} {
 			wantFinding(t, list, wrong, "watership setup", check)
 		}
 		channel := broker.Channel(t)
@@ -64,11 +65,13 @@ func TestDoctor(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
-		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of Elasticsearch"} {
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of " + p.kind} {
 			wantFinding(t, list, fine, "", check)
 		}
 		wantFinding(t, list, warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
-		i.checkLimiting(t, broker)
+		if p.policies {
+			i.checkLimiting(t, broker)
+		}
 		i.checkForeign(t, broker, channel)
 		i.checkStuck(t, channel)
 	})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,7 +21,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -91,10 +89,7 @@ http: {listen: %q}
 
 func install(t *testing.T, broker rabbittest.Broker, handler string) *installation {
 	t.Helper()
-	i := newInstallation(t, broker)
-	i.onServers(t, handler, storeURL(t))
-	t.Cleanup(func() { i.remove(t) })
-	return i
+	return around(t, broker).install(t, handler)
 }
 
 // onServers writes the configuration for servers that run already.
@@ -103,55 +98,6 @@ func (i *installation) onServers(t *testing.T, handler, store string) {
 	i.store = store
 	i.write(t, handler, fmt.Sprintf("amqp: {url: %q, management_url: %q}\nstore: {url: %q, stream: %s}",
 		i.broker.URL, i.broker.ManagementURL, store, i.stream))
-}
-
-// installEmbedded is install on the embedded broker and store, which go with serve.
-func installEmbedded(t *testing.T, handler string) *installation {
-	t.Helper()
-	listen, data := freeAddress(t), t.TempDir()
-	i := newInstallation(t, rabbittest.Broker{Version: "embedded", URL: "amqp://guest:guest@" + listen + "/"})
-	i.store = "sqlite:" + filepath.Join(data, "store.db")
-	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}", listen, data, i.store))
-	return i
-}
-
-// installParts is installEmbedded with a broker that the test runs, for what is
-// told while no serve takes from the queues.
-func installParts(t *testing.T, handler string) *installation {
-	t.Helper()
-	b := broker.New(broker.Config{})
-	t.Cleanup(func() { _ = b.Close() })
-	address, err := b.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	management := httptest.NewServer(b.Management())
-	t.Cleanup(management.Close)
-	i := newInstallation(t, rabbittest.Broker{
-		Version: "embedded", URL: "amqp://guest:guest@" + address.String() + "/",
-		ManagementURL: strings.Replace(management.URL, "http://", "http://guest:guest@", 1),
-	})
-	i.onServers(t, handler, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
-	return i
-}
-
-// installer makes an installation whose route has the handler at this address.
-type installer func(t *testing.T, handler string) *installation
-
-// everywhere tells a story on the embedded parts, which are always there, and on
-// the servers of the tests.
-func everywhere(t *testing.T, story func(t *testing.T, install installer)) {
-	t.Parallel() // most of it is waiting
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		story(t, installEmbedded)
-	})
-	t.Run("servers", func(t *testing.T) {
-		t.Parallel()
-		rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
-			story(t, func(t *testing.T, handler string) *installation { return install(t, broker, handler) })
-		})
-	})
 }
 
 func newInstallation(t *testing.T, broker rabbittest.Broker) *installation {

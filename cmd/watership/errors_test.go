@@ -168,7 +168,7 @@ func TestEndings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newSeeded(t)
+	a := newest(t).seed(t)
 	for n := range 3 {
 		a.keep(t, a.event(n+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Body = []byte(strings.Repeat("x", 1<<20)) }))
 	}

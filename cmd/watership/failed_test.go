@@ -15,7 +15,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -187,7 +186,7 @@ func testFailedGroups(t *testing.T, seed seeder) {
 
 // Tens of thousands of failures take seconds.
 func TestManyFailures(t *testing.T) {
-	a := newSeeded(t)
+	a := newest(t).seed(t)
 	const many = 20_000
 	var events []schemas.Event
 	for n := range many {
@@ -272,7 +271,8 @@ func (s stopping) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[s
 
 // What was said of failures before the store failed counts.
 func TestDiscardCountsWhatItSaid(t *testing.T) {
-	a, broker := newSeeded(t), rabbittest.Newest(t)
+	p := newest(t)
+	a, broker := p.seed(t), p.broker
 	a.keep(t, a.event(1, schemas.Poisoned, poisonedAt("orders", "a")), a.event(2, schemas.Poisoned, poisonedAt("orders", "b")))
 	topology := schemas.Topology{Prefix: a.source}
 	channel := broker.Channel(t)

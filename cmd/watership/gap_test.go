@@ -7,7 +7,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -15,11 +14,11 @@ import (
 // not begin before setup has emptied the former queue. Then the store is away for
 // too long, and the gap is to be found. In the end it keeps everything again.
 func TestDropOldest(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	onEvery(t, func(t *testing.T, p parts) {
 		t.Parallel()
-		i := install(t, broker, newService(t, func(post, int) int { return 200 }).url)
-		toStore := rabbittest.Broker{URL: storeURL(t)}.Proxy(t)
-		i.rewrite(t, storeURL(t), toStore.URL)
+		broker := p.broker
+		i := p.install(t, newService(t, func(post, int) int { return 200 }).url)
+		storeAway, storeBack := p.breakable(t, i)
 		channel := broker.Channel(t)
 		publish := func(from, to int) {
 			for n := from; n < to; n++ {
@@ -50,16 +49,16 @@ func TestDropOldest(t *testing.T) {
 		}
 
 		serving := i.serve(t)
-		toStore.Cut()
-		publish(30, 230)
+		storeAway()
+		publish(30, 530)
 		until(t, "copies to be dropped", func() bool { return i.scrape(t)["watership_index_dropping"] == 1 })
 		until(t, "doctor to say so", func() bool { // as soon as the management API does
 			list, _ = i.findings(t)
 			return saying(list, warning, drops.IndexLate()+" is full") != nil
 		})
-		toStore.Mend()
+		storeBack()
 		gap := i.eventually(t, "action: dropped", 1)[0]
-		missing := 230 - len(i.search(t, "action: published"))
+		missing := 530 - len(i.search(t, "action: published"))
 		var estimate int
 		if _, err := fmt.Sscanf(gap.Failure.Message, "about %d messages", &estimate); err != nil || missing < 50 || estimate < missing/2 || estimate > 2*missing {
 			t.Errorf("%d are missing: %s", missing, gap.Failure.Message)
@@ -87,15 +86,15 @@ func TestDropOldest(t *testing.T) {
 // Without the management API nobody can say how many copies are missing: the gap
 // is found all the same, and says so.
 func TestGapWithoutManagement(t *testing.T) {
-	broker := rabbittest.Newest(t)
-	i := install(t, broker, newService(t, func(post, int) int { return 200 }).url)
-	toStore := rabbittest.Broker{URL: storeURL(t)}.Proxy(t)
-	i.rewrite(t, storeURL(t), toStore.URL)
+	p := newest(t)
+	broker := p.broker
+	i := p.install(t, newService(t, func(post, int) int { return 200 }).url)
+	storeAway, storeBack := p.breakable(t, i)
 	i.rewrite(t, broker.ManagementURL, "http://guest:guest@127.0.0.1:1")
 	i.rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 20, ")
 	i.must(t, "setup")
 	i.serve(t)
-	toStore.Cut()
+	storeAway()
 	channel := broker.Channel(t)
 	for n := range 200 {
 		if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint("m-", n)}); err != nil {
@@ -103,7 +102,7 @@ func TestGapWithoutManagement(t *testing.T) {
 		}
 	}
 	until(t, "copies to be dropped", func() bool { return i.scrape(t)["watership_index_dropping"] == 1 })
-	toStore.Mend()
+	storeBack()
 	gap := i.eventually(t, "action: dropped", 1)[0]
 	if !strings.HasPrefix(gap.Failure.Message, "an unknown number of messages") || gap.Duration <= 0 {
 		t.Errorf("%+v", gap)

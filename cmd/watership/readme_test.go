@@ -52,7 +52,8 @@ func story(t *testing.T) (config string, commands []command) {
 // what they print but for what cannot be the same twice.
 func TestReadme(t *testing.T) {
 	config, commands := story(t)
-	broker := rabbittest.Newest(t)
+	p := newest(t)
+	broker := p.broker
 	var mended atomic.Bool
 	service := newService(t, func(post, int) int { return http.StatusOK })
 	http500 := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +65,7 @@ func TestReadme(t *testing.T) {
 	})
 	url := serveHTTP(t, http500)
 
-	i := install(t, broker, url) // for its names and its cleaning up
+	i := p.install(t, url) // for its names and its cleaning up
 	home := t.TempDir()
 	config = strings.ReplaceAll(config, "http://localhost:8080/orders", url)
 	if err := os.WriteFile(filepath.Join(home, "watership.yaml"), []byte(config), 0o600); err != nil {
@@ -73,13 +74,13 @@ func TestReadme(t *testing.T) {
 	environ := append(os.Environ(),
 		"PATH="+filepath.Dir(i.binary)+":"+os.Getenv("PATH"), "WATERSHIP_CONFIG=watership.yaml",
 		"WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL,
-		"WATERSHIP_STORE_URL="+storeURL(t), "WATERSHIP_STORE_STREAM="+i.stream, "WATERSHIP_TOPOLOGY_PREFIX="+i.prefix,
+		"WATERSHIP_STORE_URL="+p.storeURL, "WATERSHIP_STORE_STREAM="+i.stream, "WATERSHIP_TOPOLOGY_PREFIX="+i.prefix,
 		"WATERSHIP_SOURCE=rabbit@shop//", "WATERSHIP_INDEX_BATCH_WAIT=50ms")
 	removeStory(t, broker)
 	t.Cleanup(func() { removeStory(t, broker) })
 	asPrinted := strings.NewReplacer(broker.URL, "amqp://guest:xxxxx@localhost:5672/",
 		strings.Replace(broker.URL, "guest:guest", "guest:xxxxx", 1), "amqp://guest:xxxxx@localhost:5672/",
-		storeURL(t), "http://localhost:9200", i.stream+"-*", "watership-messages-*", url, "http://localhost:8080/orders")
+		p.storeURL, "http://localhost:9200", i.stream+"-*", "watership-messages-*", url, "http://localhost:8080/orders")
 
 	for _, c := range commands {
 		if strings.HasSuffix(c.line, "&") {

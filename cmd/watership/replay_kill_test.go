@@ -19,7 +19,7 @@ import (
 const window = 4000
 
 func TestReplayKilled(t *testing.T) {
-	onBoth(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
+	played(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
 }
 
 func TestSoakReplayKilled(t *testing.T) {
@@ -122,7 +122,7 @@ func (a *playback) killAt(messages int, arrived func() (int, int), args ...strin
 
 // TestJobsWhileRunning: a job that runs is seen, cannot be run twice, and can be
 // cancelled.
-func TestJobsWhileRunning(t *testing.T) { onBoth(t, testJobsWhileRunning) }
+func TestJobsWhileRunning(t *testing.T) { played(t, testJobsWhileRunning) }
 
 func testJobsWhileRunning(t *testing.T, a *playback) {
 	var events []schemas.Event

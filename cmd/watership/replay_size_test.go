@@ -22,7 +22,7 @@ import (
 
 // TestReplayTooLarge: a message whose headers fill a frame has no room for one
 // more. It is counted and named, and the others arrive.
-func TestReplayTooLarge(t *testing.T) { onBoth(t, testReplayTooLarge) }
+func TestReplayTooLarge(t *testing.T) { played(t, testReplayTooLarge) }
 
 func testReplayTooLarge(t *testing.T, a *playback) {
 	before, large, after := a.event(schemas.Published, 1), a.event(schemas.Published, 2), a.event(schemas.Published, 3)
@@ -70,7 +70,7 @@ func smallStore(t *testing.T, most int64) string {
 // TestReplayOfWhatTheStoreCannotTake records a message that is too large for the
 // store, and replays it from the queue where its body is.
 func TestReplayOfWhatTheStoreCannotTake(t *testing.T) {
-	i := install(t, rabbittest.Newest(t), newService(t, func(post, int) int { return http.StatusOK }).url)
+	i := install(t, rabbittest.NewestServer(t), newService(t, func(post, int) int { return http.StatusOK }).url)
 	i.rewrite(t, storeURL(t), smallStore(t, 100_000))
 	serving := i.serve(t)
 	body := make([]byte, 200_000)

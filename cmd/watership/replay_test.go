@@ -28,21 +28,12 @@ type playback struct {
 
 func newPlayback(t *testing.T) *playback {
 	t.Helper()
-	return play(t, install(t, rabbittest.Newest(t), nobody))
+	return play(t, install(t, rabbittest.NewestServer(t), nobody))
 }
 
-// onBoth tells a story on the embedded parts, which are always there, and on the
-// servers of the tests.
-func onBoth(t *testing.T, story func(t *testing.T, a *playback)) {
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		story(t, play(t, installParts(t, nobody)))
-	})
-	t.Run("servers", func(t *testing.T) {
-		t.Parallel()
-		story(t, newPlayback(t))
-	})
+// played tells a story of what was recorded earlier.
+func played(t *testing.T, story func(t *testing.T, a *playback)) {
+	onBoth(t, func(t *testing.T, p parts) { story(t, play(t, p.install(t, nobody))) })
 }
 
 const nobody = "http://127.0.0.1:1/" // answers there
@@ -151,7 +142,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 }
 
 // TestReplayCommand looks before it sends, sends, and leaves a job behind.
-func TestReplayCommand(t *testing.T) { onBoth(t, testReplayCommand) }
+func TestReplayCommand(t *testing.T) { played(t, testReplayCommand) }
 
 func testReplayCommand(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
@@ -187,7 +178,7 @@ func testReplayCommand(t *testing.T, a *playback) {
 
 // TestReplaySelections: by ids, from a file and from standard input, and to
 // other places.
-func TestReplaySelections(t *testing.T) { onBoth(t, testReplaySelections) }
+func TestReplaySelections(t *testing.T) { played(t, testReplaySelections) }
 
 func testReplaySelections(t *testing.T, a *playback) {
 	repair := a.prefix + "-repair"
@@ -227,7 +218,7 @@ func testReplaySelections(t *testing.T, a *playback) {
 
 // TestReplayToNowhere: the broker is asked before anything is sent, and what it
 // refuses is named.
-func TestReplayToNowhere(t *testing.T) { onBoth(t, testReplayToNowhere) }
+func TestReplayToNowhere(t *testing.T) { played(t, testReplayToNowhere) }
 
 func testReplayToNowhere(t *testing.T, a *playback) {
 	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
@@ -247,7 +238,7 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 
 // TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
 // and fails; a look alone ends quietly.
-func TestReplayIntoABrokenPipe(t *testing.T) { onBoth(t, testReplayIntoABrokenPipe) }
+func TestReplayIntoABrokenPipe(t *testing.T) { played(t, testReplayIntoABrokenPipe) }
 
 func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1))
@@ -270,7 +261,7 @@ func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
 }
 
 // TestCanary sends a few, and the rest only where those were handled.
-func TestCanary(t *testing.T) { onBoth(t, testCanary) }
+func TestCanary(t *testing.T) { played(t, testCanary) }
 
 func testCanary(t *testing.T, a *playback) {
 	for n := range 20 {
@@ -313,7 +304,7 @@ func TestReplayDSL(t *testing.T) {
 }
 
 // TestReplayIDsThroughAPipe sends what a search has listed.
-func TestReplayIDsThroughAPipe(t *testing.T) { onBoth(t, testReplayIDsThroughAPipe) }
+func TestReplayIDsThroughAPipe(t *testing.T) { played(t, testReplayIDsThroughAPipe) }
 
 func testReplayIDsThroughAPipe(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))

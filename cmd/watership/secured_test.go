@@ -144,7 +144,7 @@ func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login 
 // Watership at both servers, and with passwords from files.
 func TestDocumentedRightsAreEnough(t *testing.T) {
 	store := newSecured(t)
-	broker := rabbittest.Newest(t)
+	broker := rabbittest.NewestServer(t)
 	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
 	i := install(t, broker, service.url)
 	login := restricted(t, broker, i)
@@ -247,7 +247,7 @@ func TestAPIKey(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
-	i := install(t, rabbittest.Newest(t), newService(t, func(post, int) int { return 200 }).url)
+	i := install(t, rabbittest.NewestServer(t), newService(t, func(post, int) int { return 200 }).url)
 	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
 		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, writeFile(t, "key", key+"\n"), authority))
 	i.must(t, "setup")

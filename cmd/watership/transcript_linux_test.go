@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -142,9 +141,11 @@ func withoutColours(text string) string {
 
 // TestTranscript is an operator's night, in a terminal: find what failed, look
 // at it, follow what happens, replay it after a second thought.
-func TestTranscript(t *testing.T) {
+func TestTranscript(t *testing.T) { everywhere(t, testTranscript) }
+
+func testTranscript(t *testing.T, install installer) {
 	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
-	i := install(t, rabbittest.Newest(t), service.url)
+	i := install(t, service.url)
 	i.serve(t)
 	long := "order-" + strings.Repeat("4", 60)
 	body := writeFile(t, "order.json", `{"order": 42, "note": "`+"\x1b"+`]0;evil"}`)
@@ -201,7 +202,7 @@ func TestTranscript(t *testing.T) {
 }
 
 // Long work shows how far it is, how fast, and how long it still takes.
-func TestProgressBars(t *testing.T) { onBoth(t, testProgressBars) }
+func TestProgressBars(t *testing.T) { played(t, testProgressBars) }
 
 func testProgressBars(t *testing.T, a *playback) {
 	body := writeFile(t, "order.json", "{}")

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -54,9 +53,9 @@ func testExportAndImport(t *testing.T, seed seeder) {
 
 // What was exported is published again as it was.
 func TestPublishEnvelopes(t *testing.T) {
-	broker := rabbittest.Newest(t)
+	p := newest(t)
+	broker, a := p.broker, p.seed(t)
 	queue := broker.Queue(t, nil)
-	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL)
 	e := a.event(1, schemas.Published, everyType)
 	e.Envelope.Exchange, e.Envelope.RoutingKey = "", queue
 	e.Envelope.Properties.UserID = "somebody"
@@ -74,9 +73,9 @@ func TestPublishEnvelopes(t *testing.T) {
 }
 
 func TestPublishManyAtARate(t *testing.T) {
-	broker := rabbittest.Newest(t)
+	p := newest(t)
+	broker, a := p.broker, p.seed(t)
 	queue := broker.Queue(t, nil)
-	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL)
 	began := time.Now()
 	got := call(t.Context(), strings.NewReader("hello"), a.environ, "publish", "--key", queue, "--count", "30", "--rate", "20")
 	if got.out != "published 30 messages\n" || time.Since(began) < 1200*time.Millisecond {

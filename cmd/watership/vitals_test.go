@@ -92,19 +92,20 @@ func (i *installation) wantReady(t *testing.T) {
 
 // Metrics are read while messages flow; then the store goes away, then the
 // broker, and each is said and comes back.
-func TestVitals(t *testing.T) {
-	t.Parallel()
-	broker := rabbittest.Newest(t)
+func TestVitals(t *testing.T) { onBoth(t, testVitals) }
+
+func testVitals(t *testing.T, p parts) {
+	broker := p.broker
 	service := newService(t, func(p post, _ int) int {
 		if strings.HasSuffix(p.id, "7") {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := install(t, broker, service.url)
-	toBroker, toStore := broker.Proxy(t), rabbittest.Broker{URL: storeURL(t)}.Proxy(t)
+	i := p.install(t, service.url)
+	toBroker := broker.Proxy(t)
 	i.rewrite(t, fmt.Sprintf("{url: %q, management", broker.URL), fmt.Sprintf("{url: %q, management", toBroker.URL))
-	i.rewrite(t, storeURL(t), toStore.URL)
+	storeAway, storeBack := p.breakable(t, i)
 	i.serve(t)
 	topology := schemas.Topology{Prefix: i.prefix}
 	publish := func(from, to int) {
@@ -141,14 +142,14 @@ func TestVitals(t *testing.T) {
 	i.wantSound(t)
 	i.wantDocumented(t)
 
-	toStore.Cut()
+	storeAway()
 	i.wantAway(t, "store: ")
 	publish(100, 110)
 	until(t, "the lag to grow", func() bool {
 		got := i.scrape(t)
 		return got[`watership_index_lag_seconds{queue="`+topology.Index()+`"}`] > 0.5 && got[`watership_server_up{server="store"}`] == 0
 	})
-	toStore.Mend()
+	storeBack()
 	i.wantReady(t)
 	until(t, "what waited to be recorded", func() bool {
 		got := i.scrape(t)
@@ -236,7 +237,7 @@ func TestVitalsWithoutStore(t *testing.T) {
 	broker := rabbittest.Newest(t)
 	i := install(t, broker, "http://127.0.0.1:1/")
 	i.must(t, "setup")
-	i.rewrite(t, storeURL(t), "http://127.0.0.1:1")
+	i.rewrite(t, i.store, "http://127.0.0.1:1")
 	i.start(t)
 	until(t, "serve to listen", func() bool {
 		response, err := http.Get("http://" + i.listen + "/healthz")

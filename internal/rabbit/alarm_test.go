@@ -18,7 +18,7 @@ func TestMemoryAlarm(t *testing.T) {
 		t.Skip("stops every publisher of the broker: set WATERSHIP_TEST_FAULTS=1")
 	}
 	rabbittest.NeedServices(t)
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		log := &rabbittest.Log{}

@@ -28,7 +28,7 @@ func BenchmarkPublish(b *testing.B) {
 		name string
 		make func(*testing.B, rabbittest.Broker, string) func()
 	}{{"bare", benchBare}, {"send", benchSend}, {"publish", benchPublish}}
-	broker := rabbittest.Newest(b)
+	broker := rabbittest.NewestServer(b)
 	for _, kind := range []string{"classic", "quorum"} {
 		b.Run(kind, func(b *testing.B) {
 			queue := broker.Queue(b, amqp.Table{"x-queue-type": kind, "x-max-length": 10})

@@ -15,7 +15,7 @@ func TestBrokerRestart(t *testing.T) {
 		t.Skip("WATERSHIP_TEST_FAULTS is not set: this test restarts the brokers, which others may be using")
 	}
 	rabbittest.NeedServices(t)
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		log := &rabbittest.Log{}

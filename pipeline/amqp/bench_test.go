@@ -63,7 +63,7 @@ func ours(concurrency int, marshaler wamqp.Marshaler) func(*testing.B, wamqp.Con
 
 // rounds reports the rate of each turn, and how many times that of the first it is.
 func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []turn) {
-	broker := rabbittest.Newest(b)
+	broker := rabbittest.NewestServer(b)
 	cfg := queueConfig(broker)
 	publisher := newTestPublisher(b, cfg)
 	rates := make([][]float64, len(turns))
@@ -138,7 +138,7 @@ func handleAll(
 //
 //	go test -run '^$' -bench Publisher -benchtime 1x ./pipeline/amqp
 func BenchmarkPublisher(b *testing.B) {
-	broker := rabbittest.Newest(b)
+	broker := rabbittest.NewestServer(b)
 	for _, run := range []struct {
 		name     string
 		messages int

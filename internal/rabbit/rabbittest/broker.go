@@ -14,39 +14,70 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Broker is a real RabbitMQ that a test may use, and must not fill or configure.
+// Broker is one that a test may use, and must not fill or configure.
 type Broker struct {
 	Version       string // such as 3.10.8
 	URL           string
 	ManagementURL string // "" where there is none
+	Own           bool   // no other test uses it
 }
 
-// Each runs a test against every broker of WATERSHIP_TEST_AMQP_URLS. Without any
-// it skips the test, or fails it where WATERSHIP_TEST_REQUIRED is set.
+// Each runs a test on the embedded broker, which is always there, and on every
+// RabbitMQ that there is for tests.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	for _, b := range brokers(t) {
+	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
+	if noServers() {
+		t.Run("servers", func(t *testing.T) { needServers(t) })
+		return
+	}
+	EachServer(t, test)
+}
+
+// EachServer runs a test on every RabbitMQ of WATERSHIP_TEST_AMQP_URLS. Without any
+// it skips the test, or fails it where WATERSHIP_TEST_REQUIRED is set.
+func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	for _, b := range servers(t) {
 		t.Run(b.Version, func(t *testing.T) { test(t, b) })
 	}
 }
 
-// Newest is one broker, for what does not depend on the version.
+// Newest is one broker, for what does not depend on the version: the embedded one
+// where there is no RabbitMQ for tests, and none is required.
 func Newest(t testing.TB) Broker {
 	t.Helper()
-	all := brokers(t)
+	if noServers() && os.Getenv("WATERSHIP_TEST_REQUIRED") == "" {
+		return Embedded(t)
+	}
+	return NewestServer(t)
+}
+
+// NewestServer is the newest RabbitMQ. Without any it skips the test as
+// EachServer does.
+func NewestServer(t testing.TB) Broker {
+	t.Helper()
+	all := servers(t)
 	return all[len(all)-1]
 }
 
-func brokers(t testing.TB) []Broker {
+func noServers() bool { return os.Getenv("WATERSHIP_TEST_AMQP_URLS") == "" }
+
+func needServers(t testing.TB) {
 	t.Helper()
-	urls := strings.Fields(os.Getenv("WATERSHIP_TEST_AMQP_URLS"))
-	if len(urls) == 0 {
-		const reason = `no broker: WATERSHIP_TEST_AMQP_URLS is not set (scripts/services up; eval "$(scripts/services env)")`
-		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+	const reason = `no RabbitMQ: WATERSHIP_TEST_AMQP_URLS is not set (scripts/services up; eval "$(scripts/services env)")`
+	if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+		t.Fatal(reason)
 	}
+	t.Skip(reason)
+}
+
+func servers(t testing.TB) []Broker {
+	t.Helper()
+	if noServers() {
+		needServers(t)
+	}
+	urls := strings.Fields(os.Getenv("WATERSHIP_TEST_AMQP_URLS"))
 	management := strings.Fields(os.Getenv("WATERSHIP_TEST_MANAGEMENT_URLS"))
 	all := make([]Broker, len(urls))
 	for i, url := range urls {

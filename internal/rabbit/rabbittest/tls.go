@@ -28,7 +28,7 @@ func TLS(t testing.TB) Secure {
 		t.Skip(reason)
 	}
 	return Secure{
-		Broker: Newest(t), bare: address,
+		Broker: NewestServer(t), bare: address,
 		CA: filepath.Join(files, "ca.pem"), ClientCert: filepath.Join(files, "client.pem"), ClientKey: filepath.Join(files, "client.key"),
 	}
 }
