@@ -35,8 +35,10 @@ func newDev(from *settings) *cobra.Command {
 		Short: "Try Watership out: serve with a broker and a store inside, and an example system",
 		Long: `dev is serve with nothing to install: a broker inside the process, at which
 programs in any language can connect, and a store in one file. The broker keeps
-messages in memory only, 256 MiB at most; what is recorded stays in the folder
---data. For production there are RabbitMQ and Elasticsearch.
+messages in memory only, and lets publishers wait at 256 MiB; what is recorded
+stays in the folder --data. Ctrl-C does not work off what is in the broker, and
+says how much that is; a second one ends dev at once. For production there are
+RabbitMQ and Elasticsearch.
 
 Unless --empty, there is an example system: a shop whose orders, payments and
 shipments flow over topic, direct and fanout exchanges. Some fail for a while,
@@ -82,15 +84,26 @@ func configOfDev(from *settings) (config.Config, error) {
 	return cfg, nil
 }
 
-func (d *dev) start(ctx context.Context, cfg config.Config) (err error) {
-	end, err := embed(&cfg, d.terminal.logger(cfg.Log))
+func (d *dev) start(ctx context.Context, cfg config.Config) error {
+	e, err := embed(&cfg, d.terminal.logger(cfg.Log))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end()) }()
+	return errors.Join(d.on(ctx, e, cfg), e.end())
+}
+
+// on runs everything on a broker, and says at the end what is gone with it.
+func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error) {
 	if d.system, err = newSystem(d.terminal, cfg); err != nil {
 		return err
 	}
+	d.inside = e.inside
+	defer e.dismissAfter(ctx)()
+	defer func() {
+		if loss := e.loss(d.topology); loss != "" {
+			fmt.Fprintln(d.out, loss)
+		}
+	}()
 	if !cfg.Given("log.level") { // that messages fail is what the example is for, that they are not recorded is not
 		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
@@ -127,17 +140,28 @@ func (d *dev) show(ctx context.Context, v *vitals) error {
 		return nil
 	}
 	d.greet(v)
-	return d.publishing(ctx, "dev", func(publisher *rabbit.Publisher) error {
-		told := make(chan error, 1)
-		ctx, stop := context.WithCancel(ctx)
-		go func() { defer stop(); told <- d.tell(ctx, v.store) }()
-		var err error
-		if d.shop != nil {
-			err = d.shop.Open(ctx, publisher.Publish)
-			stop()
-		}
-		return errors.Join(err, ignoreEnd(ctx, <-told))
-	})
+	told := make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { defer stop(); told <- d.tell(ctx, v.store) }()
+	var err error
+	if d.shop != nil {
+		err = d.trade(ctx)
+		stop()
+	}
+	return errors.Join(err, ignoreEnd(ctx, <-told))
+}
+
+// trade runs the example until ctx ends. It publishes as others do, and so is
+// stopped where the broker is full. Nobody waits for its last order.
+func (d *dev) trade(ctx context.Context) error {
+	conn, err := d.reach(ctx, "dev")
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{StopTimeout: time.Millisecond})
+	err = d.shop.Open(ctx, publisher.Publish)
+	return errors.Join(err, ignoreEnd(ctx, errors.Join(publisher.Close(), conn.Close())))
 }
 
 const devPoll = 50 * time.Millisecond
@@ -158,7 +182,7 @@ func (d *dev) ready(ctx context.Context, v *vitals) bool {
 func (d *dev) greet(v *vitals) {
 	fmt.Fprintf(d.out, `Watership runs here, on embedded parts. Ctrl-C ends it.
 
-  broker  %s  (in memory only, 256 MiB at most; gone at the end)
+  broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s
 `, d.cfg.AMQP.URL.Reveal(), d.cfg.Store.URL)
 	if v.http != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,25 +10,28 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // embedded is a broker in this process. Everything reaches it through a socket,
 // as it would RabbitMQ.
 type embedded struct {
-	broker     *broker.Broker
+	broker     *broker.Broker // nil: there is none
+	inside     string         // where this process reaches it
 	management *http.Server
 	data       string
 }
 
 // embed starts the broker where amqp.url says so, and puts its addresses into the
-// configuration. The end of what it gives, which is never nil, ends the broker.
-func embed(cfg *config.Config, logger *slog.Logger) (end func() error, err error) {
+// configuration. The end of what it gives ends the broker.
+func embed(cfg *config.Config, logger *slog.Logger) (*embedded, error) {
 	if !cfg.AMQP.URL.IsEmbedded() {
-		return func() error { return nil }, nil
+		return &embedded{}, nil
 	}
 	if other, err := readRunning(cfg.Data); err == nil {
 		return nil, fmt.Errorf("another watership runs in %s, process %d at %s: end it, or give another folder with --data",
@@ -40,12 +44,16 @@ func embed(cfg *config.Config, logger *slog.Logger) (end func() error, err error
 	if err := e.start(cfg); err != nil {
 		return nil, errors.Join(err, e.end())
 	}
-	return e.end, nil
+	return e, nil
 }
 
 // start listens, and lets other commands know where.
 func (e *embedded) start(cfg *config.Config) error {
 	address, err := e.listen(cfg.AMQP.Listen)
+	if err != nil {
+		return err
+	}
+	inside, err := e.broker.ListenInside("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -57,6 +65,7 @@ func (e *embedded) start(cfg *config.Config) error {
 	go func() { _ = e.management.Serve(listener) }() // until end closes it
 	login := url.UserPassword("guest", "guest")
 	amqp := url.URL{Scheme: "amqp", User: login, Host: reachable(address), Path: "/"}
+	e.inside = (&url.URL{Scheme: "amqp", User: login, Host: inside.String(), Path: "/"}).String()
 	management := url.URL{Scheme: "http", User: login, Host: listener.Addr().String()}
 	cfg.AMQP.URL, cfg.AMQP.ManagementURL = config.NewURL(amqp.String()), config.NewURL(management.String())
 	store := cfg.Store.URL.Reveal()
@@ -94,8 +103,38 @@ func reachable(address net.Addr) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
 }
 
+// dismissAfter ends everybody else's part in the broker once ctx ends, so that
+// what is in hand here can be finished however full the broker is.
+func (e *embedded) dismissAfter(ctx context.Context) (stop func() bool) {
+	if e.broker == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, e.broker.Dismiss)
+}
+
+// loss says what is gone with the broker; "" where nothing is.
+func (e *embedded) loss(topology schemas.Topology) string {
+	if e.broker == nil {
+		return ""
+	}
+	all, unrecorded := 0, 0
+	for queue, messages := range e.broker.Kept("/") {
+		all += messages
+		if slices.Contains(topology.Indexed(), queue) {
+			unrecorded += messages
+		}
+	}
+	if all == 0 {
+		return ""
+	}
+	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", plural(all, "message"), unrecorded)
+}
+
 // end leaves nothing behind but the store.
 func (e *embedded) end() error {
+	if e.broker == nil {
+		return nil
+	}
 	err := os.Remove(runningFile(e.data))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

@@ -116,18 +116,23 @@ func breakableServer(t *testing.T, i *installation) (away, back func()) {
 // breakableFile is one that a newer Watership takes for itself.
 func breakableFile(t *testing.T, i *installation) (away, back func()) {
 	t.Helper()
-	change := func(statements string) func() {
-		return func() {
-			file, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(i.store, "sqlite:")+"?_pragma=busy_timeout(60000)")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer file.Close()
-			if _, err := file.ExecContext(t.Context(), statements); err != nil {
-				t.Fatal(err)
-			}
-		}
+	path := strings.TrimPrefix(i.store, "sqlite:")
+	return func() { takeFile(t, path) }, func() { changeFile(t, path, "DROP TRIGGER newer; PRAGMA user_version = 1") }
+}
+
+func takeFile(t *testing.T, path string) {
+	t.Helper()
+	changeFile(t, path, "PRAGMA user_version = 99; CREATE TRIGGER newer BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'newer'); END")
+}
+
+func changeFile(t *testing.T, path, statements string) {
+	t.Helper()
+	file, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return change("PRAGMA user_version = 99; CREATE TRIGGER newer BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'newer'); END"),
-		change("DROP TRIGGER newer; PRAGMA user_version = 1")
+	defer file.Close()
+	if _, err := file.ExecContext(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -40,16 +40,22 @@ the rest back to the queues and exits with 0.`,
 
 // serve runs what a configuration says, and a broker where that is embedded.
 func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
-	end, err := embed(&cfg, t.logger(cfg.Log))
+	e, err := embed(&cfg, t.logger(cfg.Log))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end()) }()
+	defer func() { err = errors.Join(err, e.end()) }()
 	s, err := newSystem(t, cfg)
 	if err != nil {
 		return err
 	}
-	return s.serve(ctx, nil)
+	s.inside = e.inside
+	defer e.dismissAfter(ctx)()
+	err = s.serve(ctx, nil)
+	if loss := e.loss(s.topology); loss != "" {
+		s.logger.Warn(loss)
+	}
+	return err
 }
 
 // serve runs everything in one process.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,9 @@ type system struct {
 	discovery *amqp.Discovery
 	secrets   secrets
 
-	shop *shop.Shop // the example system; nil: there is none
-	away error      // why there is no broker to connect to; nil: amqp.url names one
+	shop   *shop.Shop // the example system; nil: there is none
+	inside string     // where this process reaches a broker inside; "": there is none
+	away   error      // why there is no broker to connect to; nil: amqp.url names one
 }
 
 // system is for commands that use a broker which others run. What they do they
@@ -70,12 +72,14 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 	}, nil
 }
 
+func (s system) brokerURL() string { return cmp.Or(s.inside, s.cfg.AMQP.URL.Reveal()) }
+
 func (s system) connect(name string, consuming bool) (*rabbit.Connection, error) {
 	if s.away != nil {
 		return nil, s.away
 	}
 	return rabbit.Open(rabbit.Config{
-		URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
+		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
 	})
 }
 

@@ -4,7 +4,7 @@ package broker
 // broker is out of memory, and tells a client that wants to know
 // (https://www.rabbitmq.com/docs/connection-blocked). Other connections go on.
 func (c *connection) awaitMemory() {
-	relieved := c.broker.memory.relieved()
+	relieved := c.broker.memory.alarmFor(c).relieved()
 	if relieved == nil {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
 )
 
 // ErrClosed says that the broker is closed.
@@ -23,7 +22,8 @@ type Broker struct {
 
 	mu          sync.Mutex // guards what follows
 	closed      bool
-	listeners   map[net.Listener]struct{}
+	dismissed   bool
+	listeners   map[net.Listener]bool // whether they are for the inside
 	connections map[*connection]struct{}
 	open        int // connections that were let in
 }
@@ -37,7 +37,7 @@ func New(cfg Config) *Broker {
 		memory:      newMemory(cfg.Limits.Memory, cfg.Logger),
 		vhosts:      map[string]*vhost{},
 		done:        make(chan struct{}),
-		listeners:   map[net.Listener]struct{}{},
+		listeners:   map[net.Listener]bool{},
 		connections: map[*connection]struct{}{},
 	}
 	for _, name := range cfg.VHosts {
@@ -51,12 +51,20 @@ func New(cfg Config) *Broker {
 
 // Listen takes connections at a TCP address such as 127.0.0.1:0, until Close. It
 // returns the address that it got.
-func (b *Broker) Listen(addr string) (net.Addr, error) {
+func (b *Broker) Listen(addr string) (net.Addr, error) { return b.listen(addr, false) }
+
+// ListenInside is Listen for the process that the broker is a part of, which takes
+// messages out of queues and often has to publish before it can acknowledge them.
+// It is stopped only at twice the memory limit, lest a full broker stay full, and
+// Dismiss leaves it.
+func (b *Broker) ListenInside(addr string) (net.Addr, error) { return b.listen(addr, true) }
+
+func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for AMQP: %w", err)
 	}
-	if err := b.spawn(func() { _ = b.Serve(listener) }); err != nil {
+	if err := b.spawn(func() { _ = b.serve(listener, inside) }); err != nil {
 		listener.Close()
 		return nil, err
 	}
@@ -65,9 +73,11 @@ func (b *Broker) Listen(addr string) (net.Addr, error) {
 
 // Serve takes connections from a listener, which it closes, until Close or until
 // the listener fails. Its error is ErrClosed or the listener's.
-func (b *Broker) Serve(listener net.Listener) error {
+func (b *Broker) Serve(listener net.Listener) error { return b.serve(listener, false) }
+
+func (b *Broker) serve(listener net.Listener, inside bool) error {
 	defer listener.Close()
-	if !b.track(listener) {
+	if !b.track(listener, inside) {
 		return ErrClosed
 	}
 	defer b.forget(listener)
@@ -76,7 +86,7 @@ func (b *Broker) Serve(listener net.Listener) error {
 		if err != nil {
 			return b.acceptError(err)
 		}
-		if err := b.accept(stream); err != nil {
+		if err := b.accept(stream, inside); err != nil {
 			stream.Close()
 			return err
 		}
@@ -97,14 +107,15 @@ func (b *Broker) acceptError(err error) error {
 // reading a client that does not read. Its error is ErrClosed.
 func (b *Broker) Dial() (net.Conn, error) {
 	client, server := net.Pipe()
-	if err := b.accept(server); err != nil {
+	if err := b.accept(server, false); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-func (b *Broker) accept(stream net.Conn) error {
+func (b *Broker) accept(stream net.Conn, inside bool) error {
 	c := newConnection(b, stream)
+	c.inside = inside
 	return b.spawn(c.serve)
 }
 
@@ -119,13 +130,14 @@ func (b *Broker) spawn(f func()) error {
 	return nil
 }
 
-func (b *Broker) track(listener net.Listener) bool {
+func (b *Broker) track(listener net.Listener, inside bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.listeners[listener] = struct{}{}
+	refused := b.closed || b.dismissed && !inside
+	if !refused {
+		b.listeners[listener] = inside
 	}
-	return !b.closed
+	return !refused
 }
 
 func (b *Broker) forget(listener net.Listener) {
@@ -143,6 +155,9 @@ func (b *Broker) register(c *connection) bool {
 		return false
 	}
 	b.connections[c] = struct{}{}
+	if b.dismissed && !c.inside {
+		c.shutDown()
+	}
 	return true
 }
 
@@ -166,39 +181,5 @@ func (b *Broker) unregister(c *connection) {
 	delete(b.connections, c)
 	if c.admitted {
 		b.open--
-	}
-}
-
-// Close tells clients that the broker shuts down, gives them a moment to answer,
-// and drops everything. It waits for the broker's goroutines.
-func (b *Broker) Close() error {
-	b.mu.Lock()
-	if !b.closed {
-		b.closed = true
-		close(b.done)
-	}
-	for listener := range b.listeners {
-		listener.Close()
-	}
-	for c := range b.connections {
-		c.raise(fail(connectionForced, "broker forced connection closure with reason 'shutdown'"), 0)
-	}
-	b.mu.Unlock()
-	b.waitAtMost(closeTimeout)
-	return nil
-}
-
-// waitAtMost waits for all goroutines, and after a while ends what they wait for.
-func (b *Broker) waitAtMost(patience time.Duration) {
-	timer := time.AfterFunc(patience, b.hangUp)
-	defer timer.Stop()
-	b.work.Wait()
-}
-
-func (b *Broker) hangUp() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for c := range b.connections {
-		c.hangUp()
 	}
 }

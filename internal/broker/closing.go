@@ -49,6 +49,11 @@ func (c *connection) raise(e *exception, cause methodID) {
 	c.out.finish(connectionClose, closeArguments(e, cause))
 }
 
+// shutDown closes the connection as a broker does that shuts down.
+func (c *connection) shutDown() {
+	c.raise(fail(connectionForced, "broker forced connection closure with reason 'shutdown'"), 0)
+}
+
 func closeArguments(e *exception, cause methodID) func([]byte) []byte {
 	return func(b []byte) []byte {
 		b = appendShortstr(binary.BigEndian.AppendUint16(b, e.code), e.text)

@@ -32,8 +32,8 @@ type Config struct {
 // Limits bound the broker. Zero is the default of each.
 type Limits struct {
 	// Memory is how many bytes of messages are kept before publishers are
-	// stopped (connection.blocked). It is exceeded by at most one frame for each
-	// connection. Default 256 MiB.
+	// stopped (connection.blocked); those of ListenInside at twice as many. It is
+	// exceeded by at most one frame for each connection. Default 256 MiB.
 	Memory int64
 
 	// MessageSize is the greatest body in bytes; a greater one is refused with 406.

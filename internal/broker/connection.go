@@ -17,6 +17,7 @@ type connection struct {
 	gone   chan struct{} // closed when the writer has ended
 	beat   chan time.Duration
 
+	inside      bool          // see ListenInside
 	readTimeout time.Duration // zero: none
 	closing     atomic.Bool   // connection.close is sent; only its answer counts
 

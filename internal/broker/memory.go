@@ -2,61 +2,98 @@ package broker
 
 import (
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 )
 
 // memory counts the bytes of messages that the broker keeps, and raises an alarm
-// at its limit, as RabbitMQ does (https://www.rabbitmq.com/docs/alarms).
+// at its limit, as RabbitMQ does (https://www.rabbitmq.com/docs/alarms), and one
+// for the inside at twice as much.
 type memory struct {
-	limit int64
-	log   *slog.Logger
-	used  atomic.Int64
-	alarm atomic.Bool
-
-	mu      sync.Mutex
-	relief  chan struct{} // closed when the alarm ends; replaced when one begins
-	waiting bool          // an alarm is on
+	used            atomic.Int64
+	outside, inside *alarm
 }
 
 // entryOverhead stands for what the broker keeps beside the bytes of a message.
 const entryOverhead = 256
 
 func newMemory(limit int64, log *slog.Logger) *memory {
-	return &memory{limit: limit, log: log, relief: make(chan struct{})}
+	m := &memory{}
+	m.outside, m.inside = newAlarm(&m.used, limit, log), newAlarm(&m.used, 2*limit, log)
+	return m
 }
 
-// add counts bytes that came, or went where they are negative. The alarm ends at
-// nine tenths of the limit, so that it does not flicker.
+// add counts bytes that came, or went where they are negative.
 func (m *memory) add(bytes int64) {
 	used := m.used.Add(bytes)
-	alarm := m.alarm.Load()
-	if !alarm && used > m.limit || alarm && used <= m.limit/10*9 {
-		m.review()
+	m.outside.look(used)
+	m.inside.look(used)
+}
+
+func (m *memory) alarmFor(c *connection) *alarm {
+	if c.inside {
+		return m.inside
+	}
+	return m.outside
+}
+
+// alarm is on while too much is kept.
+type alarm struct {
+	used  *atomic.Int64
+	limit atomic.Int64
+	log   *slog.Logger
+	on    atomic.Bool
+
+	mu      sync.Mutex
+	relief  chan struct{} // closed when the alarm ends; replaced when one begins
+	waiting bool          // the alarm is on
+}
+
+func newAlarm(used *atomic.Int64, limit int64, log *slog.Logger) *alarm {
+	a := &alarm{used: used, log: log, relief: make(chan struct{})}
+	a.limit.Store(limit)
+	return a
+}
+
+// enough is what may be kept for the alarm to end: nine tenths of the limit, so
+// that it does not flicker.
+func (a *alarm) enough() int64 { return a.limit.Load() / 10 * 9 }
+
+func (a *alarm) look(used int64) {
+	on := a.on.Load()
+	if !on && used > a.limit.Load() || on && used <= a.enough() {
+		a.review()
 	}
 }
 
-func (m *memory) review() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	used := m.used.Load()
+func (a *alarm) review() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	used, limit := a.used.Load(), a.limit.Load()
 	switch {
-	case !m.waiting && used > m.limit:
-		m.waiting, m.relief = true, make(chan struct{})
-		m.log.Error("out of memory: who publishes waits until messages are consumed or purged", "limit_bytes", m.limit)
-	case m.waiting && used <= m.limit/10*9:
-		m.waiting = false
-		close(m.relief)
+	case !a.waiting && used > limit:
+		a.waiting, a.relief = true, make(chan struct{})
+		a.log.Error("out of memory: who publishes waits until messages are consumed or purged", "limit_bytes", limit)
+	case a.waiting && used <= a.enough():
+		a.waiting = false
+		close(a.relief)
 	}
-	m.alarm.Store(m.waiting)
+	a.on.Store(a.waiting)
+}
+
+// lift ends the alarm for good.
+func (a *alarm) lift() {
+	a.limit.Store(math.MaxInt64)
+	a.review()
 }
 
 // relieved is closed when the alarm that is on ends; nil where none is.
-func (m *memory) relieved() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.waiting {
+func (a *alarm) relieved() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.waiting {
 		return nil
 	}
-	return m.relief
+	return a.relief
 }
