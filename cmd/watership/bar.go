@@ -23,7 +23,7 @@ const (
 )
 
 func newBar(out io.Writer, total int) *bar {
-	return &bar{out: out, total: total, started: time.Now(), on: isTerminal(out)}
+	return &bar{out: out, total: total, started: time.Now(), on: isTerminal(out) && total != 1} // one is no long work
 }
 
 func (b *bar) show(done int) {

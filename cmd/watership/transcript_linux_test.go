@@ -188,7 +188,7 @@ func testTranscript(t *testing.T, install installer) {
 	agreed := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue")
 	agreed.expect("[y/N]")
 	agreed.press("y\n")
-	if got := agreed.end(exitOK); !strings.Contains(got, "sent 1 of 1") {
+	if got := agreed.end(exitOK); !strings.Contains(got, "sent 1 of 1") || strings.Contains(got, "0s left") {
 		t.Errorf("%s", got)
 	}
 	following.expect("handled")

@@ -2,7 +2,6 @@ package shop
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -20,6 +19,11 @@ const (
 	remembered = 10_000     // orders
 )
 
+// refusal is an error whose type says something, as those of a service do.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // bill takes the payment of an order.
 func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
 	o, err := read(msg)
@@ -28,10 +32,10 @@ func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
 	}
 	s.know(o.Number)
 	if o.Customer == "" {
-		return nil, retry.Permanent(fmt.Errorf("order %d names no customer", o.Number))
+		return nil, retry.Permanent(refusal(fmt.Sprintf("order %d names no customer", o.Number)))
 	}
 	if s.out() {
-		return nil, retry.Class(Payment, errors.New("the payment provider answered 503 Service Unavailable"))
+		return nil, retry.Class(Payment, refusal("the payment provider answered 503 Service Unavailable"))
 	}
 	return onward(msg, Payments, paymentTaken, fmt.Sprintf("payment-%d", o.Number), o), nil
 }
@@ -43,7 +47,7 @@ func (s *Shop) change(msg *message.Message) ([]*message.Message, error) {
 		return nil, err
 	}
 	if !s.knows(o.Number) {
-		return nil, retry.Class(ordering, fmt.Errorf("order %d is not there yet", o.Number))
+		return nil, retry.Class(ordering, refusal(fmt.Sprintf("order %d is not there yet", o.Number)))
 	}
 	return nil, nil
 }
