@@ -33,7 +33,7 @@ const (
 // take says whether the message of an event is to be sent now, or why not.
 func (c *choice) take(e schemas.Event) (leftOut string) {
 	switch {
-	case c.target.Kind == ToFailedQueue && e.Queue == "":
+	case c.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
 	case facts(e) == schemas.Dropped:
 		return aGap
@@ -45,6 +45,13 @@ func (c *choice) take(e schemas.Event) (leftOut string) {
 		return sameMessage
 	}
 	return ""
+}
+
+// failedAtQueue: a queue that handled a message, or to which a job has sent it, did
+// not fail for that, though its events name it.
+func failedAtQueue(e schemas.Event) bool {
+	action := facts(e)
+	return e.Queue != "" && action != schemas.Handled && action != schemas.Replayed
 }
 
 // identity: a message with an id is known by its content and where it is sent;

@@ -74,6 +74,14 @@ func TestChoice(t *testing.T) {
 		"an event without a queue did not fail at one": {failed, []told{
 			{"1", published, "a", "x", nil},
 		}, ""},
+		"nor did a queue that handled a message, or to which a job sent it": {failed, []told{
+			{"1", schemas.Handled, "a", "x", at("mail")},
+			{"2", schemas.Replayed, "a", "x", at("repair")},
+			{"3", schemas.Quarantined, "a", "x", func(e *schemas.Event) { e.Queue, e.QuarantinedAction = "mail", schemas.Handled }},
+			{"4", retried, "a", "x", at("orders")},
+			{"5", schemas.Handled, "a", "x", at("orders")},
+			{"6", schemas.Discarded, "b", "y", at("orders")},
+		}, "4 6"},
 		"a body that is elsewhere is fetched from there": {origin, []told{
 			{"1", published, "a", "x", func(e *schemas.Event) { e.BodyIn = schemas.BodyInUnstorable }},
 		}, "1"},
