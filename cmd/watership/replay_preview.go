@@ -70,25 +70,35 @@ func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 const fatePause = 500 * time.Millisecond
 
 // observe waits for what becomes of the first messages of a job, and asks
-// whether to go on.
+// whether to go on. Without anybody to ask each of them must have been sent and
+// handled.
 func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	fates, err := r.await(ctx, replays, job)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "of the first %s: %d handled, %d failed, %d not heard of\n",
-		plural(job.Sent, "message"), fates.Handled, fates.Failed, job.Sent-fates.Handled-fates.Failed)
+	first := job.Sent + job.Failed + job.Skipped
+	r.writeFates(fates, job)
+	goOn := fates.Handled == first
+	if !r.yes {
+		goOn, err = r.ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
+	}
+	if err == nil && !goOn {
+		err = fmt.Errorf("stopped after the first %s", plural(first, "message"))
+	}
+	return err
+}
+
+func (r *replay) writeFates(fates replayer.Fates, job replayer.Job) {
+	unsent := ""
+	if n := job.Failed + job.Skipped; n > 0 {
+		unsent = fmt.Sprintf(", %d not sent", n)
+	}
+	fmt.Fprintf(r.out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", plural(job.Sent+job.Failed+job.Skipped, "message"),
+		fates.Handled, fates.Failed, job.Sent-fates.Handled-fates.Failed, unsent)
 	for _, problem := range fates.Problems {
 		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
 	}
-	goOn := fates.Handled == job.Sent
-	if !r.yes {
-		goOn, err = r.ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-job.Sent-job.Failed-job.Skipped))
-	}
-	if err == nil && !goOn {
-		err = fmt.Errorf("stopped after the first %s", plural(job.Sent, "message"))
-	}
-	return err
 }
 
 func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Fates, error) {

@@ -278,6 +278,18 @@ func testCanary(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
 }
 
+// TestCanariesThatCannotBeSent prove nothing: the rest stays where it is.
+func TestCanariesThatCannotBeSent(t *testing.T) { played(t, testCanariesThatCannotBeSent) }
+
+func testCanariesThatCannotBeSent(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	r := a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--unchecked-routes", "--yes", "--canary", "2")
+	wantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not heard of, 2 not sent", "stopped after the first 2 messages")
+	if job := a.onlyJob(t); job.State != replayer.Paused || job.Failed != 2 {
+		t.Errorf("the job is %s and %d of its messages could not be sent", job.State, job.Failed)
+	}
+}
+
 // TestReplayDSL keeps the raw query in the job, which finds the same when it is
 // resumed.
 func TestReplayDSL(t *testing.T) {
