@@ -98,8 +98,8 @@ func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
 	if len(seen) != messages {
 		t.Errorf("%d different messages arrived, want %d", len(seen), messages)
 	}
-	if twice := len(deliveries) - len(seen); twice > crashes*window {
-		t.Errorf("%d messages came twice, want at most %d", twice, crashes*window)
+	if twice := len(deliveries) - len(seen); twice > crashes*Window {
+		t.Errorf("%d messages came twice, want at most %d", twice, crashes*Window)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestRevivedRunner(t *testing.T) {
 	for _, d := range deliveries {
 		seen[d.MessageId]++
 	}
-	if twice := len(deliveries) - len(seen); twice > window {
+	if twice := len(deliveries) - len(seen); twice > Window {
 		t.Errorf("%d came twice", twice)
 	}
 }

@@ -12,8 +12,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// Window is how many messages are sent and not yet in the saved checkpoint: after a
+// crash at most so many come twice.
+const Window = 4000
+
 const (
-	window      = 4000 // messages sent and not yet in the saved checkpoint: at most so many come twice
 	inFlight    = 1000 // messages and bundles of events that wait for their confirm
 	saveEvery   = 2000
 	saveOften   = time.Second
@@ -79,11 +82,11 @@ func (r *Replayer) carry(ctx context.Context, l *line, job *Job, o RunOptions) e
 func (r *Replayer) newFlight(ctx context.Context, l *line, job *Job, o RunOptions) *flight {
 	f := &flight{
 		r: r, line: l, options: o, order: *job, job: job,
-		window:    make(chan struct{}, window),
+		window:    make(chan struct{}, Window),
 		bytes:     semaphore.NewWeighted(flightBytes),
-		departed:  make(chan *passage, window),
-		confirmed: make(chan *company, window),
-		settled:   make(chan *passage, window),
+		departed:  make(chan *passage, Window),
+		confirmed: make(chan *company, Window),
+		settled:   make(chan *passage, Window),
 		landed:    make(chan struct{}),
 		pace:      rate.NewLimiter(rate.Inf, 1),
 		reached:   map[string]bool{},

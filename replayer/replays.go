@@ -137,7 +137,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	sent := &set{}
 	selection := schemas.Selection{
 		Query: both(is("event.action", string(schemas.Replayed)), is("watership.replay.job", job.ID)),
-		Order: schemas.NewestFirst, Limit: window, WithoutBody: true,
+		Order: schemas.NewestFirst, Limit: Window, WithoutBody: true,
 	}
 	if job.Uncertain {
 		selection.Limit = 0

@@ -67,9 +67,9 @@ func newJobsResume(from *settings) *cobra.Command {
 	return onOneJob(from, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Go on with a job that was stopped",
-		Long: `resume sends what a job has left. What was confirmed is not sent again; after a
-crash up to 1,000 messages, which were on their way then, may come twice.
-A job that somebody runs is not touched.`,
+		Long: fmt.Sprintf(`resume sends what a job has left. What was confirmed is not sent again; after a
+crash up to %d messages, which were on their way then, may come twice.
+A job that somebody runs is not touched.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
 	}, resumeJob)
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// window is how many messages a crash may send twice, as the replayer promises.
-const window = 4000
-
 func TestReplayKilled(t *testing.T) {
 	played(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
 }
@@ -53,8 +50,8 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
 	until(t, "every message to arrive", func() bool { different, _ := arrived(); return different == messages })
 	_, twice := arrived()
 	t.Logf("%d messages, %d kills, %d came twice", messages, killed, twice)
-	if twice > killed*window {
-		t.Errorf("%d messages came twice after %d kills, want at most %d", twice, killed, killed*window)
+	if twice > killed*replayer.Window {
+		t.Errorf("%d messages came twice after %d kills, want at most %d", twice, killed, killed*replayer.Window)
 	}
 	if killed != kills {
 		t.Errorf("killed %d times, want %d", killed, kills)
