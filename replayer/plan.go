@@ -2,7 +2,6 @@ package replayer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -61,8 +60,8 @@ func (r *Replayer) newPlan(ctx context.Context, job Job) (Plan, error) {
 	if err := job.Changes.Check(); err != nil {
 		return Plan{}, err
 	}
-	if job.Target.Kind == "" {
-		return Plan{}, errors.New("planning a replay: the job has no target")
+	if err := job.Target.check(r.cfg.Topology.Owns); err != nil {
+		return Plan{}, err
 	}
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()

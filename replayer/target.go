@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/watershipmq/watership/schemas"
@@ -41,6 +42,18 @@ func (t Target) String() string {
 		return fmt.Sprintf("exchange %q, routing key %q", t.Exchange, *t.Key)
 	}
 	return "where they came from"
+}
+
+// check refuses our own exchanges and queues: what comes to them is not taken for a
+// message, but for the record or the state of one.
+func (t Target) check(own func(name string) bool) error {
+	switch {
+	case t.Kind == "":
+		return errors.New("planning a replay: the job has no target")
+	case t.Kind == ToQueue && own(t.Queue), t.Kind == ToExchange && own(t.Exchange):
+		return fmt.Errorf("%s is one of Watership's own: expected one of your system", t)
+	}
+	return nil
 }
 
 // Equal says whether messages go to the same places.

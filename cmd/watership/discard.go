@@ -57,7 +57,7 @@ event that says who decided so, when and why, and can still be replayed.`,
 		},
 	}
 	d.selected.addFlags(cmd)
-	cmd.Flags().StringVar(&d.file, "ids", "", "file with ids of messages or events, one a line; - is standard input")
+	addGiven(cmd.Flags(), &d.file, "ids", "file with ids of messages or events, one a line; - is standard input")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "why (required)")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "discard without asking")
 	return cmd

@@ -35,6 +35,7 @@ func TestBadInput(t *testing.T) {
 		{"search @timestamp|>|yesterday", 2, `"yesterday" is not a date`, ""},
 		{"search --since yesterday", 2, `"now-yesterday" is no time`, ""},
 		{"search --since 1h --from now-1d", 2, "--since and --from", ""},
+		{"search --by |", 2, `invalid argument " " for "--by" flag: expected a value`, "--help"},
 		{"search --limit -1", 2, "--limit -1", ""},
 		{"search -o yaml", 2, "invalid argument \"yaml\"", "expected table, json, ndjson or csv"},
 		{"search --fields qeue", 2, `no field "qeue"`, "watership.queue"},

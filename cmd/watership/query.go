@@ -42,9 +42,9 @@ func (s system) fields() (query.Fields, error) {
 type span struct{ since, from, to string }
 
 func (p *span) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.since, "since", "", "only events of the last 15m, 2h, 7d, ...")
-	cmd.Flags().StringVar(&p.from, "from", "", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
-	cmd.Flags().StringVar(&p.to, "to", "", "only events before a time")
+	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 2h, 7d, ...")
+	addGiven(cmd.Flags(), &p.from, "from", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
+	addGiven(cmd.Flags(), &p.to, "to", "only events before a time")
 }
 
 // limit adds the period to a query.

@@ -18,12 +18,12 @@ import (
 
 func (r *replay) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.ids, "ids", "", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
-	flags.StringVar(&r.dsl, "dsl", "", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
-	flags.StringVar(&r.group, "group", "", "only failures whose error, with numbers and ids folded, is this (watership.error_group)")
+	addGiven(flags, &r.ids, "ids", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
+	addGiven(flags, &r.dsl, "dsl", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
+	addGiven(flags, &r.group, "group", "only failures whose error, with numbers and ids folded, is this (watership.error_group)")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send to the queue that failed and to no other")
-	flags.StringVar(&r.toQueue, "to-queue", "", "send to this queue and to no other")
-	flags.StringVar(&r.toExchange, "to-exchange", "", "send to this exchange")
+	addGiven(flags, &r.toQueue, "to-queue", "send to this queue and to no other")
+	addGiven(flags, &r.toExchange, "to-exchange", "send to this exchange")
 	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
 	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
 	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")

@@ -207,6 +207,12 @@ func testReplaySelections(t *testing.T, a *playback) {
 		{"replay", "*", "--key", "a", "--yes"},
 		{"replay", "*", "--yes", "--set-header", "watership-queue=a"},
 		{"replay", "--ids", "-", "--yes"},
+		{"replay", "*", "--to-queue", "", "--yes"},
+		{"replay", "*", "--to-exchange", "", "--yes"},
+		{"replay", "*", "--ids", "", "--yes"},
+		{"replay", "*", "--group", " ", "--yes"},
+		{"replay", "*", "--since", "", "--yes"},
+		{"failed", "discard", "*", "--ids", "", "--reason", "x", "--yes"},
 		{"replay", "*", "--limit", "-1"},
 		{"replay", "nosuchfield: 1", "--yes"},
 		{"jobs", "list", "everything"},
@@ -225,6 +231,9 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
 	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	for _, target := range [][]string{{"--to-queue", a.prefix + ".poison"}, {"--to-exchange", a.prefix + ".events"}} {
+		wantRun(t, a.run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), exitFailed, target[1], "one of Watership's own")
+	}
 	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
 		"not checked", "not sent: message m-1", "not sent: message m-2", "sent 0 of 2", "2 messages could not be sent")

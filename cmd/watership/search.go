@@ -56,7 +56,7 @@ the zone of the machine (TZ), as times are shown. No query finds everything.`,
 	flags.IntVarP(&asked.limit, "limit", "n", 50, "most events, or values of --by, to list; 0 lists all events")
 	flags.StringSliceVar(&asked.fields, "fields", nil, "columns: fields of the document, such as event.action,headers.tenant")
 	flags.BoolVar(&asked.count, "count", false, "only count the events")
-	flags.StringVar(&asked.by, "by", "", "count the events by the values of a field, the most frequent first")
+	addGiven(flags, &asked.by, "by", "count the events by the values of a field, the most frequent first")
 	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
 	return cmd
 }

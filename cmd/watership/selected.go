@@ -22,7 +22,7 @@ type selected struct {
 
 func (q *selected) addFlags(cmd *cobra.Command) {
 	q.period.addFlags(cmd)
-	cmd.Flags().StringVar(&q.dsl, "dsl", "", "file with a query in Elasticsearch's query DSL as JSON; - is standard input")
+	addGiven(cmd.Flags(), &q.dsl, "dsl", "file with a query in Elasticsearch's query DSL as JSON; - is standard input")
 }
 
 // selection reads the DSL from in where its file is "-".
