@@ -13,8 +13,8 @@ import (
 //
 // The result is what Kibana sends for the same text (toElasticsearchQuery in
 // kbn-es-query), so that both find the same documents. It differs where that
-// would be an error or a wrong answer: see compilePattern, anyOf and
-// query.Fields.Expand.
+// would be an error or a wrong answer: see compilePattern, anyOf,
+// query.Fields.Expand and query.Fields.Together.
 func Compile(node query.Node, fields query.Fields) map[string]any {
 	switch n := node.(type) {
 	case nil, query.All:
@@ -22,7 +22,7 @@ func Compile(node query.Node, fields query.Fields) map[string]any {
 	case query.And:
 		return boolean("filter", compileAll(n, fields))
 	case query.Or:
-		return anyOf(compileAll(n, fields))
+		return compileOr(n, fields)
 	case query.Not:
 		return boolean("must_not", Compile(n.Node, fields))
 	case query.Raw:
@@ -43,6 +43,14 @@ func Compile(node query.Node, fields query.Fields) map[string]any {
 
 func compileAll(nodes []query.Node, fields query.Fields) []map[string]any {
 	return each(nodes, func(node query.Node) map[string]any { return Compile(node, fields) })
+}
+
+func compileOr(n query.Or, fields query.Fields) map[string]any {
+	lists, others := fields.Together(n)
+	clauses := each(lists, func(list query.OneOf) map[string]any {
+		return map[string]any{"terms": map[string]any{list.Field.Name: list.Values}}
+	})
+	return anyOf(append(clauses, compileAll(others, fields)...))
 }
 
 // compileAnywhere asks the index's default fields. `lenient` leaves out those

@@ -26,8 +26,7 @@ func (c compiler) compile(node query.Node) (condition, error) {
 		conditions, err := c.compileAll(n)
 		return allOf(conditions), err
 	case query.Or:
-		conditions, err := c.compileAll(n)
-		return anyOf(conditions), err
+		return c.or(n)
 	case query.Not:
 		negated, err := c.compile(n.Node)
 		return not(negated), err
@@ -42,6 +41,22 @@ func (c compiler) compile(node query.Node) (condition, error) {
 	default:
 		return condition{}, fmt.Errorf("a query node of type %T is not known", node)
 	}
+}
+
+func (c compiler) or(n query.Or) (condition, error) {
+	lists, others := c.fields.Together(n)
+	conditions, err := c.compileAll(others)
+	if len(lists) == 0 || err != nil {
+		return anyOf(conditions), err
+	}
+	listed := make([]condition, len(lists))
+	for i, list := range lists {
+		listed[i] = c.holds(c.place(list.Field), among(list.Values))
+	}
+	if len(conditions) == 0 {
+		return eachBy(listed), nil
+	}
+	return anyOf(append(conditions, eachBy(listed))), nil
 }
 
 func (c compiler) compileAll(nodes []query.Node) ([]condition, error) {

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
 )
 
 func testQueries(t *testing.T, s subject) {
@@ -35,6 +37,38 @@ func testQueries(t *testing.T, s subject) {
 			t.Errorf("%s: counted %d, read %d", text, n, len(events))
 		}
 	}
+}
+
+// Each of the ids may be in any of four fields, as in replay --ids.
+func testManyValues(t *testing.T, s subject) {
+	s.keep(t, s.events(1, 4)...)
+	var either query.Or
+	for n := range 10_000 {
+		for _, field := range []string{"messaging.message.id", "watership.fingerprint", "watership.message", "event.id"} {
+			either = append(either, ask(t, fmt.Sprintf("%s: %q", field, fmt.Sprint("m-", n+3))))
+		}
+	}
+	for text, want := range map[string]string{"event.sequence: 1": "1 3 4", "event.sequence: 99": "3 4"} {
+		sel := s.mine(t, "")
+		sel.Order, sel.Query = schemas.BySequence, query.And{sel.Query, append(query.Or{ask(t, text)}, either...)}
+		if got := numbers(s.read(t, sel)); got != want {
+			t.Errorf("10,000 ids or %s: got %q, want %q", text, got, want)
+		}
+	}
+	sel := s.mine(t, "")
+	sel.Query = query.And{sel.Query, query.Not{Node: either}}
+	if n := s.count(t, sel); n != 2 {
+		t.Errorf("without those of 10,000 ids: counted %d, want 2", n)
+	}
+}
+
+func ask(t *testing.T, text string) query.Node {
+	t.Helper()
+	node, err := query.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
 }
 
 func testNewestFirst(t *testing.T, s subject) {

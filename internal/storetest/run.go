@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"find", testFind},
 		{"the highest sequence", testHighestSequence},
 		{"queries", testQueries},
+		{"thousands of values", testManyValues},
 		{"newest first", testNewestFirst},
 		{"by sequence", testBySequence},
 		{"a cursor", testCursor},
