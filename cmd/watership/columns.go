@@ -46,7 +46,11 @@ func (s system) fieldsNamed(names []string) ([]field, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, field{column: column{title: full.Name}, name: full.Name})
+		f := field{column: column{title: full.Name}, name: full.Name}
+		if full.Type == query.Date {
+			f.value = func(e schemas.Event) string { return localTime(s.record(e).text(full.Name)) }
+		}
+		list = append(list, f)
 	}
 	return list, nil
 }

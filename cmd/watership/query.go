@@ -112,6 +112,15 @@ func is(field, value string) query.Node {
 
 func oneLine(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
 
+// localTime is a time of a document as people are shown it.
+func localTime(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return oneLine(at)
+}
+
 func plural(n int, what string) string {
 	if n == 1 {
 		return fmt.Sprintf("%d %s", n, what)

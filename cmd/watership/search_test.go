@@ -312,6 +312,12 @@ func testTimesAreInTheZoneOfTheMachine(t *testing.T, seed seeder) {
 	if got := search("action: handled"); !strings.Contains(got, "\n"+shown+"  handled") {
 		t.Errorf("got\n%s\nwant %s", got, shown)
 	}
+	if got := search("action: handled", "--fields", "@timestamp"); !strings.Contains(got, "\n"+shown+"\n") {
+		t.Errorf("as a field: got\n%s\nwant %s", got, shown)
+	}
+	if got := search("--by", "@timestamp"); !strings.Contains(got, "\n2026-05-04 17:00:") {
+		t.Errorf("as a histogram: got\n%s\nwant it from %s on", got, shown)
+	}
 	const typed = "2026-05-04T17:00:02.000"
 	for _, args := range [][]string{
 		{`@timestamp >= "` + typed + `"`, "--count"},

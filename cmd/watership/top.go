@@ -56,7 +56,7 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.S
 	case len(tally.Values) == 0 && tally.Without == 0:
 		return to.nothing(ctx, store, asked.format, `{"values":[],"others":0,"without":0}`)
 	}
-	return to.tally(f.Name, tally, asked.format)
+	return to.tally(f, tally, asked.format)
 }
 
 func insteadOf(text string) string {
@@ -66,7 +66,7 @@ func insteadOf(text string) string {
 	return "expected a keyword, a number, a date or a header"
 }
 
-func (l list) tally(name string, tally schemas.Tally, format output) error {
+func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
 	switch format.name {
 	case "json":
 		return l.tallyJSON(tally)
@@ -79,13 +79,13 @@ func (l list) tally(name string, tally schemas.Tally, format output) error {
 		return nil
 	case "csv":
 		w := csv.NewWriter(l.out)
-		rows := [][]string{{name, "count"}}
+		rows := [][]string{{f.Name, "count"}}
 		for _, value := range tally.Values {
 			rows = append(rows, []string{value.Text, strconv.FormatInt(value.Count, 10)})
 		}
 		return w.WriteAll(rows)
 	}
-	return l.bars(name, tally)
+	return l.bars(f, tally)
 }
 
 func (l list) tallyJSON(tally schemas.Tally) error {
@@ -115,8 +115,8 @@ func valueJSON(value schemas.Value) json.RawMessage {
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (l list) bars(name string, tally schemas.Tally) error {
-	t := newTable(l.out, l.screen, barColumns(name)...)
+func (l list) bars(f query.Field, tally schemas.Tally) error {
+	t := newTable(l.out, l.screen, barColumns(f.Name)...)
 	most := int64(1)
 	for _, value := range tally.Values {
 		most = max(most, value.Count)
@@ -126,7 +126,11 @@ func (l list) bars(name string, tally schemas.Tally) error {
 		if value.Count > 0 {
 			bar = max(bar, 1)
 		}
-		if err := t.row(value.Text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {
+		text := value.Text
+		if f.Type == query.Date {
+			text = localTime(text)
+		}
+		if err := t.row(text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {
 			return err
 		}
 	}
