@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,6 +162,22 @@ func TestConfigShow(t *testing.T) {
 	}
 	if got := call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file); got.code != exitOK {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A server that goes away while it is written to is no reader that has enough.
+func TestBrokenConnectionIsAnError(t *testing.T) {
+	pipe := os.NewSyscallError("write", syscall.EPIPE)
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}, true},
+		{&net.OpError{Op: "write", Net: "tcp", Err: pipe}, false},
+	} {
+		if got := outputUnwanted(fmt.Errorf("doing it: %w", test.err)); got != test.want {
+			t.Errorf("%v ends a command quietly: %v, want %v", test.err, got, test.want)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,7 +125,7 @@ func (s system) preview(ctx context.Context, r replay, plan replayer.Plan) error
 	if err == nil {
 		err = s.writeUnknown(ctx, r.out, r.names)
 	}
-	if errors.Is(err, syscall.EPIPE) && !r.dryRun {
+	if outputUnwanted(err) && !r.dryRun {
 		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)
 	}
 	return err

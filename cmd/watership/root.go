@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"syscall"
 
@@ -44,7 +45,7 @@ func run(ctx context.Context, t terminal, args, environ []string) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, syscall.EPIPE): // whoever read our output has enough
+	case outputUnwanted(err):
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -58,6 +59,13 @@ func run(ctx context.Context, t terminal, args, environ []string) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// outputUnwanted: whoever read our output has enough, and not a server that went
+// away while something was written to it.
+func outputUnwanted(err error) bool {
+	var writing *fs.PathError
+	return errors.As(err, &writing) && errors.Is(writing, syscall.EPIPE)
 }
 
 // complaint is an error in words: each mistake of a configuration on a line of
