@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
 )
 
 // completionPatience is how long a shell waits for what the running system knows.
@@ -94,9 +95,9 @@ func (s system) ends(names []string) []string {
 	return found
 }
 
-// errorGroups are the most frequent ones.
+// errorGroups are the most frequent ones of what was given up.
 func errorGroups(ctx context.Context, s system) []string {
-	return valuesOf(ctx, s, "watership.error_group")
+	return valuesOf(ctx, s, poisoned(), "watership.error_group")
 }
 
 // exchanges are those of the configuration, and of the broker but for ours.
@@ -181,20 +182,20 @@ func values(ctx context.Context, s system, field string) []string {
 		return exchanges(ctx, s)
 	}
 	var found []string
-	for _, value := range valuesOf(ctx, s, named.Name) {
+	for _, value := range valuesOf(ctx, s, query.All{}, named.Name) {
 		found = append(found, is(named.Name, value).String()[len(named.Name)+2:])
 	}
 	return found
 }
 
-// valuesOf are the most frequent values of a field; a text has none.
-func valuesOf(ctx context.Context, s system, field string) []string {
+// valuesOf are the most frequent values of a field among some events; a text has none.
+func valuesOf(ctx context.Context, s system, among query.Node, field string) []string {
 	store, err := s.store(ctx)
 	if err != nil {
 		return nil
 	}
 	defer store.Close()
-	tally, _ := store.Top(ctx, schemas.Selection{}, field, 20)
+	tally, _ := store.Top(ctx, schemas.Selection{Query: among}, field, 20)
 	var found []string
 	for _, value := range tally.Values {
 		found = append(found, value.Text)

@@ -112,9 +112,11 @@ func (g *group) add(f schemas.Fact) {
 	}
 }
 
+func poisoned() query.Node { return is("event.action", string(schemas.Poisoned)) }
+
 // query finds the events of a kind.
 func (k failureKind) query() query.Node {
-	all := query.And{is("event.action", string(schemas.Poisoned))}
+	all := query.And{poisoned()}
 	for _, part := range []struct{ field, value string }{
 		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
 	} {

@@ -20,7 +20,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addGiven(flags, &r.ids, "ids", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
 	addGiven(flags, &r.dsl, "dsl", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
-	addGiven(flags, &r.group, "group", "only failures whose error, with numbers and ids folded, is this (watership.error_group)")
+	addGiven(flags, &r.group, "group", "only what was given up with this error, numbers and ids folded (watership.error_group)")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send to the queue that failed and to no other")
 	addGiven(flags, &r.toQueue, "to-queue", "send to this queue and to no other")
 	addGiven(flags, &r.toExchange, "to-exchange", "send to this exchange")

@@ -53,7 +53,8 @@ func (s system) selected(r replay) (query.Node, error) {
 		all = append(all, replayer.Of(r.names))
 	}
 	if r.group != "" {
-		all = append(all, is("watership.error_group", r.group))
+		// Attempts that failed in the same way may have been followed by one that did not.
+		all = append(all, poisoned(), is("watership.error_group", r.group))
 	}
 	if r.query != "" || len(all) == 0 {
 		node, err := s.parseQuery(r.query)

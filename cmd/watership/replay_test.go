@@ -200,6 +200,7 @@ func testReplaySelections(t *testing.T, a *playback) {
 	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
 		t.Errorf("arrived: %+v", d[0])
 	}
+	a.keep(a.event(schemas.RetryScheduled, 4), a.event(schemas.Handled, 4)) // which failed once, and then did not
 	wantRun(t, a.run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
 	for _, args := range [][]string{
 		{"replay"},
