@@ -8,7 +8,7 @@ type Fact struct {
 	EventID     string
 	Sequence    int64
 	Time        time.Time // to the millisecond, as it is searched
-	Action      Action
+	Action      Action    // of a quarantined event: what it stands for
 	Fingerprint string
 	MessageID   string // the publisher's
 	Message     string // the instance id

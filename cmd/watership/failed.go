@@ -114,9 +114,17 @@ func (g *group) add(f schemas.Fact) {
 
 func poisoned() query.Node { return is("event.action", string(schemas.Poisoned)) }
 
+// givenUp is also what the store has refused to record as poisoned.
+func givenUp() query.Node {
+	return query.Or{poisoned(), is("watership.quarantined_action", string(schemas.Poisoned))}
+}
+
 // query finds the events of a kind.
 func (k failureKind) query() query.Node {
 	all := query.And{poisoned()}
+	if k.Type == string(schemas.Quarantined) {
+		all = query.And{givenUp()}
+	}
 	for _, part := range []struct{ field, value string }{
 		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
 	} {

@@ -35,6 +35,8 @@ func sameMessage(n int) func(*schemas.Event) {
 	}
 }
 
+func quarantined(e *schemas.Event) { *e = e.Quarantine("too many fields") }
+
 func anonymous(e *schemas.Event) { e.Envelope.Properties.MessageID = "" }
 
 func at(queue string) func(*schemas.Event) { return func(e *schemas.Event) { e.Queue = queue } }
@@ -93,6 +95,12 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 		}, ""},
 		"discarded": {func(a seeded) []schemas.Event {
 			return []schemas.Event{a.event(5, schemas.Discarded, sameMessage(3), at("orders"), func(e *schemas.Event) { e.ReplayOf = a.source + ":3" })}
+		}, ""},
+		"given up again, which the store refused to record": {func(a seeded) []schemas.Event {
+			return []schemas.Event{a.event(5, schemas.Poisoned, sameMessage(3), at("orders"), instance("i-5"), replayOf(a, 3), quarantined)}
+		}, "5"},
+		"discarded, which the store refused to record": {func(a seeded) []schemas.Event {
+			return []schemas.Event{a.event(5, schemas.Discarded, sameMessage(3), at("orders"), func(e *schemas.Event) { e.ReplayOf = a.source + ":3" }, quarantined)}
 		}, ""},
 		"an equal message without an id handled": {func(a seeded) []schemas.Event {
 			return []schemas.Event{
@@ -173,8 +181,9 @@ func testFailedGroups(t *testing.T, seed seeder) {
 	if got := a.must(t, "failed", "queue: nowhere", "-o", "json"); strings.TrimSpace(got) != "[]" {
 		t.Errorf("no failures as JSON: %s", got)
 	}
+	a.keep(t, a.event(7, schemas.Poisoned, poisonedAt("orders", "no stock of item 9"), quarantined))
 	var groups []group
-	if err := json.Unmarshal([]byte(a.must(t, "failed", "queue: orders", "-o", "json")), &groups); err != nil || len(groups) != 2 {
+	if err := json.Unmarshal([]byte(a.must(t, "failed", "queue: orders", "-o", "json")), &groups); err != nil || len(groups) != 3 {
 		t.Fatalf("%v, %v", groups, err)
 	}
 	for _, g := range groups { // the query of a group finds what was counted

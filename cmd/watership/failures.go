@@ -50,7 +50,7 @@ func (s system) failures(ctx context.Context, store eventStore) (failures, error
 // the order in which they were given up; with either, only those that have one
 // of its values.
 func (f failures) open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	given := schemas.Selection{Query: query.And{node, poisoned()}}
+	given := schemas.Selection{Query: query.And{node, givenUp()}}
 	return func(yield func(schemas.Fact, error) bool) {
 		chunk := make([]schemas.Fact, 0, failuresAtOnce)
 		give := func() bool {

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,7 +58,7 @@ func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []s
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action", "watership.fingerprint", "messaging.message.id",
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
-			"watership.replay.job", "watership.replay.of",
+			"watership.replay.job", "watership.replay.of", "watership.quarantined_action",
 			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
 		},
 	}, &answer)
@@ -104,7 +105,7 @@ type factHit struct {
 
 func (h factHit) fact() schemas.Fact {
 	fact := schemas.Fact{
-		EventID: h.text("event.id"), Action: schemas.Action(h.text("event.action")),
+		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
 		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
 		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),

@@ -11,7 +11,8 @@ import (
 )
 
 // factsOf selects what a schemas.Fact has, in the order of scanFact.
-const factsOf = `SELECT "event.id", "event.sequence", "@timestamp", "event.action", "watership.fingerprint",
+const factsOf = `SELECT "event.id", "event.sequence", "@timestamp",
+	coalesce("watership.quarantined_action", "event.action"), "watership.fingerprint",
 	"messaging.message.id", "watership.message", "watership.queue", "watership.class", "error.type",
 	"watership.error_group", "watership.replay.job", "watership.replay.of"
 	FROM event WHERE n = ?`
