@@ -178,6 +178,7 @@ func TestRefusedQueriesWouldFail(t *testing.T) {
 		{`{"query_string": {"fields": ["headers.tenant"], "query": "a*e"}}`, ""},         // "late" has it
 		{`{"query_string": {"fields": ["event.duration"], "query": "1*"}}`, "Can only use prefix queries"},
 		{`{"match": {"event.duration": "abc"}}`, "For input string"},
+		{`{"range": {"event.duration": {"gt": "1e30"}}}`, "out of range for a long"},
 		{`{"match": {"watership.ours": "yes"}}`, "Can't parse boolean value"},
 		{`{"range": {"@timestamp": {"gte": "yesterday"}}}`, "failed to parse date field"},
 	} {

@@ -31,20 +31,33 @@ func (op Op) End() End {
 // since 1970, or date math. The zone of now is that of a date that names none and the
 // one to round in, as time_zone is in a request
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/query-dsl-range-query.html#range-query-time-zone).
-// It is exact to the millisecond, and gives UTC. The error is for what [Resolve]
+// It is exact to the millisecond, and gives UTC; before the year 0 and after 9999,
+// where no event can be, the end of that time. The error is for what [Resolve]
 // refuses.
 func Instant(text string, now time.Time, end End) (time.Time, error) {
 	if !isDate(text) {
 		return time.Time{}, fmt.Errorf("%q is not a date", text)
 	}
 	if math, ok := strings.CutPrefix(text, "now"); ok {
-		return calculate(now.Truncate(time.Millisecond), math, end).UTC(), nil
+		return bounded(calculate(now.Truncate(time.Millisecond), math, end)), nil
 	}
 	anchor, math, calculated := strings.Cut(text, "||")
 	if calculated {
-		return calculate(instantOf(anchor, First, now.Location()), math, end).UTC(), nil
+		return bounded(calculate(instantOf(anchor, First, now.Location()), math, end)), nil
 	}
-	return instantOf(text, end, now.Location()).UTC(), nil
+	return bounded(instantOf(text, end, now.Location())), nil
+}
+
+// bounded keeps to what [InstantLayout] can write.
+func bounded(at time.Time) time.Time {
+	at = at.UTC()
+	switch {
+	case at.Year() < 0:
+		return time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	case at.Year() > 9999:
+		return time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Millisecond)
+	}
+	return at
 }
 
 // instantOf reads what isDate has found to be one, and gives it in a zone.
@@ -131,14 +144,19 @@ func add(at time.Time, unit byte, count int) time.Time {
 	case 'd':
 		return at.AddDate(0, 0, count)
 	case 'h', 'H':
-		return at.Add(time.Duration(count) * time.Hour)
+		return addSeconds(at, 3600*count)
 	case 'm':
-		return at.Add(time.Duration(count) * time.Minute)
+		return addSeconds(at, 60*count)
 	case millisecond:
 		return at.Add(time.Duration(count) * time.Millisecond)
 	default:
-		return at.Add(time.Duration(count) * time.Second)
+		return addSeconds(at, count)
 	}
+}
+
+// addSeconds takes more than the three hundred years of a time.Duration.
+func addSeconds(at time.Time, count int) time.Time {
+	return time.Unix(at.Unix()+int64(count), int64(at.Nanosecond())).In(at.Location())
 }
 
 // addMonths keeps to the last day of a shorter month, where AddDate would go on

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -26,6 +27,12 @@ func (n Exists) refusal(Field) *FieldError { return nil }
 // refusal of a range: Elasticsearch compares the values of a flattened field as
 // text, by which 9 is more than 10, and only between two bounds.
 func (n Range) refusal(field Field) *FieldError {
+	if field.Type == Long && isNumber(n.Value.Pattern.Text()) && !isLong(n.Value.Pattern.Text()) {
+		return &FieldError{
+			Field: field.Name, At: n.Value.At,
+			Problem: fmt.Sprintf("%s is beyond the whole numbers of 64 bits, and %s has nothing else", n.Value.Pattern.Text(), field.Name),
+		}
+	}
 	if field.Type != Flattened {
 		return n.Value.refusal(field)
 	}
@@ -89,6 +96,12 @@ func (f Field) labelHint(list string) string {
 	}
 	key := strings.TrimPrefix(f.Name, f.Parent+".")
 	return fmt.Sprintf("put the header on the list %s and query %[1]s.%s", list, key)
+}
+
+// isLong also takes what is behind the point, which a comparison minds.
+func isLong(number string) bool {
+	value, _ := strconv.ParseFloat(number, 64)
+	return value >= math.MinInt64 && value < math.MaxInt64
 }
 
 // isNumber takes the decimal numbers, and not what else Go reads as one.

@@ -165,6 +165,10 @@ no field "日本日本"
 "third" is not a number, and watership.attempt has nothing else
 attempt: third
          ^`},
+		{`attempt >= 1e30`, `
+1e30 is beyond the whole numbers of 64 bits, and watership.attempt has nothing else
+attempt >= 1e30
+           ^`},
 		{`ours: yes`, `
 "yes" is neither true nor false, and watership.ours has nothing else
 ours: yes

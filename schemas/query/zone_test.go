@@ -27,6 +27,7 @@ func TestInZone(t *testing.T) {
 		"@timestamp >= now-1d/d":                             `@timestamp >= "2026-03-28T23:00:00.000Z"`,
 		"not (@timestamp < now/d or message.id: 2026-01-31)": `not (@timestamp < "2026-03-29T22:00:00.000Z" or messaging.message.id: 2026-01-31)`,
 		"@timestamp >= now-1d":                               `@timestamp >= "2026-03-29T00:02:03.000Z"`, // 23 hours
+		"@timestamp >= now-99999y":                           `@timestamp >= "0000-01-01T00:00:00.000Z"`,
 		"event.* >= 2026":                                    "event.* >= 2026",
 		"@timestamp >= now-1h":                               "@timestamp >= now-1h",
 		`@timestamp >= "2026-01-31T10:00Z"`:                  `@timestamp >= "2026-01-31T10:00Z"`,
