@@ -53,7 +53,7 @@ type table struct {
 const smallest = 8 // places
 
 func (t *table) add(k key) bool {
-	if t.size*10 >= len(t.places)*9 {
+	if (t.size+1)*10 > len(t.places)*9 { // find ends at a free place
 		t.grow()
 	}
 	at, found := t.find(k)

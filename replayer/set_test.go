@@ -67,3 +67,17 @@ func BenchmarkSet(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
 }
+
+// However few keys are in one of its tables, a set says of others that it has
+// them not.
+func TestSetOfFew(t *testing.T) {
+	var keys set
+	for n := range 100 {
+		if absent := (key{1, 2, byte(n)}); keys.has(absent) {
+			t.Fatalf("of %d keys: it has %v", n, absent)
+		}
+		if !keys.add(key{1, 1, byte(n)}) {
+			t.Fatalf("of %d keys: one more is not new", n)
+		}
+	}
+}
