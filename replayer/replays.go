@@ -40,12 +40,15 @@ type replayed struct {
 
 func (x *replays) of(ctx context.Context, page []found) (replayed, error) {
 	known := replayed{target: x.job.Target, upTo: x.job.UpTo}
-	messages := ofMessages(page, func(found) bool { return true })
-	if x.job.Again || messages == nil {
+	if x.job.Again {
 		return known, nil
 	}
 	if err := x.check(ctx); err != nil || !x.any {
 		return known, err
+	}
+	messages := ofMessages(page, func(found) bool { return true })
+	if messages == nil {
+		return known, nil
 	}
 	known.of = map[key][]replay{}
 	selection := schemas.Selection{

@@ -89,21 +89,33 @@ type csvWriter struct {
 }
 
 func (w *csvWriter) event(e schemas.Event) error {
-	r := w.system.record(e)
-	names, values := make([]string, len(w.fields)), make([]string, len(w.fields))
-	for i, f := range w.fields {
-		names[i], values[i] = f.name, r.text(f.name)
+	if err := w.head(); err != nil {
+		return err
 	}
-	if !w.headed {
-		w.headed = true
-		if err := w.out.Write(names); err != nil {
-			return err
-		}
+	r := w.system.record(e)
+	values := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		values[i] = r.text(f.name)
 	}
 	return w.out.Write(values)
 }
 
+func (w *csvWriter) head() error {
+	if w.headed {
+		return nil
+	}
+	w.headed = true
+	names := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		names[i] = f.name
+	}
+	return w.out.Write(names)
+}
+
 func (w *csvWriter) end() error {
+	if err := w.head(); err != nil {
+		return err
+	}
 	w.out.Flush()
 	return w.out.Error()
 }

@@ -131,6 +131,19 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		if len(args) != n {
 			return usagef("expected %s, got %d arguments (see '%s --help')", what, len(args), cmd.CommandPath())
 		}
+		for _, arg := range args {
+			if strings.TrimSpace(arg) == "" {
+				return usagef("expected %s, got an empty text", what)
+			}
+		}
 		return nil
 	}
+}
+
+// perhapsAFile is for commands that read standard input where no file is named.
+func perhapsAFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("expected one file, or none for standard input, got %d", len(args))
+	}
+	return nil
 }

@@ -98,7 +98,11 @@ func (s system) search(ctx context.Context, to list, asked search, sel schemas.S
 	if err != nil || found > 0 {
 		return err
 	}
-	return to.nothing(ctx, store, asked.format, "[]")
+	err = to.nothing(ctx, store, asked.format, "[]")
+	if err == nil && asked.format.is("csv") {
+		err = w.end() // the names of the fields
+	}
+	return err
 }
 
 // nothing says why nothing was found, where it is because there is no store. In

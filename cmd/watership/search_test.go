@@ -109,6 +109,7 @@ func testSearchBy(t *testing.T, seed seeder) {
 	bar := func(n int) string { return strings.Repeat("▇", n) }
 	wantLines(t, a.must(t, "search", "--by", "queue"), "watership.queue COUNT\norders 9 "+bar(40)+"\nmails 3 "+bar(13)+"\n(no value) 1")
 	wantLines(t, a.must(t, "search", "--by", "queue", "--limit", "1"), "watership.queue COUNT\norders 9 "+bar(40)+"\n(other values) 3\n(no value) 1")
+	wantLines(t, a.must(t, "search", "message.id: nobody", "--fields", "message.id,queue", "-o", "csv"), "messaging.message.id,watership.queue")
 	wantLines(t, a.must(t, "search", "action: poisoned", "--by", "error_group", "-o", "csv"), "watership.error_group,count\norder # is lost,12")
 	wantLines(t, a.must(t, "search", "--by", "headers.tenant", "-o", "ndjson"), `{"value":"acme","count":13}`)
 	wantLines(t, a.must(t, "search", "--by", "queue", "-o", "json"), `{"values":[{"value":"orders","count":9},{"value":"mails","count":3}],"others":0,"without":1}`)

@@ -23,7 +23,7 @@ func newImport(from *settings) *cobra.Command {
 configuration. What is there already stays as it is, so an import that was cut
 short can be repeated.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    perhapsAFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			s, err := from.system(terminalOf(cmd))
 			if err != nil {
