@@ -252,6 +252,28 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
+// A search is also asked again where its answer breaks off, once.
+func TestAnAnswerThatBreaksOff(t *testing.T) {
+	for failures, want := range map[int32]int32{1: 2, 9: 2} {
+		var requests atomic.Int32
+		s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"hits":{"total":`)
+			if http.NewResponseController(w).Flush(); requests.Add(1) <= failures {
+				broken(w)
+				return
+			}
+			fmt.Fprint(w, `{"value":3}}}`)
+		})
+		n, err := s.Count(t.Context(), schemas.Selection{})
+		if requests.Load() != want || (failures == 1) != (err == nil && n == 3) {
+			t.Errorf("broken off %d times: %d, %v after %d requests, want %d", failures, n, err, requests.Load(), want)
+		}
+		if failures > 1 {
+			wantStoreError(t, err, schemas.StoreAway)
+		}
+	}
+}
+
 // An answer of some shards only is no answer.
 func TestPartialAnswers(t *testing.T) {
 	for _, answer := range []string{`{"timed_out":true}`, `{"_shards":{"total":2,"failed":1},"hits":{"total":{"value":3}}}`} {

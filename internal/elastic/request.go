@@ -56,13 +56,25 @@ func (s *Store) sendInto(ctx context.Context, by esapi.Transport, doing string, 
 		return s.refusal(doing, response.StatusCode, response.Header, body)
 	}
 	if err := readAll(response, answer); err != nil {
-		return s.noAnswer(doing, fmt.Errorf("the answer broke off after %d bytes: %w", answer.Len(), err))
+		return s.noAnswer(doing, &brokenOffError{answer.Len(), err})
 	}
 	if answer.Len() > largestAnswer {
 		return s.nonsense(doing, fmt.Sprintf("gave an answer of more than %d bytes", largestAnswer))
 	}
 	return nil
 }
+
+// brokenOffError is an answer that began and did not end.
+type brokenOffError struct {
+	after int // bytes
+	err   error
+}
+
+func (e *brokenOffError) Error() string {
+	return fmt.Sprintf("the answer broke off after %d bytes: %v", e.after, e.err)
+}
+
+func (e *brokenOffError) Unwrap() error { return e.err }
 
 // asJSON is the body of a request. It must not be given what JSON has no form for.
 func asJSON(value any) io.Reader {

@@ -3,6 +3,7 @@ package elastic
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -47,15 +48,17 @@ func (s *Store) search(ctx context.Context, doing string, indices []string, body
 }
 
 // searchWith says as well where the text of the answer is kept while it is read,
-// and what of the documents is wanted.
+// and what of the documents is wanted. A search whose answer breaks off is asked
+// once more, as the transport does where none begins.
 func (s *Store) searchWith(ctx context.Context, doing string, indices []string, body map[string]any,
 	text *bytes.Buffer, source source,
 ) (searchAnswer, error) {
-	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool), Header: uncompressed()}
-	if indices != nil {
-		request.IgnoreUnavailable = yes() // not allowed in a point in time, which settled it
+	err := s.sendInto(ctx, s.patient, doing, searchRequest(indices, body), text)
+	var broken *brokenOffError
+	if errors.As(err, &broken) && ctx.Err() == nil {
+		err = s.sendInto(ctx, s.patient, doing, searchRequest(indices, body), text)
 	}
-	if err := s.sendInto(ctx, s.patient, doing, request, text); err != nil {
+	if err != nil {
 		return searchAnswer{}, err
 	}
 	answer, err := readAnswer(text.Bytes(), source)
@@ -67,6 +70,14 @@ func (s *Store) searchWith(ctx context.Context, doing string, indices []string, 
 			answer.Shards.Failed, answer.Shards.Total, answer.TimedOut))
 	}
 	return answer, nil
+}
+
+func searchRequest(indices []string, body map[string]any) esapi.SearchRequest {
+	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool), Header: uncompressed()}
+	if indices != nil {
+		request.IgnoreUnavailable = yes() // not allowed in a point in time, which settled it
+	}
+	return request
 }
 
 // uncompressed has Elasticsearch answer without gzip, which takes more of its
