@@ -22,6 +22,7 @@ func (s *session) collect(ctx, work context.Context) error {
 			if !open {
 				return s.flushWhole(work, current)
 			}
+			s.progress[s.queue].takes()
 			if first {
 				if err := s.begin(work, d); err != nil {
 					return err

@@ -10,17 +10,17 @@ import (
 type progress struct {
 	mu     sync.Mutex // guards what follows
 	upTo   time.Time  // what was published before is in the store, as far as is known
-	atHand int        // messages received and not acknowledged yet, in batches
+	atHand int        // messages received and not acknowledged yet
 	moved  time.Time  // when that last began to grow, or shrank
 }
 
-func (p *progress) takes(messages int) {
+func (p *progress) takes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.atHand == 0 {
 		p.moved = time.Now()
 	}
-	p.atHand += messages
+	p.atHand++
 }
 
 func (p *progress) acknowledged(messages int, newest time.Time) {

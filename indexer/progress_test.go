@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +53,43 @@ func TestWhatIsGivenBackIsNotStuck(t *testing.T) {
 	if lag := run.Lag(s.topology.Index(), 0); lag != 0 {
 		t.Errorf("nothing is at hand, and it lags by %s", lag)
 	}
+}
+
+// A queue is not empty while what it held comes again, which takes a while to be
+// looked up: it would go back, for ever.
+func TestEmptyTakesWhatComesAgain(t *testing.T) {
+	t.Parallel()
+	const count, calls = 20, 4
+	s := newSystem(t, rabbittest.Newest(t))
+	queue, store := s.topology.Index(), newStore(t, s.Broker)
+	s.publish(s.messages("m", count)...)
+	s.giveBack(queue, count)
+	for range calls { // what it took last may be back in the queue
+		cfg := s.config(store)
+		cfg.Broker = s.open(s.URL, true)
+		err := New(cfg).Empty(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(s.events(store, "")); got != count {
+		t.Errorf("after %d calls %d of %d messages are in the store", calls, got, count)
+	}
+}
+
+// giveBack takes messages out of a queue, and gives them back.
+func (s *system) giveBack(queue string, count int) {
+	s.t.Helper()
+	channel := s.Channel(s.t)
+	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for range count {
+		rabbittest.Receive(s.t, deliveries)
+	}
+	if err := channel.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	rabbittest.Eventually(s.t, "they are back", func() bool { return s.Len(s.t, queue) == count })
 }

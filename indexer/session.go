@@ -77,7 +77,6 @@ func outlive(ctx context.Context, grace func() time.Duration) (context.Context, 
 func (s *session) write(ctx context.Context) error {
 	slots := make(chan struct{}, writers)
 	for b := range s.ready {
-		s.progress[s.queue].takes(len(b.items))
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -116,7 +115,7 @@ func (s *session) acknowledge(ctx context.Context) error {
 		}
 		newest := b.items[len(b.items)-1].event.Time
 		s.metrics.indexed(s.queue, b, newest)
-		s.progress[s.queue].acknowledged(len(b.items), newest)
+		s.progress[s.queue].acknowledged(b.messages, newest)
 		b.reset()
 		select {
 		case s.free <- b:
