@@ -164,11 +164,15 @@ func (ch *channel) settleAll(tag uint64, multiple bool, reason string) *exceptio
 
 // giveBack puts deliveries back where they came from.
 func (ch *channel) giveBack(all []outstanding) {
+	ch.putBack(all)
+	ch.serve(all)
+}
+
+func (ch *channel) putBack(all []outstanding) {
 	for _, o := range all {
 		ch.credit(o)
 		o.queue.giveBack(o.entry, true)
 	}
-	ch.serve(all)
 }
 
 func (ch *channel) credit(o outstanding) {

@@ -22,6 +22,7 @@ type channel struct {
 	prefetch  int    // of consumers to come; 0: no limit
 	limit     int    // of all consumers together; 0: none
 	charged   int    // outstanding deliveries that count towards the limit
+	ended     bool   // its consumers take nothing more
 }
 
 func newChannel(c *connection, id uint16) *channel {
@@ -87,13 +88,17 @@ func (ch *channel) shut() {
 	ch.release()
 }
 
-// release takes consumers and unacknowledged messages back.
+// release takes unacknowledged messages and consumers back, in this order: to the
+// next single active consumer they come before what is behind them.
 func (ch *channel) release() {
+	ch.ended = true
+	all := ch.unacked.takeAll()
+	ch.putBack(all)
 	for tag, c := range ch.consumers {
 		delete(ch.consumers, tag)
 		c.queue.unsubscribe(c)
 	}
-	ch.giveBack(ch.unacked.takeAll())
+	ch.serve(all)
 }
 
 func (ch *channel) reply(id methodID, args func([]byte) []byte) { ch.conn.out.method(ch.id, id, args) }

@@ -19,6 +19,9 @@ type consumer struct {
 
 // willing says whether the consumer takes one more message now.
 func (c *consumer) willing() bool {
+	if c.channel.ended {
+		return false
+	}
 	if !c.noAck {
 		if c.prefetch > 0 && c.unacked >= c.prefetch || !c.channel.hasCredit() {
 			return false

@@ -116,6 +116,21 @@ func consuming() []behaviour {
 			d := receive(p, two)
 			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"b", true})
 		}},
+		{name: "the next single active consumer begins with what the last one had", check: func(p *probe) {
+			for _, kind := range []string{"classic", "quorum"} {
+				q := p.queue(amqp.Table{"x-queue-type": kind, "x-single-active-consumer": true})
+				first := p.channel()
+				p.must(first.Qos(2, 0, false))
+				one, two := p.consume(first, q), p.consume(p.channel(), q)
+				p.send(q, "a", "b", "c", "d")
+				receive(p, one)
+				receive(p, one)
+				p.must(first.Close())
+				for _, body := range []string{"a", "b", "c", "d"} {
+					p.equal(kind, string(receive(p, two).Body), body)
+				}
+			}
+		}},
 		{name: "consumer priority", check: func(p *probe) {
 			q := p.queue(nil)
 			p.must(p.ch.Qos(1, 0, false))
