@@ -13,7 +13,7 @@ import (
 // acknowledged. Cancelling the consumer instead would make another one active
 // at once, and the order would be lost.
 func (s *session) collect(ctx, work context.Context) error {
-	current := s.empty(nil)
+	current, progress := s.empty(nil), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for first := true; ; {
@@ -22,7 +22,7 @@ func (s *session) collect(ctx, work context.Context) error {
 			if !open {
 				return s.flushWhole(work, current)
 			}
-			s.progress[s.queue].takes()
+			progress.takes()
 			if first {
 				if err := s.begin(work, d); err != nil {
 					return err

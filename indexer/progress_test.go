@@ -63,7 +63,8 @@ func TestEmptyTakesWhatComesAgain(t *testing.T) {
 	s := newSystem(t, rabbittest.Newest(t))
 	queue, store := s.topology.Index(), newStore(t, s.Broker)
 	s.publish(s.messages("m", count)...)
-	s.giveBack(queue, count)
+	s.takeAndGiveBack(queue, count)
+	rabbittest.Eventually(t, "they are back", func() bool { return s.Len(t, queue) == count })
 	for range calls { // what it took last may be back in the queue
 		cfg := s.config(store)
 		cfg.Broker = s.open(s.URL, true)
@@ -75,21 +76,4 @@ func TestEmptyTakesWhatComesAgain(t *testing.T) {
 	if got := len(s.events(store, "")); got != count {
 		t.Errorf("after %d calls %d of %d messages are in the store", calls, got, count)
 	}
-}
-
-// giveBack takes messages out of a queue, and gives them back.
-func (s *system) giveBack(queue string, count int) {
-	s.t.Helper()
-	channel := s.Channel(s.t)
-	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for range count {
-		rabbittest.Receive(s.t, deliveries)
-	}
-	if err := channel.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-	rabbittest.Eventually(s.t, "they are back", func() bool { return s.Len(s.t, queue) == count })
 }
