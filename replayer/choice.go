@@ -26,12 +26,16 @@ const (
 	aGap            = "about no message: a gap in the record"
 	unreadable      = "the document cannot be read"
 	alreadyReplayed = "already replayed (--again sends them too)"
+	handledSince    = "failed and handled since (--again sends them too)"
+	discardedSince  = "failed and discarded since (--again sends them too)"
 	replayedSince   = "replayed by another job meanwhile"
 	beyondLimit     = "beyond the limit"
 )
 
-// take says whether the message of an event is to be sent now, or why not.
-func (c *choice) take(e schemas.Event) (leftOut string) {
+// take says whether the message of an event is to be sent now, or why not: that the
+// failure is resolved counts unless another event sends the message.
+func (c *choice) take(e schemas.Event, resolved string) (leftOut string) {
+	identity := c.target.identity(e)
 	switch {
 	case c.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
@@ -41,9 +45,12 @@ func (c *choice) take(e schemas.Event) (leftOut string) {
 		return noMessage
 	case c.anonymousFailure(e) && c.published.has(keyOf(e.Fingerprint)):
 		return sameMessage
-	case !c.taken.add(c.target.identity(e)):
+	case c.taken.has(identity):
 		return sameMessage
+	case resolved != "":
+		return resolved
 	}
+	c.taken.add(identity)
 	return ""
 }
 

@@ -97,7 +97,7 @@ func TestChoice(t *testing.T) {
 				choice.note(s.event())
 			}
 			for _, s := range test.events {
-				if choice.take(s.event()) == "" {
+				if choice.take(s.event(), "") == "" {
 					sent = append(sent, s.id)
 				}
 			}

@@ -38,7 +38,7 @@ type Job struct {
 	DSL json.RawMessage `json:"dsl,omitempty"`
 
 	Changes  Changes `json:"changes,omitzero"`
-	Again    bool    `json:"again,omitempty"` // also what was replayed before
+	Again    bool    `json:"again,omitempty"` // also what was replayed, or resolved, before
 	Limit    int     `json:"limit,omitempty"` // messages; 0: all
 	Rate     float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
 	UpTo     int64   `json:"up_to"`           // highest sequence; 0: Plan takes the highest stored

@@ -144,10 +144,14 @@ func ahead[T any](ctx context.Context, sequence func(context.Context) iter.Seq2[
 	}
 }
 
-// decide leaves out what was replayed before the job was planned, and chooses
-// among the rest.
+// decide leaves out what was replayed or resolved before the job was planned, and
+// chooses among the rest.
 func (d *reading) decide(ctx context.Context, page []found) error {
 	known, err := d.replays.of(ctx, page)
+	if err != nil {
+		return err
+	}
+	resolved, err := d.r.resolutions(ctx, d.job, page)
 	if err != nil {
 		return err
 	}
@@ -159,7 +163,7 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 		case known.before(f.event):
 			f.leftOut = alreadyReplayed
 		default:
-			f.leftOut = d.choice.take(f.event)
+			f.leftOut = d.choice.take(f.event, resolved.reason(f.event))
 			if f.leftOut == "" && known.since(f.event) {
 				f.leftOut = replayedSince
 			}

@@ -30,7 +30,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show what would be sent and stop")
 	flags.BoolVarP(&r.yes, "yes", "y", false, "send without asking")
 	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly so many messages would be sent")
-	flags.BoolVar(&r.again, "again", false, "also send what was replayed before")
+	flags.BoolVar(&r.again, "again", false, "also send what was replayed, or resolved, before")
 	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send although it cannot be checked that a queue takes the messages")
 	flags.Float64Var(&r.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
 	flags.IntVar(&r.limit, "limit", 0, "most messages to send; 0 sends all")

@@ -1,0 +1,87 @@
+package replayer
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestResolvedFailuresAreLeftOut: each message has failed at the queue as event 1.
+func TestResolvedFailuresAreLeftOut(t *testing.T) {
+	type life = func(f *fixture, failure schemas.Event) schemas.Event
+	then := func(action schemas.Action, changes ...func(*schemas.Event)) life {
+		return func(f *fixture, failure schemas.Event) schemas.Event {
+			e := f.event(action, failure.Envelope)
+			e.Message, e.Queue, e.ReplayOf = failure.Message, failure.Queue, failure.EventID
+			for _, change := range changes {
+				change(&e)
+			}
+			return e
+		}
+	}
+	another := func(e *schemas.Event) { e.Message = "another" }
+	noReplay := func(e *schemas.Event) { e.ReplayOf = "" }
+	ofAnother := func(e *schemas.Event) { e.ReplayOf = "another" }
+	earlier := func(e *schemas.Event) { e.Sequence -= 10 }
+	quarantined := func(e *schemas.Event) { *e = e.Quarantine("too many fields") }
+	for name, test := range map[string]struct {
+		then life
+		want string
+	}{
+		"handled, the same instance":            {then(schemas.Handled, noReplay), handledSince},
+		"handled before":                        {then(schemas.Handled, noReplay, earlier), ""},
+		"handled elsewhere":                     {then(schemas.Handled, at("another")), ""},
+		"handled, published again":              {then(schemas.Handled, another, noReplay), ""},
+		"handled, replayed":                     {then(schemas.Handled, another), handledSince},
+		"handled, which could not be recorded":  {then(schemas.Handled, noReplay, quarantined), handledSince},
+		"discarded":                             {then(schemas.Discarded, another), discardedSince},
+		"discarded, another failure of it":      {then(schemas.Discarded, another, ofAnother), ""},
+		"discarded, which could not be written": {then(schemas.Discarded, quarantined), discardedSince},
+		"replayed, and no word of it since":     {then(schemas.Published, noReplay), ""},
+	} {
+		for _, action := range []schemas.Action{schemas.Poisoned, schemas.RetryScheduled} {
+			t.Run(name+" after "+string(action), func(t *testing.T) {
+				f := newFixture(t)
+				f.sequence = 20
+				failure := f.event(action, f.message(1))
+				failure.Message, failure.Queue = "instance", "orders"
+				f.keep(failure, test.then(f, failure))
+				order := f.job("event.action: " + string(action))
+				order.Target.Kind = ToFailedQueue
+				want := map[string]int{}
+				if test.want != "" {
+					want[test.want] = 1
+				}
+				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
+					t.Errorf("%d to send, left out %v, want %v", plan.Total, plan.LeftOut, want)
+				}
+				order.Again = true
+				if plan := f.plan(order); plan.Total != 1 {
+					t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+				}
+			})
+		}
+	}
+}
+
+// TestResolvedFailuresInAnArchive: what is rebuilt from all that was published has
+// what failed and was discarded too, and so has another place.
+func TestResolvedFailuresInAnArchive(t *testing.T) {
+	f := newFixture(t)
+	published, failure := f.published(1), f.poisoned(1)
+	discarded := f.event(schemas.Discarded, failure.Envelope)
+	discarded.ReplayOf, discarded.Queue = failure.EventID, failure.Queue
+	f.keep(published, failure, discarded)
+	if plan := f.plan(f.job("")); plan.Total != 1 || plan.LeftOut[sameMessage] != 2 {
+		t.Errorf("the archive: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	order := f.job("event.action: poisoned")
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[discardedSince] != 1 {
+		t.Errorf("the failures: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	order.Target = Target{Kind: ToExchange, Exchange: f.exchange}
+	if plan := f.plan(order); plan.Total != 1 {
+		t.Errorf("to another exchange: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
