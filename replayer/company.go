@@ -70,7 +70,7 @@ func (f *flight) arrive(p *passage) {
 // kept, whose fingerprint it has, and leaves the body out, which the store has.
 func (f *flight) replayed(p *passage) schemas.Event {
 	state := p.state
-	state.EventID = state.Replay + ":" + state.ReplayOf
+	state.EventID = schemas.DerivedID(state.Replay, state.ReplayOf)
 	state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
 	if f.order.Target.Kind == ToQueue {
 		state.Queue = f.order.Target.Queue

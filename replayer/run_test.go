@@ -58,6 +58,22 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayOfTheLongestID: the `replayed` event has an id of its own, which fits too.
+func TestReplayOfTheLongestID(t *testing.T) {
+	f := newFixture(t)
+	failed := f.poisoned(1)
+	failed.EventID += strings.Repeat("x", 512-len(failed.EventID))
+	f.keep(failed, f.poisoned(2))
+	wantJob(t, f.run(f.job("")), Done, 2, 0)
+	events := f.index()
+	if len(events) != 2 || events[0].Action != schemas.Replayed || events[0].ReplayOf != failed.EventID {
+		t.Errorf("the replayed events: %v", events)
+	}
+	if plan := f.plan(f.job("event.action: poisoned")); plan.Total != 0 {
+		t.Errorf("the second time: %d to send", plan.Total)
+	}
+}
+
 func TestReplayToFailedQueue(t *testing.T) {
 	f := newFixture(t)
 	published, failed := f.published(1), f.poisoned(1)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,5 +139,20 @@ func goldenEvent() Event {
 	return Event{
 		State: state, Action: RetryScheduled, TimeSource: TimeOfEvent, Sequence: 1777863721130000,
 		Ingested: at.Add(time.Second), Source: "rabbit@shop/", VHost: "/", Envelope: e, BodySize: len(e.Body),
+	}
+}
+
+// An id of another event may be as long as Elasticsearch takes.
+func TestGoldenDerivedIDs(t *testing.T) {
+	longest := strings.Repeat("x", 512)
+	for _, test := range []struct{ of, want string }{
+		{"abc", "job:abc"},
+		{longest[:508], "job:" + longest[:508]},
+		{longest[:509], "job:dc95dba3edde35ac1ce6559483f41afca1aefe3cb2977669a7ba4f19fbbe65e7"},
+		{longest, "job:64164443bb63e338ef1cfdb12a57117cd1212270cc935a798f6e8a665cdf4659"},
+	} {
+		if got := DerivedID("job", test.of); got != test.want {
+			t.Errorf("of %d bytes: %s, want %s", len(test.of), got, test.want)
+		}
 	}
 }

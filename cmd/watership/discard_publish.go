@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"iter"
 	"time"
@@ -54,17 +52,8 @@ func (d discard) send(ctx context.Context, failures iter.Seq2[schemas.Event, err
 // failure's, so that a repeat is the same document.
 func (d discard) state(e schemas.Event, now time.Time) schemas.State {
 	return schemas.State{
-		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
+		EventID: schemas.DerivedID("discarded", e.EventID), Time: now, ReplayOf: e.EventID,
 		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
 		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.reason + " (" + operator() + ")"},
 	}
-}
-
-func discardID(event string) string {
-	const longest = 400 // bytes; an id may have 512
-	if len(event) > longest {
-		sum := sha256.Sum256([]byte(event))
-		event = hex.EncodeToString(sum[:])
-	}
-	return "discarded:" + event
 }
