@@ -35,3 +35,10 @@ func RoundStep(span time.Duration, n int) time.Duration {
 	}
 	return 365 * day
 }
+
+// ZoneOffset is how far the clocks of a zone are ahead of UTC at a time, in
+// milliseconds since 1970.
+func ZoneOffset(zone *time.Location, millis int64) time.Duration {
+	_, seconds := time.UnixMilli(millis).In(zone).Zone()
+	return time.Duration(seconds) * time.Second
+}

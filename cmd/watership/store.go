@@ -26,7 +26,7 @@ type eventStore interface {
 	Clock(ctx context.Context) (time.Time, error)
 	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
-	Over(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
 	Close() error
 }
 

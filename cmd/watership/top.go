@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -46,7 +47,7 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.S
 	case query.Text:
 		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
 	case query.Date:
-		tally, err = store.Over(ctx, sel, f.Name, timeSteps)
+		tally, err = store.Over(ctx, sel, f.Name, timeSteps, time.Local)
 	default:
 		tally, err = store.Top(ctx, sel, f.Name, asked.limit)
 	}

@@ -9,8 +9,9 @@ import (
 )
 
 // Over counts the events of a selection over the time that a date field says,
-// in at most n steps of equal and round length, the earliest first.
-func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
+// in at most n steps of equal and round length, the earliest first. Days begin at
+// midnight in the zone, as it is at the last of them.
+func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
 	doing := "counting events over " + field
 	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},
@@ -29,6 +30,7 @@ func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n
 	answer, err = s.aggregate(ctx, doing, sel, map[string]any{
 		"values": map[string]any{"date_histogram": map[string]any{
 			"field": field, "fixed_interval": fmt.Sprintf("%dms", step.Milliseconds()),
+			"offset": fmt.Sprintf("%+dms", -schemas.ZoneOffset(zone, int64(*last)).Milliseconds()),
 			"format": "strict_date_optional_time",
 		}},
 	})

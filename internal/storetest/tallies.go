@@ -19,7 +19,7 @@ import (
 type Tallies interface {
 	Store
 	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
-	Over(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
 	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 }
 
@@ -90,7 +90,7 @@ func testTop(t *testing.T, s Tallies) {
 }
 
 func testOver(t *testing.T, s Tallies) {
-	got, err := s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6)
+	got, err := s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,12 +101,20 @@ func testOver(t *testing.T, s Tallies) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	want.Values = []schemas.Value{
+		value("2026-05-03T23:00:00.000Z", 2), value("2026-05-04T02:00:00.000Z", 3), value("2026-05-04T05:00:00.000Z", 3),
+		value("2026-05-04T08:00:00.000Z", 3), value("2026-05-04T11:00:00.000Z", 1),
+	}
+	got, err = s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6, time.FixedZone("Lima", -5*60*60))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("where midnight is at 05:00 (-want +got):\n%s (%v)", diff, err)
+	}
 	even := schemas.Selection{Query: is("watership.queue", "third")}
-	got, err = s.Over(t.Context(), even, "@timestamp", 10)
+	got, err = s.Over(t.Context(), even, "@timestamp", 10, time.UTC)
 	if err != nil || len(got.Values) != 7 || got.Values[0].Count != 1 || got.Values[1].Count != 0 {
 		t.Errorf("two with hours between them: %v, %v", got, err)
 	}
-	if got, err := s.Over(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6); err != nil || len(got.Values) != 0 {
+	if got, err := s.Over(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6, time.UTC); err != nil || len(got.Values) != 0 {
 		t.Errorf("of nothing: %v, %v", got, err)
 	}
 }
