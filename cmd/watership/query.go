@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func (s system) fields() (query.Fields, error) {
 type span struct{ since, from, to string }
 
 func (p *span) addFlags(cmd *cobra.Command) {
-	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 2h, 7d, ...")
+	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 1h30m, 7d, ...")
 	addGiven(cmd.Flags(), &p.from, "from", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
 	addGiven(cmd.Flags(), &p.to, "to", "only events before a time")
 }
@@ -54,19 +55,19 @@ func (p *span) limit(node query.Node) (query.Node, error) {
 	}
 	from := p.from
 	if p.since != "" {
-		from = "now-" + p.since
+		from = ago(p.since)
 	}
 	all := query.And{node}
 	for _, bound := range []struct {
-		op   query.Op
-		text string
-	}{{query.GreaterOrEqual, from}, {query.Less, p.to}} {
+		op          query.Op
+		text, given string
+	}{{query.GreaterOrEqual, from, p.since + p.from}, {query.Less, p.to, p.to}} {
 		if bound.text == "" {
 			continue
 		}
 		compared, err := timeBound(bound.op, bound.text)
 		if err != nil {
-			return nil, err
+			return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", bound.given)
 		}
 		all = append(all, compared)
 	}
@@ -74,6 +75,12 @@ func (p *span) limit(node query.Node) (query.Node, error) {
 		return node, nil
 	}
 	return all, nil
+}
+
+// ago is date math for a duration in which several amounts may follow one another, as
+// Go writes them: 1h30m.
+func ago(duration string) string {
+	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
 }
 
 // timeBound also takes a time as it is shown, with a space.
@@ -87,7 +94,7 @@ func timeBound(op query.Op, text string) (query.Node, error) {
 		Value: query.Value{Pattern: query.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
 	}, fields)
 	if err != nil {
-		return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", text)
+		return nil, err
 	}
 	return query.InZone(compared, fields, time.Now()), nil
 }

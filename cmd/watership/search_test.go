@@ -65,6 +65,7 @@ func testSearchForms(t *testing.T, seed seeder) {
 		{"|--count|-o|json", `{"count":3}`},
 		{"|--from|2026-05-04T03:00:02Z|--to|2026-05-04T03:00:03Z|--fields|message.id|-o|csv", "messaging.message.id\nm-2"},
 		{"|--since|1h|--count", "0"},
+		{"|--since|1h30m|--count", "0"},
 	} {
 		got := a.must(t, append([]string{"search"}, strings.Split(test.args, "|")...)...)
 		wantLines(t, got, test.want)

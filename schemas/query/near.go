@@ -33,6 +33,20 @@ func (f Fields) near(name string) []string {
 	return names
 }
 
+// asKey says how a name is written that was meant as a key of a flattened field.
+func (f Fields) asKey(name string) string {
+	var keys []string
+	for _, field := range f.Known {
+		if field.Type == Flattened {
+			keys = append(keys, field.Name+"."+name)
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return "a key of that name is " + alternatives(keys)
+}
+
 func (f Fields) names() []string {
 	names := make([]string, 0, len(f.Known)+len(f.Labels))
 	for _, field := range f.Known {

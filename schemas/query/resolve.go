@@ -91,7 +91,9 @@ func (f Fields) find(name Pattern, at Place) ([]Field, error) {
 	found := f.short(text)
 	switch len(found) {
 	case 0:
-		return nil, &FieldError{Field: text, At: at, Problem: "no field " + strconv.Quote(text), Near: f.near(text)}
+		return nil, &FieldError{
+			Field: text, At: at, Problem: "no field " + strconv.Quote(text), Near: f.near(text), Hint: f.asKey(text),
+		}
 	case 1:
 		return found, nil
 	}

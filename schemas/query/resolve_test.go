@@ -102,7 +102,7 @@ no field "watership.ous"; did you mean watership.ours or watership.queue?
 watership.ous: x
 ^`},
 		{`größe: x and nothing.like.it: *`, `
-no field "größe"
+no field "größe"; a key of that name is body.json.größe or headers.größe
 größe: x and nothing.like.it: *
 ^`},
 		{`headers.: x`, `
@@ -158,7 +158,7 @@ no field "actoin"; did you mean event.action?
 headers.日本: ｶ値é and actoin: x
                        ^`},
 		{`日本日本: x`, `
-no field "日本日本"
+no field "日本日本"; a key of that name is body.json.日本日本 or headers.日本日本
 日本日本: x
 ^`},
 		{`attempt: third`, `
@@ -198,7 +198,7 @@ event.d*: abc
 // A tree that was not parsed has no text to point into.
 func TestErrorWithoutPlace(t *testing.T) {
 	_, err := Resolve(is("foo", "x"), testFields)
-	if err == nil || err.Error() != `no field "foo"` {
+	if err == nil || err.Error() != `no field "foo"; a key of that name is body.json.foo or headers.foo` {
 		t.Errorf("got %v", err)
 	}
 }
