@@ -185,8 +185,8 @@ func (f *flight) pass(d *reading, after schemas.Cursor, late bool) error {
 		if err != nil {
 			return err
 		}
-		for _, next := range page {
-			if err := f.consider(next, late); err != nil {
+		for i := range page {
+			if err := f.consider(&page[i], late); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 // passage is a message on its way, until its `replayed` event is confirmed.
 type passage struct {
-	found
+	*found
 	state   schemas.State
 	sent    schemas.Envelope
 	late    bool // found after the cursor had gone by
@@ -21,7 +21,7 @@ type passage struct {
 }
 
 // consider sends the message of an event, unless it is left out.
-func (f *flight) consider(next found, late bool) error {
+func (f *flight) consider(next *found, late bool) error {
 	before := f.sentBy.size > 0 && f.sentBy.has(f.order.Target.identity(next.event))
 	switch {
 	case next.leftOut != "" && next.leftOut != replayedSince, before && f.order.Uncertain:
@@ -31,7 +31,7 @@ func (f *flight) consider(next found, late bool) error {
 	case f.options.StopAfter > 0 && f.begun >= f.options.StopAfter:
 		return errStopAfter
 	}
-	p := f.r.passage(f.order, next)
+	p := f.r.passage(&f.order, next)
 	p.late, p.before = late, before
 	if err := f.makeRoom(p); err != nil {
 		return err
@@ -61,21 +61,21 @@ func (f *flight) makeRoom(p *passage) error {
 
 // passage is a message as it will be sent. It begins anew: its state has no
 // attempt and no instance id.
-func (r *Replayer) passage(job Job, next found) *passage {
-	e := next.event
+func (r *Replayer) passage(job *Job, next *found) *passage {
+	e := &next.event
 	sent := job.Changes.apply(job.Target.address(e.Envelope))
 	return &passage{
 		found: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, flightBytes),
 		state: schemas.State{
-			Fingerprint: fingerprint(e, sent, job), Queue: job.Target.queue(e),
+			Fingerprint: fingerprint(e, sent, job), Queue: job.Target.queue(*e),
 			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
 		},
 	}
 }
 
 // fingerprint is known already, unless the job changes what it is about.
-func fingerprint(e schemas.Event, sent schemas.Envelope, job Job) string {
+func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
 	if job.Target.Kind != ToExchange && job.Changes.none() {
 		return e.Fingerprint
 	}

@@ -62,6 +62,9 @@ func (d *reading) note(ctx context.Context) error {
 
 // ends says whether an error ends a reading. Others are about one document.
 func ends(err error) bool {
+	if err == nil {
+		return false
+	}
 	var store *schemas.StoreError
 	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

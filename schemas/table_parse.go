@@ -71,7 +71,7 @@ func readTyped(r *jsonscan.Reader, kind string) (value any, known bool) {
 	case "bool":
 		return r.Bool(), true
 	case "string":
-		return r.Text(), true
+		return r.TextValue(), true
 	case "string64":
 		return string(r.Bytes()), true
 	case "bytes":

@@ -48,7 +48,7 @@ func eventSource(r *jsonscan.Reader, h *hit) {
 // readAnswer keeps no part of the text.
 func readAnswer(text []byte, source source) (searchAnswer, error) {
 	var a searchAnswer
-	r := jsonscan.New(text)
+	r := jsonscan.NewOfMany(text)
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "pit_id":
@@ -97,6 +97,8 @@ func readTotal(r *jsonscan.Reader) (total int64) {
 	return total
 }
 
+const mostSorted = 3 // values that documents are sorted by
+
 func readHit(r *jsonscan.Reader, source source) (h hit) {
 	r.Object(func(name []byte) {
 		switch string(name) {
@@ -107,6 +109,7 @@ func readHit(r *jsonscan.Reader, source source) (h hit) {
 		case "_source":
 			source(r, &h)
 		case "sort":
+			h.Sort = make([]json.RawMessage, 0, mostSorted)
 			r.Array(func() { h.Sort = append(h.Sort, bytes.Clone(r.Raw())) })
 		case "fields":
 			h.BodySize = readBodySize(r)

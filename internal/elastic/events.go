@@ -60,7 +60,7 @@ func (v *view) documents(ctx context.Context) iter.Seq2[hit, error] {
 					if !held.give(yield) {
 						return
 					}
-					held = ties{h}
+					held = append(held[:0], h)
 				}
 			}
 		}

@@ -27,6 +27,7 @@ type Reader struct {
 	at    int
 	depth int
 	err   error
+	often *often // nil: strings are made anew
 }
 
 // New returns a reader of data, which must not change while it reads.
@@ -93,7 +94,18 @@ func (r *Reader) Text() string {
 	if r.null() {
 		return ""
 	}
-	return string(r.quoted())
+	if r.often == nil {
+		return string(r.quoted())
+	}
+	return r.often.value(r.quoted()).(string)
+}
+
+// TextValue is Text as a value of a table.
+func (r *Reader) TextValue() any {
+	if r.null() {
+		return ""
+	}
+	return r.often.value(r.quoted())
 }
 
 // TextBytes reads a string as bytes of the caller's own, nil for a null.
@@ -198,7 +210,7 @@ func (r *Reader) Raw() []byte {
 // are counted from the beginning of the value.
 func (r *Reader) Part(read func(*Reader)) error {
 	r.space()
-	part := Reader{data: r.data[r.at:], depth: r.depth}
+	part := Reader{data: r.data[r.at:], depth: r.depth, often: r.often}
 	read(&part)
 	if part.err != nil {
 		r.Skip()

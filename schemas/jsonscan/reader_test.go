@@ -66,6 +66,9 @@ func FuzzReader(f *testing.F) {
 		if !reflect.DeepEqual(utf8Valid(got), want) {
 			t.Fatalf("%q: got %#v, want %#v", data, got, want)
 		}
+		if alike := read(NewOfMany(data)); !reflect.DeepEqual(utf8Valid(alike), want) {
+			t.Fatalf("%q: got %#v where strings are kept, want %#v", data, alike, want)
+		}
 		skipped := New(data)
 		if skipped.Skip(); skipped.End() != nil {
 			t.Fatalf("%q: skipped it: %v", data, skipped.Err())
