@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -114,22 +116,48 @@ func TestReplayedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestFates: messages a to g were sent. The queue "another" told of e and f before.
 func TestFates(t *testing.T) {
 	f := newFixture(t)
-	job := Job{ID: f.source + "-fates"}
-	tell := func(action schemas.Action, n int, of, problem string) schemas.Event {
-		e := f.event(action, f.message(n))
-		e.Replay, e.ReplayOf, e.Failure.Message = job.ID, of, problem
-		return e
+	job := Job{ID: f.source + "-fates", Target: Target{Kind: ToOrigin}}
+	another := at("another")
+	for _, n := range []int{5, 6} {
+		before := f.event(schemas.Handled, f.message(n))
+		another(&before)
+		f.keep(f.event(schemas.RetryScheduled, f.message(n)), before)
 	}
-	f.keep(tell(schemas.RetryScheduled, 1, "a", "busy"), tell(schemas.Handled, 1, "a", ""),
-		tell(schemas.RetryScheduled, 2, "b", "no stock"), tell(schemas.Poisoned, 2, "b", "no stock"),
-		tell(schemas.Handled, 3, "c", ""), tell(schemas.Replayed, 4, "d", ""), f.poisoned(5))
-	elsewhere := tell(schemas.Handled, 2, "b", "")
-	elsewhere.Queue = "another"
-	f.keep(elsewhere)
+	job.UpTo = f.sequence
+	tell := func(action schemas.Action, n int, problem string, changes ...func(*schemas.Event)) {
+		e := f.event(action, f.message(n))
+		e.Replay, e.ReplayOf, e.Failure.Message = job.ID, string(rune('a'+n-1)), problem
+		for _, change := range changes {
+			change(&e)
+		}
+		f.keep(e)
+	}
+	for n := range 7 {
+		tell(schemas.Replayed, n+1, "")
+	}
+	tell(schemas.RetryScheduled, 1, "busy")
+	tell(schemas.Handled, 1, "")
+	tell(schemas.RetryScheduled, 2, "no stock")
+	tell(schemas.Poisoned, 2, "no stock")
+	tell(schemas.Handled, 2, "", another)
+	tell(schemas.Handled, 3, "")
+	tell(schemas.Handled, 5, "") // and another is silent
+	tell(schemas.Handled, 6, "")
+	tell(schemas.Poisoned, 6, "no address", another)
+	tell(schemas.Handled, 7, "", func(e *schemas.Event) { *e = e.Quarantine("too many fields") })
+	tell(schemas.Handled, 8, "") // of which it is not known yet that it was sent
+	f.keep(f.poisoned(5))
+
 	fates, err := f.Fates(t.Context(), job)
-	if err != nil || fates.Handled != 2 || fates.Failed != 1 || len(fates.Problems) != 1 || fates.Problems[0] != "no stock" {
-		t.Errorf("got %+v (%v)", fates, err)
+	want := Fates{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, Silent: []string{"another"}}
+	if diff := cmp.Diff(want, fates); err != nil || diff != "" {
+		t.Errorf("(-want +got):\n%s (%v)", diff, err)
+	}
+	tell(schemas.Handled, 5, "", another)
+	if fates, err := f.Fates(t.Context(), job); err != nil || fates.Handled != 4 || len(fates.Silent) != 0 {
+		t.Errorf("when all have told: %+v (%v)", fates, err)
 	}
 }

@@ -26,13 +26,9 @@ func (r *Replayer) resolutions(ctx context.Context, job Job, page []found) (reso
 		UpTo:  job.UpTo, Order: schemas.BySequence, WithoutBody: true,
 	}
 	known := resolutions{}
-	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if ends(err) {
-			return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
-		}
-		if err == nil {
-			known[event.Fingerprint] = append(known[event.Fingerprint], event)
-		}
+	err := r.each(ctx, selection, func(e schemas.Event) { known[e.Fingerprint] = append(known[e.Fingerprint], e) })
+	if err != nil {
+		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
 	}
 	return known, nil
 }

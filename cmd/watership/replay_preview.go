@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/replayer"
@@ -98,6 +99,9 @@ func (r *replay) writeFates(fates replayer.Fates, job replayer.Job) {
 		fates.Handled, fates.Failed, job.Sent-fates.Handled-fates.Failed, unsent)
 	for _, problem := range fates.Problems {
 		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
+	}
+	if len(fates.Silent) > 0 {
+		fmt.Fprintf(r.out, "  no word yet from %s\n", cell(strings.Join(fates.Silent, ", "), 120))
 	}
 }
 
