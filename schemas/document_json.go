@@ -8,12 +8,12 @@ import (
 
 // isSearchableObject says whether a flattened field takes the body: a JSON
 // object (RFC 8259), not too deep, no duplicate key, no NUL in a key, no value
-// too long. The body must be UTF-8.
+// too long, and all of them together not too large. The body must be UTF-8.
 //
 // It reads the body once and by itself: the standard library's tokens would
 // cost more than everything else that is done to a message.
 func isSearchableObject(body []byte) bool {
-	s := scanner{data: body}
+	s := scanner{data: body, room: flattenedTerms}
 	s.space()
 	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
 		return false
@@ -26,9 +26,18 @@ func isSearchableObject(body []byte) bool {
 // (StreamReadConstraints.getMaxNumberLength).
 const longestNumber = 1000 // characters
 
+// Elasticsearch holds each value with the whole path to it, several times over,
+// while it indexes a document, and nothing bounds that: a body of 2 MiB can end a
+// node of 1 GiB. What flattenedTerms allows takes about a tenth of such a node.
+const (
+	flattenedTerms = 32 << 20 // bytes of all values with their paths
+	termOverhead   = 256      // bytes that each of them counts besides
+)
+
 type scanner struct {
 	data []byte
 	at   int
+	room int // bytes left of flattenedTerms
 
 	// The keys of the objects that are open, as far as there is room: places in
 	// data, since pointers would let the scanner escape to the heap.
@@ -51,7 +60,7 @@ func (s *scanner) value(depth, path int) bool {
 		return depth <= flattenedDepth && s.array(depth, path)
 	case '"':
 		_, ok := s.string()
-		return ok && path+s.at-begin < flattenedTerm
+		return ok && s.term(path+s.at-begin)
 	case 't':
 		return s.literal("true", path)
 	case 'f':
@@ -59,7 +68,13 @@ func (s *scanner) value(depth, path int) bool {
 	case 'n':
 		return s.literal("null", path)
 	}
-	return s.number() && s.at-begin <= longestNumber && path+s.at-begin < flattenedTerm
+	return s.number() && s.at-begin <= longestNumber && s.term(path+s.at-begin)
+}
+
+// term says whether a value of so many bytes with its path can be taken, too.
+func (s *scanner) term(bytes int) bool {
+	s.room -= bytes + termOverhead
+	return bytes < flattenedTerm && s.room >= 0
 }
 
 func (s *scanner) object(depth, path int) bool {
@@ -120,7 +135,7 @@ func (s *scanner) space() {
 }
 
 func (s *scanner) literal(word string, path int) bool {
-	if !bytes.HasPrefix(s.data[s.at:], []byte(word)) || path+len(word) >= flattenedTerm {
+	if !bytes.HasPrefix(s.data[s.at:], []byte(word)) || !s.term(path+len(word)) {
 		return false
 	}
 	s.at += len(word)

@@ -1,7 +1,9 @@
 package schemas
 
 import (
+	"bytes"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,5 +89,32 @@ func TestParseDocumentRefusesWhatItDoesNotKnow(t *testing.T) {
 		if _, err := ParseDocument([]byte(source)); err == nil {
 			t.Errorf("ParseDocument(%s) gave no error", source)
 		}
+	}
+}
+
+// Elasticsearch runs out of memory over a document with more than this, which it
+// would be sent again and again.
+func TestManyValuesAreNotSearchable(t *testing.T) {
+	object := func(key, value string, values int) []byte {
+		return []byte(`{"` + key + `":[` + strings.Repeat(value+",", values-1) + value + "]}")
+	}
+	for name, c := range map[string]struct {
+		body       []byte
+		searchable bool
+	}{
+		"100,000 values":             {object("a", `"seven"`, 100_000), true},
+		"1,600,000 values":           {object("a", `"seven"`, 1_600_000), false},
+		"1,600,000 numbers":          {object("a", "1", 1_600_000), false},
+		"100,000 values, a long way": {object(strings.Repeat("k", 3000), "1", 100_000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			event := failedEvent(c.body)
+			if is := bytes.Contains(DocumentFormat{}.Append(nil, event), []byte(`,"json":{`)); is != c.searchable {
+				t.Errorf("searchable: %v", is)
+			}
+			if parsed := throughDocument(t, event); !bytes.Equal(parsed.Envelope.Body, c.body) {
+				t.Error("the body changed on its way through the document")
+			}
+		})
 	}
 }
