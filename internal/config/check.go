@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -80,8 +81,15 @@ func (l *loader) checkPolicy(path, name string, c *Config) {
 	l.require(path, !known, "a policy of retry.policies: "+strings.Join(c.policyNames(), ", "))
 }
 
-// checkLabels refuses two headers that would be one field.
+// mostLabels is what fits into an index beside our own fields, of which
+// Elasticsearch allows 1000 (index.mapping.total_fields.limit). It refuses every
+// document with one more.
+const mostLabels = 500
+
+// checkLabels refuses two headers that would be one field, and too many.
 func (l *loader) checkLabels(index Index) {
+	many := len(index.Labels) + len(index.NumericLabels)
+	l.require("index.labels", many > mostLabels, fmt.Sprintf("at most %d labels, those of index.numeric_labels included; there are %d", mostLabels, many))
 	for _, labels := range []struct {
 		key   string
 		names []string

@@ -72,6 +72,15 @@ func name(low, high int) func(string) (string, error) {
 	}
 }
 
+// label is a header's name that can name a field: Elasticsearch refuses every
+// document with one that is blank.
+func label(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("expected text of 1 to 255 bytes that is not blank")
+	}
+	return name(1, 255)(s)
+}
+
 // path is the name of a file, or nothing.
 func path(s string) (string, error) { return name(0, 4096)(s) }
 

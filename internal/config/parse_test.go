@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ func TestValues(t *testing.T) {
 		{"index.batch.bytes", "1TiB", "from 64KiB to 100MiB"},
 		{"index.batch.wait", "2h", "from 1ms to 1m"},
 		{"index.labels", "a.b,a_b", "each label once"},
+		{"index.labels", labels(500), ""},
+		{"index.numeric_labels", labels(501), "at most 500 labels"},
 		{"index.body.text", "yes", "true or false"},
 		{"http.listen", "", ""},
 		{"http.listen", "[::1]:0", ""},
@@ -67,6 +70,15 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s = %s: got %v, want %q", test.key, test.value, err, test.problem)
 		}
 	}
+}
+
+// labels are so many, as in a flag.
+func labels(many int) string {
+	names := make([]string, many)
+	for n := range names {
+		names[n] = fmt.Sprint("header", n)
+	}
+	return strings.Join(names, ",")
 }
 
 func TestFormatDurationIsReadBack(t *testing.T) {
