@@ -3,13 +3,14 @@ package replayer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
 // resolutions are the events of the messages on a page that say that a failure is
-// dealt with, by fingerprint.
+// dealt with, or that a replay of it failed, by fingerprint and in their order.
 type resolutions map[string][]schemas.Event
 
 // resolutions looks them up as they were when the job was planned, so that a
@@ -22,7 +23,7 @@ func (r *Replayer) resolutions(ctx context.Context, job Job, page []found) (reso
 		return nil, nil
 	}
 	selection := schemas.Selection{
-		Query: both(eitherHappened(schemas.Handled, schemas.Discarded), failed),
+		Query: both(query.Or{eitherHappened(schemas.Handled, schemas.Discarded), failedReplay()}, failed),
 		UpTo:  job.UpTo, Order: schemas.BySequence, WithoutBody: true,
 	}
 	known := resolutions{}
@@ -35,6 +36,11 @@ func (r *Replayer) resolutions(ctx context.Context, job Job, page []found) (reso
 		}
 	}
 	return known, nil
+}
+
+// failedReplay finds failures of what a job sent.
+func failedReplay() query.Node {
+	return query.And{eitherHappened(schemas.Poisoned), query.Exists{Field: query.Pattern{"watership.replay.of"}}}
 }
 
 // eitherHappened finds events of actions, also those that were quarantined.
@@ -51,25 +57,42 @@ func isFailure(e schemas.Event) bool {
 }
 
 // reason says how a failure was resolved, "" if it was not. The same message may
-// have been published again since, which resolves nothing.
+// have been published again since, which resolves nothing. Where a replay failed
+// again, what resolves that failure resolves the one that it was sent for.
 func (known resolutions) reason(failure schemas.Event) (leftOut string) {
 	if !isFailure(failure) {
 		return ""
 	}
+	line := []schemas.Event{failure}
 	for _, e := range known[failure.Fingerprint] {
-		sameInstance := e.Message != "" && e.Message == failure.Message
+		newest := line[len(line)-1]
 		switch {
 		case e.Queue != failure.Queue || e.Sequence <= failure.Sequence:
-		case facts(e) == schemas.Discarded && (sameInstance || e.ReplayOf == failure.EventID):
+		case slices.ContainsFunc(line, func(f schemas.Event) bool { return discards(e, f) }):
 			return discardedSince
-		case facts(e) == schemas.Handled && (sameInstance || sameReplay(e, failure)):
+		case slices.ContainsFunc(line, func(f schemas.Event) bool { return settles(e, f) }):
 			return handledSince
+		case isFailure(e) && sameReplay(e, newest):
+			line = append(line, e)
 		}
 	}
 	return ""
 }
 
-// sameReplay: what a job sent of a message with an id was handled.
-func sameReplay(handled, failure schemas.Event) bool {
-	return handled.ReplayOf != "" && failure.Envelope.Properties.MessageID != ""
+func discards(e, failure schemas.Event) bool {
+	return facts(e) == schemas.Discarded && (sameInstance(e, failure) || e.ReplayOf == failure.EventID)
+}
+
+func settles(e, failure schemas.Event) bool {
+	return facts(e) == schemas.Handled && (sameInstance(e, failure) || sameReplay(e, failure))
+}
+
+func sameInstance(e, failure schemas.Event) bool {
+	return e.Message != "" && e.Message == failure.Message
+}
+
+// sameReplay: the event is of what a job sent for the failure, or of a message with
+// an id, which is the same whichever of its events was replayed.
+func sameReplay(e, failure schemas.Event) bool {
+	return e.ReplayOf != "" && (e.ReplayOf == failure.EventID || failure.Envelope.Properties.MessageID != "")
 }

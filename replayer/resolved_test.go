@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -59,6 +60,48 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				order.Again = true
 				if plan := f.plan(order); plan.Total != 1 {
 					t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+				}
+			})
+		}
+	}
+}
+
+// TestResolvedFailuresOfReplays: a message failed, a replay of it to another target
+// failed again, and what became of that counts for both, but not for another
+// message that is equal.
+func TestResolvedFailuresOfReplays(t *testing.T) {
+	type life = func(f *fixture, newer schemas.Event) []schemas.Event
+	then := func(action schemas.Action, replayOf bool) life {
+		return func(f *fixture, newer schemas.Event) []schemas.Event {
+			e := f.event(action, newer.Envelope)
+			if replayOf {
+				e.ReplayOf = newer.EventID
+			}
+			return []schemas.Event{e}
+		}
+	}
+	for name, test := range map[string]struct {
+		then life
+		want string
+	}{
+		"discarded":             {then(schemas.Discarded, true), discardedSince},
+		"replayed and handled":  {then(schemas.Handled, true), handledSince},
+		"published and handled": {then(schemas.Handled, false), ""},
+		"nothing":               {func(*fixture, schemas.Event) []schemas.Event { return nil }, ""},
+	} {
+		for kind, change := range map[string]func(schemas.Envelope) schemas.Envelope{
+			"with an id": func(e schemas.Envelope) schemas.Envelope { return e }, "without": anonymous,
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				f := newFixture(t)
+				failure := f.event(schemas.Poisoned, change(f.message(1)))
+				newer := f.event(schemas.Poisoned, failure.Envelope)
+				newer.Replay, newer.ReplayOf = "to where it came from", failure.EventID
+				f.keep(append(test.then(f, newer), failure, newer)...)
+				order := f.job(fmt.Sprintf("event.id: %q", failure.EventID))
+				order.Target.Kind = ToFailedQueue
+				if plan := f.plan(order); plan.LeftOut[test.want] != 1-plan.Total || (test.want == "") != (plan.Total == 1) {
+					t.Errorf("%d to send, left out %v, want %q", plan.Total, plan.LeftOut, test.want)
 				}
 			})
 		}
