@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,12 +19,13 @@ type resolutions map[string][]schemas.Event
 // is not about the failures, and neither is one that was told to send again.
 func (r *Replayer) resolutions(ctx context.Context, job Job, page []found) (resolutions, error) {
 	back := job.Target.Kind == ToOrigin || job.Target.Kind == ToFailedQueue
-	failed := ofMessages(page, func(f found) bool { return isFailure(f.event) })
-	if job.Again || !back || failed == nil {
+	messages := ofMessages(page, func(f found) bool { return isFailure(f.event) })
+	if job.Again || !back || messages == nil {
 		return nil, nil
 	}
+	originals, replays := replaysOf(page)
 	selection := schemas.Selection{
-		Query: both(query.Or{eitherHappened(schemas.Handled, schemas.Discarded), failedReplay()}, failed),
+		Query: both(query.Or{eitherHappened(schemas.Handled, schemas.Discarded), failedReplay()}, query.Or{messages, replays}),
 		UpTo:  job.UpTo, Order: schemas.BySequence, WithoutBody: true,
 	}
 	known := resolutions{}
@@ -32,10 +34,25 @@ func (r *Replayer) resolutions(ctx context.Context, job Job, page []found) (reso
 			return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
 		}
 		if err == nil {
-			known[event.Fingerprint] = append(known[event.Fingerprint], event)
+			message := cmp.Or(originals[event.ReplayOf], event.Fingerprint)
+			known[message] = append(known[message], event)
 		}
 	}
 	return known, nil
+}
+
+// replaysOf finds what was sent for the failures on a page. Where a job changed its
+// headers, it has another fingerprint than the message; originals has that of the
+// message, by the id of the failure.
+func replaysOf(page []found) (originals map[string]string, replays query.Or) {
+	originals = map[string]string{}
+	for _, f := range page {
+		if f.err == nil && isFailure(f.event) {
+			originals[f.event.EventID] = f.event.Fingerprint
+			replays = append(replays, is("watership.replay.of", f.event.EventID))
+		}
+	}
+	return originals, replays
 }
 
 // failedReplay finds failures of what a job sent.

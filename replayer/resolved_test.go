@@ -5,6 +5,8 @@ import (
 	"maps"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,6 +27,10 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 	noReplay := func(e *schemas.Event) { e.ReplayOf = "" }
 	ofAnother := func(e *schemas.Event) { e.ReplayOf = "another" }
 	earlier := func(e *schemas.Event) { e.Sequence -= 10 }
+	changed := func(e *schemas.Event) {
+		e.Envelope.Headers = amqp.Table{"tenant": "another"}
+		e.Fingerprint = e.Envelope.Fingerprint()
+	}
 	quarantined := func(e *schemas.Event) { *e = e.Quarantine("too many fields") }
 	for name, test := range map[string]struct {
 		then life
@@ -35,6 +41,7 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 		"handled elsewhere":                     {then(schemas.Handled, at("another")), ""},
 		"handled, published again":              {then(schemas.Handled, another, noReplay), ""},
 		"handled, replayed":                     {then(schemas.Handled, another), handledSince},
+		"handled, replayed with other headers":  {then(schemas.Handled, another, changed), handledSince},
 		"handled, which could not be recorded":  {then(schemas.Handled, noReplay, quarantined), handledSince},
 		"discarded":                             {then(schemas.Discarded, another), discardedSince},
 		"discarded, another failure of it":      {then(schemas.Discarded, another, ofAnother), ""},
