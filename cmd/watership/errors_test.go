@@ -84,6 +84,39 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// Queries beyond what Elasticsearch can answer: one line, that says what to do.
+func TestQueriesBeyondLimits(t *testing.T) {
+	a := newSeeded(t)
+	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned)) // an empty store is not asked
+	words := make([]string, 10_000)
+	for i := range words {
+		words[i] = fmt.Sprint("w", i)
+	}
+	long := strings.Repeat("x", 40_000)
+	for _, test := range []struct{ query, want string }{
+		{"message.id: " + long, "at most 32,766 bytes"},
+		{"message.id > " + long, "at most 32,766 bytes"},
+		{"headers.tenant: " + long, "at most 32,766 bytes"},
+		{"message.id: " + long + "*", "a shorter beginning"},
+		{"message.id: *" + long, "a shorter beginning"},
+		{"headers.tenant: " + long + "*", "a shorter beginning"},
+		{strings.Join(words, " or "), "name the field of each word"},
+		{strings.Repeat("queue: a and (queue: b or ", 60) + "queue: c" + strings.Repeat(")", 60), "within one another"},
+	} {
+		for _, args := range [][]string{{"search"}, {"search", "--count"}, {"search", "--by", "queue"}, {"failed"}, {"export"}} {
+			got := call(t.Context(), strings.NewReader(""), a.environ, append(args, test.query)...)
+			oneLine := strings.Count(got.err, "\n") == 1 && len(got.err) < 300 && !strings.Contains(got.err, "exception")
+			if got.code != 1 || !oneLine || !strings.Contains(got.err, test.want) {
+				t.Errorf("watership %s %.30s: exit code %d, want 1\n%.600swant %s", strings.Join(args, " "), test.query, got.code, got.err, test.want)
+			}
+		}
+	}
+	got := call(t.Context(), strings.NewReader(long), a.environ, "failed", "discard", "--ids", "-", "--reason", "x", "--yes")
+	if got.code != 1 || !strings.Contains(got.err, "at most 32,766 bytes") {
+		t.Errorf("an id: exit code %d, %.600s", got.code, got.err)
+	}
+}
+
 // Servers that are away, refuse us, or are not set up: one line, soon.
 func TestBadServers(t *testing.T) {
 	broker := rabbittest.Newest(t)
