@@ -65,6 +65,8 @@ func TestBadInput(t *testing.T) {
 		{"failed discard a", 2, "--reason is missing", ""},
 		{"tail -n -1", 2, "--lines -1", ""},
 		{"config check --log-level loud", 2, "--log-level", "debug, info, warn or error"},
+		{"completion ksh", 2, `unknown command "ksh": expected one of bash, fish, powershell, zsh`, ""},
+		{"setup --kibana |", 2, `invalid argument " " for "--kibana" flag`, ""},
 		{"config nonsense", 2, `unknown command "nonsense": expected one of check, show`, ""},
 		{"failed discard --ids nofile --reason x --yes", 2, "--ids: open nofile", ""},
 		{"search --config nofile.yaml", 2, "nofile.yaml: expected a configuration file", ""},
