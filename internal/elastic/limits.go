@@ -12,7 +12,7 @@ func limits() map[string]string {
 		"automaton is too large":               pattern,
 		"Determinizing automaton":              pattern,
 		"length of prefix":                     pattern,
-		"too many nested clauses":              "has too many parts: name the field of each word, since one without is looked for in every field, or ask in several queries",
+		"maxClauseCount":                       "has too many parts: name the field of each word, since one without is looked for in every field, or ask in several queries",
 		"maximum nested depth":                 "has too many conditions within one another: ask in several queries",
 	}
 }
