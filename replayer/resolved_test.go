@@ -1,8 +1,11 @@
 package replayer
 
 import (
+	"fmt"
 	"maps"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,6 +27,10 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 	noReplay := func(e *schemas.Event) { e.ReplayOf = "" }
 	ofAnother := func(e *schemas.Event) { e.ReplayOf = "another" }
 	earlier := func(e *schemas.Event) { e.Sequence -= 10 }
+	changed := func(e *schemas.Event) {
+		e.Envelope.Headers = amqp.Table{"tenant": "another"}
+		e.Fingerprint = e.Envelope.Fingerprint()
+	}
 	quarantined := func(e *schemas.Event) { *e = e.Quarantine("too many fields") }
 	for name, test := range map[string]struct {
 		then life
@@ -34,6 +41,7 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 		"handled elsewhere":                     {then(schemas.Handled, at("another")), ""},
 		"handled, published again":              {then(schemas.Handled, another, noReplay), ""},
 		"handled, replayed":                     {then(schemas.Handled, another), handledSince},
+		"handled, replayed with other headers":  {then(schemas.Handled, another, changed), handledSince},
 		"handled, which could not be recorded":  {then(schemas.Handled, noReplay, quarantined), handledSince},
 		"discarded":                             {then(schemas.Discarded, another), discardedSince},
 		"discarded, another failure of it":      {then(schemas.Discarded, another, ofAnother), ""},
@@ -59,6 +67,48 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				order.Again = true
 				if plan := f.plan(order); plan.Total != 1 {
 					t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+				}
+			})
+		}
+	}
+}
+
+// TestResolvedFailuresOfReplays: a message failed, a replay of it to another target
+// failed again, and what became of that counts for both, but not for another
+// message that is equal.
+func TestResolvedFailuresOfReplays(t *testing.T) {
+	type life = func(f *fixture, newer schemas.Event) []schemas.Event
+	then := func(action schemas.Action, replayOf bool) life {
+		return func(f *fixture, newer schemas.Event) []schemas.Event {
+			e := f.event(action, newer.Envelope)
+			if replayOf {
+				e.ReplayOf = newer.EventID
+			}
+			return []schemas.Event{e}
+		}
+	}
+	for name, test := range map[string]struct {
+		then life
+		want string
+	}{
+		"discarded":             {then(schemas.Discarded, true), discardedSince},
+		"replayed and handled":  {then(schemas.Handled, true), handledSince},
+		"published and handled": {then(schemas.Handled, false), ""},
+		"nothing":               {func(*fixture, schemas.Event) []schemas.Event { return nil }, ""},
+	} {
+		for kind, change := range map[string]func(schemas.Envelope) schemas.Envelope{
+			"with an id": func(e schemas.Envelope) schemas.Envelope { return e }, "without": anonymous,
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				f := newFixture(t)
+				failure := f.event(schemas.Poisoned, change(f.message(1)))
+				newer := f.event(schemas.Poisoned, failure.Envelope)
+				newer.Replay, newer.ReplayOf = "to where it came from", failure.EventID
+				f.keep(append(test.then(f, newer), failure, newer)...)
+				order := f.job(fmt.Sprintf("event.id: %q", failure.EventID))
+				order.Target.Kind = ToFailedQueue
+				if plan := f.plan(order); plan.LeftOut[test.want] != 1-plan.Total || (test.want == "") != (plan.Total == 1) {
+					t.Errorf("%d to send, left out %v, want %q", plan.Total, plan.LeftOut, test.want)
 				}
 			})
 		}

@@ -22,12 +22,12 @@ func usualFields() []field {
 	return []field{
 		{column{title: "TIME", fixed: true}, "@timestamp", func(e schemas.Event) string { return oneLine(e.Time) }},
 		{column{title: "ACTION", fixed: true, colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
-		{column{title: "EXCHANGE", spare: 2}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
-		{column{title: "ROUTING KEY", spare: 1}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
-		{column{title: "QUEUE"}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
-		{column{title: "ATTEMPT", fixed: true, spare: 3}, "watership.attempt", attemptText},
+		{column{title: "EXCHANGE", spare: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{column{title: "ROUTING KEY", spare: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
+		{column{title: "QUEUE", spare: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
+		{column{title: "ATTEMPT", fixed: true, spare: 5}, "watership.attempt", attemptText},
 		{column{title: "MESSAGE"}, "messaging.message.id", nameOf},
-		{column{title: "ERROR"}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
+		{column{title: "ERROR", spare: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
 	}
 }
 

@@ -19,6 +19,7 @@ const completionPatience = time.Second
 // addCompletions completes queries and the names of queues, exchanges, fields
 // and so on. What cannot be found out in time is left out.
 func addCompletions(root *cobra.Command, from *settings) {
+	refuseOtherShells(root)
 	commands := root.Commands()
 	if discard, _, err := root.Find([]string{"failed", "discard"}); err == nil {
 		commands = append(slices.Clone(commands), discard)
@@ -39,6 +40,16 @@ func addCompletions(root *cobra.Command, from *settings) {
 				_ = cmd.RegisterFlagCompletionFunc(flag, from.completeNames(list)) // the flag is there
 			}
 		}
+	}
+}
+
+// refuseOtherShells: of a shell that is not known, cobra's own command shows its help
+// as if all were well.
+func refuseOtherShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = noCommand
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 }
 

@@ -65,6 +65,8 @@ func TestBadInput(t *testing.T) {
 		{"failed discard a", 2, "--reason is missing", ""},
 		{"tail -n -1", 2, "--lines -1", ""},
 		{"config check --log-level loud", 2, "--log-level", "debug, info, warn or error"},
+		{"completion ksh", 2, `unknown command "ksh": expected one of bash, fish, powershell, zsh`, ""},
+		{"setup --kibana |", 2, `invalid argument " " for "--kibana" flag`, ""},
 		{"config nonsense", 2, `unknown command "nonsense": expected one of check, show`, ""},
 		{"failed discard --ids nofile --reason x --yes", 2, "--ids: open nofile", ""},
 		{"search --config nofile.yaml", 2, "nofile.yaml: expected a configuration file", ""},
@@ -81,6 +83,40 @@ func TestBadInput(t *testing.T) {
 		if lines := strings.Count(got.err, "\n"); lines != 1 && !strings.Contains(got.err, "^\n") {
 			t.Errorf("watership %s: %d lines\n%s", strings.Join(args, " "), lines, got.err)
 		}
+	}
+}
+
+// Queries beyond what Elasticsearch can answer: one line, that says what to do.
+func TestQueriesBeyondLimits(t *testing.T) {
+	a := newSeeded(t)
+	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned)) // an empty store is not asked
+	words := make([]string, 10_000)
+	for i := range words {
+		words[i] = fmt.Sprint("w", i)
+	}
+	long := strings.Repeat("x", 40_000)
+	for _, test := range []struct{ query, want string }{
+		{"message.id: " + long, "at most 32,766 bytes"},
+		{"message.id > " + long, "at most 32,766 bytes"},
+		{"headers.tenant: " + long, "at most 32,766 bytes"},
+		{"message.id: " + long + "*", "a shorter beginning"},
+		{"message.id: *" + long, "a shorter beginning"},
+		{"headers.tenant: " + long + "*", "a shorter beginning"},
+		{strings.Join(words, " or "), "name the field of each word"},
+		{"*: " + strings.Join(words, " or *: "), "name the field of each word"},
+		{strings.Repeat("queue: a and (queue: b or ", 60) + "queue: c" + strings.Repeat(")", 60), "within one another"},
+	} {
+		for _, args := range [][]string{{"search"}, {"search", "--count"}, {"search", "--by", "queue"}, {"failed"}, {"export"}} {
+			got := call(t.Context(), strings.NewReader(""), a.environ, append(args, test.query)...)
+			oneLine := strings.Count(got.err, "\n") == 1 && len(got.err) < 300 && !strings.Contains(got.err, "exception")
+			if got.code != 1 || !oneLine || !strings.Contains(got.err, test.want) {
+				t.Errorf("watership %s %.30s: exit code %d, want 1\n%.600swant %s", strings.Join(args, " "), test.query, got.code, got.err, test.want)
+			}
+		}
+	}
+	got := call(t.Context(), strings.NewReader(long), a.environ, "failed", "discard", "--ids", "-", "--reason", "x", "--yes")
+	if got.code != 1 || !strings.Contains(got.err, "at most 32,766 bytes") {
+		t.Errorf("an id: exit code %d, %.600s", got.code, got.err)
 	}
 }
 

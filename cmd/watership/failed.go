@@ -177,11 +177,11 @@ func failedColumns() []column {
 	return []column{
 		{title: "COUNT", fixed: true, right: true},
 		{title: "QUEUE"},
-		{title: "CLASS", spare: 2},
+		{title: "CLASS", spare: 3},
 		{title: "TYPE", spare: 1},
 		{title: "ERROR"},
-		{title: "FIRST", fixed: true, spare: 3},
-		{title: "LAST", fixed: true},
+		{title: "FIRST", fixed: true, spare: 4},
+		{title: "LAST", fixed: true, spare: 2},
 		{title: "EXAMPLE"},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,8 @@ func newJobsList(from *settings) *cobra.Command {
 
 func newJobsShow(from *settings) *cobra.Command {
 	var format output
-	cmd := onOneJob(from, &cobra.Command{
+	every := func(replayer.Job) bool { return true }
+	cmd := onOneJob(from, every, &cobra.Command{
 		Use:     "show JOB",
 		Short:   "Show a job, and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
@@ -64,7 +66,8 @@ func newJobsShow(from *settings) *cobra.Command {
 }
 
 func newJobsResume(from *settings) *cobra.Command {
-	return onOneJob(from, &cobra.Command{
+	stopped := func(job replayer.Job) bool { return !job.Finished() && !job.Running(time.Now()) }
+	return onOneJob(from, stopped, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Go on with a job that was stopped",
 		Long: fmt.Sprintf(`resume sends what a job has left. What was confirmed is not sent again; after a
@@ -92,7 +95,8 @@ func resumeJob(ctx context.Context, t terminal, replays *replayer.Replayer, id s
 
 func newJobsCancel(from *settings) *cobra.Command {
 	var reason string
-	cmd := onOneJob(from, &cobra.Command{
+	open := func(job replayer.Job) bool { return !job.Finished() }
+	cmd := onOneJob(from, open, &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "End a job for good",
 		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
@@ -114,9 +118,12 @@ it has sent by then stays sent.`,
 	return cmd
 }
 
-// onOneJob makes a command of what it does with the job that is named.
-func onOneJob(from *settings, cmd *cobra.Command, do func(context.Context, terminal, *replayer.Replayer, string) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from)
+// onOneJob makes a command of what it does with the job that is named, and of the
+// jobs that it is for, which a shell is offered.
+func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
+	do func(context.Context, terminal, *replayer.Replayer, string) error,
+) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) error {
 			return do(ctx, terminalOf(cmd), replays, args[0])
@@ -138,15 +145,15 @@ func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, syste
 	return errors.Join(do(cmd.Context(), s, replays), closing())
 }
 
-// completeJobs offers the newest jobs to a shell.
-func completeJobs(from *settings) cobra.CompletionFunc {
+// completeJobs offers the newest jobs to a shell, of those that are wanted.
+func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
 		err := withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) (err error) {
-			ids, err = jobCompletions(ctx, replays)
+			ids, err = jobCompletions(ctx, replays, wanted)
 			return err
 		})
 		if err != nil {
@@ -158,7 +165,7 @@ func completeJobs(from *settings) cobra.CompletionFunc {
 
 const mostCompletions = 50
 
-func jobCompletions(ctx context.Context, replays *replayer.Replayer) ([]cobra.Completion, error) {
+func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var ids []cobra.Completion
@@ -166,7 +173,9 @@ func jobCompletions(ctx context.Context, replays *replayer.Replayer) ([]cobra.Co
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
+		if wanted(job) {
+			ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
+		}
 	}
 	return ids, nil
 }

@@ -84,14 +84,14 @@ func (l list) jobs(jobs []replayer.Job) error {
 func jobColumns() []column {
 	return []column{
 		{title: "JOB", fixed: true},
-		{title: "CREATED", fixed: true, spare: 1},
+		{title: "CREATED", fixed: true, spare: 4},
 		{title: "STATE", fixed: true},
 		{title: "SENT", fixed: true, right: true},
-		{title: "FAILED", fixed: true, right: true},
-		{title: "TOTAL", fixed: true, right: true},
-		{title: "OPERATOR", spare: 2},
-		{title: "TO", spare: 3},
-		{title: "QUERY"},
+		{title: "FAILED", fixed: true, right: true, spare: 1},
+		{title: "TOTAL", fixed: true, right: true, spare: 2},
+		{title: "OPERATOR", spare: 5},
+		{title: "TO", spare: 6},
+		{title: "QUERY", spare: 3},
 	}
 }
 

@@ -9,11 +9,21 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/schemas"
 )
+
+// checkKibana wants the URL of a Kibana, or none.
+func checkKibana(text string) error {
+	kibana, err := url.Parse(text)
+	if text != "" && (err != nil || kibana.Host == "") {
+		return usagef("--kibana %s: expected a URL such as http://user:password@localhost:5601", config.NewURL(text))
+	}
+	return nil
+}
 
 // importObjects uses Kibana's import of saved objects, which replaces those of
 // the same ids (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html).
@@ -29,10 +39,10 @@ func importObjects(ctx context.Context, kibana, stream string) (imported int, er
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	url := strings.TrimRight(kibana, "/") + "/api/saved_objects/_import?overwrite=true"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, form)
-	if err != nil || request.URL.Host == "" {
-		return 0, usagef("--kibana %s: expected a URL such as http://user:password@localhost:5601", config.NewURL(kibana))
+	to := strings.TrimRight(kibana, "/") + "/api/saved_objects/_import?overwrite=true"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, form)
+	if err != nil {
+		return 0, fmt.Errorf("importing into Kibana at %s: %w", config.NewURL(kibana), errors.Unwrap(err)) // without its URL
 	}
 	request.Header.Set("Content-Type", kind)
 	request.Header.Set("kbn-xsrf", "watership") // Kibana refuses requests without

@@ -82,6 +82,9 @@ func TestSetupImportsIntoKibana(t *testing.T) {
 		{"localhost:5601", exitUsage, "expected a URL"},
 	} {
 		r := i.run(t, "setup", "--kibana", test.url)
+		if declared := strings.Contains(r.out, "declared"); declared == (test.code == exitUsage) {
+			t.Errorf("%s: exit code %d after\n%s", test.url, r.code, r.out)
+		}
 		if r.code != test.code || !strings.Contains(r.err, test.want) || strings.Contains(r.err, "secret") || strings.Count(r.err, "\n") > 3 {
 			t.Errorf("%s: exit code %d, %s", test.url, r.code, r.err)
 		}

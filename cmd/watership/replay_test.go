@@ -168,6 +168,11 @@ func testReplayCommand(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is done: there is nothing left to do")
 	wantRun(t, a.run(t, "jobs", "cancel", job.ID), exitFailed, "is done")
 	wantRun(t, a.run(t, "jobs", "show", "nobody"), exitFailed, `there is no job "nobody"`)
+	for _, verb := range []string{"resume", "cancel"} {
+		if got := a.complete("jobs", verb, ""); strings.Contains(got, job.ID) {
+			t.Errorf("a job that is done is offered to %s", verb)
+		}
+	}
 	if got := a.complete("jobs", "show", ""); !strings.HasPrefix(got, job.ID+"\tdone, 3 of 3\n") {
 		t.Errorf("the shell is offered %q", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -232,39 +233,42 @@ func TestSearchDSL(t *testing.T) {
 	wantLines(t, got.out+got.err, "3")
 }
 
-// In the usual terminal of 80 columns what matters most is shown, and no line is
-// longer; wide characters take two columns.
+// In the usual terminal of 80 columns what matters most is shown, less in one of
+// 50, and no line is longer; wide characters take two columns.
 func TestTablesInANarrowTerminal(t *testing.T) {
 	for name, test := range map[string]struct {
 		columns []column
 		row     []string
 		shown   string
+		at50    string
 	}{
 		"search": {columnsOfFields(usualFields()), []string{
 			"2026-05-04 03:00:03.000", "retry_scheduled", "a-long-exchange", "order.created", "注文注文注文注文", "12", "order-0123456789", "注文は失敗しました",
-		}, "TIME ACTION ROUTING… QUEUE MESSAGE ERROR"},
+		}, "TIME ACTION ROUTING… QUEUE MESSAGE ERROR", "TIME ACTION MESSAGE"},
 		"failed": {failedColumns(), []string{
 			"12345", "orders-of-europe", "default", "*pipeline.StatusError", "no such table", "2026-05-04 03:00:03", "2026-05-04 03:00:03", "order-0123456789",
-		}, "COUNT QUEUE CLASS TYPE ERROR LAST EXAMPLE"},
+		}, "COUNT QUEUE CLASS TYPE ERROR LAST EXAMPLE", "COUNT QUEUE TYPE ERROR EXAMPLE"},
 		"jobs": {jobColumns(), []string{
 			"01M7Z3ATW9WRXS3FNYKEP3SJ8P", "2026-05-04 03:00:03.000", "interrupted", "100000", "10000", "1000000", "root@somewhere", "the queue that failed", "event.action: poisoned",
-		}, "JOB STATE SENT FAILED TOTAL QUERY"},
+		}, "JOB STATE SENT FAILED TOTAL QUERY", "JOB STATE SENT"},
 		"by": {barColumns("error_group"), []string{
 			strings.Repeat("注文", 60), "123456", strings.Repeat("▇", longestBar),
-		}, "error_group COUNT"},
+		}, "error_group COUNT", "error_group COUNT"},
 	} {
-		var out strings.Builder
-		table := newTable(&out, screen{width: 80}, test.columns...)
-		if err := errors.Join(table.row(test.row...), table.flush()); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(out.String()) {
-			if width := query.Width(strings.TrimRight(line, "\n")); width > 80 {
-				t.Errorf("%s: a line of %d columns: %s", name, width, line)
+		for width, shown := range map[int]string{80: test.shown, 50: test.at50} {
+			var out strings.Builder
+			table := newTable(&out, screen{width: width}, slices.Clone(test.columns)...)
+			if err := errors.Join(table.row(slices.Clone(test.row)...), table.flush()); err != nil {
+				t.Fatal(err)
 			}
-		}
-		if title, _, _ := strings.Cut(out.String(), "\n"); columnsOf(title) != test.shown {
-			t.Errorf("%s shows %s, want %s", name, columnsOf(title), test.shown)
+			for line := range strings.Lines(out.String()) {
+				if wide := query.Width(strings.TrimRight(line, "\n")); wide > width {
+					t.Errorf("%s: a line of %d columns in %d: %s", name, wide, width, line)
+				}
+			}
+			if title, _, _ := strings.Cut(out.String(), "\n"); columnsOf(title) != shown {
+				t.Errorf("%s shows %s in %d columns, want %s", name, columnsOf(title), width, shown)
+			}
 		}
 	}
 }

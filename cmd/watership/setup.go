@@ -25,6 +25,9 @@ deletes it; no serve of the former configuration may run then. Of Kibana's objec
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkKibana(kibana); err != nil {
+				return err
+			}
 			s, err := from.system(terminalOf(cmd))
 			if err != nil {
 				return err
@@ -32,7 +35,7 @@ deletes it; no serve of the former configuration may run then. Of Kibana's objec
 			return s.setup(cmd.Context(), cmd.OutOrStdout(), kibana)
 		},
 	}
-	cmd.Flags().StringVar(&kibana, "kibana", "", "URL of the Kibana that gets the data view, searches and dashboard, or an update of them")
+	addGiven(cmd.Flags(), &kibana, "kibana", "URL of the Kibana that gets the data view, searches and dashboard, or an update of them")
 	return cmd
 }
 

@@ -140,16 +140,27 @@ func (p *page) preview(body []byte) bool {
 	return len(shown) == len(text)
 }
 
-// pretty indents JSON and XML, and leaves every value as it is written.
+// pretty indents JSON and XML, and leaves every value as it is written, and so
+// a byte order mark in front, which is part of neither.
 func pretty(body []byte) []byte {
+	const mark = "\ufeff"
+	text, marked := bytes.CutPrefix(body, []byte(mark))
+	lines, ok := indent(text)
+	switch {
+	case !ok:
+		return body
+	case marked:
+		return append([]byte(mark), lines...)
+	}
+	return lines
+}
+
+func indent(text []byte) ([]byte, bool) {
 	var indented bytes.Buffer
-	if isJSON(body) && json.Indent(&indented, body, "", "  ") == nil {
-		return indented.Bytes()
+	if isJSON(text) && json.Indent(&indented, text, "", "  ") == nil {
+		return indented.Bytes(), true
 	}
-	if text, ok := indentXML(body); ok {
-		return text
-	}
-	return body
+	return indentXML(text)
 }
 
 // escaped shows what could steer a terminal or change how the text around it is

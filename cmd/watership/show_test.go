@@ -60,6 +60,8 @@ func testShowBodies(t *testing.T, seed seeder) {
 			`<?xml version="1.0"?><a x="1"><b>text</b><c/><!-- n --><d><e>1 &amp; 2</e></d></a>`,
 			"<?xml version=\"1.0\"?>\n<a x=\"1\">\n<b>text</b>\n<c/>\n<!-- n -->\n<d>\n<e>1 &amp; 2</e>\n</d>\n</a>",
 		},
+		{"\ufeff{\"a\":1}", "\\ufeff{\n\"a\": 1\n}"},
+		{"\ufeff<a><b>text</b></a>", "\\ufeff<a>\n<b>text</b>\n</a>"},
 		{"plain \x1b]0;evil\x07 text\nwith\ttabs\u202e", "plain \\x1b]0;evil\\a text\nwith tabs\\u202e"},
 		{"\xff\x00\x01", "00000000 ff 00 01 |...|"},
 		{"<p>not closed", "<p>not closed"},

@@ -88,7 +88,7 @@ func (s *Store) searchInto(ctx context.Context, doing string, body map[string]an
 	request := esapi.SearchRequest{
 		Index: s.both(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: yes(),
 	}
-	return s.ask(ctx, doing, request, into)
+	return beyondLimit(doing, s.ask(ctx, doing, request, into))
 }
 
 type factsAnswer struct {

@@ -59,7 +59,7 @@ func (s *Store) searchWith(ctx context.Context, doing string, indices []string, 
 		err = s.sendInto(ctx, s.patient, doing, searchRequest(indices, body), text)
 	}
 	if err != nil {
-		return searchAnswer{}, err
+		return searchAnswer{}, beyondLimit(doing, err)
 	}
 	answer, err := readAnswer(text.Bytes(), source)
 	if err != nil {

@@ -58,8 +58,28 @@ func withCaret(message, hint string, at Place) string {
 	}
 	start := strings.LastIndexByte(at.Query[:at.Offset], '\n') + 1
 	line, _, _ := strings.Cut(at.Query[start:], "\n")
-	before := strings.Map(visible, at.Query[start:at.Offset])
-	return message + "\n" + strings.Map(visible, line) + "\n" + strings.Repeat(" ", Width(before)) + "^"
+	before, after := nearby(strings.Map(visible, at.Query[start:at.Offset]), strings.Map(visible, line[at.Offset-start:]))
+	return message + "\n" + before + after + "\n" + strings.Repeat(" ", Width(before)) + "^"
+}
+
+const (
+	longestLine = 400 // characters of a query that are shown whole
+	context     = 80  // characters on each side that are shown of a longer one
+)
+
+// nearby shortens a line at both ends, so that its caret can be found.
+func nearby(before, after string) (string, string) {
+	left, right := []rune(before), []rune(after)
+	if len(left)+len(right) <= longestLine {
+		return before, after
+	}
+	if len(left) > context {
+		before = "…" + string(left[len(left)-context:])
+	}
+	if len(right) > context {
+		after = string(right[:context]) + "…"
+	}
+	return before, after
 }
 
 // visible keeps the caret in its column, and control sequences out of terminals.

@@ -299,3 +299,17 @@ func TestParseBoundsDepth(t *testing.T) {
 		t.Error("100,000 levels: no error")
 	}
 }
+
+// A query that a program wrote may have thousands of values on one line.
+func TestErrorsInALongLine(t *testing.T) {
+	values := strings.Repeat("size: 1 or ", 1000)
+	_, err := Parse(values + ") or " + values)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	_, lines, _ := strings.Cut(err.Error(), "\n")
+	want := "…" + values[len(values)-80:] + ") or " + values[:75] + "…\n" + strings.Repeat(" ", 81) + "^"
+	if lines != want {
+		t.Errorf("got\n%s\nwant\n%s", lines, want)
+	}
+}
