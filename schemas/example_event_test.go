@@ -90,3 +90,16 @@ func ExampleRoundStep() {
 	fmt.Println(schemas.RoundStep(24*time.Hour, 30))
 	// Output: 1h0m0s
 }
+
+// Steps of a day begin at midnight where the operator is.
+func ExampleZoneOffset() {
+	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)
+	fmt.Println(schemas.ZoneOffset(kathmandu, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).UnixMilli()))
+	// Output: 5h45m0s
+}
+
+// The `replayed` event of a job is the same document however often the job repeats it.
+func ExampleDerivedID() {
+	fmt.Println(schemas.DerivedID("01M7Z3ATW9WRXS3FNYKEP3SJ8P", "v1:9f86d081"))
+	// Output: 01M7Z3ATW9WRXS3FNYKEP3SJ8P:v1:9f86d081
+}
