@@ -90,3 +90,15 @@ func ExampleRoundStep() {
 	fmt.Println(schemas.RoundStep(24*time.Hour, 30))
 	// Output: 1h0m0s
 }
+
+// What follows from an event twice, after a crash, is one document.
+func ExampleDerivedID() {
+	fmt.Println(schemas.DerivedID("discarded", "01M7Z3ATW9WRXS3FNYKEP3SJ8P"))
+	// Output: discarded:01M7Z3ATW9WRXS3FNYKEP3SJ8P
+}
+
+func ExampleZoneOffset() {
+	zone := time.FixedZone("", 2*60*60)
+	fmt.Println(schemas.ZoneOffset(zone, time.Date(2026, 5, 4, 3, 2, 1, 0, zone).UnixMilli()))
+	// Output: 2h0m0s
+}
