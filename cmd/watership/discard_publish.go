@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -21,11 +20,12 @@ func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbi
 	failures := store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence})
 	sent, err := d.send(ctx, failures, publisher, topology)
 	for _, pending := range sent { // also where not all of them were
-		if waited := pending.Wait(ctx); waited != nil {
-			err = errors.Join(err, waited)
-			continue
+		switch waited := pending.Wait(ctx); {
+		case waited == nil:
+			confirmed++
+		case err == nil: // what is wrong with others is the same as a rule
+			err = waited
 		}
-		confirmed++
 	}
 	return confirmed, err
 }

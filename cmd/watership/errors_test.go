@@ -120,6 +120,17 @@ func TestQueriesBeyondLimits(t *testing.T) {
 	}
 }
 
+// What the broker refuses for every failure is said once.
+func TestDiscardIsRefused(t *testing.T) {
+	a := newSeeded(t)
+	a.keep(t, a.event(1, schemas.Poisoned, poisonedAt("orders", "lost")), a.event(2, schemas.Poisoned, poisonedAt("orders", "lost")))
+	environ := append(a.environ, "WATERSHIP_AMQP_URL="+rabbittest.Newest(t).URL, "WATERSHIP_TOPOLOGY_PREFIX="+a.source)
+	got := call(t.Context(), strings.NewReader(""), environ, "failed", "discard", "action: poisoned", "--reason", "x", "--yes")
+	if got.code != exitFailed || !strings.Contains(got.err, "no exchange") || strings.Count(got.err, "\n") != 1 {
+		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	}
+}
+
 // Servers that are away, refuse us, or are not set up: one line, soon.
 func TestBadServers(t *testing.T) {
 	broker := rabbittest.Newest(t)
