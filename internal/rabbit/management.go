@@ -16,6 +16,9 @@ import (
 // ErrNotFound says that the broker knows no such exchange or queue.
 var ErrNotFound = errors.New("not found")
 
+// ErrNoAnswer says that nothing answers where the management API should be.
+var ErrNoAnswer = errors.New("no answer")
+
 // Management asks RabbitMQ's management API (https://www.rabbitmq.com/docs/http-api-reference)
 // for what AMQP does not tell: bindings, arguments, policies.
 type Management struct {
@@ -208,7 +211,7 @@ func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
 	}
 	response, err := m.client.Do(request)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, withoutURL(err))
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, m.maxBytes+1))

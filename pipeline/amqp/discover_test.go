@@ -128,3 +128,31 @@ func TestKeysCannotBeDiscovered(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKeysAreDiscoveredWhenTheAPIIsBack: what flows does not wait for the management
+// API, and all else is declared without it.
+func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
+	b := rabbittest.Newest(t)
+	cfg, exchange, _ := discovering(t, b)
+	there := cfg.Discovery
+	away, err := NewDiscovery("http://guest:guest@127.0.0.1:1", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Discovery = away
+	live := LiveTopology{Conn: connection(t, b), Config: cfg}
+	if err := live.Declare(t.Context()); err != nil {
+		t.Fatalf("while the API is away: %v", err)
+	}
+	if err := live.Restore(t.Context()); err == nil {
+		t.Error("nobody is told that keys cannot be found out")
+	}
+	live.Config.Discovery = there
+	rabbittest.Eventually(t, "the tap to have the key", func() bool {
+		if err := live.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, ours, err := there.keys(t.Context(), exchange, cfg.Topology.Tap())
+		return err == nil && len(ours) == 1 && ours[0] == "first"
+	})
+}

@@ -30,8 +30,17 @@ var _ wamqp.TopologyBuilder = LiveTopology{}
 
 const rebuildTimeout = 30 * time.Second
 
-// Declare declares everything.
-func (l LiveTopology) Declare(ctx context.Context) error { return Declare(ctx, l.Conn, l.Config) }
+// Declare declares everything. Keys of an exchange that cannot be found out now, since
+// the management API is away, are left to Keep and logged: what was tapped before
+// still is, and messages are not to wait for it.
+func (l LiveTopology) Declare(ctx context.Context) error {
+	err := Declare(ctx, l.Conn, l.Config)
+	if errors.Is(err, rabbit.ErrNoAnswer) {
+		l.logger().Error("the topology is not as configured; trying again", "error", err)
+		return nil
+	}
+	return err
+}
 
 // DeclareDelay makes sure that the delay queue of d exists. d is in whole milliseconds.
 func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {

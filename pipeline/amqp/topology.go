@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,8 +82,11 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 			return err
 		}
 	}
+	var unanswered error
 	for _, tap := range cfg.Tap {
-		if err := d.tap(tap, cfg); err != nil {
+		if err := d.tap(tap, cfg); errors.Is(err, rabbit.ErrNoAnswer) {
+			unanswered = errors.Join(unanswered, err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -91,7 +95,7 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 			return err
 		}
 	}
-	return nil
+	return unanswered
 }
 
 func (c TopologyConfig) queueType() QueueType {
