@@ -5,7 +5,8 @@ import "strings"
 const errorGroupLimit = 256 // bytes
 
 // ErrorGroup folds the ids and numbers of an error message, so that failures
-// of one kind have one text: every word that has a digit becomes "#".
+// of one kind have one text: every word that has a digit becomes "#", and a number
+// with its fraction, or an address of numbers, is one word.
 func ErrorGroup(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	var folded strings.Builder
@@ -26,11 +27,17 @@ func ErrorGroup(message string) string {
 }
 
 func leadingWord(s string) int {
-	end := strings.IndexFunc(s, func(r rune) bool {
-		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	})
-	if end < 0 {
-		return len(s)
+	for at := range len(s) {
+		fraction := s[at] == '.' && at > 0 && isDigit(s[at-1]) && at+1 < len(s) && isDigit(s[at+1])
+		if !fraction && !inWord(s[at]) {
+			return at
+		}
 	}
-	return end
+	return len(s)
 }
+
+func inWord(c byte) bool {
+	return c == '-' || c == '_' || isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -1,0 +1,29 @@
+package schemas
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestErrorGroup(t *testing.T) {
+	for message, want := range map[string]string{
+		"":                                  "",
+		"no such table: violins":            "no such table: violins",
+		"order 4711 of customer c-17":       "order # of customer #",
+		"took 1.5s of 2s, -0.25 too long":   "took # of #, # too long",
+		"dial tcp 10.0.0.7:8080: refused":   "dial tcp #:#: refused",
+		"at main.go:17 in v1.2.3-rc.1":      "at main.go:# in #.#",
+		"the end. 3 more... .5 5.":          "the end. # more... .# #.",
+		"id 550e8400-e29b-41d4-a716-446655": "id #",
+		"first line 1\nsecond line":         "first line #",
+		"größe 7 zu groß":                   "größe # zu groß",
+	} {
+		if got := ErrorGroup(message); got != want {
+			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+	if got := ErrorGroup(strings.Repeat("ü", 1000)); len(got) > errorGroupLimit || !utf8.ValidString(got) {
+		t.Errorf("of a long one: %d bytes, %q", len(got), got)
+	}
+}
