@@ -54,7 +54,7 @@ func (f *flight) count(p *passage) bool {
 	case p.err == nil:
 		f.job.Sent++
 	case concernsOneMessage(p.err):
-		f.job.fail(Failure{p.event.EventID, p.event.Envelope.Properties.MessageID, p.err.Error()})
+		f.job.fail(Failure{p.event.EventID, p.event.Envelope.Properties.MessageID, p.problem()})
 	default:
 		f.stopFeeding(p.err)
 		return false

@@ -3,6 +3,7 @@ package replayer
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -100,6 +101,16 @@ func (f *flight) depart(p *passage) {
 	default:
 		p.pending, p.err = f.line.publisher.Send(f.flying, f.line.hop.Message(p.sent, p.state))
 	}
+}
+
+// problem is why the message could not be sent. The exchange by which it goes to one
+// queue says nothing to whoever named the queue.
+func (p *passage) problem() string {
+	var nacked *rabbit.NackedError
+	if p.state.Queue != "" && errors.As(p.err, &nacked) {
+		return fmt.Sprintf("queue %q refused the message, as a full one does", p.state.Queue)
+	}
+	return p.err.Error()
 }
 
 // concernsOneMessage: the others may well arrive.

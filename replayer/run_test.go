@@ -153,6 +153,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestRefusedByOneQueue names the queue, and not how messages get to it.
+func TestRefusedByOneQueue(t *testing.T) {
+	f := newFixture(t)
+	queue := f.source + "-full"
+	f.bind(queue, f.exchange, "full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+	f.keepMany(2)
+	order := f.job("")
+	order.Target = Target{Kind: ToQueue, Queue: queue}
+	job := f.run(order)
+	wantJob(t, job, Done, 0, 2)
+	for _, failure := range job.Failures {
+		if want := fmt.Sprintf("queue %q refused the message, as a full one does", queue); failure.Reason != want {
+			t.Errorf("%q, want %q", failure.Reason, want)
+		}
+	}
+}
+
 func TestLimitAndRate(t *testing.T) {
 	f := newFixture(t)
 	f.keepMany(20)
