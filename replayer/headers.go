@@ -23,12 +23,21 @@ type Changes struct {
 // HeaderTypes are what a header may be set to. Without a type it is text.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
 
-// Check says what is wrong with them, nil if nothing is.
+// Check says what is wrong with them, nil if nothing is. A header is to be changed
+// once.
 func (c Changes) Check() error {
+	changed := map[string]bool{}
+	check := func(name string) error {
+		if changed[name] {
+			return fmt.Errorf("header %q is changed twice: set or remove it once", name)
+		}
+		changed[name] = true
+		return checkReplayed(name)
+	}
 	for _, text := range c.Set {
 		name, _, err := ParseHeader(text)
 		if err == nil {
-			err = checkReplayed(name)
+			err = check(name)
 		}
 		if err != nil {
 			return err
@@ -38,7 +47,7 @@ func (c Changes) Check() error {
 		if err := checkHeaderName(name); err != nil {
 			return err
 		}
-		if err := checkReplayed(name); err != nil {
+		if err := check(name); err != nil {
 			return err
 		}
 	}

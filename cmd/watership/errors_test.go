@@ -59,6 +59,8 @@ func TestBadInput(t *testing.T) {
 		{"import nofile", 1, "open nofile", ""},
 		{"publish nofile --key q", 1, "", "open nofile"},
 		{"publish --header x", 2, `--header "x"`, ""},
+		{"publish --header x=1 --header x=2", 2, `--header x=2: the header "x" is given twice`, ""},
+		{"replay --set-header x=1 --remove-header x --ids - --yes", 2, `header "x" is changed twice`, ""},
 		{"publish --count 0", 2, "--count 0", ""},
 		{"publish --message-id a --count 2", 2, "--message-id is one id", ""},
 		{"publish --ndjson --type x", 2, "--ndjson", ""},

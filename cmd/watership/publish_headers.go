@@ -14,6 +14,9 @@ func parseHeaders(list []string) (amqp091.Table, error) {
 		if err != nil {
 			return nil, usagef("--%w", err) // it begins with the word header
 		}
+		if _, again := headers[name]; again {
+			return nil, usagef("--header %s: the header %q is given twice", text, name)
+		}
 		headers[name] = value
 	}
 	return headers, nil
