@@ -47,9 +47,15 @@ func addCompletions(root *cobra.Command, from *settings) {
 // as if all were well.
 func refuseOtherShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args = noCommand
-		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	completion.Args = noCommand
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	completion.Example = "  watership completion bash"
+	for _, shell := range completion.Commands() {
+		shell.Example = "  " + shell.CommandPath()
 	}
 }
 
