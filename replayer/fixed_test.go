@@ -77,8 +77,13 @@ func TestHeaderSyntax(t *testing.T) {
 		}
 	}
 	for _, changes := range []Changes{
-		{Set: []string{"x-delay=1"}}, {Set: []string{"watership-queue=a"}}, {Remove: []string{"x-delay"}}, {Remove: []string{""}},
-		{Set: []string{"a=1", "a:int=2"}}, {Set: []string{"a=1"}, Remove: []string{"a"}}, {Remove: []string{"a", "a"}},
+		{Set: []string{"x-delay=1"}},
+		{Set: []string{"watership-queue=a"}},
+		{Remove: []string{"x-delay"}},
+		{Remove: []string{""}},
+		{Set: []string{"a=1", "a:int=2"}},
+		{Set: []string{"a=1"}, Remove: []string{"a"}},
+		{Remove: []string{"a", "a"}},
 	} {
 		if changes.Check() == nil {
 			t.Errorf("%+v passed the check", changes)
