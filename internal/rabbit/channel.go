@@ -41,7 +41,7 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 		if err == nil {
 			return ch, conn, nil
 		}
-		if !conn.IsClosed() {
+		if !conn.lost() {
 			return nil, nil, err
 		}
 		// Lost just now: its owner will say so.

@@ -38,6 +38,10 @@ type link struct {
 	stream *frames
 }
 
+// lost says whether the connection is at its end. Where a write fails, the client
+// returns the error first and then, in a goroutine of its own, closes itself.
+func (l *link) lost() bool { return l.IsClosed() || l.stream.out.failed() }
+
 // Open starts connecting and returns at once. Its error concerns the URL only
 // and never shows the password; a broker that is away is dialled for ever.
 func Open(cfg Config) (*Connection, error) {

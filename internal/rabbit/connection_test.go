@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,5 +194,44 @@ func TestConnectionHasItsName(t *testing.T) {
 	}
 	if name := conn.Config.Properties["connection_name"]; name != "a name" {
 		t.Errorf("got %v", name)
+	}
+}
+
+// unwritable is a stream that fails when it is written to, once it is broken.
+type unwritable struct {
+	net.Conn
+	broken atomic.Bool
+}
+
+func (c *unwritable) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, errors.New("connection reset by peer")
+	}
+	return c.Conn.Write(p)
+}
+
+// TestDoGoesOnWhereAWriteFails: such an error comes before the client calls itself
+// closed, so that it is not always seen to be so.
+func TestDoGoesOnWhereAWriteFails(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	var stream atomic.Pointer[unwritable]
+	b := rabbittest.Newest(t)
+	c, err := Open(Config{URL: b.URL, Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}, Dial: func(network, addr string) (net.Conn, error) {
+		raw, err := net.Dial(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		stream.Store(&unwritable{Conn: raw})
+		return stream.Load(), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for n := range 20 {
+		if err := c.Do(t.Context(), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {
+			t.Fatalf("time %d: %v", n, err)
+		}
+		stream.Load().broken.Store(true)
 	}
 }

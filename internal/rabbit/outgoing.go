@@ -101,6 +101,13 @@ func (c *outgoing) write(b []byte) error {
 	return c.err
 }
 
+// failed says whether the stream takes nothing any more.
+func (c *outgoing) failed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
 // flush writes what was gathered, and b. The caller holds mu.
 func (c *outgoing) flush(b []byte) error {
 	if c.err != nil {
