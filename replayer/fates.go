@@ -95,19 +95,6 @@ func (r *Replayer) findSilent(ctx context.Context, job Job, fates map[string]*fa
 	return nil
 }
 
-// each reads the events of a selection, but for those that cannot be read.
-func (r *Replayer) each(ctx context.Context, selection schemas.Selection, take func(schemas.Event)) error {
-	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if ends(err) {
-			return err
-		}
-		if err == nil {
-			take(event)
-		}
-	}
-	return nil
-}
-
 func sum(fates map[string]*fate) Fates {
 	var all Fates
 	problems, silent := map[string]bool{}, map[string]bool{}

@@ -11,12 +11,20 @@ func is(field, value string) query.Node {
 
 func both(a, b query.Node) query.Node { return query.And{a, b} }
 
+// eitherHappened finds events of actions, also those that were quarantined.
+func eitherHappened(actions ...schemas.Action) query.Node {
+	var either query.Or
+	for _, action := range actions {
+		either = append(either, is("event.action", string(action)), is("watership.quarantined_action", string(action)))
+	}
+	return either
+}
+
 // anonymousPublished are the `published` events of messages without an id, also
 // of those that were quarantined.
 func anonymousPublished() query.Node {
-	published := string(schemas.Published)
 	return query.And{
-		query.Or{is("event.action", published), is("watership.quarantined_action", published)},
+		eitherHappened(schemas.Published),
 		query.Not{Node: query.Exists{Field: query.Pattern{"messaging.message.id"}}},
 	}
 }

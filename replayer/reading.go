@@ -49,12 +49,20 @@ func (d *reading) note(ctx context.Context) error {
 	selection := d.selection
 	selection.WithoutBody = true
 	selection.Query = both(selection.Query, anonymousPublished())
-	for event, err := range d.r.cfg.Store.Events(ctx, selection) {
-		switch {
-		case ends(err):
-			return fmt.Errorf("reading what the query finds: %w", err)
-		case err == nil:
-			d.choice.note(event)
+	if err := d.r.each(ctx, selection, d.choice.note); err != nil {
+		return fmt.Errorf("reading what the query finds: %w", err)
+	}
+	return nil
+}
+
+// each reads the events of a selection, but for those that cannot be read.
+func (r *Replayer) each(ctx context.Context, selection schemas.Selection, take func(schemas.Event)) error {
+	for event, err := range r.cfg.Store.Events(ctx, selection) {
+		if ends(err) {
+			return err
+		}
+		if err == nil {
+			take(event)
 		}
 	}
 	return nil

@@ -145,13 +145,9 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if job.Uncertain {
 		selection.Limit = 0
 	}
-	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if ends(err) {
-			return nil, fmt.Errorf("looking up what was sent before: %w", err)
-		}
-		if err == nil {
-			sent.add(job.Target.identity(event))
-		}
+	err := r.each(ctx, selection, func(e schemas.Event) { sent.add(job.Target.identity(e)) })
+	if err != nil {
+		return nil, fmt.Errorf("looking up what was sent before: %w", err)
 	}
 	return sent, nil
 }

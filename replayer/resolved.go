@@ -58,15 +58,6 @@ func failedReplay() query.Node {
 	return query.And{eitherHappened(schemas.Poisoned), query.Exists{Field: query.Pattern{"watership.replay.of"}}}
 }
 
-// eitherHappened finds events of actions, also those that were quarantined.
-func eitherHappened(actions ...schemas.Action) query.Node {
-	var either query.Or
-	for _, action := range actions {
-		either = append(either, is("event.action", string(action)), is("watership.quarantined_action", string(action)))
-	}
-	return either
-}
-
 func isFailure(e schemas.Event) bool {
 	return facts(e) == schemas.Poisoned || facts(e) == schemas.RetryScheduled
 }

@@ -35,7 +35,7 @@ const rebuildTimeout = 30 * time.Second
 // still is, and messages are not to wait for it.
 func (l LiveTopology) Declare(ctx context.Context) error {
 	err := Declare(ctx, l.Conn, l.Config)
-	if errors.Is(err, rabbit.ErrNoAnswer) {
+	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
 		l.logger().Error("the topology is not as configured; trying again", "error", err)
 		return nil
 	}
