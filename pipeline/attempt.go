@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -50,12 +49,7 @@ func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produce
 		defer time.AfterFunc(b.route.Timeout+hangGrace, func() { b.reportHang(this) }).Stop()
 	}
 	given := givenTo(ctx, msg, belief.Envelope)
-	err = guarded(func() (err error) {
-		if produced, err = b.route.Handler(given); err != nil {
-			_ = err.Error() // one that panics does so here
-		}
-		return err
-	})
+	produced, err = recoverValue(func() ([]*message.Message, error) { return b.route.Handler(given) })
 	return produced, nackedOr(given, err)
 }
 
@@ -76,15 +70,10 @@ func (b *business) reportHang(a Attempt) {
 	b.metrics.hung.WithLabelValues(a.Queue).Inc()
 	b.logger.Error("a handler did not return at its time-out; its message stays with it",
 		"queue", a.Queue, "timeout", b.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
-	if b.onHang != nil {
-		b.onHang(a)
+	if b.onHang == nil {
+		return
 	}
-}
-
-// stackLimit bounds a panic's stack. Deep recursion has frames without end.
-const stackLimit = 8 << 10 // bytes
-
-func stack() string {
-	text := debug.Stack()
-	return string(text[:min(len(text), stackLimit)])
+	if err := recoverPanic(func() error { b.onHang(a); return nil }); err != nil {
+		b.logger.Error("the hook for hanging handlers failed", "queue", a.Queue, "error", err)
+	}
 }

@@ -101,11 +101,11 @@ func undeliverable(err error) (why, unknown error) {
 }
 
 func (b *business) fail(ctx context.Context, belief schemas.Belief, took time.Duration, why error) error {
-	var away *retry.UnavailableError
-	if errors.As(why, &away) && !errors.Is(why, errNacked) {
-		closeGate(ctx, why)
+	v := b.judge(*b.route.Policy, why, belief.State.Attempt+1)
+	if v.away {
+		closeGate(ctx, errors.New(v.failure.Message))
 	}
-	return b.failed(ctx, belief, attempted{queue: b.route.Queue, took: took, policy: *b.route.Policy, why: why})
+	return b.failed(ctx, belief, attempted{queue: b.route.Queue, took: took, verdict: v})
 }
 
 // succeed says that the handler has handled the message.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"strings"
@@ -18,8 +17,7 @@ import (
 // tried again, and has no headers of ours, so that handlers do not copy those to
 // what they publish.
 func givenTo(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
-	e.Headers = maps.Clone(e.Headers)
-	e.Body = bytes.Clone(e.Body)
+	e = e.Clone()
 	given := message.NewMessage(arrived.UUID, e.Body)
 	if travelled(arrived) {
 		given, _ = amqp.Marshaler{}.Unmarshal(delivery(e)) // never fails

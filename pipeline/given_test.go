@@ -3,9 +3,11 @@ package pipeline
 import (
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -33,6 +35,34 @@ func TestGivenMessageIsAsFirstPublished(t *testing.T) {
 			t.Errorf("in the %s: %s", where, diff)
 		}
 	}
+}
+
+// What a handler does to nested headers and to the body of its copy changes nothing of
+// what is tried again.
+func TestHandlerChangesItsCopyAlone(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		r := start(t, b, func(c *Config) {
+			c.Routes = []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
+				e, _ := schemas.FromContext(msg.Context())
+				e.Headers["meta"].(amqp091.Table)["seen"] = "yes"
+				e.Headers["list"].([]any)[0] = "changed"
+				e.Headers["list"].([]any)[1].(amqp091.Table)["seen"] = "yes"
+				e.Headers["bytes"].([]byte)[0] = '!'
+				msg.Payload[0], e.Body[0] = '!', '!'
+				return onAttempt(msg, 1, errBroken)
+			})}}
+		})
+		sent := schemas.Envelope{RoutingKey: queue, Body: []byte("body"), Headers: amqp091.Table{
+			"meta": amqp091.Table{"a": int64(1)}, "list": []any{"first", amqp091.Table{}}, "bytes": []byte("bytes"),
+		}}
+		r.publish("", queue, sent.Clone().Publishing())
+		for _, action := range []schemas.Action{schemas.RetryScheduled, schemas.Handled} {
+			if e := r.wait(action); !cmp.Equal(e.Envelope, sent) || e.Fingerprint != sent.Fingerprint() {
+				t.Errorf("%s: %s", action, cmp.Diff(sent, e.Envelope))
+			}
+		}
+	})
 }
 
 // What is ours or the broker's does not go out with a copy.

@@ -64,19 +64,18 @@ func chosen(msg *message.Message) (schemas.Envelope, bool) {
 // allOutgoing is what goes on the wire for all that a handler returned. What a handler
 // returns is the handler's: a panic over it is its failure.
 func (b *business) allOutgoing(produced []*message.Message, parent schemas.Belief) ([]rabbit.Message, error) {
-	messages := make([]rabbit.Message, len(produced))
-	err := guarded(func() (err error) {
+	return recoverValue(func() (messages []rabbit.Message, err error) {
+		messages = make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
 			if msg == nil {
-				return fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
+				return nil, fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
 			}
 			if messages[i], err = b.outgoing(msg, parent, i); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return messages, nil
 	})
-	return messages, err
 }
 
 // outgoing is what goes on the wire for one message that a handler returned.

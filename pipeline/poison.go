@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -83,17 +82,7 @@ func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.S
 	event := schemas.Event{
 		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: len(e.Body),
 	}
-	if err := guarded(func() error { return p.hook(ctx, event) }); err != nil {
+	if err := recoverPanic(func() error { return p.hook(ctx, event) }); err != nil {
 		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
 	}
-}
-
-// guarded makes an error of a panic.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &retry.PanicError{Value: value, Stack: stack()}
-		}
-	}()
-	return f()
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -126,20 +127,41 @@ func TestFullParkingQueue(t *testing.T) {
 // Whatever a handler does, a panic over it is a failure and no endless loop.
 func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 	b := rabbittest.Newest(t)
+	failing := func(err error) message.HandlerFunc {
+		return func(*message.Message) ([]*message.Message, error) { return nil, err }
+	}
 	for name, handle := range map[string]message.HandlerFunc{
 		"a nil message":      func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
 		"a nil error":        func(*message.Message) ([]*message.Message, error) { var err *touchy; return nil, err },
-		"an error's message": func(*message.Message) ([]*message.Message, error) { return nil, &touchy{} },
+		"an error's message": failing(&touchy{}),
+		"an error's message the second time": func(*message.Message) ([]*message.Message, error) {
+			return nil, &onceReadable{}
+		},
+		"an error's As":                      failing(hostile{as: func() { panic("As") }}),
+		"an error's Is":                      failing(hostile{is: func() { panic("Is") }}),
+		"an error's Unwrap":                  failing(hostile{unwrap: func() { panic(&touchy{}) }}),
+		"the end of a goroutine by an error": failing(hostile{as: runtime.Goexit}),
+		"the end of a goroutine":             func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := rabbittest.Name(t)
 			r := start(t, b, func(c *Config) {
-				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(10 * time.Millisecond), Handler: handle}}
+				c.Routes = []Route{{
+					Queue: queue, Concurrency: 1, Policy: attemptsAfter(10 * time.Millisecond),
+					Handler: func(msg *message.Message) ([]*message.Message, error) {
+						if string(msg.Payload) == "next" {
+							return nil, nil
+						}
+						return handle(msg)
+					},
+				}}
 			})
 			r.publish("", queue, amqp091.Publishing{})
 			if e := r.wait(schemas.Poisoned); e.Attempt != 2 || e.Failure.Message == "" {
 				t.Errorf("%+v", e.State)
 			}
+			r.publish("", queue, amqp091.Publishing{Body: []byte("next")})
+			r.wait(schemas.Handled)
 		})
 	}
 }
@@ -148,3 +170,44 @@ func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 type touchy struct{ reason *string }
 
 func (e *touchy) Error() string { return *e.reason }
+
+// onceReadable is an error whose message can be read once.
+type onceReadable struct{ read bool }
+
+func (e *onceReadable) Error() string {
+	if e.read {
+		panic("read before")
+	}
+	e.read = true
+	return "once"
+}
+
+// hostile is an error whose methods do what its fields say.
+type hostile struct{ as, is, unwrap func() }
+
+func (hostile) Error() string { return "hostile" }
+
+func (e hostile) As(any) bool   { run(e.as); return false }
+func (e hostile) Is(error) bool { run(e.is); return false }
+func (e hostile) Unwrap() error { run(e.unwrap); return nil }
+
+func run(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+// A panic of the hook for hanging handlers does not end the process.
+func TestPanicOfTheHookForHangingHandlers(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue, release := rabbittest.Name(t), make(chan struct{})
+	r := start(t, b, func(c *Config) {
+		c.OnHang = func(Attempt) { panic("the hook") }
+		c.Routes = []Route{{Queue: queue, Timeout: time.Millisecond, Handler: handler(
+			func(*message.Message) error { <-release; return nil })}}
+	})
+	r.publish("", queue, amqp091.Publishing{})
+	rabbittest.Eventually(t, "the panic is logged", func() bool { return r.log.Count("the hook for hanging handlers failed") == 1 })
+	close(release)
+	r.wait(schemas.Handled)
+}

@@ -41,9 +41,8 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if belief.Mismatch {
 		r.reportMismatch(death.Queue, letter)
 	}
-	return r.failed(ctx, belief, attempted{
-		queue: death.Queue, policy: r.policyOf(death.Queue), why: deathError(death, r.retried),
-	})
+	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), belief.State.Attempt+1)
+	return r.failed(ctx, belief, attempted{queue: death.Queue, verdict: v})
 }
 
 // handleDue takes a message that has waited to its queue, then acknowledges.

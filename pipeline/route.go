@@ -18,9 +18,10 @@ type Route struct {
 	Bind  []Binding // to exchanges that exist
 
 	// Handler says by its error what should happen to the message: see package
-	// retry. It gets a copy: what it does to the message, its acknowledgement
-	// included, changes nothing of what is tried again. A nack of that copy
-	// makes the message wait without losing an attempt.
+	// retry. It gets a copy: what it does to the message, nested headers and its
+	// acknowledgement included, changes nothing of what is tried again. A nack of
+	// that copy makes the message wait without losing an attempt. A panic or a
+	// runtime.Goexit of the handler, or of a method of its error, is a failure.
 	Handler message.HandlerFunc
 
 	Policy      *retry.Policy // nil: Config.Default

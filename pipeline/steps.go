@@ -46,17 +46,16 @@ type steps struct {
 
 // attempted is an attempt that failed.
 type attempted struct {
-	queue  string
-	took   time.Duration
-	policy retry.Policy
-	why    error
+	queue string
+	took  time.Duration
+	verdict
 }
 
 // failed sends a message whose attempt failed to where its policy says.
 func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) error {
-	decision := s.decide(before, a)
+	decision := reachable(a.decision, before.Envelope)
 	s.metrics.failed(a, decision.Verb)
-	state := before.State.Failed(s.now(), a.took, a.queue, failure(a.why))
+	state := before.State.Failed(s.now(), a.took, a.queue, a.failure)
 	state.EventID = ""
 	if state.Message == "" {
 		state.Message = s.newID()
@@ -74,14 +73,13 @@ func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) 
 	return s.wait(ctx, before.Envelope, state, decision.Delay)
 }
 
-// decide: a message whose headers leave no room for ours cannot carry its
+// reachable: a message whose headers leave no room for ours cannot carry its
 // attempts back to its queue, so it is not tried again.
-func (s *steps) decide(before schemas.Belief, a attempted) retry.Decision {
-	decision := a.policy.Next(a.why, before.State.Attempt+1, s.random)
-	if decision.Verb == retry.Again && !before.Envelope.LeavesRoom() {
+func reachable(d retry.Decision, e schemas.Envelope) retry.Decision {
+	if d.Verb == retry.Again && !e.LeavesRoom() {
 		return retry.Decision{Verb: retry.Poison, Reason: "its headers leave no room for a state"}
 	}
-	return decision
+	return d
 }
 
 // event publishes one event of a message's life. Its id is given before the
@@ -156,14 +154,4 @@ func (s *steps) reportMismatch(queue string, arrived schemas.Envelope) {
 	s.metrics.mismatches.WithLabelValues(queue).Inc()
 	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
-}
-
-// failure is what travels of an error.
-func failure(err error) schemas.Failure {
-	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err)}
-	var panicked *retry.PanicError
-	if errors.As(err, &panicked) {
-		why.Stack = panicked.Stack
-	}
-	return why
 }

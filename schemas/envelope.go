@@ -5,6 +5,7 @@
 package schemas
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -85,6 +86,41 @@ func (e Envelope) Publishing() amqp.Publishing {
 		AppId:           p.AppID,
 		Body:            e.Body,
 	}
+}
+
+// Clone returns a copy that shares no headers, nested ones included, and no body
+// with e.
+func (e Envelope) Clone() Envelope {
+	e.Headers = cloneTable(e.Headers)
+	e.Body = bytes.Clone(e.Body)
+	return e
+}
+
+func cloneTable(table amqp.Table) amqp.Table {
+	if table == nil {
+		return nil
+	}
+	clone := make(amqp.Table, len(table))
+	for name, value := range table {
+		clone[name] = cloneField(value)
+	}
+	return clone
+}
+
+func cloneField(value any) any {
+	switch v := value.(type) {
+	case amqp.Table:
+		return cloneTable(v)
+	case []byte:
+		return bytes.Clone(v)
+	case []any:
+		clone := make([]any, len(v))
+		for i, element := range v {
+			clone[i] = cloneField(element)
+		}
+		return clone
+	}
+	return value // of a type without references
 }
 
 type envelopeKey struct{}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// errGoexit is the error of a function that ended its goroutine, as testing's
+// FailNow does.
+var errGoexit = errors.New("runtime.Goexit ended the goroutine")
+
+// recoverPanic calls f, which runs code of users, in a goroutine of its own: a panic
+// and a runtime.Goexit end that goroutine alone and are returned as errors.
+func recoverPanic(f func() error) error {
+	_, err := recoverValue(func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// recoverValue is recoverPanic for a function that returns a value.
+func recoverValue[T any](f func() (T, error)) (T, error) {
+	r := <-started(f)
+	return r.value, r.err
+}
+
+// recoverWithin is recoverValue for code that should be quick: it waits no longer
+// than limit. A goroutine cannot be ended from outside, so f goes on after that.
+func recoverWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case r := <-started(f):
+		return r.value, r.err
+	case <-timer.C:
+		var none T
+		return none, fmt.Errorf("it did not return within %s", limit)
+	}
+}
+
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func started[T any](f func() (T, error)) <-chan result[T] {
+	ended := make(chan result[T], 1)
+	go func() {
+		r := result[T]{err: errGoexit}
+		defer func() {
+			if value := recover(); value != nil {
+				r.err = &retry.PanicError{Value: value, Stack: stack()}
+			}
+			ended <- r
+		}()
+		r.value, r.err = f()
+	}()
+	return ended
+}
+
+// stackLimit bounds a panic's stack. Deep recursion has frames without end.
+const stackLimit = 8 << 10 // bytes
+
+func stack() string {
+	text := debug.Stack()
+	return string(text[:min(len(text), stackLimit)])
+}

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// verdict is what follows from the error of an attempt.
+type verdict struct {
+	decision retry.Decision
+	failure  schemas.Failure
+	away     bool // the handler found what it needs away
+}
+
+// readTimeout is how long reading an error may take.
+const readTimeout = 10 * time.Second
+
+// judge reads an error, whose methods are code of users and may do anything. An
+// error that cannot be read is a failure like any other.
+func (s *steps) judge(policy retry.Policy, why error, attempt int) verdict {
+	read := func(err error) (verdict, error) {
+		return recoverWithin(readTimeout, func() (verdict, error) {
+			var away *retry.UnavailableError
+			return verdict{
+				decision: policy.Next(err, attempt, s.random), failure: failure(err),
+				away: errors.As(err, &away) && !errors.Is(err, errNacked),
+			}, nil
+		})
+	}
+	v, cannot := read(why)
+	if cannot != nil {
+		v, cannot = read(fmt.Errorf("reading the handler's error: %w", cannot))
+	}
+	if cannot != nil { // the panic itself cannot be read either
+		v, _ = read(fmt.Errorf("the handler's error of type %T cannot be read", why))
+	}
+	return v
+}
+
+// failure is what travels of an error.
+func failure(err error) schemas.Failure {
+	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err)}
+	var panicked *retry.PanicError
+	if errors.As(err, &panicked) {
+		why.Stack = panicked.Stack
+	}
+	return why
+}
