@@ -34,8 +34,8 @@ const (
 
 // take says whether the message of an event is to be sent now, or why not: that the
 // failure is resolved counts unless another event sends the message.
-func (c *choice) take(e schemas.Event, resolved string) (leftOut string) {
-	identity := c.target.identity(e)
+func (c *choice) take(f *found, resolved string) (leftOut string) {
+	e := f.event
 	switch {
 	case c.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
@@ -43,14 +43,14 @@ func (c *choice) take(e schemas.Event, resolved string) (leftOut string) {
 		return aGap
 	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):
 		return noMessage
-	case c.anonymousFailure(e) && c.published.has(keyOf(e.Fingerprint)):
+	case c.anonymousFailure(e) && c.published.has(keyOf(f.origin)):
 		return sameMessage
-	case c.taken.has(identity):
+	case c.taken.has(f.message):
 		return sameMessage
 	case resolved != "":
 		return resolved
 	}
-	c.taken.add(identity)
+	c.taken.add(f.message)
 	return ""
 }
 
@@ -59,28 +59,6 @@ func (c *choice) take(e schemas.Event, resolved string) (leftOut string) {
 func failedAtQueue(e schemas.Event) bool {
 	action := facts(e)
 	return e.Queue != "" && action != schemas.Handled && action != schemas.Replayed
-}
-
-// identity: a message with an id is known by its content and where it is sent;
-// of those without, each publishing is a message, and else each instance. A
-// copy that an earlier job sent, and the `replayed` event of that job, are
-// about the message that the job was about.
-func (t Target) identity(e schemas.Event) key {
-	target := t.of(e)
-	action := facts(e)
-	switch {
-	case e.Envelope.Properties.MessageID != "":
-		return keyOf("id", e.Fingerprint, target)
-	case action == schemas.Published && e.ReplayOf != "":
-		return keyOf("event", e.ReplayOf, target)
-	case action == schemas.Published:
-		return keyOf("event", e.EventID, target)
-	case e.Message != "":
-		return keyOf("instance", e.Message, target)
-	case action == schemas.Replayed:
-		return keyOf("event", e.ReplayOf, target)
-	}
-	return keyOf("event", e.EventID, target)
 }
 
 // anonymousFailure is an event, of a message without an id, that does not say

@@ -1,6 +1,8 @@
 package replayer
 
 import (
+	"context"
+	"iter"
 	"strings"
 	"testing"
 
@@ -34,6 +36,26 @@ func at(queue string) func(*schemas.Event) { return func(e *schemas.Event) { e.Q
 
 func copyOf(event string) func(*schemas.Event) {
 	return func(e *schemas.Event) { e.Replay, e.ReplayOf = "job", event }
+}
+
+// foundOf gives events as they are found in a store that has no others.
+func foundOf(t *testing.T, target Target, all []told) []found {
+	t.Helper()
+	page := make([]found, len(all))
+	for i, s := range all {
+		page[i] = found{event: s.event(), fact: s.event().Fact()}
+	}
+	r := New(Config{Store: nothing{}})
+	if err := r.identify(t.Context(), target, page); err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+type nothing struct{ Store }
+
+func (nothing) Facts(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	return func(func(schemas.Fact, error) bool) {}
 }
 
 func TestChoice(t *testing.T) {
@@ -71,6 +93,19 @@ func TestChoice(t *testing.T) {
 		"the copy of an earlier job is the same message": {origin, []told{
 			{"1", published, "", "x", nil}, {"2", published, "", "x", copyOf("1")}, {"3", published, "", "x", copyOf("1")},
 		}, "1"},
+		"without an id, what failed again is the same message": {failed, []told{
+			{"1", poisoned, "", "x", instance("i")}, {"2", poisoned, "", "x", func(e *schemas.Event) {
+				e.Message, e.Queue, e.Replay, e.ReplayOf = "j", "orders", "job", "1"
+			}},
+		}, "1"},
+		"a changed copy is the same message, also of one that is gone": {origin, []told{
+			{"1", published, "a", "x", nil},
+			{"2", published, "a", "y", copyOf("1")},
+			{"3", schemas.Handled, "a", "y", copyOf("1")},
+			{"4", published, "", "z", copyOf("gone")},
+			{"5", schemas.Replayed, "", "w", copyOf("gone")},
+		}, "1 4"},
+		"a replay of itself is that message": {origin, []told{{"1", published, "a", "x", copyOf("1")}}, "1"},
 		"an event without a queue did not fail at one": {failed, []told{
 			{"1", published, "a", "x", nil},
 		}, ""},
@@ -96,9 +131,9 @@ func TestChoice(t *testing.T) {
 			for _, s := range test.events {
 				choice.note(s.event())
 			}
-			for _, s := range test.events {
-				if choice.take(s.event(), "") == "" {
-					sent = append(sent, s.id)
+			for _, f := range foundOf(t, test.target, test.events) {
+				if choice.take(&f, "") == "" {
+					sent = append(sent, f.fact.EventID)
 				}
 			}
 			if got := strings.Join(sent, " "); got != test.want {

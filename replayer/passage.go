@@ -23,7 +23,7 @@ type passage struct {
 
 // consider sends the message of an event, unless it is left out.
 func (f *flight) consider(next *found, late bool) error {
-	before := f.sentBy.size > 0 && f.sentBy.has(f.order.Target.identity(next.event))
+	before := f.sentBy.size > 0 && f.sentBy.has(next.message)
 	switch {
 	case next.leftOut != "" && next.leftOut != replayedSince, before && f.order.Uncertain:
 		return nil

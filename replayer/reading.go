@@ -18,9 +18,12 @@ const (
 // found is an event of a selection, and what is to be done about it.
 type found struct {
 	event   schemas.Event
-	leftOut string // why its message is not sent; "" if it is
-	err     error  // the document cannot be read
-	seen    int64  // events up to here, this one included
+	fact    schemas.Fact // of the event
+	message key          // the message at the target
+	origin  string       // fingerprint of the message before replays changed it
+	leftOut string       // why its message is not sent; "" if it is
+	err     error        // the document cannot be read
+	seen    int64        // events up to here, this one included
 }
 
 // reading goes through the selection of a job and decides about each event.
@@ -106,7 +109,7 @@ func (d *reading) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]fo
 				return
 			}
 			d.seen++
-			page = append(page, found{event: event, err: err, seen: d.seen})
+			page = append(page, found{event: event, fact: event.Fact(), err: err, seen: d.seen})
 			if d.line != nil {
 				bytes += event.BodySize
 			}
@@ -158,6 +161,9 @@ func ahead[T any](ctx context.Context, sequence func(context.Context) iter.Seq2[
 // decide leaves out what was replayed or resolved before the job was planned, and
 // chooses among the rest.
 func (d *reading) decide(ctx context.Context, page []found) error {
+	if err := d.r.identify(ctx, d.job.Target, page); err != nil {
+		return err
+	}
 	known, err := d.replays.of(ctx, page)
 	if err != nil {
 		return err
@@ -171,11 +177,11 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 		switch {
 		case f.err != nil:
 			f.leftOut = unreadable
-		case known.before(f.event):
+		case known.before(f):
 			f.leftOut = alreadyReplayed
 		default:
-			f.leftOut = d.choice.take(f.event, resolved.reason(f.event))
-			if f.leftOut == "" && known.since(f.event) {
+			f.leftOut = d.choice.take(f, resolved.reason(f.event))
+			if f.leftOut == "" && known.since(f) {
 				f.leftOut = replayedSince
 			}
 		}
@@ -203,7 +209,7 @@ func (d *reading) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool
 			break
 		}
 		d.seen++
-		if page = append(page, found{event: event, err: err}); len(page) < pageSize {
+		if page = append(page, found{event: event, fact: event.Fact(), err: err}); len(page) < pageSize {
 			continue
 		}
 		if err := d.decide(ctx, page); err != nil {

@@ -22,6 +22,11 @@ type Store interface {
 	// that is no *schemas.StoreError is about one document, and the reading goes on.
 	Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error]
 
+	// Facts reads of a selection, in the order BySequence, what events are about: of
+	// those that have one of the values in one of the fields, or of all where none
+	// are given.
+	Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+
 	// Count counts what Events would give, or more where a document is twice.
 	Count(ctx context.Context, selection schemas.Selection) (int64, error)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
@@ -14,14 +15,14 @@ import (
 type replays struct {
 	r       *Replayer
 	job     Job
-	targets map[string]bool // of other jobs, by id: whether the target is ours
+	targets map[string]Target // of other jobs, by id; the zero value of one that is not known
 
 	any     bool      // there are `replayed` events of other jobs
 	checked time.Time // when that was asked last
 }
 
 func (r *Replayer) newReplays(job Job) *replays {
-	return &replays{r: r, job: job, targets: map[string]bool{}}
+	return &replays{r: r, job: job, targets: map[string]Target{}}
 }
 
 // replay is a `replayed` event of another job.
@@ -33,44 +34,87 @@ type replay struct {
 // replayed is what is known of the messages on a page. The zero value knows of
 // no replay.
 type replayed struct {
-	target Target
-	upTo   int64
-	of     map[key][]replay
+	upTo int64
+	of   map[key][]replay
+	jobs map[string]bool // whose `replayed` events, or other traces, are of our target
 }
 
 func (x *replays) of(ctx context.Context, page []found) (replayed, error) {
-	known := replayed{target: x.job.Target, upTo: x.job.UpTo}
+	known := replayed{upTo: x.job.UpTo, of: map[key][]replay{}, jobs: map[string]bool{}}
 	if x.job.Again {
 		return known, nil
+	}
+	if err := x.traces(ctx, page, known); err != nil {
+		return known, err
 	}
 	if err := x.check(ctx); err != nil || !x.any {
 		return known, err
 	}
-	messages := ofMessages(page, func(found) bool { return true })
-	if messages == nil {
-		return known, nil
+	events, err := x.events(ctx, page)
+	if err != nil {
+		return known, err
 	}
-	known.of = map[key][]replay{}
-	selection := schemas.Selection{
-		Query: both(is("event.action", string(schemas.Replayed)), messages), Order: schemas.BySequence, WithoutBody: true,
+	if err := x.r.identify(ctx, x.job.Target, events); err != nil {
+		return known, err
 	}
-	for event, err := range x.r.cfg.Store.Events(ctx, selection) {
-		if ends(err) {
-			return replayed{}, fmt.Errorf("looking up what was replayed before: %w", err)
-		}
-		if err != nil || event.Replay == x.job.ID {
-			continue
-		}
-		same, err := x.sameTarget(ctx, event.Replay)
-		if err != nil {
-			return replayed{}, err
-		}
-		if same {
-			k := x.job.Target.identity(event)
-			known.of[k] = append(known.of[k], replay{event.Replay, event.Sequence})
-		}
+	for _, e := range events {
+		known.of[e.message] = append(known.of[e.message], replay{e.fact.Replay, e.fact.Sequence})
 	}
 	return known, nil
+}
+
+// traces finds the jobs that led to events on the page: an event that a replay has
+// led to tells by itself that its message was sent. Of a job that is not known it
+// tells nothing, since anybody can write its name into a header.
+func (x *replays) traces(ctx context.Context, page []found, known replayed) error {
+	for _, f := range page {
+		job := f.fact.Replay
+		if job == "" || job == x.job.ID {
+			continue
+		}
+		target, err := x.target(ctx, job)
+		if err != nil {
+			return err
+		}
+		known.jobs[job] = target.Equal(x.job.Target)
+	}
+	return nil
+}
+
+// events are the `replayed` events, by other jobs with our target, of the messages on
+// a page. A job that is not known counts as one of these, since leaving a message out
+// is told and sending it twice cannot be undone.
+func (x *replays) events(ctx context.Context, page []found) ([]found, error) {
+	var events []found
+	selection := schemas.Selection{Query: eitherHappened(schemas.Replayed)}
+	for fact, err := range x.r.cfg.Store.Facts(ctx, selection, schemas.Among{Field: "watership.fingerprint", Values: fingerprints(page)}) {
+		if err != nil {
+			return nil, fmt.Errorf("looking up what was replayed before: %w", err)
+		}
+		if fact.Replay == x.job.ID {
+			continue
+		}
+		target, err := x.target(ctx, fact.Replay)
+		if err != nil {
+			return nil, err
+		}
+		if target.Kind == "" || target.Equal(x.job.Target) {
+			events = append(events, found{fact: fact})
+		}
+	}
+	return events, nil
+}
+
+// fingerprints of the messages on a page, also of what replays made of them.
+func fingerprints(page []found) []string {
+	var all []string
+	for _, f := range page {
+		if f.err == nil {
+			all = append(all, f.fact.Fingerprint, f.origin)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // checkOften is about as long as it takes until an event can be found at all.
@@ -80,7 +124,7 @@ const checkOften = time.Second
 func (x *replays) check(ctx context.Context) error {
 	if now := x.r.now(); !x.any && now.Sub(x.checked) >= checkOften {
 		count, err := x.r.cfg.Store.Count(ctx, schemas.Selection{Query: both(
-			is("event.action", string(schemas.Replayed)),
+			eitherHappened(schemas.Replayed),
 			query.Not{Node: is("watership.replay.job", x.job.ID)},
 		)})
 		if err != nil {
@@ -91,43 +135,44 @@ func (x *replays) check(ctx context.Context) error {
 	return nil
 }
 
-// sameTarget: a job that is not known counts as one that sent to our target,
-// since leaving a message out is told and sending it twice cannot be undone.
-func (x *replays) sameTarget(ctx context.Context, id string) (bool, error) {
-	if same, known := x.targets[id]; known {
-		return same, nil
+// target is that of another job.
+func (x *replays) target(ctx context.Context, id string) (Target, error) {
+	if target, known := x.targets[id]; known {
+		return target, nil
 	}
 	job, err := x.r.Job(ctx, id)
 	var none *NoJobError
 	if err != nil && !errors.As(err, &none) {
-		return false, fmt.Errorf("looking up job %s, which replayed some of these: %w", id, err)
+		return Target{}, fmt.Errorf("looking up job %s, which replayed some of these: %w", id, err)
 	}
-	x.targets[id] = none != nil || job.Target.Equal(x.job.Target)
-	return x.targets[id], nil
+	x.targets[id] = job.Target
+	return job.Target, nil
 }
 
-// before says whether the message of an event was replayed when the job was
-// planned, but for a failure of the replayed message itself: that is a new one.
-func (k replayed) before(e schemas.Event) bool {
-	return k.any(e, func(r replay) bool { return r.sequence <= k.upTo })
+// before says whether the message of an event was replayed when the job was planned.
+func (k replayed) before(f *found) bool {
+	return k.led(f) || k.any(f, func(r replay) bool { return r.sequence <= k.upTo })
 }
 
 // since says whether it was replayed after the job was planned.
-func (k replayed) since(e schemas.Event) bool {
-	return k.any(e, func(r replay) bool { return r.sequence > k.upTo })
+func (k replayed) since(f *found) bool {
+	return k.any(f, func(r replay) bool { return r.sequence > k.upTo })
 }
 
-func (k replayed) any(e schemas.Event, when func(replay) bool) bool {
-	if len(k.of) == 0 {
-		return false
-	}
-	copied := facts(e) == schemas.Published && e.Replay != "" // what a job sent is no failure
-	for _, r := range k.of[k.target.identity(e)] {
-		if when(r) && (copied || r.job != e.Replay && r.sequence > e.Sequence) {
-			return true
-		}
-	}
-	return false
+// led says whether a replay to our target led to the event, and to no failure.
+func (k replayed) led(f *found) bool { return k.jobs[f.fact.Replay] && !failed(f.fact) }
+
+// any leaves out a failure that is newer: of the replayed message itself, or after
+// the replay.
+func (k replayed) any(f *found, when func(replay) bool) bool {
+	return slices.ContainsFunc(k.of[f.message], func(r replay) bool {
+		newer := failed(f.fact) && (r.job == f.fact.Replay || r.sequence < f.fact.Sequence)
+		return when(r) && !newer
+	})
+}
+
+func failed(e schemas.Fact) bool {
+	return e.Action == schemas.Poisoned || e.Action == schemas.RetryScheduled
 }
 
 // sentBy are the messages that a job has sent, as far as its `replayed` events
@@ -137,7 +182,6 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up what was sent before: %w", err)
 	}
-	sent := &set{}
 	selection := schemas.Selection{
 		Query: both(is("event.action", string(schemas.Replayed)), is("watership.replay.job", job.ID)),
 		Order: schemas.NewestFirst, Limit: Window, WithoutBody: true,
@@ -145,9 +189,28 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if job.Uncertain {
 		selection.Limit = 0
 	}
-	err := r.each(ctx, selection, func(e schemas.Event) { sent.add(job.Target.identity(e)) })
-	if err != nil {
-		return nil, fmt.Errorf("looking up what was sent before: %w", err)
+	sent, page := &set{}, make([]found, 0, pageSize)
+	add := func() error {
+		err := r.identify(ctx, job.Target, page)
+		for _, f := range page {
+			sent.add(f.message)
+		}
+		page = page[:0]
+		return err
 	}
-	return sent, nil
+	for event, err := range r.cfg.Store.Events(ctx, selection) {
+		if ends(err) {
+			return nil, fmt.Errorf("looking up what was sent before: %w", err)
+		}
+		if err != nil {
+			continue
+		}
+		if page = append(page, found{event: event, fact: event.Fact()}); len(page) < pageSize {
+			continue
+		}
+		if err := add(); err != nil {
+			return nil, err
+		}
+	}
+	return sent, add()
 }

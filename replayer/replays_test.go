@@ -75,6 +75,90 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 	wantJob(t, second, Done, 3, 0)
 }
 
+// work does what consumers, the tap and the indexer do with what arrived in a
+// queue: each message is handled there, and recorded where it came by the shop.
+func (f *fixture) work(queue string) {
+	f.t.Helper()
+	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	for _, d := range f.take(queue) {
+		if d.Exchange == f.exchange {
+			f.sequence++
+			f.keep(decoder.Tapped(d, time.Now(), f.sequence))
+		}
+		belief, err := schemas.Believe(schemas.FromDelivery(d), queue)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		handled := f.event(schemas.Handled, belief.Envelope)
+		handled.Queue, handled.Message = queue, ""
+		handled.Replay, handled.ReplayOf = belief.State.Replay, belief.State.ReplayOf
+		f.keep(handled)
+	}
+	f.index()
+}
+
+// TestReplayNeverRepeats: whichever events of a message a query finds, those that
+// a first replay has led to included, a second one to the same target sends nothing.
+func TestReplayNeverRepeats(t *testing.T) {
+	key := "repair"
+	for name, target := range map[string]Target{
+		"origin": {Kind: ToOrigin}, "failed queue": {Kind: ToFailedQueue},
+		"queue": {Kind: ToQueue, Queue: "-repair"}, "exchange": {Kind: ToExchange, Key: &key},
+	} {
+		for changed, changes := range map[string]Changes{"": {}, ", changed": {Set: []string{"fixed=yes"}}} {
+			t.Run(name+changed, func(t *testing.T) { testReplayNeverRepeats(t, target, changes) })
+		}
+	}
+}
+
+func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
+	f := newFixture(t)
+	repair := f.source + "-repair"
+	f.bind(repair, "", "", nil)
+	switch target.Kind {
+	case ToQueue:
+		target.Queue = repair
+	case ToExchange:
+		target.Exchange = f.exchange
+	}
+	named, nameless := f.message(1), anonymous(f.message(2))
+	var events []schemas.Event
+	for _, e := range []schemas.Envelope{named, nameless} {
+		retried, poisoned := f.event(schemas.RetryScheduled, e), f.event(schemas.Poisoned, e)
+		poisoned.Message = retried.Message
+		events = append(events, f.event(schemas.Published, e), retried, poisoned)
+	}
+	f.keep(events...)
+	order := f.job("")
+	order.Target, order.Changes = target, changes
+	first := f.run(order)
+	wantJob(t, first, Done, 2, 0)
+	f.work(f.queue)
+	f.work(repair)
+	for _, text := range []string{
+		"", "event.action: handled", "event.action: replayed", "event.action: published", "messaging.message.id: m-1",
+		"watership.replay.job: *", "watership.queue: *", "event.action: (handled or replayed)",
+	} {
+		again := order
+		again.Query = f.job(text).Query
+		if text == "watership.queue: *" {
+			again.Query += " and messaging.message.id: m-1" // which message without an id it was, no failure tells
+		}
+		if plan := f.plan(again); plan.Total != 0 {
+			t.Errorf("the second time, %q: %d to send such as %s %s, left out %v", text, plan.Total, plan.Sample[0].Action, plan.Sample[0].EventID, plan.LeftOut)
+		}
+	}
+	again := order
+	again.Again = true
+	if plan := f.plan(again); plan.Total != 2 {
+		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	order.Target = Target{Kind: ToQueue, Queue: f.queue}
+	if plan := f.plan(order); plan.Total != 2 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
 // TestReplayedMeanwhile: two operators replay the same at once. The second is
 // warned, and what the first has sent by then is left out.
 func TestReplayedMeanwhile(t *testing.T) {

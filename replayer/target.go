@@ -61,7 +61,7 @@ func (t Target) Equal(other Target) bool { return t.Kind == other.Kind && t.Stri
 
 // of is the place to which the message of an event goes, as far as it is a
 // message of its own there.
-func (t Target) of(e schemas.Event) string {
+func (t Target) of(e schemas.Fact) string {
 	switch t.Kind {
 	case ToFailedQueue:
 		return e.Queue

@@ -20,6 +20,20 @@ type Fact struct {
 	ReplayOf    string // the event that was sent again, or discarded
 }
 
+// Fact is what a store reads of the event, once it is stored.
+func (e Event) Fact() Fact {
+	action := e.Action
+	if action == Quarantined {
+		action = e.QuarantinedAction
+	}
+	return Fact{
+		EventID: e.EventID, Sequence: e.Sequence, Time: e.Time.UTC().Truncate(time.Millisecond), Action: action,
+		Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID, Message: e.Message, Queue: e.Queue,
+		Class: e.Failure.Class, ErrorType: e.Failure.Type, ErrorGroup: ErrorGroup(e.Failure.Message),
+		Replay: e.Replay, ReplayOf: e.ReplayOf,
+	}
+}
+
 // Among are values, one of which a field has.
 type Among struct {
 	Field  string   // a keyword

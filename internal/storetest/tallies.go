@@ -147,6 +147,9 @@ func testFacts(t *testing.T, store Tallies) {
 		if diff := cmp.Diff(want, fact); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+		if diff := cmp.Diff(e.Fact(), fact); diff != "" {
+			t.Errorf("(-fact of the event +fact of the store):\n%s", diff)
+		}
 		return
 	}
 	t.Error("no facts")
