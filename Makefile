@@ -9,7 +9,7 @@ TEST_TIMEOUT ?= 20m
 # The servers that tests need, and where they are, for the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
-.PHONY: help build test lint bench soak clean
+.PHONY: help build test lint bench soak compose clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: ## Run every benchmark on real servers
 soak: ## Run the long forms of the tests that break things
 	@.ci/tools
 	$(WITH_SERVERS) && WATERSHIP_TEST_SOAK=1 $(GO) test -race -v -run Soak -p 1 -timeout 12h $(PKG)
+
+compose: ## Start docker-compose.yml and the image for real, and walk a message through them
+	scripts/compose
 
 clean: ## Throw away the test servers, their data and what was built
 	scripts/services down

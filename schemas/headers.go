@@ -32,8 +32,6 @@ const (
 	headerTime        = "watership-time"
 	headerAttempts    = "watership-attempts"
 	headerDelay       = "watership-delay"
-	headerWaits       = "watership-waits"
-	headerWaitsSince  = "watership-waits-since"
 	headerDuration    = "watership-duration"
 	headerParent      = "watership-parent"
 	headerReplay      = "watership-replay"

@@ -67,7 +67,7 @@ func (c *connection) control(f frame) error {
 	case connectionClose:
 		c.release()
 		c.out.finish(connectionCloseOK, nil)
-		return errLeaving
+		return errGoodbye
 	case connectionCloseOK:
 		return errGoodbye
 	}
