@@ -29,11 +29,19 @@ func (s *session) begin(ctx context.Context, d amqp.Delivery) (err error) {
 	if s.newest, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Decoder.Source); err != nil {
 		return err
 	}
+	former, err := s.readHandover(ctx, s.queue)
+	if err != nil {
+		return err
+	}
+	s.flow.acknowledged = s.flow.acknowledged.with(former, s.oldestSame())
 	if !d.Redelivered || own > 0 && s.newest <= own {
 		return nil
 	}
 	return new(backoff).wait(ctx, othersWait)
 }
+
+// oldestSame is the lowest sequence of a stored event whose message can come again.
+func (s *session) oldestSame() int64 { return s.newest - sameFor.Microseconds() }
 
 // recognise finds what of a batch is stored, and gives the rest its places, before
 // more is taken: that is to be behind.
@@ -45,7 +53,7 @@ func (s *session) recognise(ctx context.Context, b *batch) (err error) {
 	if b.known, err = s.known(ctx, b.items); err != nil {
 		return err
 	}
-	s.apart(b.items, b.known)
+	s.separateDuplicates(b.items, b.known)
 	s.inPlace(b, s.newest-s.heldFor())
 	return nil
 }
@@ -68,10 +76,10 @@ func (x *Indexer) known(ctx context.Context, items []item) (map[string]int64, er
 // acknowledgement (consumer_timeout, Consumers guide).
 const sameFor = time.Hour
 
-// apart makes events of their own of messages that share an id, but are not the
-// stored one again: one copy comes again once, and what is stored since long ago
-// does not.
-func (s *session) apart(items []item, known map[string]int64) {
+// separateDuplicates makes events of their own of messages that share an id, but are
+// not the stored one again: one copy comes again once, and an acknowledged one, or
+// one that is stored since long ago, does not.
+func (s *session) separateDuplicates(items []item, known map[string]int64) {
 	if s.seen == nil {
 		s.seen = map[string]bool{}
 	}
@@ -82,7 +90,7 @@ func (s *session) apart(items []item, known map[string]int64) {
 		}
 		id := it.document.ID
 		sequence, stored := known[id]
-		if s.seen[id] || stored && sequence < s.newest-sameFor.Microseconds() {
+		if s.seen[id] || stored && (sequence < s.oldestSame() || s.flow.acknowledged.contain(sequence)) {
 			s.replace(it, it.event.Second())
 		}
 		s.seen[id] = true

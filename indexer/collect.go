@@ -20,6 +20,7 @@ func (s *session) collect(ctx, work context.Context) error {
 		select {
 		case d, open := <-s.consumer.Deliveries:
 			if !open {
+				s.lost = true
 				return s.flushWhole(work, current)
 			}
 			progress.takes()

@@ -12,6 +12,8 @@ type flow struct {
 	taken    int // messages with this prefetch
 	changed  bool
 	given    int64 // the last sequence that this process gave to an event of the queue, 0 before
+
+	acknowledged spans // of sessions whose acknowledgements the broker has
 }
 
 const (

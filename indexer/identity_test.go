@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -200,6 +201,66 @@ func TestEqualMessagesThatComeAgainApartStayTwo(t *testing.T) {
 	i.takeAndGiveBack(i.topology.Index(), 7)
 	run := i.start(i.store, func(cfg *Config) { cfg.Memory = 64 << 10 })
 	i.wantSequencesRising(i.finish(i.store, 7, run))
+}
+
+// A consumer that begins again for another prefetch gives back what it has not
+// taken. That is delivered again, and is not the equal message that was stored.
+func TestEqualMessagesInABacklogStayApart(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for name, ids := range map[string]int{"300 of one id": 1, "64 ids twice": 64} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s, store, count := newSystem(t, b), newStore(t, b), max(300*(1/ids), 2*ids)
+				for n := range count {
+					s.publish(s.message("equal", n%ids))
+				}
+				s.wantSequencesRising(s.finish(store, count, s.start(store, nil)))
+			})
+		}
+	})
+}
+
+// An indexer that is stopped has taken a part of what the broker handed out, and
+// the next one gets the rest.
+func TestEqualMessagesStayApartAcrossARestart(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		const ids = 400
+		s := newSystem(t, b)
+		store := &slow{testStore: newStore(t, b), documents: make(chan int)}
+		run := s.start(store, func(cfg *Config) { cfg.Batch.Events = 50 })
+		s.publish(s.messages("equal", ids)...)
+		for stored := 0; stored < ids; stored += rabbittest.Receive(t, store.documents) {
+		}
+		s.publish(s.messages("equal", ids)...)
+		rabbittest.Receive(t, store.documents)
+		go func() {
+			for range store.documents { // until the test ends
+			}
+		}()
+		run.stop()
+		if left := s.Len(t, s.topology.Index()); left == 0 || left >= ids {
+			t.Fatalf("%d messages are left: this shows nothing", left)
+		}
+		s.wantSequencesRising(s.finish(store, 2*ids, s.start(store, nil)))
+		close(store.documents)
+	})
+}
+
+// slow is a store that tells how many documents it was given, and goes on when it
+// was heard.
+type slow struct {
+	testStore
+	documents chan int
+}
+
+func (s *slow) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+	select {
+	case s.documents <- len(documents):
+		return s.testStore.Create(ctx, documents)
+	case <-ctx.Done():
+		return nil, &schemas.StoreError{Kind: schemas.StoreAway, Reason: "interrupted"}
+	}
 }
 
 // A message that comes again is not the equal one that was stored yesterday.

@@ -6,6 +6,7 @@ package indexer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -36,6 +37,12 @@ type Store interface {
 
 	// HighestSequenceOf is that of the events of a source, 0 where there is none.
 	HighestSequenceOf(ctx context.Context, source string) (int64, error)
+
+	// Handover is what SaveHandover kept last under a name, nil where it kept nothing.
+	Handover(ctx context.Context, name string) ([]byte, error)
+
+	// SaveHandover keeps a JSON document under a name, in the place of the one before.
+	SaveHandover(ctx context.Context, name string, document []byte) error
 }
 
 // Broker is where the indexer consumes.
@@ -173,10 +180,17 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 			return err
 		}
 		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
-			func(ctx context.Context, session *rabbit.Session) error {
+			func(alive context.Context, consumer *rabbit.Session) error {
 				defer x.progress[queue].givesBack()
 				defer x.refusal.Store(nil) // what is not at hand is not refused
-				return x.session(ctx, session, queue, take, flow)
+				acknowledged, err := x.session(alive, consumer, queue, take, flow)
+				if inOrder(ctx, alive) {
+					flow.acknowledged = flow.acknowledged.with(acknowledged, 0)
+				}
+				if ctx.Err() != nil {
+					x.leaveHandover(ctx, queue, flow.acknowledged)
+				}
+				return err
 			})
 		switch {
 		case ctx.Err() != nil:
@@ -191,6 +205,12 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 			return err
 		}
 	}
+}
+
+// inOrder says whether a session ended by the indexer, which ctx is of: then the
+// broker has every acknowledgement before the channel closes.
+func inOrder(ctx, session context.Context) bool {
+	return session.Err() == nil || errors.Is(context.Cause(session), context.Cause(ctx))
 }
 
 // awaitStore returns when the store answers.

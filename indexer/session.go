@@ -18,8 +18,9 @@ const (
 // session indexes what one consumer receives: batches are collected in order,
 // written side by side, and acknowledged in order. It returns nil when the
 // session is over or is to begin anew, and an error when the messages should
-// go back for a while. Every goroutine of it has ended then.
-func (x *Indexer) session(ctx context.Context, consumer *rabbit.Session, queue string, take take, flow *flow) error {
+// go back for a while. Every goroutine of it has ended then. It also says which
+// sequences it acknowledged.
+func (x *Indexer) session(ctx context.Context, consumer *rabbit.Session, queue string, take take, flow *flow) (spans, error) {
 	work, cancel := outlive(ctx, x.stopGrace)
 	defer cancel()
 	group, work := errgroup.WithContext(work)
@@ -36,7 +37,11 @@ func (x *Indexer) session(ctx context.Context, consumer *rabbit.Session, queue s
 		return s.write(work)
 	})
 	group.Go(func() error { return s.acknowledge(work) })
-	return group.Wait()
+	err := group.Wait()
+	if s.acknowledged == 0 || s.lost {
+		return nil, err
+	}
+	return spans{{After: s.newest, UpTo: s.acknowledged}}, err
 }
 
 // session is one life of the consumer of one queue.
@@ -49,8 +54,11 @@ type session struct {
 	group    *errgroup.Group
 
 	// What follows is the collector's.
+	lost   bool            // the broker, and with it acknowledgements that were sent
 	newest int64           // sequence of our source in the store when the first message came
 	seen   map[string]bool // ids that follow from the content, of what came again
+
+	acknowledged int64 // the highest sequence of what was; of the acknowledger
 
 	ready    chan *batch // collected
 	inFlight chan *batch // being written, in order
@@ -110,7 +118,10 @@ func (s *session) acknowledge(ctx context.Context) error {
 		if err := <-b.written; err != nil {
 			return err
 		}
-		if err := s.consumer.Ack(b.last, true); err != nil && !errors.Is(err, rabbit.ErrSessionEnded) {
+		switch err := s.consumer.Ack(b.last, true); {
+		case err == nil:
+			s.acknowledged = max(s.acknowledged, b.highest())
+		case !errors.Is(err, rabbit.ErrSessionEnded):
 			return err
 		}
 		newest := b.items[len(b.items)-1].event.Time

@@ -213,7 +213,10 @@ func openStore(t testing.TB, url, stream string) *elastic.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = store.Close() })
+	t.Cleanup(func() {
+		_ = store.Close()
+		ask(t, http.MethodDelete, "/"+stream+".jobs?ignore_unavailable=true", "")
+	})
 	return store
 }
 

@@ -115,6 +115,14 @@ func (b *batch) took(d amqp.Delivery) {
 // allAgain says that every message comes again: more may wait that do.
 func (b *batch) allAgain() bool { return b.again && b.items[len(b.items)-1].redelivered }
 
+// highest is the highest sequence of its events.
+func (b *batch) highest() (sequence int64) {
+	for i := range b.items {
+		sequence = max(sequence, b.items[i].event.Sequence)
+	}
+	return sequence
+}
+
 // grow makes room in an empty batch.
 func (b *batch) grow(items, bytes int) {
 	if cap(b.items) < items {

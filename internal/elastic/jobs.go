@@ -177,6 +177,7 @@ const jobsAtOnce = 100
 func (s *Store) jobsBefore(ctx context.Context, after string) ([]hit, error) {
 	body := map[string]any{
 		"size": jobsAtOnce, "track_total_hits": false, "sort": []any{by("id", "desc", "keyword")},
+		"query": map[string]any{"exists": map[string]any{"field": "id"}}, // what has none is a handover
 	}
 	if after != "" {
 		body["search_after"] = []string{after}

@@ -18,6 +18,14 @@ func TestJobsConform(t *testing.T) {
 	})
 }
 
+func TestHandoversConform(t *testing.T) {
+	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers {
+		s := open(t, Config{})
+		t.Cleanup(func() { removeIndex(t, s.jobs()) })
+		return s
+	})
+}
+
 // removeIndex is for the end of a test, when its context has ended.
 func removeIndex(t *testing.T, index string) {
 	t.Helper()

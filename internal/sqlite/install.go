@@ -16,13 +16,13 @@ var schema string
 
 const (
 	// fileVersion is that of schema.sql (PRAGMA user_version).
-	fileVersion = 1
+	fileVersion = 2
 
 	// fileMark says that a file is ours (PRAGMA application_id): "WTSH".
 	fileMark = 0x57545348
 )
 
-// Install makes the file, or leaves one that is there as it is. Running it
+// Install makes the file, or upgrades one that an older Watership made. Running it
 // again, or twice at once, does no harm. It changes nothing and returns an error
 // if the file is not ours or is of a newer version.
 func (s *Store) Install(ctx context.Context) error {
@@ -49,18 +49,26 @@ func (s *Store) make(ctx context.Context, tx *sql.Tx) error {
 	if err != nil || version == fileVersion {
 		return err
 	}
+	if version > 0 {
+		return s.upgrade(ctx, tx, version)
+	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d", schema, fileMark, fileVersion))
 	return err
 }
 
-// Check says whether events can be kept: whether there is a file of ours that
-// this Watership knows.
+// Check says whether events can be kept: whether there is a file of ours, of the
+// version that this Watership writes.
 func (s *Store) Check(ctx context.Context) error {
 	version, err := s.version(ctx)
-	if err == nil && version == 0 {
-		err = s.missing()
+	switch {
+	case err != nil:
+		return err
+	case version == 0:
+		return s.missing()
+	case version < fileVersion:
+		return fmt.Errorf("the store %s has version %d, this Watership needs %d: run `watership setup`", s.path, version, fileVersion)
 	}
-	return err
+	return nil
 }
 
 func (s *Store) missing() error {

@@ -103,6 +103,12 @@ CREATE TABLE job (
 	document BLOB NOT NULL
 );
 
+-- What an indexer leaves for the next one.
+CREATE TABLE handover (
+	name     TEXT PRIMARY KEY,
+	document BLOB NOT NULL
+);
+
 -- The two orders of reading, and retention's.
 CREATE INDEX "event newest first" ON event ("@timestamp", "event.sequence");
 CREATE INDEX "event by sequence" ON event ("event.sequence", "event.id");

@@ -21,6 +21,10 @@ func TestJobsConform(t *testing.T) {
 	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs { return installed(t, Config{}) })
 }
 
+func TestHandoversConform(t *testing.T) {
+	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return installed(t, Config{}) })
+}
+
 func TestTalliesConform(t *testing.T) {
 	storetest.RunTallies(t, func(t *testing.T) storetest.Tallies { return installed(t, Config{}) })
 }

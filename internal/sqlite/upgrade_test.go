@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// version1 is a file that the first version of the store wrote, with five events and
+// a job.
+func version1(t *testing.T) (path string) {
+	t.Helper()
+	zipped, err := os.Open(filepath.Join("testdata", "version1.db.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zipped.Close()
+	content, err := gzip.NewReader(zipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "store.db")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestUpgrade: what an older Watership kept is there after an upgrade, once, even if
+// several processes upgrade the file at the same time.
+func TestUpgrade(t *testing.T) {
+	path := version1(t)
+	s := open(t, Config{Path: path})
+	wantLine(t, s.Check(t.Context()), "has version 1", "run `watership setup`")
+	var work sync.WaitGroup
+	for range 4 {
+		other := open(t, Config{Path: path})
+		work.Go(func() {
+			if err := other.Install(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.Count(t.Context(), schemas.Selection{}); n != 5 || err != nil {
+		t.Errorf("counted %d events, %v", n, err)
+	}
+	if job, version, err := s.Job(t.Context(), "job"); string(job) != `{"sent":1}` || version != "1" || err != nil {
+		t.Errorf("its job is %s, version %q, %v", job, version, err)
+	}
+	create(t, s, eventDocuments("new-", 6, 6)...)
+	wantSameTables(t, s, installed(t, Config{}))
+}
+
+// wantSameTables compares what two files are made of.
+func wantSameTables(t *testing.T, upgraded, made *Store) {
+	t.Helper()
+	const tables = "SELECT m.name || ' ' || group_concat(c.name) FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' GROUP BY m.name ORDER BY m.name"
+	got, want := column(t, upgraded, tables), column(t, made, tables)
+	if len(got) != len(want) {
+		t.Fatalf("an upgraded file has the tables %q, a new one %q", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("an upgraded file has %s, a new one %s", got[i], want[i])
+		}
+	}
+}
