@@ -73,6 +73,6 @@ func (e Envelope) asBefore(death Death) Envelope {
 	if e.Properties.Expiration == "" {
 		e.Properties.Expiration = death.Expiration
 	}
-	e.Headers = without(e.Headers, ownedByBroker, 0)
+	e.Headers = without(e.Headers, SetByBroker, 0)
 	return e
 }

@@ -62,10 +62,10 @@ const (
 	stackBudget = 8 << 10 // bytes
 )
 
-// ownedByBroker says whether RabbitMQ itself writes a header
+// SetByBroker says whether RabbitMQ itself writes a header
 // (https://www.rabbitmq.com/docs/dlx#effects). Brokers before 4.0 believe an
 // x-death that a client publishes, so none is published again.
-func ownedByBroker(name string) bool {
+func SetByBroker(name string) bool {
 	if name == "x-death" || countsDeliveries(name) {
 		return true
 	}

@@ -12,7 +12,7 @@ import (
 func PublisherHeaders(table amqp.Table) amqp.Table {
 	kept := make(amqp.Table, len(table))
 	for name, value := range table {
-		if !strings.HasPrefix(name, headerPrefix) && !ownedByBroker(name) {
+		if !strings.HasPrefix(name, headerPrefix) && !SetByBroker(name) {
 			kept[name] = value
 		}
 	}

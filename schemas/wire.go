@@ -153,7 +153,7 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 // withoutState copies a header table without what is ours and what is the broker's.
 func withoutState(table amqp.Table) amqp.Table { return without(table, ofState, roomForState) }
 
-func ofState(name string) bool { return ownedByUs(name) || ownedByBroker(name) }
+func ofState(name string) bool { return ownedByUs(name) || SetByBroker(name) }
 
 func ownedByUs(name string) bool { return strings.HasPrefix(name, headerPrefix) }
 

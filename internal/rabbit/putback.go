@@ -22,6 +22,8 @@ func putBack(frame []byte) []byte {
 	return nil
 }
 
+// join leaves out of aside the headers that are obeyed: a publisher, too, can send a
+// header with the name of those set aside.
 func join(table, aside []byte) []byte {
 	joined := make([]byte, 0, len(table)+len(aside))
 	there := map[string]bool{}
@@ -32,11 +34,11 @@ func join(table, aside []byte) []byte {
 		}
 	})
 	end := eachEntry(aside, func(e entry) {
-		if !there[string(e.name)] {
+		if !there[string(e.name)] && !obeyed(e.name) {
 			joined = append(joined, e.whole...)
 		}
 	})
-	return append(joined, end...)
+	return append(joined, unsplit(end)...)
 }
 
 // checkUnreadable refuses what would go out as a broken table. A type that nobody

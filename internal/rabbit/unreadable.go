@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // UnreadableHeaders is the name of the header under which a delivery holds those
@@ -17,6 +19,8 @@ import (
 // every connection; so whoever passes a message on passes it on as it was. A
 // message that arrives with a header of this name is treated alike: the name never
 // means anything else.
+//
+// Headers that RabbitMQ or Watership obeys are no part of it: see obeyed.
 //
 // The name is not one of ours, nor one of RabbitMQ's: to everybody but this
 // package it is a header like others, part of what a message is known by.
@@ -35,7 +39,10 @@ func setAside(frame []byte) []byte {
 		return nil
 	}
 	table, aside := part(headers, crowded)
-	return withHeaders(frame, start, end, appendBytes(table, UnreadableHeaders, aside))
+	if len(aside) > 0 {
+		table = appendBytes(table, UnreadableHeaders, aside)
+	}
+	return withHeaders(frame, start, end, table)
 }
 
 // crowd is how many headers there may be beside those that change on the way. It
@@ -81,6 +88,7 @@ func clientReads(name []byte, kind byte, content []byte) bool {
 }
 
 // part divides a table. What cannot be taken apart stays the end of what is aside.
+// An unreadable header that is obeyed is in neither part.
 func part(table []byte, crowded bool) (kept, aside []byte) {
 	var others []entry
 	count := 0
@@ -93,7 +101,7 @@ func part(table []byte, crowded bool) (kept, aside []byte) {
 		if clientReads(e.name, e.kind, e.content) && count < clientElements-1 && (!crowded || changes(e.name)) {
 			kept = append(kept, e.whole...)
 			count++
-		} else {
+		} else if !obeyed(e.name) {
 			others = append(others, e)
 		}
 	}
@@ -101,7 +109,26 @@ func part(table []byte, crowded bool) (kept, aside []byte) {
 	for _, e := range others {
 		aside = append(aside, e.whole...)
 	}
-	return kept, append(aside, table...)
+	return kept, append(aside, unsplit(table)...)
+}
+
+// obeyed says whether a header tells RabbitMQ or Watership what to do with a message.
+// RabbitMQ follows the names in a CC array of which the client cannot read another
+// element: published again with our rights, the message would reach any queue.
+func obeyed(name []byte) bool {
+	return string(name) == "CC" || string(name) == "BCC" || bytes.HasPrefix(name, []byte("watership-")) ||
+		bytes.HasPrefix(name, []byte("x-")) && schemas.SetByBroker(string(name))
+}
+
+// unsplit is the end of a table that cannot be taken apart, nil where the name of a
+// header that is obeyed may be in it.
+func unsplit(end []byte) []byte {
+	for at := range end {
+		if next := kindAt(end, at); next < len(end) && obeyed(end[at+1:next]) {
+			return nil
+		}
+	}
+	return end
 }
 
 // changes says whether a header is one that brokers or we add, change or remove:

@@ -1,0 +1,84 @@
+package rabbittest
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// Rights are patterns of the names that a user may configure, write and read
+// (https://www.rabbitmq.com/docs/access-control). "" is no name.
+type Rights struct {
+	Configure string `json:"configure"`
+	Write     string `json:"write"`
+	Read      string `json:"read"`
+}
+
+// VHost is the broker with an empty virtual host, which goes with the test. The
+// embedded broker is the test's own already.
+func (b Broker) VHost(t testing.TB) Broker {
+	t.Helper()
+	if b.Own {
+		return b
+	}
+	address, remove, err := NewVirtualHost(b.URL, b.ManagementURL)
+	if err != nil {
+		t.Fatalf("make a virtual host: %v", err)
+	}
+	t.Cleanup(remove)
+	b.URL = address
+	return b
+}
+
+// Login is the broker as a new user with rights in its virtual host sees it. The
+// embedded broker has no rights: there it is the broker as it is.
+func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
+	t.Helper()
+	if b.Own {
+		return b
+	}
+	user := "test-" + strings.ToLower(rand.Text()[:10])
+	b.manage(t, http.MethodPut, "/api/users/"+user, fmt.Sprintf(`{"password":"p@ss/word","tags":%q}`, strings.Join(tags, ",")))
+	t.Cleanup(func() { b.manage(t, http.MethodDelete, "/api/users/"+user, "") })
+	body, err := json.Marshal(rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+user, string(body))
+	b.URL, b.ManagementURL = withUser(t, b.URL, user), withUser(t, b.ManagementURL, user)
+	return b
+}
+
+// VHostName is the virtual host that the URL names.
+func (b Broker) VHostName(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := strings.TrimPrefix(u.Path, "/"); name != "" {
+		return name
+	}
+	return "/"
+}
+
+func (b Broker) manage(t testing.TB, method, path, body string) {
+	t.Helper()
+	if err := manage(b.ManagementURL, method, path, body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func withUser(t testing.TB, address, user string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, "p@ss/word")
+	return u.String()
+}
