@@ -56,6 +56,9 @@ func refuseOtherShells(root *cobra.Command) {
 	completion.Example = "  watership completion bash"
 	for _, shell := range completion.Commands() {
 		shell.Example = "  " + shell.CommandPath()
+		if shell.Name() == "fish" {
+			shell.RunE = fishCompletion
+		}
 	}
 }
 
@@ -73,16 +76,6 @@ func (s *settings) completeNames(list func(context.Context, system) []string) co
 		before := begun[:strings.LastIndex(begun, ",")+1] // of a list, only the last is begun
 		return beginningWith(begun, before, list(ctx, system)), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func beginningWith(begun, before string, names []string) []string {
-	var found []string
-	for _, name := range names {
-		if strings.HasPrefix(before+name, begun) {
-			found = append(found, before+name)
-		}
-	}
-	return found
 }
 
 func fieldNames(_ context.Context, s system) []string {
@@ -179,7 +172,25 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 		}
 		return beginningWith(begun, before, names), directive
 	}
-	return beginningWith(begun, before, values(ctx, system, field)), directive
+	if strings.HasPrefix(word, `"`) {
+		return closed(beginningWith(begun, before+`"`, values(ctx, system, field))), directive
+	}
+	return beginningWith(begun, before, slices.DeleteFunc(values(ctx, system, field), needsQuotes)), directive
+}
+
+// closed puts the quote behind values that begin with one.
+func closed(values []string) []string {
+	for i := range values {
+		values[i] += `"`
+	}
+	return values
+}
+
+// needsQuotes says whether a query without quotes around a value means something else.
+func needsQuotes(value string) bool {
+	node, err := query.Parse("field: " + value)
+	_, is := node.(query.Is)
+	return err != nil || !is
 }
 
 func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
@@ -198,11 +209,7 @@ func values(ctx context.Context, s system, field string) []string {
 	case "messaging.destination.name":
 		return exchanges(ctx, s)
 	}
-	var found []string
-	for _, value := range valuesOf(ctx, s, query.All{}, named.Name) {
-		found = append(found, is(named.Name, value).String()[len(named.Name)+2:])
-	}
-	return found
+	return valuesOf(ctx, s, query.All{}, named.Name)
 }
 
 // valuesOf are the most frequent values of a field among some events; a text has none.

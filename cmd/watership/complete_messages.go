@@ -21,7 +21,7 @@ func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun str
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
-	return messageIDs(ctx, system, begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	return beginningWith(begun, "", messageIDs(ctx, system, begun)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 func messageIDs(ctx context.Context, s system, begun string) []string {

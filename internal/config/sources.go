@@ -17,6 +17,9 @@ const (
 	variablePrefix = "WATERSHIP_"
 	testPrefix     = "WATERSHIP_TEST_" // for the tests' servers; not ours to judge
 
+	// completionVariable is set by the completion scripts for fish and PowerShell.
+	completionVariable = "WATERSHIP_ACTIVE_HELP"
+
 	// FileVariable names the configuration file where no flag does.
 	FileVariable = "WATERSHIP_CONFIG"
 )
@@ -96,7 +99,7 @@ func (l *loader) environment(variables []string) layer {
 	}
 	for _, variable := range variables {
 		name, value, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || name == FileVariable {
+		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || name == FileVariable || name == completionVariable {
 			continue
 		}
 		origin := Origin{Place: Environment, Name: name}
