@@ -145,7 +145,7 @@ func (ch *channel) refuse(tag uint64, multiple, requeue bool) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	all, err := ch.collect(tag, multiple)
-	ch.giveBack(all)
+	ch.requeue(all)
 	return err
 }
 
@@ -162,17 +162,17 @@ func (ch *channel) settleAll(tag uint64, multiple bool, reason string) *exceptio
 	return err
 }
 
-// giveBack puts deliveries back where they came from.
-func (ch *channel) giveBack(all []outstanding) {
-	ch.putBack(all)
+// requeue puts deliveries back where they came from, and offers them again.
+func (ch *channel) requeue(all []outstanding) {
+	for _, o := range all {
+		ch.putBack(o)
+	}
 	ch.serve(all)
 }
 
-func (ch *channel) putBack(all []outstanding) {
-	for _, o := range all {
-		ch.credit(o)
-		o.queue.giveBack(o.entry, true)
-	}
+func (ch *channel) putBack(o outstanding) {
+	ch.credit(o)
+	o.queue.giveBack(o.entry, true)
 }
 
 func (ch *channel) credit(o outstanding) {
@@ -185,22 +185,20 @@ func (ch *channel) credit(o outstanding) {
 // serve offers messages to consumers that have room again, and what was given
 // back to any.
 func (ch *channel) serve(settled []outstanding) {
-	var last *queue
+	ch.vhost.rounds++
 	for _, o := range settled {
-		if o.queue != last {
-			o.queue.after()
-			last = o.queue
-		}
+		o.queue.once()
 	}
-	if ch.limit > 0 {
-		ch.resume()
+	if ch.limit > 0 && ch.charged+len(settled) >= ch.limit { // it had none left
+		ch.serveConsumers()
 	}
 }
 
-// resume offers messages to all consumers of the channel.
-func (ch *channel) resume() {
+// serveConsumers offers messages to all consumers of the channel, as a part of a
+// round.
+func (ch *channel) serveConsumers() {
 	for _, c := range ch.consumers {
-		c.queue.after()
+		c.queue.once()
 	}
 }
 
@@ -213,6 +211,6 @@ func (ch *channel) recover(id methodID, args *decoder) *exception {
 	if id == basicRecover {
 		ch.reply(basicRecoverOK, nil)
 	}
-	ch.giveBack(ch.unacked.takeAll())
+	ch.requeue(ch.unacked.takeAll())
 	return nil
 }

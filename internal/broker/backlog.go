@@ -1,22 +1,20 @@
 package broker
 
-import (
-	"slices"
-	"sort"
-)
+import "container/heap"
 
 // backlog are the messages of a queue that are ready, in order of priority and
 // then of arrival.
 type backlog struct {
-	lanes []lane // by priority
-	count int
-	bytes int64 // of bodies
+	lanes   []lane // by priority
+	count   int
+	bytes   int64  // of bodies
+	returns uint64 // how many came back to a quorum queue
 }
 
 // lane are messages of one priority.
 type lane struct {
 	fresh    fifo
-	returned []*entry // given back; before the fresh ones
+	returned byPosition // given back; before the fresh ones
 }
 
 func newBacklog(maxPriority int) backlog {
@@ -44,12 +42,11 @@ func (b *backlog) laneOf(e *entry) *lane {
 func (b *backlog) giveBack(e *entry, quorum bool) {
 	b.count++
 	b.bytes += int64(len(e.message.body))
-	l := b.laneOf(e)
-	at := len(l.returned)
-	if !quorum {
-		at = sort.Search(at, func(i int) bool { return l.returned[i].position > e.position })
+	if quorum {
+		b.returns++
+		e.position = b.returns
 	}
-	l.returned = slices.Insert(l.returned, at, e)
+	heap.Push(&b.laneOf(e).returned, e)
 }
 
 // head is the lane whose first message is next; nil where there is none.
@@ -77,9 +74,8 @@ func (b *backlog) popFrom(l *lane) *entry {
 	e := l.first()
 	b.count--
 	b.bytes -= int64(len(e.message.body))
-	if len(l.returned) > 0 && l.returned[0] == e {
-		l.returned[0] = nil
-		l.returned = l.returned[1:]
+	if len(l.returned) > 0 {
+		heap.Pop(&l.returned)
 	} else {
 		l.fresh.pop()
 	}
@@ -94,6 +90,28 @@ func (l *lane) first() *entry {
 	}
 	return l.fresh.first()
 }
+
+// byPosition is a heap of entries.
+type byPosition []*entry
+
+func (h byPosition) Len() int           { return len(h) }
+func (h byPosition) Less(i, j int) bool { return h[i].position < h[j].position }
+func (h byPosition) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byPosition) Push(x any)        { *h = append(*h, x.(*entry)) }
+
+func (h *byPosition) Pop() any {
+	all := *h
+	end := len(all) - 1
+	e := all[end]
+	all[end] = nil
+	if *h = all[:end]; end == 0 && cap(all) > keptCapacity {
+		*h = nil
+	}
+	return e
+}
+
+// keptCapacity is how much of an empty list is kept for the next entries.
+const keptCapacity = 4096
 
 // fifo is a queue of entries whose memory shrinks with it.
 type fifo struct {
@@ -116,7 +134,7 @@ func (f *fifo) pop() {
 	switch {
 	case f.start == len(f.entries):
 		f.entries, f.start = f.entries[:0], 0
-		if cap(f.entries) > 4096 {
+		if cap(f.entries) > keptCapacity {
 			f.entries = nil
 		}
 	case f.start > 1024 && f.start > len(f.entries)/2:

@@ -38,7 +38,7 @@ func (ch *channel) queueUnbind(args *decoder) *exception {
 		return err
 	case err == nil:
 		b.key, b.args = key, arguments
-		ch.vhost.unbind(b)
+		ch.vhost.unbindLike(b)
 	}
 	ch.reply(queueUnbindOK, nil)
 	return nil
@@ -100,6 +100,6 @@ func (v *vhost) exchangeBinding(destination, source string) (*binding, *exceptio
 
 // unbindExisting is unbind, which cannot fail.
 func (v *vhost) unbindExisting(b *binding) *exception {
-	v.unbind(b)
+	v.unbindLike(b)
 	return nil
 }

@@ -85,20 +85,7 @@ func (ch *channel) shut() {
 	ch.abandonContent()
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	ch.release()
-}
-
-// release takes unacknowledged messages and consumers back, in this order: to the
-// next single active consumer they come before what is behind them.
-func (ch *channel) release() {
-	ch.ended = true
-	all := ch.unacked.takeAll()
-	ch.putBack(all)
-	for tag, c := range ch.consumers {
-		delete(ch.consumers, tag)
-		c.queue.unsubscribe(c)
-	}
-	ch.serve(all)
+	ch.vhost.release(ch)
 }
 
 func (ch *channel) reply(id methodID, args func([]byte) []byte) { ch.conn.out.method(ch.id, id, args) }

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -88,8 +90,8 @@ func (c *connection) release() {
 	defer c.vhost.unlock()
 	for _, ch := range c.channels {
 		ch.abandonContent()
-		ch.release()
 	}
+	c.vhost.release(slices.Collect(maps.Values(c.channels))...)
 	clear(c.channels)
 	c.unsettled = nil
 	c.vhost.deleteExclusive(c)

@@ -107,7 +107,8 @@ func (ch *channel) cancel(args *decoder) *exception {
 	defer ch.vhost.unlock()
 	if c, there := ch.consumers[tag]; there {
 		delete(ch.consumers, tag)
-		c.queue.unsubscribe(c)
+		c.queue.unsubscribe(func(other *consumer) bool { return other == c })
+		c.queue.after()
 	}
 	if !flags.at(0) {
 		ch.reply(basicCancelOK, func(b []byte) []byte { return appendShortstr(b, tag) })
@@ -133,7 +134,8 @@ func (ch *channel) qos(args *decoder) *exception {
 		ch.prefetch, ch.limit = count, 0
 	}
 	ch.reply(basicQosOK, nil)
-	ch.resume()
+	ch.vhost.rounds++
+	ch.serveConsumers()
 	return nil
 }
 

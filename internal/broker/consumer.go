@@ -2,6 +2,7 @@ package broker
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -73,22 +74,24 @@ func (q *queue) subscribe(c *consumer) {
 	q.schedule()
 }
 
+// endOfPriority is where the consumers of a lower priority begin.
 func (q *queue) endOfPriority(priority int64) int {
-	at := slices.IndexFunc(q.consumers, func(c *consumer) bool { return c.priority < priority })
-	if at < 0 {
-		return len(q.consumers)
-	}
-	return at
+	return sort.Search(len(q.consumers), func(i int) bool { return q.consumers[i].priority < priority })
 }
 
-// unsubscribe removes a consumer, and an auto-delete queue with the last of them.
-func (q *queue) unsubscribe(c *consumer) {
+// unsubscribe removes consumers, and an auto-delete queue with the last of them.
+// after is to be called for those that are left.
+func (q *queue) unsubscribe(gone func(*consumer) bool) {
 	if q.deleted {
 		return
 	}
+	before := len(q.consumers)
+	q.consumers = slices.DeleteFunc(q.consumers, gone)
+	if len(q.consumers) == before {
+		return
+	}
 	q.used()
-	q.consumers = slices.DeleteFunc(q.consumers, func(other *consumer) bool { return other == c })
-	if q.active == c {
+	if gone(q.active) {
 		q.active = nil
 		if len(q.consumers) > 0 {
 			q.active = q.consumers[0]
@@ -96,9 +99,7 @@ func (q *queue) unsubscribe(c *consumer) {
 	}
 	if q.autoDelete && len(q.consumers) == 0 {
 		q.delete()
-		return
 	}
-	q.after()
 }
 
 // deliver hands messages out while there are consumers that want them, each in

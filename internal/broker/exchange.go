@@ -1,7 +1,5 @@
 package broker
 
-import "slices"
-
 // exchange routes messages to queues and other exchanges (§3.1.3).
 type exchange struct {
 	name, kind string
@@ -25,7 +23,27 @@ type binding struct {
 	key    string
 	args   table
 
+	id      string        // the same for bindings that are the same
+	place   int           // in its bindingList
 	headers headerPattern // of a headers exchange
+}
+
+// bindingList are bindings in no particular order. Many are removed as fast as
+// they are added.
+type bindingList []*binding
+
+func (l *bindingList) add(b *binding) {
+	b.place = len(*l)
+	*l = append(*l, b)
+}
+
+func (l *bindingList) remove(b *binding) {
+	all := *l
+	end := len(all) - 1
+	all[b.place] = all[end]
+	all[b.place].place = b.place
+	all[end] = nil
+	*l = all[:end]
 }
 
 // matcher finds the bindings that let a message through.
@@ -70,8 +88,8 @@ func (b *binding) identity() string {
 }
 
 func (v *vhost) bind(b *binding) *exception {
-	id := b.identity()
-	if _, there := b.source.bindings[id]; there {
+	b.id = b.identity()
+	if _, there := b.source.bindings[b.id]; there {
 		return nil
 	}
 	if b.source.kind == "headers" {
@@ -83,7 +101,7 @@ func (v *vhost) bind(b *binding) *exception {
 		return fail(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
 	}
 	v.bindings++
-	b.source.bindings[id] = b
+	b.source.bindings[b.id] = b
 	b.source.matcher.add(b)
 	if b.queue != nil {
 		b.queue.inbound[b] = struct{}{}
@@ -93,16 +111,18 @@ func (v *vhost) bind(b *binding) *exception {
 	return nil
 }
 
-// unbind removes a binding, and the exchange it came from where that was to go
-// with its last one. A binding that is not there is as good as removed.
-func (v *vhost) unbind(like *binding) {
-	id := like.identity()
-	b, there := like.source.bindings[id]
-	if !there {
-		return
+// unbindLike removes the binding that is the same, if there is one.
+func (v *vhost) unbindLike(like *binding) {
+	if b, there := like.source.bindings[like.identity()]; there {
+		v.unbind(b)
 	}
+}
+
+// unbind removes a binding, and the exchange it came from where that was to go
+// with its last one.
+func (v *vhost) unbind(b *binding) {
 	v.bindings--
-	delete(b.source.bindings, id)
+	delete(b.source.bindings, b.id)
 	b.source.matcher.remove(b)
 	if b.queue != nil {
 		delete(b.queue.inbound, b)
@@ -126,40 +146,41 @@ func (v *vhost) deleteExchange(x *exchange) {
 }
 
 // directMatcher: the routing key is the binding's (§3.1.3.1).
-type directMatcher struct{ byKey map[string][]*binding }
+type directMatcher struct{ byKey map[string]*bindingList }
 
 func (d *directMatcher) add(b *binding) {
 	if d.byKey == nil {
-		d.byKey = map[string][]*binding{}
+		d.byKey = map[string]*bindingList{}
 	}
-	d.byKey[b.key] = append(d.byKey[b.key], b)
+	if d.byKey[b.key] == nil {
+		d.byKey[b.key] = &bindingList{}
+	}
+	d.byKey[b.key].add(b)
 }
 
 func (d *directMatcher) remove(b *binding) {
-	rest := without(d.byKey[b.key], b)
-	if d.byKey[b.key] = rest; len(rest) == 0 {
+	same := d.byKey[b.key]
+	if same.remove(b); len(*same) == 0 {
 		delete(d.byKey, b.key)
 	}
 }
 
 func (d *directMatcher) match(key string, _ *message, visit func(*binding)) {
-	for _, b := range d.byKey[key] {
-		visit(b)
+	if same := d.byKey[key]; same != nil {
+		for _, b := range *same {
+			visit(b)
+		}
 	}
 }
 
 // fanoutMatcher: every message (§3.1.3.2).
-type fanoutMatcher struct{ all []*binding }
+type fanoutMatcher struct{ all bindingList }
 
-func (f *fanoutMatcher) add(b *binding)    { f.all = append(f.all, b) }
-func (f *fanoutMatcher) remove(b *binding) { f.all = without(f.all, b) }
+func (f *fanoutMatcher) add(b *binding)    { f.all.add(b) }
+func (f *fanoutMatcher) remove(b *binding) { f.all.remove(b) }
 
 func (f *fanoutMatcher) match(_ string, _ *message, visit func(*binding)) {
 	for _, b := range f.all {
 		visit(b)
 	}
-}
-
-func without(all []*binding, gone *binding) []*binding {
-	return slices.DeleteFunc(all, func(b *binding) bool { return b == gone })
 }

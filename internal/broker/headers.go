@@ -4,14 +4,14 @@ import "strings"
 
 // headersMatcher compares a message's headers with the binding's arguments
 // (§3.1.3.4; https://www.rabbitmq.com/docs/exchanges#headers).
-type headersMatcher struct{ all []*binding }
+type headersMatcher struct{ all bindingList }
 
 func (h *headersMatcher) add(b *binding) {
 	b.headers = newHeaderPattern(b.args)
-	h.all = append(h.all, b)
+	h.all.add(b)
 }
 
-func (h *headersMatcher) remove(b *binding) { h.all = without(h.all, b) }
+func (h *headersMatcher) remove(b *binding) { h.all.remove(b) }
 
 func (h *headersMatcher) match(_ string, m *message, visit func(*binding)) {
 	if len(h.all) == 0 {

@@ -24,6 +24,7 @@ type queue struct {
 	stuck      []death     // that an at-least-once queue could not get rid of
 	lastUse    time.Time
 	routed     uint64    // the routing that found the queue last
+	round      uint64    // the round of deliveries that it took part in last
 	deadline   time.Time // when something is due; zero for never
 	place      int       // in vhost.due
 	retryStuck time.Time
@@ -32,7 +33,7 @@ type queue struct {
 // entry is a message's place in a queue.
 type entry struct {
 	message     *message
-	position    uint64 // rises with arrival
+	position    uint64 // rises with arrival; of one given back see backlog
 	expires     time.Time
 	redelivered bool
 	failures    int // deliveries that were not acknowledged
@@ -120,6 +121,14 @@ func (q *queue) settle(e *entry, reason string) {
 func (q *queue) discard(e *entry, reason string) {
 	q.die(e.message, reason)
 	q.release(e)
+}
+
+// once is after, done once in a round however often it is called.
+func (q *queue) once() {
+	if q.round != q.vhost.rounds {
+		q.round = q.vhost.rounds
+		q.after()
+	}
 }
 
 // after is to be called when messages were given back or room was made.

@@ -1,14 +1,28 @@
 package broker
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // topicMatcher: patterns of words between dots, in which * stands for one word and
 // # for any number of them (§3.1.3.3). Patterns share a tree of their words.
-type topicMatcher struct{ root topicNode }
+//
+// Matching goes through a key's words and keeps the nodes that the words so far
+// lead to, each once: its work is bounded by the words times the nodes, however
+// many # there are.
+type topicMatcher struct {
+	root    topicNode
+	step    uint64       // numbers the steps of all matchings
+	reached []*topicNode // by the words so far
+	former  []*topicNode // by the words before the last one
+}
 
 type topicNode struct {
 	next map[string]*topicNode // by word, with * and # among them
-	here []*binding            // whose pattern ends here
+	here bindingList           // whose pattern ends here
+	hash bool                  // it is the node of a #
+	step uint64                // in which it was reached last
 }
 
 // topicWords: an empty key has no words, while a lone dot parts two empty ones.
@@ -19,68 +33,75 @@ func topicWords(key string) []string {
 	return strings.Split(key, ".")
 }
 
+// patternWords are the words of a pattern. A # after another changes nothing.
+func patternWords(pattern string) []string {
+	words := topicWords(pattern)
+	return slices.CompactFunc(words, func(a, b string) bool { return a == "#" && b == "#" })
+}
+
 func (t *topicMatcher) add(b *binding) {
 	node := &t.root
-	for _, word := range topicWords(b.key) {
+	for _, word := range patternWords(b.key) {
 		if node.next == nil {
 			node.next = map[string]*topicNode{}
 		}
 		if node.next[word] == nil {
-			node.next[word] = &topicNode{}
+			node.next[word] = &topicNode{hash: word == "#"}
 		}
 		node = node.next[word]
 	}
-	node.here = append(node.here, b)
+	node.here.add(b)
 }
 
 func (t *topicMatcher) remove(b *binding) {
-	t.root.remove(topicWords(b.key), b)
+	t.root.remove(patternWords(b.key), b)
 }
 
 // remove says whether the node is of no more use.
 func (n *topicNode) remove(words []string, b *binding) bool {
 	if len(words) == 0 {
-		n.here = without(n.here, b)
-	} else if next := n.next[words[0]]; next != nil && next.remove(words[1:], b) {
+		n.here.remove(b)
+	} else if n.next[words[0]].remove(words[1:], b) {
 		delete(n.next, words[0])
 	}
 	return len(n.here) == 0 && len(n.next) == 0
 }
 
 func (t *topicMatcher) match(key string, _ *message, visit func(*binding)) {
-	t.root.match(key, key == "", visit)
-}
-
-// match visits what matches the words of rest. Ended says that none are left, since
-// an empty rest can also be one empty word. A binding may be visited more than once.
-func (n *topicNode) match(rest string, ended bool, visit func(*binding)) {
-	if hash := n.next["#"]; hash != nil {
-		hash.matchAnyNumber(rest, ended, visit)
+	t.reached = t.reached[:0]
+	t.step++
+	t.reach(&t.root)
+	if key != "" {
+		for word := range strings.SplitSeq(key, ".") {
+			t.follow(word)
+		}
 	}
-	if ended {
+	for _, n := range t.reached {
 		for _, b := range n.here {
 			visit(b)
 		}
-		return
-	}
-	word, after, more := strings.Cut(rest, ".")
-	if next := n.next[word]; next != nil {
-		next.match(after, !more, visit)
-	}
-	if star := n.next["*"]; star != nil {
-		star.match(after, !more, visit)
 	}
 }
 
-// matchAnyNumber goes on behind a #, which took none of the words, one, or more.
-func (n *topicNode) matchAnyNumber(rest string, ended bool, visit func(*binding)) {
-	for {
-		n.match(rest, ended, visit)
-		if ended {
-			return
+// follow goes on by one word from the nodes that were reached.
+func (t *topicMatcher) follow(word string) {
+	t.former, t.reached = t.reached, t.former[:0]
+	t.step++
+	for _, n := range t.former {
+		if n.hash {
+			t.reach(n)
 		}
-		var more bool
-		_, rest, more = strings.Cut(rest, ".")
-		ended = !more
+		t.reach(n.next[word])
+		t.reach(n.next["*"])
 	}
+}
+
+// reach adds a node, and the # after it, which may stand for no word.
+func (t *topicMatcher) reach(n *topicNode) {
+	if n == nil || n.step == t.step {
+		return
+	}
+	n.step = t.step
+	t.reached = append(t.reached, n)
+	t.reach(n.next["#"])
 }

@@ -21,6 +21,7 @@ type vhost struct {
 	dead      []death // to be published before the lock is let go
 	routes    uint64  // numbers routings; see queue.routed
 	targets   []*queue
+	rounds    uint64 // numbers rounds of deliveries; see queue.round
 }
 
 func newVHost(b *Broker, name string) *vhost {
@@ -85,12 +86,40 @@ func (v *vhost) runDue() time.Duration {
 	}
 }
 
+// release takes back the unacknowledged messages and the consumers of channels
+// that end. All messages are back before one is delivered again: to a channel that
+// is to end, too, it would be a failed delivery more, and the next single active
+// consumer is to get them before what is behind them.
+func (v *vhost) release(channels ...*channel) {
+	touched := map[*queue]struct{}{}
+	for _, ch := range channels {
+		ch.ended = true
+	}
+	for _, ch := range channels {
+		for _, o := range ch.unacked.takeAll() {
+			touched[o.queue] = struct{}{}
+			ch.putBack(o)
+		}
+		for _, c := range ch.consumers {
+			touched[c.queue] = struct{}{}
+		}
+		clear(ch.consumers)
+	}
+	for q := range touched {
+		q.unsubscribe(func(c *consumer) bool { return c.channel.ended })
+	}
+	for q := range touched {
+		q.after()
+	}
+}
+
 // resume offers messages to the consumers of a connection that has room again.
 func (v *vhost) resume(c *connection) {
 	v.lock()
 	defer v.unlock()
+	v.rounds++
 	for _, ch := range c.channels {
-		ch.resume()
+		ch.serveConsumers()
 	}
 }
 
