@@ -172,6 +172,8 @@ func appendWatership(o *object, e *Event) {
 	o.string("queue", e.Queue)
 	o.positive("attempt", int64(e.Attempt))
 	o.positive("delay", e.Delay.Milliseconds())
+	o.positive("waits", int64(e.Waits))
+	o.time("waits_since", storable(e.WaitsSince))
 	o.string("class", e.Failure.Class)
 	o.string("error_group", ErrorGroup(e.Failure.Message))
 	o.string("time_source", string(e.TimeSource))

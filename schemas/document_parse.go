@@ -140,6 +140,10 @@ func readKeptState(r *jsonscan.Reader, name string, s *State) {
 		s.Attempt = int(r.Int(64))
 	case "delay":
 		s.Delay = time.Duration(r.Int(64)) * time.Millisecond
+	case "waits":
+		s.Waits = int(r.Int(64))
+	case "waits_since":
+		s.WaitsSince = r.Time()
 	case "class":
 		s.Failure.Class = r.Text()
 	case "first_failed":

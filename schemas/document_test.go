@@ -74,7 +74,7 @@ func TestDocumentKeepsTheEvent(t *testing.T) {
 
 func failedEvent(body []byte) Event {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
-	state := State{Version: WireVersion, Message: "01J", EventID: "01K", Delay: 10 * time.Second, Replay: "job", ReplayOf: "01A", Parent: "v1:p"}
+	state := State{Version: WireVersion, Message: "01J", EventID: "01K", Delay: 10 * time.Second, Waits: 3, WaitsSince: at, Replay: "job", ReplayOf: "01A", Parent: "v1:p"}
 	state = state.Failed(at, 20*time.Millisecond, "orders", Failure{Message: "no stock of item 42", Type: "http.Status", Class: "default", Stack: "main.go:1"})
 	e := Envelope{Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: everyType(), Body: body}
 	state.Fingerprint = e.Fingerprint()

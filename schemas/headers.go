@@ -32,6 +32,8 @@ const (
 	headerTime        = "watership-time"
 	headerAttempts    = "watership-attempts"
 	headerDelay       = "watership-delay"
+	headerWaits       = "watership-waits"
+	headerWaitsSince  = "watership-waits-since"
 	headerDuration    = "watership-duration"
 	headerParent      = "watership-parent"
 	headerReplay      = "watership-replay"

@@ -18,6 +18,11 @@ type State struct {
 	Failure     Failure         // of the latest attempt
 	Attempts    []FailedAttempt // the newest maxAttempts, oldest first
 
+	// Waits counts the failures that lost no attempt, since the service was
+	// unavailable; WaitsSince is the time of the first.
+	Waits      int
+	WaitsSince time.Time
+
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
 	Delay    time.Duration // until the next attempt; whole milliseconds
@@ -74,6 +79,8 @@ func (s State) write(h ours) {
 	h.setText(headerEventID, s.EventID)
 	h.setTime(headerTime, s.Time)
 	h.setInt(headerDelay, s.Delay.Milliseconds())
+	h.setInt(headerWaits, int64(s.Waits))
+	h.setTime(headerWaitsSince, s.WaitsSince)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -105,6 +112,9 @@ func readState(h ours) State {
 		Replay:   h.text(headerReplay),
 		ReplayOf: h.text(headerReplayOf),
 		Attempts: readAttempts(h[headerAttempts]),
+
+		Waits:      int(h.int(headerWaits)),
+		WaitsSince: h.time(headerWaitsSince),
 	}
 }
 

@@ -70,7 +70,10 @@ func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
 // alone, and is new there.
 func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	if !e.LeavesRoom() {
-		s = State{Fingerprint: s.Fingerprint, Queue: s.Queue, Replay: s.Replay, ReplayOf: s.ReplayOf}
+		s = State{
+			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince,
+			Replay: s.Replay, ReplayOf: s.ReplayOf,
+		}
 	}
 	p := wrapInHeaders(e, s)
 	shortenStack(p)

@@ -1,5 +1,12 @@
 package broker
 
+import "time"
+
+// blockedHeartbeat is how often a blocked client gets a heartbeat, whatever was
+// negotiated: the broker does not read from it meanwhile, so that a failure to
+// write is the only sign of its end.
+const blockedHeartbeat = 2 * time.Second
+
 // awaitMemory keeps a connection that publishes from publishing more while the
 // broker is out of memory, and tells a client that wants to know
 // (https://www.rabbitmq.com/docs/connection-blocked). Other connections go on.
@@ -14,15 +21,30 @@ func (c *connection) awaitMemory() {
 	if tell {
 		c.out.method(0, connectionBlocked, func(b []byte) []byte { return appendShortstr(b, "low on memory") })
 	}
-	select {
-	case <-relieved:
-	case <-c.gone:
-		return
-	case <-c.broker.done:
+	if !c.outlasts(relieved) {
 		return
 	}
 	c.log.Info("publisher unblocked")
 	if tell {
 		c.out.method(0, connectionUnblocked, nil)
+	}
+}
+
+// outlasts waits for the end of an alarm. It returns false where the connection or
+// the broker ends first.
+func (c *connection) outlasts(alarm <-chan struct{}) bool {
+	beat := time.NewTicker(blockedHeartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-alarm:
+			return true
+		case <-beat.C:
+			c.out.heartbeat()
+		case <-c.gone:
+			return false
+		case <-c.broker.done:
+			return false
+		}
 	}
 }

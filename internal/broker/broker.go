@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -18,6 +17,7 @@ type Broker struct {
 	memory *memory
 	vhosts map[string]*vhost // never changes
 	done   chan struct{}     // closed by Close
+	failed chan error        // has room for one
 	work   sync.WaitGroup    // connections, acceptors and vhosts' clocks
 
 	mu          sync.Mutex // guards what follows
@@ -37,6 +37,7 @@ func New(cfg Config) *Broker {
 		memory:      newMemory(cfg.Limits.Memory, cfg.Logger),
 		vhosts:      map[string]*vhost{},
 		done:        make(chan struct{}),
+		failed:      make(chan error, 1),
 		listeners:   map[net.Listener]bool{},
 		connections: map[*connection]struct{}{},
 	}
@@ -47,59 +48,6 @@ func New(cfg Config) *Broker {
 	}
 	b.log.Info("embedded broker keeps messages in memory only", "memory_limit_bytes", cfg.Limits.Memory)
 	return b
-}
-
-// Listen takes connections at a TCP address such as 127.0.0.1:0, until Close. It
-// returns the address that it got.
-func (b *Broker) Listen(addr string) (net.Addr, error) { return b.listen(addr, false) }
-
-// ListenInside is Listen for the process that the broker is a part of, which takes
-// messages out of queues and often has to publish before it can acknowledge them.
-// It is stopped only at twice the memory limit, lest a full broker stay full, and
-// Dismiss leaves it.
-func (b *Broker) ListenInside(addr string) (net.Addr, error) { return b.listen(addr, true) }
-
-func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for AMQP: %w", err)
-	}
-	if err := b.spawn(func() { _ = b.serve(listener, inside) }); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener.Addr(), nil
-}
-
-// Serve takes connections from a listener, which it closes, until Close or until
-// the listener fails. Its error is ErrClosed or the listener's.
-func (b *Broker) Serve(listener net.Listener) error { return b.serve(listener, false) }
-
-func (b *Broker) serve(listener net.Listener, inside bool) error {
-	defer listener.Close()
-	if !b.track(listener, inside) {
-		return ErrClosed
-	}
-	defer b.forget(listener)
-	for {
-		stream, err := listener.Accept()
-		if err != nil {
-			return b.acceptError(err)
-		}
-		if err := b.accept(stream, inside); err != nil {
-			stream.Close()
-			return err
-		}
-	}
-}
-
-func (b *Broker) acceptError(err error) error {
-	select {
-	case <-b.done:
-		return ErrClosed
-	default:
-		return fmt.Errorf("accept AMQP connection: %w", err)
-	}
 }
 
 // Dial returns a connection to the broker inside the process, such as for
@@ -113,12 +61,6 @@ func (b *Broker) Dial() (net.Conn, error) {
 	return client, nil
 }
 
-func (b *Broker) accept(stream net.Conn, inside bool) error {
-	c := newConnection(b, stream)
-	c.inside = inside
-	return b.spawn(c.serve)
-}
-
 // spawn runs f in a goroutine that Close waits for.
 func (b *Broker) spawn(f func()) error {
 	b.mu.Lock()
@@ -128,22 +70,6 @@ func (b *Broker) spawn(f func()) error {
 	}
 	b.work.Go(f)
 	return nil
-}
-
-func (b *Broker) track(listener net.Listener, inside bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	refused := b.closed || b.dismissed && !inside
-	if !refused {
-		b.listeners[listener] = inside
-	}
-	return !refused
-}
-
-func (b *Broker) forget(listener net.Listener) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.listeners, listener)
 }
 
 // register takes notice of a connection that begins; false where there are so many
@@ -175,11 +101,26 @@ func (b *Broker) admit(c *connection) bool {
 	return c.admitted
 }
 
+// letGo makes room for another connection, as the client has closed this one. It
+// returns false where the broker does not wait for the client to hang up.
+func (b *Broker) letGo(c *connection) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expel(c)
+	c.left = true
+	return !b.closed && (!b.dismissed || c.inside)
+}
+
 func (b *Broker) unregister(c *connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.connections, c)
+	b.expel(c)
+}
+
+func (b *Broker) expel(c *connection) {
 	if c.admitted {
+		c.admitted = false
 		b.open--
 	}
 }

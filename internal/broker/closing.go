@@ -8,6 +8,13 @@ import (
 	"time"
 )
 
+// errLeaving ends the reader of a client that closed its connection.
+var errLeaving = errors.New("connection closed by the client")
+
+// hangUpTimeout is how long a client may take to hang up once it has closed its
+// connection. RabbitMQ waits for a heartbeat's time-out, at most 30 s.
+const hangUpTimeout = 10 * time.Second
+
 // end says why, takes everything back, and waits for the writer.
 func (c *connection) end(err error) {
 	if refused, cause := blame(err); refused != nil {
@@ -15,14 +22,36 @@ func (c *connection) end(err error) {
 		c.raise(refused, cause)
 		c.release()
 		c.awaitCloseOK()
-	} else if err != nil && !c.closing.Load() && !errors.Is(err, io.EOF) && !errors.Is(err, errGoodbye) {
+	} else if err != nil && !c.closing.Load() && !isFarewell(err) {
 		c.log.Info("connection lost", "error", err)
 	}
 	c.release()
 	c.out.end()
 	_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
 	<-c.gone
+	if errors.Is(err, errLeaving) {
+		c.awaitHangUp()
+	}
 	c.stream.Close()
+}
+
+// awaitHangUp reads until the client hangs up. Another of its threads may still be
+// writing, and a stream that is closed with bytes unread is reset, which destroys
+// the close-ok that the client has not read yet.
+func (c *connection) awaitHangUp() {
+	if !c.broker.letGo(c) {
+		return
+	}
+	if half, ok := c.stream.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // a client that waits for the end of the stream
+	}
+	_ = c.stream.SetReadDeadline(time.Now().Add(hangUpTimeout))
+	_, _ = io.Copy(io.Discard, c.stream)
+}
+
+// isFarewell reports whether nothing went wrong.
+func isFarewell(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, errGoodbye) || errors.Is(err, errLeaving)
 }
 
 // caused is an exception that a method of the client's caused.
@@ -49,8 +78,12 @@ func (c *connection) raise(e *exception, cause methodID) {
 	c.out.finish(connectionClose, closeArguments(e, cause))
 }
 
-// shutDown closes the connection as a broker does that shuts down.
+// shutDown closes the connection as a broker does that shuts down. broker.mu is held.
 func (c *connection) shutDown() {
+	if c.left {
+		c.hangUp()
+		return
+	}
 	c.raise(fail(connectionForced, "broker forced connection closure with reason 'shutdown'"), 0)
 }
 

@@ -30,6 +30,7 @@ type connection struct {
 	frameMax     uint32
 	channelMax   uint32
 	admitted     bool // counts as open; guarded by broker.mu
+	left         bool // closed by the client, which has still to hang up; guarded by broker.mu
 
 	channels  map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
 	unsettled []*channel          // that have confirms to send

@@ -75,7 +75,7 @@ func (c *connection) expect(want methodID) (decoder, error) {
 		return decoder{}, refused
 	case id == connectionClose:
 		c.out.finish(connectionCloseOK, nil)
-		return decoder{}, errGoodbye
+		return decoder{}, errLeaving
 	case id == connectionCloseOK:
 		return decoder{}, io.EOF
 	case id != want:

@@ -134,8 +134,12 @@ func (o *outbox) hasRoom() bool {
 func (o *outbox) heartbeat() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.last {
+		return
+	}
 	b, start := beginFrame(o.pending, frameHeartbeat, 0)
 	o.pending = endFrame(b, start)
+	signal(o.wake)
 }
 
 // finish appends a last method. What is appended later is dropped, so that nothing

@@ -67,7 +67,7 @@ func (c *connection) control(f frame) error {
 	case connectionClose:
 		c.release()
 		c.out.finish(connectionCloseOK, nil)
-		return errGoodbye
+		return errLeaving
 	case connectionCloseOK:
 		return errGoodbye
 	}

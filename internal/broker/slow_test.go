@@ -14,17 +14,7 @@ import (
 func TestClientThatReadsNothing(t *testing.T) {
 	b := New(Config{})
 	defer b.Close()
-	conn, err := amqp.DialConfig("amqp://guest:guest@embedded/", amqp.Config{
-		Dial: func(string, string) (net.Conn, error) { return b.Dial() },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := channelOf(t, b)
 	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +23,10 @@ func TestClientThatReadsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	if _, err := stream.Write(append(handshakeBytes(), consumeAll("q")...)); err != nil {
+	if _, err := stream.Write(append(handshakeBytes(), consumeAll("q", true)...)); err != nil {
 		t.Fatal(err)
 	}
-	consumers(t, ch, 1)
+	awaitQueue(t, ch, func(q amqp.Queue) bool { return q.Consumers == 1 })
 	const n, size = 100, 100_000
 	for range n {
 		if err := ch.Publish("", "q", false, false, amqp.Publishing{Body: make([]byte, size)}); err != nil {
@@ -59,27 +49,90 @@ func TestClientThatReadsNothing(t *testing.T) {
 	}
 }
 
-// consumers waits until the queue q has so many.
-func consumers(t *testing.T, ch *amqp.Channel, n int) {
+// awaitQueue waits until the queue q is as it should be.
+func awaitQueue(t *testing.T, ch *amqp.Channel, ready func(amqp.Queue) bool) {
 	t.Helper()
+	var q amqp.Queue
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		q, err := ch.QueueDeclarePassive("q", true, false, false, false, nil)
-		if err != nil {
+		var err error
+		if q, err = ch.QueueDeclarePassive("q", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		if q.Consumers == n {
+		if ready(q) {
 			return
 		}
 	}
-	t.Fatal("no consumer")
+	t.Fatalf("the queue has %d messages and %d consumers", q.Messages, q.Consumers)
 }
 
-// consumeAll opens channel 1 and consumes a queue without acknowledgements.
-func consumeAll(queue string) []byte {
+// consumeAll opens channel 1 and consumes a queue.
+func consumeAll(queue string, noAck bool) []byte {
 	b := appendMethod(nil, 1, channelOpen, func(b []byte) []byte { return append(b, 0) })
 	return appendMethod(b, 1, basicConsume, func(b []byte) []byte {
-		return append(appendShortstr(appendShortstr(append(b, 0, 0), queue), "t"), bit(1, true), 0, 0, 0, 0)
+		return append(appendShortstr(appendShortstr(append(b, 0, 0), queue), "t"), bit(1, noAck), 0, 0, 0, 0)
 	})
+}
+
+// channelOf opens a channel on a connection of its own, which ends with the test.
+func channelOf(t *testing.T, b *Broker) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.DialConfig("amqp://guest:guest@embedded/", amqp.Config{
+		Dial: func(string, string) (net.Conn, error) { return b.Dial() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// A client that goes while it is blocked, and without heartbeats, gives back the
+// messages that it had, which may be all that keeps the broker full.
+func TestClientThatGoesWhileBlocked(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	b := New(Config{Limits: Limits{Memory: size}})
+	defer b.Close()
+	address, err := b.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, filler := channelOf(t, b), channelOf(t, b)
+	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := filler.Publish("", "q", false, false, amqp.Publishing{Body: make([]byte, size)}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := net.Dial("tcp", address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, stream) }()
+	if _, err := stream.Write(append(handshakeBytes(), consumeAll("q", false)...)); err != nil {
+		t.Fatal(err)
+	}
+	awaitQueue(t, ch, func(q amqp.Queue) bool { return q.Consumers == 1 && q.Messages == 0 })
+	if err := stream.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // the broker stops reading, and so more and more is on its way
+		_, err = stream.Write(publishTo("q", make([]byte, size), 128<<10))
+	}
+	stream.Close()
+	awaitQueue(t, ch, func(q amqp.Queue) bool { return q.Consumers == 0 && q.Messages > 0 })
+}
+
+// publishTo publishes a message on channel 1.
+func publishTo(queue string, body []byte, frameMax uint32) []byte {
+	b := appendMethod(nil, 1, basicPublish, func(b []byte) []byte {
+		return append(appendShortstr(appendShortstr(append(b, 0, 0), ""), queue), 0)
+	})
+	return appendContent(b, 1, []byte{0, 0}, body, frameMax)
 }
 
 // What came of a message whose client has gone does not fill the broker.
@@ -88,11 +141,8 @@ func TestClientThatGoesInAMessage(t *testing.T) {
 	b := New(Config{Limits: Limits{Memory: 10 * part}})
 	defer b.Close()
 	open := appendMethod(handshakeBytes(), 1, channelOpen, func(b []byte) []byte { return append(b, 0) })
-	half := appendMethod(open, 1, basicPublish, func(b []byte) []byte {
-		return append(appendShortstr(appendShortstr(append(b, 0, 0), ""), "q"), 0)
-	})
-	content := appendContent(nil, 1, []byte{0, 0}, make([]byte, 2*part), part+frameOverhead)
-	half = append(half, content[:len(content)-part-frameOverhead]...)
+	whole := publishTo("q", make([]byte, 2*part), part+frameOverhead)
+	half := append(open, whole[:len(whole)-part-frameOverhead]...)
 	for range 20 {
 		stream, err := b.Dial()
 		if err != nil {

@@ -74,6 +74,15 @@ func handshakes() []behaviour {
 			p.must(err)
 			p.equal("frame", frame, []byte{8, 0, 0, 0, 0, 0, 0, 0xCE})
 		}},
+		{name: "a client may write until it has read close-ok", check: func(p *probe) {
+			w := p.wire()
+			w.send(0, 10, 50, "short", 200, "shortstr", "bye", "short", 0, "short", 0)
+			w.expect(0, 10, 51)
+			for range 20 { // as another of its threads may that does not know yet
+				w.frame(8, 0, "")
+				time.Sleep(5 * time.Millisecond)
+			}
+		}},
 		{name: "silence ends the connection", check: func(p *probe) {
 			w := p.dialWire()
 			w.login("PLAIN", "\x00guest\x00guest", "")

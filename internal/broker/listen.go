@@ -1,0 +1,137 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Pauses of a listener that cannot accept for the moment.
+const (
+	firstAcceptPause = 5 * time.Millisecond
+	longAcceptPause  = time.Second
+)
+
+// Listen accepts connections at a TCP address such as 127.0.0.1:0 until Close, and
+// returns the address with its port. Failed has the error of a listener that ends
+// earlier.
+func (b *Broker) Listen(addr string) (net.Addr, error) { return b.listen(addr, false) }
+
+// ListenInside is Listen for the process that the broker is a part of, which takes
+// messages out of queues and often has to publish before it can acknowledge them.
+// It is stopped only at twice the memory limit, lest a full broker stay full, and
+// Dismiss leaves it.
+func (b *Broker) ListenInside(addr string) (net.Addr, error) { return b.listen(addr, true) }
+
+func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for AMQP: %w", err)
+	}
+	if err := b.spawn(func() { b.report(b.serve(listener, inside)) }); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener.Addr(), nil
+}
+
+// Failed receives the error of the first listener of Listen that ended before
+// Close. The broker goes on with its other listeners and its connections.
+func (b *Broker) Failed() <-chan error { return b.failed }
+
+func (b *Broker) report(err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	b.log.Error("AMQP listener failed", "error", err)
+	select {
+	case b.failed <- err:
+	default:
+	}
+}
+
+// Serve accepts connections from a listener, which it closes, until Close or until
+// the listener fails. A shortage, such as of file descriptors, is waited out. Its
+// error is ErrClosed or the listener's.
+func (b *Broker) Serve(listener net.Listener) error { return b.serve(listener, false) }
+
+func (b *Broker) serve(listener net.Listener, inside bool) error {
+	defer listener.Close()
+	if !b.track(listener, inside) {
+		return ErrClosed
+	}
+	defer b.forget(listener)
+	var pause time.Duration
+	for {
+		stream, err := listener.Accept()
+		if err != nil {
+			if pause, err = b.acceptAgain(listener, pause, err); err != nil {
+				return err
+			}
+			continue
+		}
+		pause = 0
+		if err := b.accept(stream, inside); err != nil {
+			stream.Close()
+			return err
+		}
+	}
+}
+
+// acceptAgain waits before the listener accepts again, and returns how long. It
+// returns an error where the listener is not to accept again.
+func (b *Broker) acceptAgain(listener net.Listener, last time.Duration, cause error) (time.Duration, error) {
+	switch {
+	case b.ending(listener):
+		return 0, ErrClosed
+	case !isShortage(cause):
+		return 0, fmt.Errorf("accept AMQP connection: %w", cause)
+	}
+	pause := min(max(2*last, firstAcceptPause), longAcceptPause)
+	if last == 0 {
+		b.log.Error("AMQP connections have to wait", "address", listener.Addr().String(), "error", cause)
+	}
+	select {
+	case <-time.After(pause):
+		return pause, nil
+	case <-b.done:
+		return 0, ErrClosed
+	}
+}
+
+// isShortage reports whether accepting works again once something is freed.
+func isShortage(err error) bool {
+	var e interface{ Temporary() bool } // as net/http asks: files, interrupts, aborted connections
+	return errors.As(err, &e) && e.Temporary() || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// ending reports whether Close or Dismiss closed the listener.
+func (b *Broker) ending(listener net.Listener) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed || b.dismissed && !b.listeners[listener]
+}
+
+func (b *Broker) accept(stream net.Conn, inside bool) error {
+	c := newConnection(b, stream)
+	c.inside = inside
+	return b.spawn(c.serve)
+}
+
+func (b *Broker) track(listener net.Listener, inside bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	refused := b.closed || b.dismissed && !inside
+	if !refused {
+		b.listeners[listener] = inside
+	}
+	return !refused
+}
+
+func (b *Broker) forget(listener net.Listener) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.listeners, listener)
+}
