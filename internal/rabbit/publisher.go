@@ -6,14 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // PublisherConfig bounds a Publisher. The zero value is good for most.
 type PublisherConfig struct {
 	// Window is how many messages may be on their way at once, sent and not yet
-	// confirmed; they are kept in memory. Zero: 1,000.
+	// confirmed; they are kept in memory. A message that its caller gives up does
+	// not count; when as many of those are not confirmed, the channel is opened
+	// again. Zero: 1,000.
 	Window int
 
 	// StopTimeout is how long Close waits for confirms. Zero: 10 s.
@@ -28,14 +28,14 @@ const (
 // Publisher publishes with confirms, many messages at a time on one channel.
 // One goroutine owns the channel and is the only one that writes to it.
 //
-// A message is sent again when the connection is lost before its confirm came:
-// it may arrive twice, and is never lost. Order is that of Send, but for what is
-// sent again.
+// A message is sent again when the connection is lost before its confirm came, and
+// when the broker returned a message that may be this one or another: it may
+// arrive twice, and is never lost. Order is that of Send, but for what is sent again.
 type Publisher struct {
 	conn   *Connection
 	cfg    PublisherConfig
-	slots  chan struct{} // one for each message from Send to its outcome
-	submit chan *Pending // to the owner; has room for all that have a slot
+	slots  chan struct{} // one for each message from Send to its outcome, or until its caller gives it up
+	submit chan *Pending // to the owner
 	dead   chan struct{} // closed when the owner has ended: no more outcomes
 
 	ctx  context.Context // ends when Close has waited long enough, and with the owner
@@ -46,6 +46,7 @@ type Publisher struct {
 	closeOnce sync.Once
 
 	using atomic.Pointer[link] // what the owner may be stuck writing to
+	stray atomic.Int32         // messages that were sent, given up by their callers and not confirmed
 }
 
 // NewPublisher returns a publisher on c, which stays the caller's to close, after
@@ -94,8 +95,24 @@ func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
 	if err := p.takeSlot(pending); err != nil {
 		return nil, err
 	}
-	p.submit <- pending
+	if err := p.hand(pending); err != nil {
+		<-p.slots
+		return nil, err
+	}
 	return pending, nil
+}
+
+// hand gives a message to the owner, which takes none while there is no channel.
+func (p *Publisher) hand(m *Pending) error {
+	select {
+	case p.submit <- m:
+		return nil
+	case <-p.closing:
+	case <-p.dead:
+	case <-m.ctx.Done():
+		return m.abandoned(m.ctx)
+	}
+	return ErrClosed
 }
 
 func (p *Publisher) takeSlot(m *Pending) error {
@@ -124,10 +141,10 @@ func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { close(p.closing) })
 	left := p.drain()
 	p.stop()
-	// A write to a broker that has stopped reading ends only with the connection.
+	// A write to a broker that has stopped reading ends only with the stream.
 	unstick := time.AfterFunc(closeTimeout, func() {
 		if conn := p.using.Load(); conn != nil {
-			_ = conn.CloseDeadline(time.Now())
+			conn.abort()
 		}
 	})
 	p.work.Wait()
@@ -154,67 +171,15 @@ func (p *Publisher) drain() int {
 	return 0
 }
 
-// finish gives the outcome to whoever waits for it; once for each message.
+// finish gives a message that is being sent its outcome.
 func (p *Publisher) finish(m *Pending, err error) {
+	if !m.move(sending, answered) {
+		p.stray.Add(-1)
+		return
+	}
 	m.done <- err
 	<-p.slots
 }
 
-// Pending is a message on its way.
-type Pending struct {
-	message   Message
-	ctx       context.Context
-	publisher *Publisher
-	done      chan error   // one outcome
-	held      atomic.Int32 // who decides about it: waiting, sending or givenUp
-
-	// What follows is the owner's.
-	confirm  *amqp.DeferredConfirmation // of the channel that sent it last; nil if lost while sending
-	returned *UnroutableError
-	settled  bool // the outcome is known
-	strikes  int  // how often the broker broke off while only this was on its way
-}
-
-// A message is waiting for a channel until the owner begins to send it, or its
-// caller gives it up: exactly one of the two frees its slot. Lost with its
-// channel, it is waiting again.
-const (
-	waiting int32 = iota
-	sending
-	givenUp
-)
-
-func (m *Pending) take(by int32) bool { return m.held.CompareAndSwap(waiting, by) }
-
-// Ready says whether the outcome is known, so that Wait returns at once.
-func (m *Pending) Ready() bool { return len(m.done) > 0 }
-
-// Wait returns the outcome, as Publish does. It is to be called once.
-func (m *Pending) Wait(ctx context.Context) error {
-	select {
-	case err := <-m.done:
-		return err
-	case <-ctx.Done():
-	case <-m.publisher.dead:
-	}
-	select {
-	case err := <-m.done: // both at once: the outcome says more
-		return err
-	default:
-	}
-	if m.ctx.Err() != nil && m.take(givenUp) {
-		<-m.publisher.slots
-	}
-	if ctx.Err() != nil {
-		return m.abandoned(ctx)
-	}
-	return ErrClosed // sent at the moment of the publisher's end
-}
-
-func (m *Pending) abandoned(ctx context.Context) error {
-	err := context.Cause(ctx)
-	if why := m.publisher.conn.Err(); why != nil {
-		err = fmt.Errorf("%w (no connection to the broker: %w)", err, why)
-	}
-	return fmt.Errorf("publish to exchange %q with routing key %q, not confirmed: %w", m.message.Exchange, m.message.RoutingKey, err)
-}
+// overrun says whether too many messages are in the window that nobody waits for.
+func (p *Publisher) overrun() bool { return int(p.stray.Load()) >= p.cfg.Window }

@@ -240,6 +240,31 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
+// TestPublishWithoutABroker: nobody takes messages from the publisher, whose room
+// those given up do not leave.
+func TestPublishWithoutABroker(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	p := NewPublisher(open(t, "amqp://127.0.0.1:1/", nil), PublisherConfig{Window: 2})
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		published := make(chan error, 1)
+		go func() { published <- p.Publish(ctx, to("x", "y")) }()
+		if err := rabbittest.Receive(t, published); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	}
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(context.Background(), to("x", "y")) }()
+	rabbittest.Eventually(t, "the message waits", func() bool { return len(p.slots) == 1 })
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := rabbittest.Receive(t, published); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCloseWaitsForConfirmsWithinItsBounds(t *testing.T) {
 	b := rabbittest.Newest(t)
 	rabbittest.NoLeaks(t)
@@ -289,4 +314,57 @@ func TestPublisherEndsWithItsConnection(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUnconfirmedMessagesHoldUpNobody: a queue may confirm nothing, as one without a
+// majority. What its callers give up takes no place from others, not even when the
+// channel has to be opened again for a message that the broker refuses.
+func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		stuck, queue := b.Queue(t, nil), b.Queue(t, nil)
+		log := &rabbittest.Log{}
+		c := open(t, b.Unconfirmed(t, stuck), func(cfg *Config) { cfg.Logger = log.Logger() })
+		p := publisher(t, c, 10)
+		giveUp := func(n int) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			var callers sync.WaitGroup
+			for range n {
+				callers.Go(func() {
+					if err := p.Publish(ctx, to(stuck, "x")); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got %v", err)
+					}
+				})
+			}
+			callers.Wait()
+		}
+		for round := range 4 {
+			giveUp(9)
+			waitAll(t, sendAll(t, p, queue, 9))
+			pill := to(queue, "pill")
+			pill.Exchange = "test.no.such.exchange"
+			waiting, cancel := context.WithCancel(patient(t))
+			held, err := p.Send(waiting, to(stuck, "held")) // is sent again with the others
+			if err != nil {
+				t.Fatal(err)
+			}
+			var refused *RefusedError
+			if err := p.Publish(patient(t), pill); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
+				t.Errorf("round %d: %v", round, err)
+			}
+			waitAll(t, sendAll(t, p, queue, 5))
+			cancel()
+			if err := held.Wait(waiting); !errors.Is(err, context.Canceled) {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		for range 3 { // more than two windows, without a loss of the channel
+			giveUp(9)
+		}
+		waitAll(t, sendAll(t, p, queue, 9))
+		if log.Count("on another channel") == 0 {
+			t.Errorf("the channel was not opened again:\n%s", log)
+		}
+	})
 }

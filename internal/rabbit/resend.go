@@ -2,16 +2,17 @@ package rabbit
 
 import (
 	"errors"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// backlog is what a lost channel leaves to its successor.
+// backlog are messages to be sent before new ones.
 type backlog struct {
 	messages []*Pending // oldest first
 
-	// alone: the broker closed the channel or the connection because of one of
-	// these. They are sent one at a time, so that it is seen which.
+	// alone: the broker returned one of these, or closed the channel or the
+	// connection because of one. They are sent one at a time, so that it is seen which.
 	alone bool
 }
 
@@ -19,6 +20,13 @@ func (b *backlog) pop() *Pending {
 	m := b.messages[0]
 	b.messages = b.messages[1:]
 	return m
+}
+
+// sendAlone puts messages in front.
+func (b *backlog) sendAlone(messages []*Pending) {
+	if len(messages) > 0 {
+		b.messages, b.alone = append(messages, b.messages...), true
+	}
 }
 
 // maxStrikes is how often a message that is on its way alone may go with the
@@ -45,38 +53,79 @@ func (p *Publisher) run() {
 		left = w.serve(left)
 	}
 	for _, m := range left.messages {
-		if m.take(sending) {
+		if m.move(waiting, sending) {
 			p.finish(m, ErrClosed)
 		}
 	}
 }
 
-// serve sends what was left, then what is submitted, until the channel is lost
-// or the publisher is stopped, and returns what has no outcome.
+// serve sends what was left, then what is submitted, until the channel is lost or
+// to be opened again, or the publisher is stopped, and returns what has no outcome.
 func (w *window) serve(left backlog) backlog {
 	p := w.publisher
 	for !w.ended && p.ctx.Err() == nil {
 		w.settle(false)
+		left.sendAlone(w.takeAgain())
 		blocked, changed := p.conn.blocking()
 		switch {
-		case blocked, left.alone && w.oldest() != nil:
+		case blocked:
 			w.wait(nil, changed)
-		case len(left.messages) > 0:
-			w.start(left.pop())
-		default:
+		case p.overrun():
+			p.conn.log.Warn("messages were not confirmed before their callers gave them up; publishing on another channel",
+				"messages", p.stray.Load())
+			return w.retire(left)
+		case len(left.messages) == 0:
 			left.alone = false
 			// Not started here: the connection may have been blocked meanwhile.
 			if m := w.wait(p.submit, changed); m != nil {
 				left.messages = append(left.messages, m)
 			}
+		case left.alone:
+			if w.answered() {
+				w.startAlone(left.pop())
+			}
+		default:
+			w.start(left.pop())
 		}
 	}
-	w.leave()
-	suspects := w.judge(w.collect())
-	return backlog{
-		messages: append(suspects, left.messages...),
-		alone:    left.alone || blames(w.reason),
+	return w.retire(left)
+}
+
+// startAlone sends a message after all that was sent before is answered. The broker
+// answers the methods of a channel in their order: what it returns, or ends the
+// channel for, before it answers again is this message. Confirms do not matter, so
+// that a queue which gives none holds up nobody.
+func (w *window) startAlone(m *Pending) {
+	w.suspect = m
+	w.start(m)
+	if w.answered() {
+		w.suspect = nil
 	}
+}
+
+// answered waits until the broker has answered to all that was sent but for its
+// confirms; false where the channel ends before.
+func (w *window) answered() bool {
+	if w.ended {
+		return false
+	}
+	w.release()
+	if err := w.ch.Qos(0, 0, false); err != nil { // has an answer, and no effect without consumers
+		w.awaitEnd()
+		return false
+	}
+	w.match()
+	return true
+}
+
+// retire leaves the channel and adds what has no outcome to what is left.
+func (w *window) retire(left backlog) backlog {
+	w.leave()
+	lost := w.judge(w.collect())
+	left.messages = append(lost, left.messages...)
+	left.alone = left.alone || blames(w.reason)
+	left.sendAlone(w.takeAgain())
+	return left
 }
 
 // leave closes the channel if it is not lost. The end of a channel is the end of
@@ -90,26 +139,52 @@ func (w *window) leave() {
 	}
 }
 
+// awaitEnd waits for the reason of a channel's end that is certain.
+func (w *window) awaitEnd() {
+	select {
+	case reason := <-w.closed:
+		w.end(reason)
+	case <-w.publisher.ctx.Done():
+	}
+}
+
+func (w *window) takeAgain() []*Pending {
+	again := w.again
+	w.again = nil
+	return again
+}
+
 // blames says whether the broker ended the channel for what was sent on it.
 // 320 CONNECTION_FORCED is an operator, or a broker that shuts down.
 func blames(reason *amqp.Error) bool {
 	return reason != nil && reason.Server && reason.Code != amqp.ConnectionForced
 }
 
-// judge refuses the message for which the broker ended the channel, if it was
-// the only one on its way.
-func (w *window) judge(suspects []*Pending) []*Pending {
-	if len(suspects) != 1 || !blames(w.reason) {
-		return suspects
+// judge refuses the message for which the broker ended the channel, where it is
+// certain which that is.
+func (w *window) judge(lost []*Pending) []*Pending {
+	m := w.culprit(lost)
+	if m == nil || !blames(w.reason) {
+		return lost
 	}
-	m := suspects[0]
 	m.strikes++
 	// A soft error (AMQP 0-9-1 §1.2) is about this one operation; others may have causes of their own.
-	if w.reason.Recover || m.strikes >= maxStrikes {
-		if m.take(sending) {
-			w.finish(m, m.message.refused(w.reason.Code, w.reason.Reason))
-		}
-		return nil
+	if !w.reason.Recover && m.strikes < maxStrikes {
+		return lost
 	}
-	return suspects
+	if m.move(waiting, sending) {
+		w.finish(m, m.message.refused(w.reason.Code, w.reason.Reason))
+	}
+	return slices.DeleteFunc(lost, func(other *Pending) bool { return other == m })
+}
+
+// culprit is the one message that the broker had not answered to, nil where there are several.
+func (w *window) culprit(lost []*Pending) *Pending {
+	if w.suspect != nil && slices.Contains(lost, w.suspect) {
+		return w.suspect
+	}
+	if len(lost) == 1 {
+		return lost[0]
+	}
+	return nil
 }

@@ -2,14 +2,16 @@ package rabbit
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// match marks the messages that the broker has returned so far. A return names
-// no message, so it is matched by content; which of several equal messages gets
-// it does not matter.
+// match finds the messages that the broker has returned so far. A return names no
+// message (AMQP 0-9-1 §1.8.3.10): it is matched by content. Where it may be one of
+// several messages that differ, all of them are doubtful, since a confirm tells
+// routed messages and returned ones alike.
 func (w *window) match() {
 	for {
 		select {
@@ -18,63 +20,105 @@ func (w *window) match() {
 				w.returns = nil
 				return
 			}
-			if m := w.find(&r); m != nil {
-				m.returned = &UnroutableError{
-					Exchange: r.Exchange, RoutingKey: r.RoutingKey, Code: int(r.ReplyCode), Reason: r.ReplyText,
-				}
-			}
+			w.attribute(&r)
 		default:
 			return
 		}
 	}
 }
 
-// find is the first message that equals the return. The broker may have changed
-// what it returns (it strips BCC, and may be told to add headers), so that the
-// nearest is taken where none is equal: same exchange and key at least.
-func (w *window) find(r *amqp.Return) *Pending {
-	var nearest *Pending
-	best := different
+func (w *window) attribute(r *amqp.Return) {
+	candidates := w.candidates(r)
+	if !interchangeable(candidates) {
+		for _, m := range candidates {
+			m.doubtful = true
+		}
+		return
+	}
+	candidates[0].returned = &UnroutableError{
+		Exchange: r.Exchange, RoutingKey: r.RoutingKey, Code: int(r.ReplyCode), Reason: r.ReplyText,
+	}
+}
+
+// candidates are the messages that a return may be: those that it equals; where it
+// equals none, since something between changes more than a broker does, those of its
+// exchange and routing key; else all.
+func (w *window) candidates(r *amqp.Return) []*Pending {
+	if w.suspect != nil {
+		return []*Pending{w.suspect}
+	}
+	var all, sameKey, same []*Pending
 	for _, m := range w.sent[w.head:] {
 		if m.settled || m.returned != nil || m.message.Optional {
 			continue
 		}
-		likeness := compare(&m.message, r)
-		if likeness == equal {
-			return m
+		all = append(all, m)
+		if m.message.Exchange != r.Exchange || m.message.RoutingKey != r.RoutingKey {
+			continue
 		}
-		if likeness > best {
-			nearest, best = m, likeness
+		sameKey = append(sameKey, m)
+		if maybeReturned(&m.message.Publishing, r) {
+			same = append(same, m)
 		}
 	}
-	return nearest
+	switch {
+	case len(same) > 0:
+		return same
+	case len(sameKey) > 0:
+		return sameKey
+	}
+	return all
 }
 
-// How much a return looks like a message.
-const (
-	different = iota
-	sameKey
-	sameBody
-	sameIDs
-	equal
-)
-
-func compare(m *Message, r *amqp.Return) int {
-	p := &m.Publishing
-	switch {
-	case m.Exchange != r.Exchange || m.RoutingKey != r.RoutingKey:
-		return different
-	case !bytes.Equal(p.Body, r.Body):
-		return sameKey
-	case p.MessageId != r.MessageId || p.CorrelationId != r.CorrelationId || p.Type != r.Type || p.AppId != r.AppId:
-		return sameBody
-	case p.ContentType != r.ContentType || p.ContentEncoding != r.ContentEncoding ||
-		p.DeliveryMode != r.DeliveryMode || p.Priority != r.Priority || p.ReplyTo != r.ReplyTo ||
-		p.Expiration != r.Expiration || p.UserId != r.UserId || !sameTime(p.Timestamp, r.Timestamp) ||
-		!sameTable(p.Headers, r.Headers):
-		return sameIDs
+// interchangeable says whether there are messages and all of them are equal, so that
+// it does not matter which of them was returned.
+func interchangeable(messages []*Pending) bool {
+	if len(messages) == 0 {
+		return false
 	}
-	return equal
+	a := &messages[0].message
+	for _, m := range messages[1:] {
+		b := &m.message
+		if a.Exchange != b.Exchange || a.RoutingKey != b.RoutingKey || !equal(&a.Publishing, &b.Publishing) {
+			return false
+		}
+	}
+	return true
+}
+
+func equal(a, b *amqp.Publishing) bool {
+	return sameContent(a, b) && sameTime(a.Timestamp, b.Timestamp) && sameTable(a.Headers, b.Headers, nil)
+}
+
+// maybeReturned says whether the broker may return a message as r: but for what a
+// broker itself sets or takes off, they are equal.
+func maybeReturned(p *amqp.Publishing, r *amqp.Return) bool {
+	returned := &amqp.Publishing{
+		ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, DeliveryMode: r.DeliveryMode, Priority: r.Priority,
+		CorrelationId: r.CorrelationId, ReplyTo: r.ReplyTo, Expiration: r.Expiration, MessageId: r.MessageId,
+		Type: r.Type, UserId: r.UserId, AppId: r.AppId, Body: r.Body,
+	}
+	_, stamped := r.Headers[headerBrokerTime]
+	return sameContent(p, returned) && (stamped || sameTime(p.Timestamp, r.Timestamp)) &&
+		sameTable(p.Headers, r.Headers, brokerChanges)
+}
+
+// headerBrokerTime is set together with the timestamp property
+// (https://www.rabbitmq.com/docs/message-interceptors).
+const headerBrokerTime = "timestamp_in_ms"
+
+// brokerChanges says whether RabbitMQ may add, change or take off a header.
+func brokerChanges(name string) bool {
+	return name == "BCC" || name == headerBrokerTime || strings.HasPrefix(name, "x-")
+}
+
+// sameContent compares all but timestamp and headers.
+func sameContent(a, b *amqp.Publishing) bool {
+	return a.ContentType == b.ContentType && a.ContentEncoding == b.ContentEncoding &&
+		a.DeliveryMode == b.DeliveryMode && a.Priority == b.Priority &&
+		a.CorrelationId == b.CorrelationId && a.ReplyTo == b.ReplyTo && a.Expiration == b.Expiration &&
+		a.MessageId == b.MessageId && a.Type == b.Type && a.UserId == b.UserId && a.AppId == b.AppId &&
+		bytes.Equal(a.Body, b.Body)
 }
 
 // sameTime, sameTable and sameField compare values as they are on the wire:
@@ -83,11 +127,23 @@ func sameTime(a, b time.Time) bool {
 	return a.IsZero() == b.IsZero() && (a.IsZero() || a.Unix() == b.Unix())
 }
 
-func sameTable(a, b amqp.Table) bool {
-	if len(a) != len(b) {
+// sameTable leaves out the names that ignore says; it may be nil.
+func sameTable(a, b amqp.Table, ignore func(name string) bool) bool {
+	count := func(t amqp.Table) (n int) {
+		for key := range t {
+			if ignore == nil || !ignore(key) {
+				n++
+			}
+		}
+		return n
+	}
+	if count(a) != count(b) {
 		return false
 	}
 	for key, x := range a {
+		if ignore != nil && ignore(key) {
+			continue
+		}
 		if y, ok := b[key]; !ok || !sameField(x, y) {
 			return false
 		}
@@ -96,23 +152,29 @@ func sameTable(a, b amqp.Table) bool {
 }
 
 func sameField(a, b any) bool {
+	a, b = onTheWire(a), onTheWire(b)
 	switch x := a.(type) {
 	case []byte:
 		y, ok := b.([]byte)
 		return ok && bytes.Equal(x, y)
 	case amqp.Table:
 		y, ok := b.(amqp.Table)
-		return ok && sameTable(x, y)
+		return ok && sameTable(x, y, nil)
 	case []any:
 		y, ok := b.([]any)
 		return ok && sameArray(x, y)
 	case time.Time:
 		y, ok := b.(time.Time)
 		return ok && x.Unix() == y.Unix()
-	case int:
-		return b == int32(x)
 	}
 	return a == b
+}
+
+func onTheWire(value any) any {
+	if n, ok := value.(int); ok {
+		return int32(n)
+	}
+	return value
 }
 
 func sameArray(a, b []any) bool {

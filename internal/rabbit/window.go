@@ -23,10 +23,14 @@ type window struct {
 	ended  bool        // the channel is lost
 	reason *amqp.Error // what closed said
 
-	// The broker's returns, never more than there are messages on their way.
+	// The broker's returns, never more than there are messages on their way: a
+	// window of them, and one of those given up.
 	// A return reaches the client before the confirm of the same message, on the
 	// same reader: whoever sees a confirm and drains this finds it.
 	returns <-chan amqp.Return
+
+	suspect *Pending   // sent alone, and the broker has not answered to it yet
+	again   []*Pending // to be sent again, alone
 
 	sent  []*Pending // oldest first, from head on; settled ones stay until they are the oldest
 	head  int
@@ -37,7 +41,7 @@ func (p *Publisher) newWindow() (*window, error) {
 	w := &window{publisher: p, timer: time.NewTimer(time.Hour)}
 	ch, conn, err := p.conn.open(p.ctx, func(ch *amqp.Channel) error {
 		w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
-		w.returns = ch.NotifyReturn(make(chan amqp.Return, p.cfg.Window))
+		w.returns = ch.NotifyReturn(make(chan amqp.Return, 2*p.cfg.Window))
 		return ch.Confirm(false)
 	})
 	w.ch, w.conn = ch, conn
@@ -46,7 +50,7 @@ func (p *Publisher) newWindow() (*window, error) {
 
 // start puts the message on the wire, unless it is not to be sent on this channel.
 func (w *window) start(m *Pending) {
-	if !m.take(sending) {
+	if !m.move(waiting, sending) {
 		return
 	}
 	if m.ctx.Err() != nil {
@@ -57,7 +61,7 @@ func (w *window) start(m *Pending) {
 		w.publisher.finish(m, err)
 		return
 	}
-	m.settled, m.returned = false, nil
+	m.settled, m.returned, m.doubtful = false, nil, false
 	w.hold()
 	w.sent = append(w.sent, m)
 	var err error
@@ -171,23 +175,25 @@ func (w *window) outcome(m *Pending) bool {
 	default:
 		return false
 	}
-	if w.known(m) {
-		return true
-	}
-	if w.ch.IsClosed() {
+	w.match()
+	switch {
+	case w.known(m):
+	case m.doubtful:
+		w.sendAgain(m)
+	case w.ch.IsClosed():
 		return false // the confirm stands for the loss of the channel
+	default:
+		w.finish(m, &NackedError{Exchange: m.message.Exchange, RoutingKey: m.message.RoutingKey})
 	}
-	w.finish(m, &NackedError{Exchange: m.message.Exchange, RoutingKey: m.message.RoutingKey})
 	return true
 }
 
-// known finishes a message that was returned or confirmed.
+// known finishes a message that was certainly returned, or certainly routed and confirmed.
 func (w *window) known(m *Pending) bool {
-	w.match()
 	switch {
 	case m.returned != nil:
 		w.finish(m, m.returned)
-	case m.confirm != nil && m.confirm.Acked():
+	case !m.doubtful && m.confirm != nil && m.confirm.Acked():
 		w.finish(m, nil)
 	default:
 		return false
@@ -200,12 +206,28 @@ func (w *window) finish(m *Pending, err error) {
 	w.publisher.finish(m, err)
 }
 
-// collect takes what has no outcome now that the channel is gone, oldest first.
+// sendAgain takes a message out of the window, to be sent alone.
+func (w *window) sendAgain(m *Pending) {
+	w.drop(m)
+	w.again = append(w.again, m)
+}
+
+// drop takes a message out of the window without an outcome.
+func (w *window) drop(m *Pending) {
+	m.settled = true
+	if !m.move(sending, waiting) {
+		w.publisher.stray.Add(-1)
+	}
+}
+
+// collect takes what has no outcome now that the channel is gone, oldest first,
+// what was given up included.
 func (w *window) collect() []*Pending {
+	w.match()
 	var lost []*Pending
 	for _, m := range w.sent[w.head:] {
 		if !m.settled && !w.known(m) {
-			m.held.Store(waiting)
+			w.drop(m)
 			lost = append(lost, m)
 		}
 	}

@@ -1,0 +1,134 @@
+package rabbittest
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// frames changes frames (AMQP 0-9-1 §4.2.3) on their way: it returns what is sent
+// on in place of one, which may be nothing or several.
+type frames func(frame []byte) []byte
+
+// Rewrite starts a proxy before the broker that lets down change each frame on its
+// way to the client, as a broker with message interceptors changes messages. It
+// returns the broker's URL by way of the proxy, which ends with the test.
+func (b Broker) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
+	t.Helper()
+	same := func(frame []byte) []byte { return frame }
+	return b.between(t, func() (frames, frames) { return same, down })
+}
+
+// between calls new for each connection: what it returns sees the frames that go
+// up to the broker, and those that come down.
+func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
+	t.Helper()
+	u, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker := u.Host
+	u.Host = listener.Addr().String()
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() { pass(client, broker, new) })
+		}
+	})
+	t.Cleanup(func() { // after the connections of the test, which end the copying
+		listener.Close()
+		open.Wait()
+	})
+	return u.String()
+}
+
+func pass(client net.Conn, broker string, new func() (up, down frames)) {
+	defer client.Close()
+	server, err := net.Dial("tcp", broker)
+	if err != nil {
+		return
+	}
+	up, down := new()
+	var upwards sync.WaitGroup
+	upwards.Go(func() {
+		defer server.Close()
+		const greeting = 8 // the protocol header, AMQP 0-9-1 §4.2.2
+		if _, err := io.CopyN(server, client, greeting); err == nil {
+			each(client, server, up)
+		}
+	})
+	each(server, client, down)
+	client.Close()
+	upwards.Wait()
+}
+
+func each(from io.Reader, to io.Writer, change frames) {
+	for {
+		frame := make([]byte, frameStart)
+		if _, err := io.ReadFull(from, frame); err != nil {
+			return
+		}
+		frame = slices.Grow(frame, int(binary.BigEndian.Uint32(frame[3:]))+1)[:frameStart+int(binary.BigEndian.Uint32(frame[3:]))+1]
+		if _, err := io.ReadFull(from, frame[frameStart:]); err != nil {
+			return
+		}
+		if _, err := to.Write(change(frame)); err != nil {
+			return
+		}
+	}
+}
+
+const (
+	frameStart    = 7 // type, channel, size
+	methodFrame   = 1
+	contentHeader = 2
+	flagsAt       = frameStart + 2 + 2 + 8 // after class, weight, body size
+	flagHeaders   = 0x2000
+)
+
+// AddHeader adds a header with a value as on the wire, type first, in front of the
+// headers of a content header frame (AMQP 0-9-1 §4.2.6.1). Other frames it leaves
+// alone.
+func AddHeader(frame []byte, name, value string) []byte {
+	if frame[0] != contentHeader {
+		return frame
+	}
+	entry := string([]byte{byte(len(name))}) + name + value
+	flags := binary.BigEndian.Uint16(frame[flagsAt:])
+	at := flagsAt + 2
+	for _, text := range [...]uint16{0x8000, 0x4000} { // content type and encoding come before
+		if flags&text != 0 {
+			at += 1 + int(frame[at])
+		}
+	}
+	var table []byte
+	rest := frame[at:]
+	if flags&flagHeaders != 0 {
+		size := int(binary.BigEndian.Uint32(rest))
+		table, rest = rest[4:4+size], rest[4+size:]
+	}
+	changed := append([]byte(nil), frame[:at]...)
+	changed = binary.BigEndian.AppendUint32(changed, uint32(len(entry)+len(table)))
+	changed = append(append(append(changed, entry...), table...), rest...)
+	binary.BigEndian.PutUint16(changed[flagsAt:], flags|flagHeaders)
+	binary.BigEndian.PutUint32(changed[3:], uint32(len(changed)-frameStart-1))
+	return changed
+}
+
+// SetTimestamp sets timestamp_in_ms, as RabbitMQ does where
+// message_interceptors.incoming.set_header_timestamp is configured.
+func SetTimestamp(frame []byte) []byte {
+	return AddHeader(frame, "timestamp_in_ms", "l\x00\x00\x01\x8b\x00\x00\x00\x00")
+}
