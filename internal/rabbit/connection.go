@@ -42,6 +42,10 @@ type link struct {
 // returns the error first and then, in a goroutine of its own, closes itself.
 func (l *link) lost() bool { return l.IsClosed() || l.stream.out.failed() }
 
+// abort closes the byte stream. It ends writes that the peer does not take, which
+// the client's own closing waits for.
+func (l *link) abort() { _ = l.stream.Conn.Close() }
+
 // Open starts connecting and returns at once. Its error concerns the URL only
 // and never shows the password; a broker that is away is dialled for ever.
 func Open(cfg Config) (*Connection, error) {
@@ -126,6 +130,7 @@ func (c *Connection) run() {
 
 // watch shows the connection to its users until it is lost or is to be closed.
 func (c *Connection) watch(conn *link) error {
+	defer conn.abort()
 	// Room for one: the library sends once, and must not wait for us.
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 16))

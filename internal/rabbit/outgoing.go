@@ -3,6 +3,7 @@ package rabbit
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // gatherMax is how much is written at once, in bytes, while somebody holds the stream.
@@ -21,6 +22,8 @@ type outgoing struct {
 	holders  int
 	gathered []byte
 	err      error // of the stream
+
+	broken atomic.Bool // err is set; for those who must not wait for a write
 }
 
 // hold gathers what is written until as many calls of release. In between the
@@ -102,11 +105,7 @@ func (c *outgoing) write(b []byte) error {
 }
 
 // failed says whether the stream takes nothing any more.
-func (c *outgoing) failed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil
-}
+func (c *outgoing) failed() bool { return c.broken.Load() }
 
 // flush writes what was gathered, and b. The caller holds mu.
 func (c *outgoing) flush(b []byte) error {
@@ -117,6 +116,8 @@ func (c *outgoing) flush(b []byte) error {
 		b = append(c.gathered, b...)
 		c.gathered = c.gathered[:0]
 	}
-	_, c.err = c.to.Write(b)
+	if _, c.err = c.to.Write(b); c.err != nil {
+		c.broken.Store(true)
+	}
 	return c.err
 }

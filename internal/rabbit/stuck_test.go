@@ -1,0 +1,94 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// slow lets next to nothing through to the broker, so that writes wait for room.
+const slow = `{"name":"slow","type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`
+
+// TestVanishedPeerIsReplacedInMidWrite: the operating system would wait for minutes.
+func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		queue := b.Queue(t, nil)
+		proxy := b.Proxy(t)
+		by, err := amqp.ParseURI(proxy.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make(chan string, 1)
+		first <- fmt.Sprintf("%s:%d", by.Host, by.Port)
+		c := open(t, b.URL, func(cfg *Config) {
+			cfg.Heartbeat = time.Second
+			cfg.Dial = func(network, addr string) (net.Conn, error) {
+				select {
+				case addr = <-first:
+				default:
+				}
+				return net.Dial(network, addr)
+			}
+		})
+		p := publisher(t, c, 0)
+		waitAll(t, sendAll(t, p, queue, 1))
+		proxy.Add(slow)
+		proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+		large := to(queue, "large")
+		large.Publishing.Body = make([]byte, 15<<20)
+		sent, err := p.Send(patient(t), large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitAll(t, []*Pending{sent})
+	})
+}
+
+// TestNothingWaitsForAWriteThatIsStuck: a broker short of memory stops reading in the
+// middle of a message.
+func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		queue := b.Queue(t, nil)
+		proxy := b.Proxy(t)
+		c := open(t, proxy.URL, func(cfg *Config) { cfg.Heartbeat = time.Hour })
+		p := NewPublisher(c, PublisherConfig{StopTimeout: 50 * time.Millisecond})
+		waitAll(t, sendAll(t, p, queue, 1))
+		proxy.Add(slow)
+		large := to(queue, "large")
+		large.Publishing.Body = make([]byte, 15<<20)
+		sent, err := p.Send(patient(t), large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		for range 5 { // the first may be written yet
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			go func() { done <- c.Do(ctx, func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }) }()
+			if err := rabbittest.Receive(t, done); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		}
+		go func() { done <- p.Close() }()
+		if err := rabbittest.Receive(t, done); err == nil || !strings.Contains(err.Error(), "1 messages") {
+			t.Errorf("got %v", err)
+		}
+		if err := sent.Wait(patient(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		go func() { done <- c.Close() }()
+		if err := rabbittest.Receive(t, done); err != nil {
+			t.Error(err)
+		}
+	})
+}
