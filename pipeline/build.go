@@ -43,7 +43,8 @@ func (p *Pipeline) build() (err error) {
 func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 	steps, topology := p.steps(), p.cfg.Topology
 	retrier := &retrier{
-		steps: steps, hop: p.hop(), policyOf: p.policyOf, retried: p.cfg.RetriedDeaths,
+		steps: steps, hop: p.hop(), policyOf: p.policyOf,
+		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 	poisoner := &poisoner{steps: steps, parking: p.parking(), declare: p.declareQueue, hook: p.cfg.OnPoison}

@@ -57,7 +57,7 @@ func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
 	}
 	belief, err := schemas.Believe(arrived, b.route.Queue)
 	if belief.Mismatch {
-		b.reportMismatch(b.route.Queue, arrived)
+		b.reportMismatch(b.route.Queue, b.route.Queue, arrived)
 	}
 	return belief, err
 }
@@ -105,7 +105,7 @@ func (b *business) fail(ctx context.Context, belief schemas.Belief, took time.Du
 	if v.away {
 		closeGate(ctx, errors.New(v.failure.Message))
 	}
-	return b.failed(ctx, belief, attempted{queue: b.route.Queue, took: took, verdict: v})
+	return b.failed(ctx, belief, attempted{queue: b.route.Queue, label: b.route.Queue, took: took, verdict: v})
 }
 
 // succeed says that the handler has handled the message.

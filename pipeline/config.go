@@ -50,7 +50,8 @@ type Config struct {
 	Probe Probe
 
 	// ReturnGrace is how long a queue may be gone before the messages that are
-	// due for it are given up; deploys re-create queues. Zero: 5 min.
+	// due for it are given up; deploys re-create queues. It begins when a message
+	// that is due first finds the queue gone. Zero: 5 min.
 	ReturnGrace time.Duration
 
 	// ReturnPause is the wait before another try at a queue that is full or

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +12,8 @@ import (
 )
 
 // metrics say how the handlers do (https://prometheus.io/docs/practices/naming/).
-// The labels are names of queues, of which a system has a bounded number.
+// The label queue is the name of a route's queue or of one that exists, else other:
+// the queue that a dead letter names is what somebody wrote into its headers.
 type metrics struct {
 	attempts   *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
@@ -47,8 +50,48 @@ func (m *metrics) handled(queue string, took time.Duration) {
 }
 
 func (m *metrics) failed(a attempted, verb retry.Verb) {
-	m.attempts.WithLabelValues(a.queue, verb.String()).Inc()
+	m.attempts.WithLabelValues(a.label, verb.String()).Inc()
 	if a.took > 0 { // how long a consumer of others took is not known
-		m.durations.WithLabelValues(a.queue).Observe(a.took.Seconds())
+		m.durations.WithLabelValues(a.label).Observe(a.took.Seconds())
 	}
+}
+
+// maxLabels bounds how many queues that are no routes have a label of their own.
+const maxLabels = 1000
+
+const otherLabel = "other"
+
+// queueLabels knows the queues that metrics may name.
+type queueLabels struct {
+	exists func(ctx context.Context, queue string) (bool, error)
+
+	mu    sync.Mutex // guards known
+	known map[string]bool
+}
+
+func newQueueLabels(routes []Route, exists func(ctx context.Context, queue string) (bool, error)) *queueLabels {
+	l := &queueLabels{exists: exists, known: map[string]bool{}}
+	for _, route := range routes {
+		l.known[route.Queue] = true
+	}
+	return l
+}
+
+func (l *queueLabels) of(ctx context.Context, queue string) string {
+	l.mu.Lock()
+	known, room := l.known[queue], len(l.known) < maxLabels
+	l.mu.Unlock()
+	if known {
+		return queue
+	}
+	if !room {
+		return otherLabel
+	}
+	if there, err := l.exists(ctx, queue); err != nil || !there {
+		return otherLabel
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[queue] = true
+	return queue
 }

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,6 +65,31 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually("watership_fingerprint_mismatches_total "+hangs, 1)
+}
+
+// What dead letters name has a label of its own only where it is a queue, so that
+// whoever writes x-death headers makes no metrics.
+func TestMetricsNameQueuesThatExist(t *testing.T) {
+	b := rabbittest.Newest(t)
+	registry := prometheus.NewPedanticRegistry()
+	r := startSilent(t, b, func(c *Config) { c.Registerer, c.Default = registry, attemptsAfter() })
+	queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	publishTo(t, b, queue, "x")
+	rejectOne(t, b, queue)
+	for i := range 20 {
+		r.publish(r.topology.Retry(), "", amqp091.Publishing{Headers: amqp091.Table{
+			"x-death": []any{amqp091.Table{"queue": fmt.Sprint("forged.", i), "reason": "rejected"}},
+		}})
+	}
+	rabbittest.Eventually(t, "all are counted", func() bool {
+		values := gathered(t, registry)
+		return values["watership_attempts_total "+queue+" poison"] == 1 && values["watership_attempts_total other poison"] == 20
+	})
+	for name := range gathered(t, registry) {
+		if strings.Contains(name, "forged") {
+			t.Errorf("there is a metric %s", name)
+		}
+	}
 }
 
 // gathered gives counters, gauges and how much histograms have counted, by name

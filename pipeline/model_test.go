@@ -110,6 +110,7 @@ func (m *model) wire() {
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
+		labels:  newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
 		retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
 	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {

@@ -21,9 +21,11 @@ type retrier struct {
 	*steps
 	hop      lasthop.Hop
 	policyOf func(queue string) retry.Policy
+	labels   *queueLabels
 	retried  []string      // reasons of dead letters that are tried again
 	pause    time.Duration // before another try at a queue that is full or gone
 	grace    time.Duration // for which a queue may be gone
+	warnings throttle      // of what keeps messages from their queues
 }
 
 // handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
@@ -34,15 +36,19 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if !dead {
 		return r.poisonUnknown(ctx, arrived, "it reached the retry exchange without being dead-lettered: no x-death header")
 	}
+	if err := rabbit.CheckName(death.Queue); err != nil {
+		return r.poisonUnknown(ctx, arrived, "its x-death header names no queue: "+err.Error())
+	}
+	label := r.labels.of(ctx, death.Queue)
 	belief, err := schemas.Believe(letter, death.Queue)
 	if err != nil {
 		return r.poisonUnread(ctx, death.Queue, err)
 	}
 	if belief.Mismatch {
-		r.reportMismatch(death.Queue, letter)
+		r.reportMismatch(label, death.Queue, letter)
 	}
 	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), belief.State.Attempt+1)
-	return r.failed(ctx, belief, attempted{queue: death.Queue, verdict: v})
+	return r.failed(ctx, belief, attempted{queue: death.Queue, label: label, verdict: v})
 }
 
 // handleDue takes a message that has waited to its queue, then acknowledges.
@@ -59,8 +65,11 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	return r.back(ctx, e, state)
 }
 
-// back is the last hop. Nobody is held up by a queue that is full or gone.
+// back is the last hop. Nobody is held up by a queue that is full or gone. What is no
+// fault of the message, such as a right that our login lacks, is waited for.
 func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	missingSince := state.MissingSince
+	state.MissingSince = time.Time{}
 	err := r.hop.Deliver(ctx, e, state)
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError
@@ -68,16 +77,31 @@ func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.St
 	switch {
 	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("returning a message to queue %q: %w", state.Queue, err)
 	case errors.As(err, &full):
 		return r.wait(ctx, e, state, r.pause)
-	case errors.As(err, &gone) && r.now().Before(state.Time.Add(state.Delay+r.grace)):
-		return r.wait(ctx, e, state, r.pause)
-	case errors.As(err, &gone), errors.As(err, &refused):
-		state.Failure.Message = fmt.Sprintf("could not go back to queue %q: %v; it had failed with: %s",
-			state.Queue, err, state.Failure.Message)
-		return r.poison(ctx, e, state)
+	case errors.As(err, &gone):
+		if state.MissingSince = missingSince; missingSince.IsZero() {
+			state.MissingSince = r.now()
+		}
+		if r.now().Before(state.MissingSince.Add(r.grace)) {
+			return r.wait(ctx, e, state, r.pause)
+		}
+		return r.poisonUndelivered(ctx, e, state, err)
+	case errors.As(err, &refused) && refused.CondemnsMessage():
+		return r.poisonUndelivered(ctx, e, state, err)
 	}
-	return fmt.Errorf("returning a message to queue %q: %w", state.Queue, err)
+	if r.warnings.allows(state.Queue, r.now()) {
+		r.logger.Error("messages cannot go back to a queue; they wait", "queue", state.Queue, "pause", r.pause, "error", err)
+	}
+	return r.wait(ctx, e, state, r.pause)
+}
+
+func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, state schemas.State, why error) error {
+	state.Failure.Message = fmt.Sprintf("could not go back to queue %q: %v; it had failed with: %s",
+		state.Queue, why, state.Failure.Message)
+	return r.poison(ctx, e, state)
 }
 
 // poisonUnknown gives up what somebody put into a queue of ours by hand.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -184,6 +185,29 @@ func TestDeletedTarget(t *testing.T) {
 	})
 }
 
+// The grace period begins when a queue is first found gone, however late the message
+// is by then.
+func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := start(t, b, func(c *Config) {
+			c.ReturnGrace, c.ReturnPause = time.Hour, 100*time.Millisecond
+			c.Default = attemptsAfter(100 * time.Millisecond)
+		})
+		queue := rabbittest.Name(t)
+		late := schemas.Envelope{RoutingKey: queue, Body: []byte("x")}
+		state := schemas.State{Fingerprint: late.Fingerprint()}.Failed(time.Now().Add(-24*time.Hour), 0, queue, schemas.Failure{})
+		state.Delay = time.Second
+		r.publish("", r.topology.Due(), schemas.Wrap(late, state))
+		rabbittest.Eventually(t, "the message waits for its queue", func() bool {
+			return delayed(t, b, r.topology.Delay(100*time.Millisecond))
+		})
+		declareFor(t, b, queue, nil)
+		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "x" {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 // A queue that comes back within the grace period gets its message, though its
 // binding for the last hop went with it.
 func TestRecreatedTarget(t *testing.T) {
@@ -257,6 +281,105 @@ func TestFullTarget(t *testing.T) {
 			t.Errorf("attempt %d, want 2", e.Attempt)
 		}
 	})
+}
+
+// A queue that our login may not bind: the message waits until it may, and is not
+// given up, since nothing is wrong with it.
+func TestTargetWithoutRights(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		foreign := rabbittest.Name(t)
+		without := rabbittest.Rights{Configure: ".*", Write: `^(?!` + regexp.QuoteMeta(foreign) + `$).*`, Read: ".*"}
+		as := b.Login(t, without)
+		r := start(t, b, func(c *Config) {
+			c.URL = as.URL
+			c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond
+		})
+		declareFor(t, b, foreign, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		publishTo(t, b, foreign, "x")
+		rejectOne(t, b, foreign)
+		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
+		rabbittest.Eventually(t, "the message waits", func() bool { return delayed(t, b, r.topology.Delay(100*time.Millisecond)) })
+		b.Grant(t, as, rabbittest.Rights{Configure: ".*", Write: ".*", Read: ".*"})
+		if d := b.Take(t, foreign, 1)[0]; string(d.Body) != "x" {
+			t.Errorf("%+v", d)
+		}
+		if n := len(r.all(func(e event) bool { return e.Action == schemas.Poisoned })); n > 0 {
+			t.Errorf("%d were given up", n)
+		}
+		if n := r.log.Count("messages cannot go back to a queue"); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+	})
+}
+
+// The same of a queue that another connection has for itself.
+func TestExclusiveTarget(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := start(t, b, func(c *Config) { c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond })
+		queue, theirs := rabbittest.Name(t), b.Channel(t)
+		_, err := theirs.QueueDeclare(queue, true, false, true, false, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		publishTo(t, b, queue, "x")
+		d, _, err := theirs.Get(queue, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Reject(false); err != nil {
+			t.Fatal(err)
+		}
+		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
+		if _, err := theirs.QueueDelete(queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.wait(schemas.Poisoned); !strings.HasPrefix(e.Failure.Message, `could not go back to queue "`+queue) {
+			t.Errorf("%+v", e.State)
+		}
+	})
+}
+
+// Dead letters whose x-death header names what is no queue are given up, and nobody
+// else is held up. RabbitMQ passes on what a client publishes as x-death.
+func TestMalformedDeaths(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := start(t, b, nil)
+		deaths := map[string]any{
+			"long":     []any{amqp091.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},
+			"no UTF-8": []any{amqp091.Table{"queue": "\xff\xfe", "reason": "rejected"}},
+			"empty":    []any{amqp091.Table{"queue": "", "reason": "rejected"}},
+			"unnamed":  []any{amqp091.Table{"reason": "rejected"}},
+			"a number": []any{amqp091.Table{"queue": int64(1), "reason": "rejected"}},
+			"no list":  amqp091.Table{"queue": "q"},
+			"strange":  []any{int64(1), []any{}, amqp091.Table{"queue": []any{"q"}}},
+		}
+		for name, death := range deaths {
+			r.publish(r.topology.Retry(), "", amqp091.Publishing{MessageId: name, Headers: amqp091.Table{"x-death": death}})
+		}
+		queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		publishTo(t, b, queue, "honest")
+		rejectOne(t, b, queue)
+		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "honest" {
+			t.Errorf("%+v", d)
+		}
+		for _, e := range r.waitFor(len(deaths), schemas.Poisoned) {
+			if deaths[e.Envelope.Properties.MessageID] == nil || !strings.Contains(e.Failure.Message, "x-death") {
+				t.Errorf("%+v", e)
+			}
+		}
+		if n := r.log.Count("lost"); n > 0 {
+			t.Errorf("a connection was lost:\n%s", r.log)
+		}
+		r.quiet()
+	})
+}
+
+func declareFor(t *testing.T, b rabbittest.Broker, queue string, args amqp091.Table) {
+	t.Helper()
+	if _, err := b.Channel(t).QueueDeclare(queue, true, false, false, false, args); err != nil {
+		t.Fatal(err)
+	}
+	b.DeleteQueue(t, queue)
 }
 
 func rejectOne(t *testing.T, b rabbittest.Broker, queue string) {

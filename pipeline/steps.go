@@ -47,6 +47,7 @@ type steps struct {
 // attempted is an attempt that failed.
 type attempted struct {
 	queue string
+	label string // of metrics
 	took  time.Duration
 	verdict
 }
@@ -150,8 +151,8 @@ func (s *steps) poisonUnread(ctx context.Context, queue string, why error) error
 	return s.poison(ctx, arrived, state.Failed(s.now(), 0, queue, failure(why)))
 }
 
-func (s *steps) reportMismatch(queue string, arrived schemas.Envelope) {
-	s.metrics.mismatches.WithLabelValues(queue).Inc()
+func (s *steps) reportMismatch(label, queue string, arrived schemas.Envelope) {
+	s.metrics.mismatches.WithLabelValues(label).Inc()
 	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }

@@ -30,6 +30,7 @@ func replayedEvents() []Event {
 	for n, e := range []Envelope{everyEnvelope(), {RoutingKey: "orders", Body: []byte("x")}, nearlyFull(frameMax)} {
 		state := fullState(e.Fingerprint())
 		state.EventID = string(rune('a' + n))
+		state.MissingSince = time.Time{}                   // in no document
 		state.Time = state.Time.Truncate(time.Microsecond) // as fine as documents have it
 		state.FirstFailed = state.FirstFailed.Truncate(time.Microsecond)
 		for i := range state.Attempts {

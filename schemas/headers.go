@@ -34,6 +34,7 @@ const (
 	headerDelay       = "watership-delay"
 	headerWaits       = "watership-waits"
 	headerWaitsSince  = "watership-waits-since"
+	headerMissing     = "watership-missing-since"
 	headerDuration    = "watership-duration"
 	headerParent      = "watership-parent"
 	headerReplay      = "watership-replay"

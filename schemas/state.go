@@ -23,6 +23,10 @@ type State struct {
 	Waits      int
 	WaitsSince time.Time
 
+	// MissingSince is when the queue was first found gone as the message was due; zero
+	// where it was there. It travels between our own queues alone.
+	MissingSince time.Time
+
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
 	Delay    time.Duration // until the next attempt; whole milliseconds
@@ -81,6 +85,7 @@ func (s State) write(h ours) {
 	h.setInt(headerDelay, s.Delay.Milliseconds())
 	h.setInt(headerWaits, int64(s.Waits))
 	h.setTime(headerWaitsSince, s.WaitsSince)
+	h.setTime(headerMissing, s.MissingSince)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -115,6 +120,8 @@ func readState(h ours) State {
 
 		Waits:      int(h.int(headerWaits)),
 		WaitsSince: h.time(headerWaitsSince),
+
+		MissingSince: h.time(headerMissing),
 	}
 }
 

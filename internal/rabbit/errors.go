@@ -57,6 +57,16 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("exchange %q, routing key %q: message refused: %s (%d)", e.Exchange, e.RoutingKey, e.Reason, e.Code)
 }
 
+// CondemnsMessage says whether the broker refuses this message whoever sends it. A
+// right that is missing, or an exchange, is not the message's fault.
+func (e *RefusedError) CondemnsMessage() bool {
+	switch e.Code {
+	case amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.NotAllowed:
+		return false
+	}
+	return true
+}
+
 // withoutURL drops the URL that net/url's errors quote; it holds a password.
 func withoutURL(err error) error {
 	var parse *url.Error

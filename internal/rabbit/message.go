@@ -1,10 +1,12 @@
 package rabbit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -52,6 +54,20 @@ func (m Message) check() error {
 	}
 	if reason := checkHeaders(m.Publishing.Headers); reason != nil {
 		return m.refused(reason.code, reason.text)
+	}
+	return nil
+}
+
+// CheckName refuses a name that no exchange or queue of RabbitMQ has. The client
+// closes the connection where it is to write a longer one.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("an empty name")
+	case len(name) > shortstrMax:
+		return fmt.Errorf("a name of %d bytes, at most %d are possible", len(name), shortstrMax)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name %q, which is not UTF-8", name)
 	}
 	return nil
 }

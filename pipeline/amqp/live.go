@@ -51,6 +51,9 @@ func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
 // which routes by the header that names the queue. It fails with a
 // *rabbit.RefusedError of code 404 where there is no such queue.
 func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
+	if err := rabbit.CheckName(queue); err != nil {
+		return &rabbit.RefusedError{Exchange: l.Config.Return(), Code: amqp091.SyntaxError, Reason: "no queue has " + err.Error()}
+	}
 	// Else the 404 of an exchange that was deleted would be taken for the queue's.
 	if err := l.restoreExchange(ctx, l.Config.lastHop()); err != nil {
 		return err
@@ -65,6 +68,14 @@ func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
 		return &rabbit.RefusedError{Exchange: l.Config.Return(), Code: broker.Code, Reason: broker.Reason}
 	}
 	return err
+}
+
+// QueueExists says whether a queue is there.
+func (l LiveTopology) QueueExists(ctx context.Context, queue string) (bool, error) {
+	if rabbit.CheckName(queue) != nil {
+		return false, nil
+	}
+	return l.on(ctx).queueExists(queue)
 }
 
 // BuildTopology brings back one queue with its bindings.

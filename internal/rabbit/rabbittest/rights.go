@@ -44,13 +44,24 @@ func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
 	user := "test-" + strings.ToLower(rand.Text()[:10])
 	b.manage(t, http.MethodPut, "/api/users/"+user, fmt.Sprintf(`{"password":"p@ss/word","tags":%q}`, strings.Join(tags, ",")))
 	t.Cleanup(func() { b.manage(t, http.MethodDelete, "/api/users/"+user, "") })
+	as := b
+	as.URL, as.ManagementURL = withUser(t, b.URL, user), withUser(t, b.ManagementURL, user)
+	b.Grant(t, as, rights)
+	return as
+}
+
+// Grant gives the user of a Login other rights.
+func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
+	t.Helper()
+	u, err := url.Parse(as.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
 	body, err := json.Marshal(rights)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+user, string(body))
-	b.URL, b.ManagementURL = withUser(t, b.URL, user), withUser(t, b.ManagementURL, user)
-	return b
+	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
 }
 
 // VHostName is the virtual host that the URL names.
