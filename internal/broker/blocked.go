@@ -11,7 +11,14 @@ const blockedHeartbeat = 2 * time.Second
 // broker is out of memory, and tells a client that wants to know
 // (https://www.rabbitmq.com/docs/connection-blocked). Other connections go on.
 func (c *connection) awaitMemory() {
-	relieved := c.broker.memory.alarmFor(c).relieved()
+	memory := c.broker.memory
+	if memory.hasTurn(c) {
+		if c.unfinished() {
+			return
+		}
+		memory.endTurn(c)
+	}
+	relieved := memory.alarmFor(c).relieved()
 	if relieved == nil {
 		return
 	}
@@ -30,8 +37,18 @@ func (c *connection) awaitMemory() {
 	}
 }
 
-// outlasts waits for the end of an alarm. It returns false where the connection or
-// the broker ends first.
+// unfinished reports whether a message has come in part.
+func (c *connection) unfinished() bool {
+	for _, ch := range c.channels {
+		if ch.incoming.state != awaitingMethod {
+			return true
+		}
+	}
+	return false
+}
+
+// outlasts waits for the end of an alarm, or until the connection may finish its
+// message. It returns false where the connection or the broker ends first.
 func (c *connection) outlasts(alarm <-chan struct{}) bool {
 	beat := time.NewTicker(blockedHeartbeat)
 	defer beat.Stop()
@@ -40,6 +57,9 @@ func (c *connection) outlasts(alarm <-chan struct{}) bool {
 		case <-alarm:
 			return true
 		case <-beat.C:
+			if c.unfinished() && c.broker.memory.takeTurn(c) {
+				return true
+			}
 			c.out.heartbeat()
 		case <-c.gone:
 			return false

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -132,6 +133,50 @@ func TestTopologyLimits(t *testing.T) {
 	conn = connect(t, b)
 	want(t, channel(t, conn).ExchangeDeclare("b", "fanout", true, false, false, false, nil),
 		"RESOURCE_ERROR - exchange limit in vhost '/' (8) is reached")
+}
+
+// Names, keys and arguments count towards a limit, and no longer when they go.
+func TestTopologySize(t *testing.T) {
+	const limit = 200_000
+	b := start(t, broker.Config{Limits: broker.Limits{Topology: limit}})
+	large := amqp.Table{"text": strings.Repeat("x", 100_000)}
+	refused := fmt.Sprintf("RESOURCE_ERROR - topology limit in vhost '/' (%d bytes) is reached", limit)
+	for name, add := range map[string]func(*amqp.Channel) error{
+		"queue": func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare("large", true, false, false, false, large)
+			return err
+		},
+		"exchange": func(ch *amqp.Channel) error {
+			return ch.ExchangeDeclare("large", "fanout", true, false, false, false, large)
+		},
+		"binding": func(ch *amqp.Channel) error { return ch.QueueBind("q", "", "x", false, large) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch := channel(t, connect(t, b))
+			declare(t, ch, "q", nil)
+			declare(t, ch, "half", large)
+			if err := ch.ExchangeDeclare("x", "fanout", true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			want(t, add(ch), refused)
+			ch = channel(t, connect(t, b))
+			if _, err := ch.QueueDelete("half", false, false, false); err != nil {
+				t.Fatal(err)
+			}
+			if name == "binding" { // which counts twice
+				return
+			}
+			if err := add(ch); err != nil {
+				t.Errorf("once there is room: %v", err)
+			}
+			if _, err := ch.QueueDelete("large", false, false, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := ch.ExchangeDelete("large", false, false); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 func TestRefusals(t *testing.T) {

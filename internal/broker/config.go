@@ -33,8 +33,14 @@ type Config struct {
 type Limits struct {
 	// Memory is how many bytes of messages are kept before publishers are
 	// stopped (connection.blocked); those of ListenInside at twice as many. It is
-	// exceeded by at most one frame for each connection. Default 256 MiB.
+	// exceeded by at most one frame for each connection, and by the rest of one
+	// unfinished message where such messages alone are too much. Default 256 MiB.
 	Memory int64
+
+	// Topology is how many bytes a virtual host's exchanges, queues, bindings and
+	// consumers may take: their names, keys and arguments, and some hundred bytes
+	// for each. What would exceed it is refused with 506. Default 256 MiB.
+	Topology int64
 
 	// MessageSize is the greatest body in bytes; a greater one is refused with 406.
 	// Default 16 MiB, as RabbitMQ 4.
@@ -88,6 +94,7 @@ func (c Config) withDefaults() Config {
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Memory:      orDefault(l.Memory, 256<<20),
+		Topology:    orDefault(l.Topology, 256<<20),
 		MessageSize: orDefault(l.MessageSize, 16<<20),
 		FrameMax:    max(orDefault(l.FrameMax, 128<<10), frameMinSize),
 		ChannelMax:  orDefault(l.ChannelMax, 2047),

@@ -59,14 +59,16 @@ func (ch *channel) consume(args *decoder) *exception {
 	if c.priority, err = q.consumerPriority(arguments); err != nil {
 		return err
 	}
-	ch.begin(c, !flags.at(3))
-	return nil
+	return ch.begin(c, !flags.at(3))
 }
 
 // begin answers before the first delivery.
-func (ch *channel) begin(c *consumer, answer bool) {
+func (ch *channel) begin(c *consumer, answer bool) *exception {
 	if c.tag == "" {
 		c.tag = generatedName("amq.ctag")
+	}
+	if err := ch.vhost.charge(c.weight()); err != nil {
+		return err
 	}
 	if answer {
 		ch.reply(basicConsumeOK, func(b []byte) []byte { return appendShortstr(b, c.tag) })
@@ -74,6 +76,7 @@ func (ch *channel) begin(c *consumer, answer bool) {
 	ch.consumers[c.tag] = c
 	c.queue.subscribe(c)
 	c.queue.after()
+	return nil
 }
 
 func (ch *channel) mayConsume(q *queue, exclusive bool) *exception {

@@ -86,7 +86,13 @@ func (q *queue) unsubscribe(gone func(*consumer) bool) {
 		return
 	}
 	before := len(q.consumers)
-	q.consumers = slices.DeleteFunc(q.consumers, gone)
+	q.consumers = slices.DeleteFunc(q.consumers, func(c *consumer) bool {
+		if !gone(c) {
+			return false
+		}
+		q.vhost.refund(c.weight())
+		return true
+	})
 	if len(q.consumers) == before {
 		return
 	}

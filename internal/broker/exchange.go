@@ -100,6 +100,9 @@ func (v *vhost) bind(b *binding) *exception {
 	if v.bindings >= v.limits.Bindings {
 		return fail(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
 	}
+	if err := v.charge(b.weight()); err != nil {
+		return err
+	}
 	v.bindings++
 	b.source.bindings[b.id] = b
 	b.source.matcher.add(b)
@@ -122,6 +125,7 @@ func (v *vhost) unbindLike(like *binding) {
 // with its last one.
 func (v *vhost) unbind(b *binding) {
 	v.bindings--
+	v.refund(b.weight())
 	delete(b.source.bindings, b.id)
 	b.source.matcher.remove(b)
 	if b.queue != nil {
@@ -137,6 +141,7 @@ func (v *vhost) unbind(b *binding) {
 func (v *vhost) deleteExchange(x *exchange) {
 	x.autoDelete = false // it is going already
 	delete(v.exchanges, x.name)
+	v.refund(x.weight())
 	for _, b := range x.bindings {
 		v.unbind(b)
 	}

@@ -70,6 +70,9 @@ func (v *vhost) declareExchange(x *exchange) *exception {
 		}
 		x.alternate = alternate
 	}
+	if err := v.charge(x.weight()); err != nil {
+		return err
+	}
 	v.exchanges[x.name] = x
 	return nil
 }

@@ -11,7 +11,9 @@ import (
 // at its limit, as RabbitMQ does (https://www.rabbitmq.com/docs/alarms), and one
 // for the inside at twice as much.
 type memory struct {
-	used            atomic.Int64
+	used            atomic.Int64 // all of them
+	unfinished      atomic.Int64 // of messages that have come in part
+	turn            atomic.Pointer[connection]
 	outside, inside *alarm
 }
 
@@ -30,6 +32,23 @@ func (m *memory) add(bytes int64) {
 	m.outside.look(used)
 	m.inside.look(used)
 }
+
+// addUnfinished counts bytes of a message that has come in part.
+func (m *memory) addUnfinished(bytes int64) {
+	m.unfinished.Add(bytes)
+	m.add(bytes)
+}
+
+// takeTurn lets one connection at a time finish its message where unfinished ones
+// alone are what there is too much of: no consumer could ever end that.
+func (m *memory) takeTurn(c *connection) bool {
+	kept := m.used.Load() - m.unfinished.Load()
+	return kept <= m.alarmFor(c).enough() && m.turn.CompareAndSwap(nil, c)
+}
+
+func (m *memory) hasTurn(c *connection) bool { return m.turn.Load() == c }
+
+func (m *memory) endTurn(c *connection) { m.turn.CompareAndSwap(c, nil) }
 
 func (m *memory) alarmFor(c *connection) *alarm {
 	if c.inside {

@@ -16,7 +16,7 @@ type incoming struct {
 	body      []byte
 	left      uint64 // bytes of the body to come
 	size      uint64
-	counted   int64 // bytes of the body that the memory limit knows of
+	counted   int64 // bytes that the memory limit knows of
 }
 
 type incomingState int
@@ -72,6 +72,7 @@ func (ch *channel) takeHeader(payload []byte) *exception {
 	in.header = bytes.Clone(d.rest)
 	in.body = nil
 	in.state = awaitingBody
+	ch.count(len(in.header))
 	return ch.publishWhole()
 }
 
@@ -87,10 +88,7 @@ func (ch *channel) takeBody(payload []byte) *exception {
 		return ch.publishWhole()
 	}
 	in.body = append(in.body, payload...)
-	if in.left > 0 {
-		in.counted += int64(len(payload))
-		ch.vhost.memory.add(int64(len(payload)))
-	}
+	ch.count(len(payload))
 	return ch.publishWhole()
 }
 
@@ -120,11 +118,21 @@ func (ch *channel) abandonContent() {
 	in.header, in.body, in.state = nil, nil, awaitingMethod
 }
 
+// count counts bytes of a message whose rest is still to come.
+func (ch *channel) count(bytes int) {
+	if ch.incoming.left > 0 {
+		ch.incoming.counted += int64(bytes)
+		ch.vhost.memory.addUnfinished(int64(bytes))
+	}
+}
+
 // uncount forgets the memory of a message that has come in part. Queues count it
 // from now on.
 func (ch *channel) uncount() {
-	ch.vhost.memory.add(-ch.incoming.counted)
-	ch.incoming.counted = 0
+	if ch.incoming.counted > 0 {
+		ch.vhost.memory.addUnfinished(-ch.incoming.counted)
+		ch.incoming.counted = 0
+	}
 }
 
 func (ch *channel) publish() *exception {

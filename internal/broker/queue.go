@@ -170,11 +170,13 @@ func (q *queue) delete() int {
 	q.deleted = true
 	q.forgetStuck()
 	delete(q.vhost.queues, q.name)
+	q.vhost.refund(q.weight())
 	q.vhost.due.set(q, time.Time{})
 	for b := range q.inbound {
 		q.vhost.unbind(b)
 	}
 	for _, c := range q.consumers {
+		q.vhost.refund(c.weight())
 		c.cancelledByServer()
 	}
 	q.consumers, q.active = nil, nil

@@ -82,6 +82,9 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 	if d.exclusive {
 		q.owner = ch.conn
 	}
+	if err := ch.vhost.charge(q.weight()); err != nil {
+		return nil, err
+	}
 	ch.vhost.queues[q.name] = q
 	return q, nil
 }

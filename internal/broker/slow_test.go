@@ -3,6 +3,7 @@ package broker
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,10 +130,13 @@ func TestClientThatGoesWhileBlocked(t *testing.T) {
 
 // publishTo publishes a message on channel 1.
 func publishTo(queue string, body []byte, frameMax uint32) []byte {
-	b := appendMethod(nil, 1, basicPublish, func(b []byte) []byte {
+	return appendContent(appendPublish(nil, 1, queue), 1, []byte{0, 0}, body, frameMax)
+}
+
+func appendPublish(b []byte, channel uint16, queue string) []byte {
+	return appendMethod(b, channel, basicPublish, func(b []byte) []byte {
 		return append(appendShortstr(appendShortstr(append(b, 0, 0), ""), queue), 0)
 	})
-	return appendContent(b, 1, []byte{0, 0}, body, frameMax)
 }
 
 // What came of a message whose client has gone does not fill the broker.
@@ -168,13 +172,95 @@ func TestClientThatGoesInAMessage(t *testing.T) {
 // alone waits until a broker's clients have gone.
 func alone(t *testing.T, b *Broker) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	await(t, "the clients have gone", func() bool {
 		b.mu.Lock()
-		left := len(b.connections)
-		b.mu.Unlock()
-		if left == 0 {
+		defer b.mu.Unlock()
+		return len(b.connections) == 0
+	})
+}
+
+func await(t *testing.T, what string, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if ready() {
 			return
 		}
 	}
-	t.Fatal("clients are left")
+	t.Fatalf("%s: not so", what)
+}
+
+// Headers without their bodies count, on however many channels.
+func TestHeadersWithoutBodies(t *testing.T) {
+	const limit, size = 500_000, 100_000
+	b := New(Config{Limits: Limits{Memory: limit}})
+	defer b.Close()
+	stream := rawClient(t, b)
+	var p properties
+	p.setHeaders(table(nil).withText("h", strings.Repeat("x", size)))
+	go func() {
+		for id := uint16(1); id <= 10; id++ {
+			open := appendMethod(nil, id, channelOpen, func(b []byte) []byte { return append(b, 0) })
+			whole := appendContent(appendPublish(open, id, "q"), id, p.encode(), []byte("x"), frameMinSize)
+			if _, err := stream.Write(whole[:len(whole)-frameOverhead-1]); err != nil {
+				return
+			}
+		}
+	}()
+	await(t, "the memory limit is reached", func() bool { return b.memory.used.Load() > limit })
+	if used := b.memory.used.Load(); used > limit+2*size {
+		t.Errorf("%d bytes are kept", used)
+	}
+}
+
+// rawClient is a connection whose handshake is done, which reads everything and
+// ends with the test.
+func rawClient(t *testing.T, b *Broker) net.Conn {
+	t.Helper()
+	stream, err := b.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stream.Close() })
+	go func() { _, _ = io.Copy(io.Discard, stream) }()
+	if _, err := stream.Write(handshakeBytes()); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// Publishers whose messages have come in part, and that together are too much, are
+// let through one after another.
+func TestUnfinishedMessagesFillTheBroker(t *testing.T) {
+	t.Parallel()
+	const clients, part = 4, 100_000
+	b := New(Config{Limits: Limits{Memory: 3 * part}})
+	defer b.Close()
+	ch := channelOf(t, b)
+	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	open := appendMethod(nil, 1, channelOpen, func(b []byte) []byte { return append(b, 0) })
+	whole := append(open, publishTo("q", make([]byte, 3*part), part+frameOverhead)...)
+	begun := len(whole) - 2*(part+frameOverhead)
+	first, rest := whole[:begun], whole[begun:]
+	streams := make([]net.Conn, clients)
+	for i := range streams {
+		streams[i] = rawClient(t, b)
+		go func() { _, _ = streams[i].Write(first) }()
+	}
+	await(t, "the memory limit is reached", func() bool { return b.memory.used.Load() > 3*part })
+	for _, stream := range streams {
+		go func() { _, _ = stream.Write(rest) }()
+	}
+	deliveries, err := ch.Consume("q", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range clients {
+		select {
+		case <-deliveries:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d of %d messages came", i, clients)
+		}
+	}
 }

@@ -17,6 +17,7 @@ type vhost struct {
 	exchanges map[string]*exchange
 	queues    map[string]*queue
 	bindings  int
+	weight    int64 // bytes of the topology
 	due       deadlines
 	dead      []death // to be published before the lock is let go
 	routes    uint64  // numbers routings; see queue.routed
