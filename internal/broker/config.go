@@ -18,6 +18,10 @@ type Config struct {
 	// ClusterName is how the broker calls itself. "": watership@embedded.
 	ClusterName string
 
+	// Instance is in the server-properties, for clients that must not take another
+	// broker at the same address for this one. "": none.
+	Instance string
+
 	// Heartbeat is proposed to clients, in whole seconds (§4.2.7). Zero: 60 s, as
 	// RabbitMQ does. Negative: none.
 	Heartbeat time.Duration

@@ -51,9 +51,13 @@ func (b *Broker) serverProperties() table {
 		can = can.withBool(capability, true)
 	}
 	can = can.withBool("direct_reply_to", false)
-	return table(nil).
+	properties := table(nil).
 		withTable("capabilities", can).
-		withText("cluster_name", b.cfg.ClusterName).
+		withText("cluster_name", b.cfg.ClusterName)
+	if b.cfg.Instance != "" {
+		properties = properties.withText("instance", b.cfg.Instance)
+	}
+	return properties.
 		withText("information", "Embedded broker of Watership; keeps messages in memory only").
 		withText("platform", "Go").
 		withText("product", "Watership").

@@ -35,6 +35,11 @@ type Config struct {
 	// Name is the connection_name that the broker's management page shows.
 	Name string
 
+	// Instance is what the embedded broker says in the instance of its
+	// server-properties; a broker that says anything else is not connected to.
+	// Empty: any broker.
+	Instance string
+
 	// Logger is told of a loss and of a return, once each. Nil: nobody is.
 	Logger *slog.Logger
 

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -55,6 +56,27 @@ func TestWrongPasswordIsTheReason(t *testing.T) {
 			t.Errorf("the error shows the password: %v", c.Err())
 		}
 	})
+}
+
+// Another broker at the address of the one that is meant gets no messages.
+func TestOtherInstanceIsRefused(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		c := open(t, b.URL, func(c *Config) { c.Instance = "meant" })
+		rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "another broker listens there") })
+	})
+}
+
+func TestInstanceThatIsMeant(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := broker.New(broker.Config{Instance: "meant"})
+	address, err := b.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	c := open(t, "amqp://guest:guest@"+address.String(), func(c *Config) { c.Instance = "meant" })
+	rabbittest.Eventually(t, "a connection", func() bool { return c.Err() == nil })
 }
 
 func TestSilentBrokerIsGivenUp(t *testing.T) {

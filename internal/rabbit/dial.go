@@ -34,6 +34,9 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	if err == nil {
 		var conn *amqp.Connection
 		conn, err = amqp.DialConfig(plainURL(cfg.URL, uri), cfg.handshake(stream))
+		if err == nil {
+			err = cfg.checkInstance(conn)
+		}
 		if err == nil && stop() {
 			return &link{conn, stream}, nil
 		}
@@ -45,6 +48,17 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	raw.Close()
 	return nil, dialError(ctx, cfg, err)
 }
+
+// checkInstance refuses a broker that is not the one that is meant, such as that of
+// another process at the address of one that has ended.
+func (c Config) checkInstance(conn *amqp.Connection) error {
+	if c.Instance == "" || conn.Properties["instance"] == c.Instance {
+		return nil
+	}
+	return errOtherInstance
+}
+
+var errOtherInstance = errors.New("another broker listens there now than the one that is meant")
 
 func dialError(ctx context.Context, cfg Config, err error) error {
 	switch {
