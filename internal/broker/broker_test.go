@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +99,61 @@ func TestLogins(t *testing.T) {
 			conn.Close()
 		}
 	}
+}
+
+// Guest comes from this machine only, unless it is said otherwise.
+func TestLoopbackUsers(t *testing.T) {
+	address := outsideAddress(t)
+	for name, c := range map[string]struct {
+		login    string
+		loopback []string
+		refused  bool
+	}{
+		"guest":       {"guest:guest", nil, true},
+		"another":     {"anna:secret", nil, false},
+		"another too": {"anna:secret", []string{"anna"}, true},
+		"nobody":      {"guest:guest", []string{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, broker.Config{Users: map[string]string{"guest": "guest", "anna": "secret"}, LoopbackUsers: c.loopback})
+			listening, err := b.Listen(net.JoinHostPort(address, "0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := amqp.Dial("amqp://" + c.login + "@" + listening.String())
+			if (err != nil) != c.refused {
+				t.Errorf("AMQP: %v", err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+			request := httptest.NewRequest(http.MethodGet, "/api/whoami", nil)
+			request.RemoteAddr = net.JoinHostPort(address, "1")
+			user, password, _ := strings.Cut(c.login, ":")
+			request.SetBasicAuth(user, password)
+			answer := httptest.NewRecorder()
+			b.Management().ServeHTTP(answer, request)
+			if (answer.Code == http.StatusUnauthorized) != c.refused {
+				t.Errorf("management: %d %s", answer.Code, answer.Body)
+			}
+		})
+	}
+}
+
+// outsideAddress is an address of this machine by which others reach it.
+func outsideAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			return network.IP.String()
+		}
+	}
+	t.Skip("this machine has no address but that of itself")
+	return ""
 }
 
 func TestConnectionLimit(t *testing.T) {

@@ -146,12 +146,18 @@ func TestHandshakeTimesOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
+		go func() { // a byte every 8 s is no handshake either
+			for err := error(nil); err == nil; time.Sleep(8 * time.Second) {
+				_, err = stream.Write([]byte("A"))
+			}
+		}()
 		if _, err := stream.Read(make([]byte, 1)); err == nil {
 			t.Error("the broker said something")
 		}
 		if took := time.Since(begin); took != 10*time.Second {
 			t.Errorf("took %v", took)
 		}
+		time.Sleep(time.Minute)
 		b.Close()
 	})
 }

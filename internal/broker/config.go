@@ -12,6 +12,10 @@ type Config struct {
 	// user may do everything.
 	Users map[string]string
 
+	// LoopbackUsers may log in from this machine only, as RabbitMQ's
+	// loopback_users. Nil: guest. Empty: nobody is confined.
+	LoopbackUsers []string
+
 	// VHosts are the virtual hosts. Nil: "/" only.
 	VHosts []string
 
@@ -71,13 +75,16 @@ const Version = "4.0.5"
 
 const (
 	defaultHeartbeat = 60 * time.Second
-	handshakeTimeout = 10 * time.Second // as RabbitMQ's handshake_timeout
+	handshakeTimeout = 10 * time.Second // of all of it, as RabbitMQ's handshake_timeout
 	closeTimeout     = 2 * time.Second  // for a client to answer connection.close
 )
 
 func (c Config) withDefaults() Config {
 	if c.Users == nil {
 		c.Users = map[string]string{"guest": "guest"}
+	}
+	if c.LoopbackUsers == nil {
+		c.LoopbackUsers = []string{"guest"}
 	}
 	if c.VHosts == nil {
 		c.VHosts = []string{"/"}

@@ -21,6 +21,7 @@ type connection struct {
 
 	inside      bool          // see ListenInside
 	readTimeout time.Duration // zero: none
+	readUntil   time.Time     // in place of it where it is not zero
 	closing     atomic.Bool   // connection.close is sent; only its answer counts
 
 	// Of the handshake.
@@ -54,8 +55,8 @@ func newConnection(b *Broker, stream net.Conn) *connection {
 type timedReader struct{ c *connection }
 
 func (r timedReader) Read(p []byte) (int, error) {
-	var deadline time.Time
-	if r.c.readTimeout > 0 {
+	deadline := r.c.readUntil
+	if deadline.IsZero() && r.c.readTimeout > 0 {
 		deadline = time.Now().Add(r.c.readTimeout)
 	}
 	if err := r.c.stream.SetReadDeadline(deadline); err != nil {
@@ -73,8 +74,9 @@ func (c *connection) serve() {
 	}
 	defer c.broker.unregister(c)
 	go c.write()
-	c.readTimeout = handshakeTimeout
+	c.readUntil = time.Now().Add(handshakeTimeout)
 	err := c.handshake()
+	c.readUntil = time.Time{}
 	if err == nil {
 		err = c.read()
 	}

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"crypto/subtle"
 	"encoding/binary"
 	"io"
 	"time"
@@ -114,13 +113,14 @@ func (c *connection) login() error {
 func (c *connection) authenticate(response []byte) error {
 	parts := bytes.Split(response, []byte{0})
 	if len(parts) == 3 {
-		user, password := string(parts[1]), parts[2]
-		want, known := c.broker.cfg.Users[user]
-		if subtle.ConstantTimeCompare([]byte(want), password) == 1 && known {
+		user := string(parts[1])
+		why := c.broker.cfg.refuses(user, parts[2], c.stream.RemoteAddr())
+		if why == "" {
 			c.user = user
 			c.log = c.log.With("user", user)
 			return nil
 		}
+		c.log.Warn("login refused", "user", user, "reason", why)
 	}
 	if !c.capable("authentication_failure_close") {
 		return errGoodbye

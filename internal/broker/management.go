@@ -2,10 +2,11 @@ package broker
 
 import (
 	"cmp"
-	"crypto/subtle"
 	"encoding/json"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,10 +18,11 @@ import (
 func (b *Broker) Management() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := segments(r.URL.EscapedPath())
+		refusal := b.refuses(r)
 		switch {
-		case !b.authorized(r):
+		case refusal != "":
 			w.Header().Set("WWW-Authenticate", `Basic realm="Watership embedded broker"`)
-			answer(w, http.StatusUnauthorized, map[string]string{"error": "not_authorized", "reason": "Login failed"})
+			answer(w, http.StatusUnauthorized, map[string]string{"error": "not_authorized", "reason": refusal})
 		case r.Method != http.MethodGet:
 			answer(w, http.StatusMethodNotAllowed, map[string]string{"error": "method_not_allowed", "reason": "read only"})
 		case !ok || len(path) < 2 || path[0] != "api":
@@ -44,10 +46,10 @@ func segments(escaped string) (path []string, ok bool) {
 	return path, true
 }
 
-func (b *Broker) authorized(r *http.Request) bool {
+func (b *Broker) refuses(r *http.Request) (why string) {
 	user, password, _ := r.BasicAuth()
-	want, known := b.cfg.Users[user]
-	return subtle.ConstantTimeCompare([]byte(want), []byte(password)) == 1 && known
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return b.cfg.refuses(user, []byte(password), net.TCPAddrFromAddrPort(from))
 }
 
 // show answers one request: what is asked for, and the path behind it.
