@@ -116,10 +116,10 @@ func (it *item) mayBeStored() bool {
 }
 
 // deliverAgain delivers, in order, what may be more than one request should have.
-func (x *Indexer) deliverAgain(ctx context.Context, patience *patience, pending []*item) error {
+func (s *session) deliverAgain(ctx context.Context, patience *patience, pending []*item) error {
 	for len(pending) > 0 {
-		n := x.appetite.portion(pending)
-		if err := x.deliver(ctx, patience, pending[:n]); err != nil {
+		n := s.appetite.portion(pending)
+		if err := s.deliver(ctx, patience, pending[:n]); err != nil {
 			return err
 		}
 		pending = pending[n:]

@@ -23,6 +23,13 @@ func (c *clock) next() (int64, time.Time) {
 	return c.last, now
 }
 
+// highest is the last sequence that was given, or what the clock was raised to.
+func (c *clock) highest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 // raise puts everything to come above a sequence.
 func (c *clock) raise(above int64) {
 	c.mu.Lock()

@@ -12,15 +12,13 @@ type conflict struct {
 	stored schemas.Stored
 }
 
-// seconds tells our own earlier writes from second messages. Only an id that
-// follows from the content can belong to another message, and then the stored
-// sequence is another's. A redelivery is taken for the message that is stored;
-// in any other doubt there are two events rather than one too few.
-func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]*item, error) {
+// resolveConflicts gives the items that are second messages, with ids of their own.
+// Only an id that follows from the content can belong to another message.
+func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([]*item, error) {
 	var doubtful []conflict
 	var stored []schemas.Stored
 	for _, c := range conflicts {
-		if c.event.IDFromContent() && !c.redelivered {
+		if c.event.IDFromContent() {
 			doubtful = append(doubtful, c)
 			stored = append(stored, c.stored)
 		}
@@ -29,16 +27,31 @@ func (x *Indexer) seconds(ctx context.Context, conflicts []conflict) ([]*item, e
 		return nil, nil
 	}
 	var sequences map[schemas.Stored]int64
-	err := x.patience().insist(ctx, func() (err error) {
-		sequences, err = x.cfg.Store.Sequences(ctx, stored)
+	err := s.patience().insist(ctx, func() (err error) {
+		sequences, err = s.cfg.Store.Sequences(ctx, stored)
 		return err
 	})
-	var seconds []*item
+	var duplicates []*item
 	for _, c := range doubtful {
-		if sequences[c.stored] != c.event.Sequence {
-			x.replace(c.item, c.event.Second())
-			seconds = append(seconds, c.item)
+		if s.isDuplicate(c.item, sequences[c.stored]) {
+			s.replace(c.item, c.event.Second())
+			duplicates = append(duplicates, c.item)
 		}
 	}
-	return seconds, err
+	return duplicates, err
+}
+
+// isDuplicate says whether an item is another message than the stored one with its
+// id, which has this sequence. What comes again was looked for when it was taken: if
+// it is stored since, then by this session, which also takes equal ones, or by an
+// indexer that is gone, whose message it is. In any other doubt there are two events
+// rather than one too few.
+func (s *session) isDuplicate(it *item, stored int64) bool {
+	switch {
+	case stored == it.event.Sequence:
+		return false
+	case it.redelivered:
+		return s.newest < stored && stored <= s.sequence.highest()
+	}
+	return true
 }

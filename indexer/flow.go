@@ -2,8 +2,8 @@ package indexer
 
 // flow chooses how many messages the broker hands out before it wants
 // acknowledgements. AMQP counts messages and the bound is in bytes, so a queue
-// is begun with few, whose size is seen, and consumed anew with another number
-// where that is far from right.
+// is begun with as few as fit if they are as large as they can be. Their size is
+// seen, and the queue consumed anew with another number where that is far from right.
 type flow struct {
 	bytes    int // that may be handed out
 	most     int // messages
@@ -18,17 +18,19 @@ type flow struct {
 
 const (
 	prefetchBatches = writers + 2 // those being written, one ready, one being collected
-	firstPrefetch   = 64
-	prefetchStep    = 128   // times more at once
-	maxPrefetch     = 65535 // AMQP 0-9-1 basic.qos: a short
+	prefetchStep    = 128         // times more at once
+	maxPrefetch     = 65535       // AMQP 0-9-1 basic.qos: a short
 
 	// A message costs more than its body: its headers and what is made of them.
 	messageOverhead = 2 << 10 // bytes
+
+	// largestMessage is what RabbitMQ 4 takes by default (max_message_size).
+	largestMessage = 16 << 20 // bytes
 )
 
 func newFlow(bytes, most int) *flow {
 	most = min(most, maxPrefetch)
-	return &flow{bytes: bytes, most: most, prefetch: min(firstPrefetch, most)}
+	return &flow{bytes: bytes, most: most, prefetch: min(max(1, bytes/largestMessage), most)}
 }
 
 // batch is how many messages one batch may have, so that there are always some

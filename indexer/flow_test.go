@@ -18,8 +18,11 @@ func TestThePrefetchFollowsTheSizeOfMessages(t *testing.T) {
 		}
 		return f.begin()
 	}
-	if f.begin() != firstPrefetch {
-		t.Errorf("it begins with %d", f.prefetch)
+	if f.begin() != 2 {
+		t.Errorf("it begins with %d, of which each may have 16 MiB", f.prefetch)
+	}
+	if least := newFlow(1<<20, 8000).begin(); least != 1 {
+		t.Errorf("with little memory it begins with %d", least)
 	}
 	for _, test := range []struct{ size, least, most int }{
 		{1 << 10, 8000, 8000}, {16 << 20, 1, 4}, {100 << 20, 1, 1}, {1 << 20, 8, 64}, {1 << 10, 8000, 8000}, {0, 8000, 8000},

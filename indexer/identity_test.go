@@ -188,6 +188,37 @@ func TestEqualMessagesThatComeAgainStayTwo(t *testing.T) {
 	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
 }
 
+// A message that comes again is not the equal one that is taken behind it and
+// stored before it.
+func TestEqualMessagesWrittenSideBySideStayTwo(t *testing.T) {
+	t.Parallel()
+	i := newIdentities(t, storeURL(t))
+	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
+	i.takeAndGiveBack(i.topology.Index(), 1)
+	store := &overtaken{testStore: i.store, second: make(chan struct{})}
+	run := i.start(store, func(cfg *Config) { cfg.Memory = 1 << 30 })
+	i.wantSequencesRising(i.finish(store, 3, run))
+}
+
+// overtaken is a store that takes the second request before the first.
+type overtaken struct {
+	testStore
+	requests atomic.Int64
+	second   chan struct{}
+}
+
+func (o *overtaken) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+	number := o.requests.Add(1)
+	if number == 1 {
+		<-o.second
+	}
+	results, err := o.testStore.Create(ctx, documents)
+	if number == 2 {
+		close(o.second)
+	}
+	return results, err
+}
+
 // So it is where they are too far apart to be seen together.
 func TestEqualMessagesThatComeAgainApartStayTwo(t *testing.T) {
 	t.Parallel()

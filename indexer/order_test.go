@@ -110,7 +110,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
-		const before, count = 3 * firstPrefetch, 1500
+		const before, count = 600, 1900
 		c := newCrash(t, b)
 		victim := c.startVictim(count/3, 0)
 		c.publish(c.messages("order", before)...)
@@ -206,7 +206,7 @@ func TestWhatComesAgainStaysInOrder(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		c := newCrash(t, b)
-		const count = 10 * firstPrefetch
+		const count = 640
 		c.publish(c.messages("order", count)...)
 		c.takeAndGiveBack(c.topology.Index(), count)
 		c.publish(c.messages("order", count+10)[count:]...)
@@ -217,6 +217,9 @@ func TestWhatComesAgainStaysInOrder(t *testing.T) {
 func (s *system) takeAndGiveBack(queue string, count int) {
 	s.t.Helper()
 	channel := s.Channel(s.t)
+	if err := channel.Qos(count, 0, false); err != nil {
+		s.t.Fatal(err)
+	}
 	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		s.t.Fatal(err)

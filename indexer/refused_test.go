@@ -257,9 +257,10 @@ func TestMemoryBoundsWhatIsWritten(t *testing.T) {
 		large[n].Body = []byte(strings.Repeat("x", 50_000))
 	}
 	s.publish(large...)
-	rabbittest.Eventually(t, "all messages are handed out, and some are being written", func() bool {
-		return store.bytes.Load() > 0 && s.Len(t, s.topology.Index()) == 0
-	})
+	rabbittest.Eventually(t, "some messages are being written", func() bool { return store.bytes.Load() > 0 })
+	if taken := 60 - s.Len(t, s.topology.Index()); taken > memory/2/50_000 {
+		t.Errorf("at the start %d messages are taken, more than half of the bound", taken)
+	}
 	if bytes := store.bytes.Load(); bytes > memory/2 {
 		t.Errorf("%d bytes are being written, at most %d may be", bytes, memory/2)
 	}

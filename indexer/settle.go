@@ -12,42 +12,42 @@ import (
 // settle writes a batch until the store has answered for each event: it is
 // stored, was stored before, or is quarantined with the store's reason. It
 // fails when the store is away for too long, or refuses what it should not.
-func (x *Indexer) settle(ctx context.Context, b *batch) error {
+func (s *session) settle(ctx context.Context, b *batch) error {
 	pending := make([]*item, len(b.items))
 	for i := range b.items {
 		pending[i] = &b.items[i]
 	}
 	if !b.again {
-		return x.deliver(ctx, x.patience(), unknown(pending, b.known))
+		return s.deliver(ctx, s.patience(), unknown(pending, b.known))
 	}
-	return x.deliverAgain(ctx, x.patience(), unknown(pending, b.known))
+	return s.deliverAgain(ctx, s.patience(), unknown(pending, b.known))
 }
 
-func (x *Indexer) deliver(ctx context.Context, patience *patience, pending []*item) error {
+func (s *session) deliver(ctx context.Context, patience *patience, pending []*item) error {
 	for again := false; len(pending) > 0; again = true {
 		if again {
-			x.metrics.resent.Add(float64(len(pending)))
+			s.metrics.resent.Add(float64(len(pending)))
 		}
 		began := time.Now()
-		results, err := x.cfg.Store.Create(ctx, documents(pending))
-		x.metrics.request(time.Since(began), pending, err)
+		results, err := s.cfg.Store.Create(ctx, documents(pending))
+		s.metrics.request(time.Since(began), pending, err)
 		if err != nil {
-			if pending, err = x.afterFailure(ctx, patience, pending, err); err != nil {
+			if pending, err = s.afterFailure(ctx, patience, pending, err); err != nil {
 				return err
 			}
 			continue
 		}
-		x.appetite.took(len(pending), time.Since(began))
+		s.appetite.took(len(pending), time.Since(began))
 		before := len(pending)
 		var busy error
-		if pending, busy, err = x.judge(ctx, pending, results); err != nil {
+		if pending, busy, err = s.judge(ctx, pending, results); err != nil {
 			return err
 		}
 		if len(pending) < before {
 			patience.progress()
 		}
 		if busy != nil {
-			x.appetite.lessEvents()
+			s.appetite.lessEvents()
 			if err := patience.failed(ctx, busy); err != nil {
 				return err
 			}
@@ -58,14 +58,14 @@ func (x *Indexer) deliver(ctx context.Context, patience *patience, pending []*it
 
 // judge sorts the store's answers and returns what has to be sent (again), and
 // why the store did not take some that are as they should be.
-func (x *Indexer) judge(ctx context.Context, items []*item, results []schemas.Result) (again []*item, busy, err error) {
+func (s *session) judge(ctx context.Context, items []*item, results []schemas.Result) (again []*item, busy, err error) {
 	var conflicts []conflict
 	for i, result := range results {
 		it := items[i]
 		switch result.Status {
 		case schemas.Created:
 			if it.event.Action != schemas.Quarantined {
-				x.refusedInARow.Store(0)
+				s.refusedInARow.Store(0)
 			}
 		case schemas.Busy:
 			busy = &schemas.StoreError{Kind: schemas.StoreBusy, Reason: result.Reason}
@@ -73,36 +73,36 @@ func (x *Indexer) judge(ctx context.Context, items []*item, results []schemas.Re
 		case schemas.Conflict:
 			conflicts = append(conflicts, conflict{it, schemas.Stored{Index: result.Index, ID: it.document.ID}})
 		default:
-			if err := x.quarantine(it, result.Reason); err != nil {
+			if err := s.quarantine(it, result.Reason); err != nil {
 				return nil, nil, err
 			}
 			again = append(again, it)
 		}
 	}
-	seconds, err := x.seconds(ctx, conflicts)
-	return append(again, seconds...), busy, err
+	duplicates, err := s.resolveConflicts(ctx, conflicts)
+	return append(again, duplicates...), busy, err
 }
 
 // manyRefused is how many documents in a row may be refused before that is
 // taken for the store's fault, such as a mapping that somebody changed.
 const manyRefused = 100
 
-func (x *Indexer) quarantine(it *item, reason string) error {
+func (s *session) quarantine(it *item, reason string) error {
 	if it.event.Action == schemas.Quarantined {
 		return fmt.Errorf("the store refuses even the raw envelope of event %s: %s", it.event.EventID, reason)
 	}
-	if x.refusedInARow.Add(1) > manyRefused {
-		x.refusedInARow.Store(0) // to be tried again after a pause
+	if s.refusedInARow.Add(1) > manyRefused {
+		s.refusedInARow.Store(0) // to be tried again after a pause
 		return fmt.Errorf("the store refused %d documents in a row, the last with: %s", manyRefused+1, reason)
 	}
-	x.cfg.Logger.Warn("the store refused a document; kept its envelope instead",
+	s.cfg.Logger.Warn("the store refused a document; kept its envelope instead",
 		"event", it.event.EventID, "action", it.event.Action, "reason", reason)
-	x.replace(it, it.event.Quarantine(reason))
+	s.replace(it, it.event.Quarantine(reason))
 	return nil
 }
 
 // afterFailure decides what to send after a request failed as a whole.
-func (x *Indexer) afterFailure(ctx context.Context, patience *patience, items []*item, err error) ([]*item, error) {
+func (s *session) afterFailure(ctx context.Context, patience *patience, items []*item, err error) ([]*item, error) {
 	var failed *schemas.StoreError
 	if !errors.As(err, &failed) {
 		return nil, err
@@ -112,29 +112,29 @@ func (x *Indexer) afterFailure(ctx context.Context, patience *patience, items []
 		if err := patience.failed(ctx, failed); err != nil {
 			return nil, err
 		}
-		return x.unanswered(ctx, patience, items)
+		return s.unanswered(ctx, patience, items)
 	case schemas.StoreBusy:
-		x.appetite.lessEvents()
+		s.appetite.lessEvents()
 	case schemas.StoreTooLarge:
-		if x.appetite.lessBytes(size(items)); len(items) == 1 {
-			return items, x.setAside(ctx, items[0])
+		if s.appetite.lessBytes(size(items)); len(items) == 1 {
+			return items, s.setAside(ctx, items[0])
 		}
-		return nil, x.halves(ctx, patience, items)
+		return nil, s.halves(ctx, patience, items)
 	case schemas.StoreRefused:
 		if len(items) == 1 {
-			return items, x.quarantine(items[0], failed.Reason)
+			return items, s.quarantine(items[0], failed.Reason)
 		}
-		return nil, x.halves(ctx, patience, items)
+		return nil, s.halves(ctx, patience, items)
 	}
 	return items, patience.failed(ctx, failed)
 }
 
-func (x *Indexer) halves(ctx context.Context, patience *patience, items []*item) error {
+func (s *session) halves(ctx context.Context, patience *patience, items []*item) error {
 	middle := len(items) / 2
-	if err := x.deliver(ctx, patience, items[:middle]); err != nil {
+	if err := s.deliver(ctx, patience, items[:middle]); err != nil {
 		return err
 	}
-	return x.deliver(ctx, patience, items[middle:])
+	return s.deliver(ctx, patience, items[middle:])
 }
 
 func documents(items []*item) []schemas.Document {

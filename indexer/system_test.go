@@ -292,6 +292,9 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	for _, queue := range s.topology.Indexed() {
+		s.t.Logf("%d messages wait in %s", s.Len(s.t, queue), queue)
+	}
 	s.t.Fatalf("%d events, want %d\n%s", len(got), want, s.log)
 	return nil
 }
