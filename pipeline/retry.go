@@ -59,8 +59,14 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	if err != nil {
 		return r.poisonUnread(ctx, "", err)
 	}
-	if state.Version == 0 || state.Queue == "" || e.Fingerprint() != state.Fingerprint {
+	if state.Version == 0 || state.Queue == "" {
 		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
+	}
+	if fingerprint := e.Fingerprint(); fingerprint != state.Fingerprint {
+		state.Failure.Message = fmt.Sprintf("it changed while it waited, or somebody put it into the queue of due messages: "+
+			"its fingerprint was %s; it had failed with: %s", state.Fingerprint, state.Failure.Message)
+		state.Fingerprint = fingerprint
+		return r.poison(ctx, e, state)
 	}
 	return r.back(ctx, e, state)
 }

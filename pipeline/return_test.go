@@ -65,6 +65,40 @@ func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 	})
 }
 
+// A broker that begins to set the times of messages while some wait changes none of
+// them: they come back as they were first published.
+func TestTimesSetByTheBroker(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		attempts := make(chan schemas.Envelope, 10)
+		r := start(t, b, func(c *Config) {
+			c.URL = b.RewriteSent(t, rabbittest.SetTimestamp)
+			c.Routes = []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
+				e, _ := schemas.FromContext(msg.Context())
+				attempts <- e
+				return onAttempt(msg, 1, errBroken)
+			})}}
+		})
+		foreign := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		published := time.Unix(1700000000, 0)
+		for _, to := range []string{queue, foreign} {
+			r.publish("", to, amqp091.Publishing{MessageId: "m", Timestamp: published, Body: []byte("x")})
+		}
+		for attempt := range 2 {
+			e := rabbittest.Receive(t, attempts)
+			if _, set := e.Headers["timestamp_in_ms"]; set || !e.Properties.Timestamp.Equal(published) {
+				t.Errorf("attempt %d shows %+v", attempt+1, e)
+			}
+		}
+		r.wait(schemas.Handled)
+		rejectOne(t, b, foreign)
+		rejectOne(t, b, foreign)
+		if e := r.wait(schemas.Poisoned); e.Queue != foreign || e.Attempt != 2 || !e.Envelope.Properties.Timestamp.Equal(published) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // A consumer that knows nothing of Watership rejects, and sees its own message
 // again: with its original routing key, at its own queue.
 func TestForeignConsumer(t *testing.T) {

@@ -45,12 +45,21 @@ func Believe(arrived Envelope, queue string) (Belief, error) {
 		fresh.Mismatch = true
 		return fresh, nil
 	}
-	fresh := newMessage(arrived)
-	if state.Fingerprint == fresh.State.Fingerprint && checkMark(state) {
-		fresh.State.Replay, fresh.State.ReplayOf = state.Replay, state.ReplayOf
-		fresh.Envelope.Properties.UserID = wrapped.Properties.UserID
+	again := sentAgain(arrived)
+	if state.Fingerprint != again.State.Fingerprint || !checkMark(state) {
+		return newMessage(arrived), nil
 	}
-	return fresh, nil
+	again.State.Replay, again.State.ReplayOf = state.Replay, state.ReplayOf
+	again.Envelope.Properties.UserID = wrapped.Properties.UserID
+	return again, nil
+}
+
+// sentAgain is a message that a replay sent, with the times of the first publish.
+func sentAgain(arrived Envelope) Belief {
+	times := ours(arrived.Headers)
+	arrived.Headers = without(arrived.Headers, ownedByUs, 0)
+	times.restoreTimes(&arrived)
+	return Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 }
 
 func newMessage(arrived Envelope) Belief {

@@ -108,7 +108,7 @@ func fullTable() amqp.Table {
 }
 
 func TestOurHeadersAreAllThere(t *testing.T) {
-	if n := len(fullTable()); n != 30 {
+	if n := len(fullTable()); n != 31 {
 		t.Errorf("there are %d headers of ours", n)
 	}
 }

@@ -158,7 +158,7 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 	event := dec.event(Published, belief.Envelope, belief.State)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
-	event.Time, event.TimeSource = publishedAt(event.Envelope, taken)
+	event.Time, event.TimeSource = publishedAt(arrived, taken)
 	return event
 }
 

@@ -46,6 +46,10 @@ const (
 	headerCarbonCopy   = "watership-cc"
 	headerPriority     = "watership-priority"
 	headerDeliveryMode = "watership-delivery-mode"
+
+	// What RabbitMQ may set on each hop, where it is configured to: see saveTimes.
+	headerTimestamp  = "watership-timestamp"
+	headerBrokerCopy = "watership-timestamp-in-ms"
 )
 
 // HeaderQueue names the queue that failed. The exchange of the last hop routes by it.

@@ -2,7 +2,9 @@ package schemas
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -46,6 +48,7 @@ func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	}
 	headers[headerExchange] = e.Exchange
 	headers[headerRoutingKey] = e.RoutingKey
+	headers.saveTimes(e)
 	s.write(headers)
 	p.Headers = amqp.Table(headers)
 	p.Expiration, p.UserId, p.Priority, p.DeliveryMode = "", "", 0, amqp.Persistent
@@ -108,6 +111,7 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
 	headers := ours(without(e.Headers, ofState, roomForMark))
 	State{Fingerprint: s.Fingerprint, Replay: s.Replay, ReplayOf: s.ReplayOf}.write(headers)
+	headers.saveTimes(e)
 	p.Headers = amqp.Table(headers)
 	if e.Properties.UserID != login {
 		p.UserId = ""
@@ -147,10 +151,42 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 		e.Properties.UserID = user
 	}
 	e.Headers = withoutState(arrived.Headers)
+	headers.restoreTimes(&e)
 	if cc, present := headers[headerCarbonCopy]; present {
 		e.Headers[headerCC] = cc
 	}
 	return e, state, nil
+}
+
+// saveTimes keeps the timestamp and timestamp_in_ms of a message, or that it has none:
+// a broker with message_interceptors.incoming.set_header_timestamp sets both on each
+// hop, and with overwrite replaces them
+// (https://www.rabbitmq.com/docs/message-interceptors).
+func (h ours) saveTimes(e Envelope) {
+	h[headerTimestamp] = ""
+	if stamp := e.Properties.Timestamp; !stamp.IsZero() {
+		h[headerTimestamp] = strconv.FormatInt(stamp.Unix(), 10)
+	}
+	if set, present := e.Headers[headerBrokerTime]; present {
+		h[headerBrokerCopy] = set
+	}
+}
+
+// restoreTimes undoes what brokers did to the times that saveTimes kept. Where it kept
+// none, they stay as they are. The headers of e are its own.
+func (h ours) restoreTimes(e *Envelope) {
+	saved, kept := h[headerTimestamp].(string)
+	if !kept {
+		return
+	}
+	e.Properties.Timestamp = time.Time{}
+	if seconds, err := strconv.ParseInt(saved, 10, 64); err == nil {
+		e.Properties.Timestamp = time.Unix(seconds, 0)
+	}
+	delete(e.Headers, headerBrokerTime)
+	if set, present := h[headerBrokerCopy]; present {
+		e.Headers[headerBrokerTime] = set
+	}
 }
 
 // withoutState copies a header table without what is ours and what is the broker's.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -226,5 +227,59 @@ func TestWhatTheBrokerAddedDoesNotTravel(t *testing.T) {
 		if p.Headers["x-custom"] != "mine" {
 			t.Errorf("%s: a header of the publisher is gone", name)
 		}
+	}
+}
+
+// A broker that sets the times of messages on every hop changes no message, whether it
+// was first published before it was configured to, or while it was.
+func TestTimesThatBrokersSet(t *testing.T) {
+	first, later := time.Unix(1700000000, 0), time.Unix(1800000000, 0)
+	set := map[string]func(*amqp.Publishing){
+		"not":         func(*amqp.Publishing) {},
+		"where unset": func(p *amqp.Publishing) { setTimes(p, later, false) },
+		"always":      func(p *amqp.Publishing) { setTimes(p, later, true) },
+	}
+	for name, e := range map[string]Envelope{
+		"no times":           {Headers: amqp.Table{"a": "b"}},
+		"a publisher's time": {Properties: Properties{Timestamp: first}},
+		"at the epoch":       {Properties: Properties{Timestamp: time.Unix(0, 0)}},
+		"a broker's times":   {Properties: Properties{Timestamp: first}, Headers: amqp.Table{headerBrokerTime: first.UnixMilli()}},
+		"a strange time":     {Headers: amqp.Table{headerBrokerTime: "noon"}},
+	} {
+		for how, broker := range set {
+			t.Run(name+", set "+how, func(t *testing.T) {
+				e.Exchange, e.RoutingKey, e.Properties.MessageID = "shop", "order.paid", "m"
+				state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Replay: "job"}
+				hop := Wrap(e, state)
+				broker(&hop)
+				due, _, err := Unwrap(arriving(hop, "", "watership.due"))
+				if diff := cmp.Diff(e, due, cmpopts.EquateEmpty()); diff != "" || err != nil || due.Fingerprint() != state.Fingerprint {
+					t.Errorf("from one of our queues to another: %v\n%s", err, diff)
+				}
+				back := WrapForQueue(due, state, "guest")
+				broker(&back)
+				belief, err := Believe(arriving(back, "", "orders"), "orders")
+				if diff := cmp.Diff(e, belief.Envelope, cmpopts.EquateEmpty()); diff != "" || err != nil || belief.Mismatch {
+					t.Errorf("back at its queue: %+v %v\n%s", belief.State, err, diff)
+				}
+				replay := WrapForExchange(e, state, "guest")
+				broker(&replay)
+				belief, err = Believe(arriving(replay, e.Exchange, e.RoutingKey), "")
+				if diff := cmp.Diff(e, belief.Envelope, cmpopts.EquateEmpty()); diff != "" || err != nil || belief.State.Replay != "job" {
+					t.Errorf("replayed: %+v %v\n%s", belief.State, err, diff)
+				}
+			})
+		}
+	}
+}
+
+// setTimes does what message_interceptors.incoming.set_header_timestamp makes RabbitMQ do.
+func setTimes(p *amqp.Publishing, now time.Time, overwrite bool) {
+	p.Headers = maps.Clone(p.Headers)
+	if p.Timestamp.IsZero() || overwrite {
+		p.Timestamp = now
+	}
+	if _, present := p.Headers[headerBrokerTime]; !present || overwrite {
+		p.Headers[headerBrokerTime] = now.UnixMilli()
 	}
 }

@@ -23,6 +23,13 @@ func (b Broker) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
 	return b.between(t, func() (frames, frames) { return same, down })
 }
 
+// RewriteSent is Rewrite for the frames on their way to the broker.
+func (b Broker) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
+	t.Helper()
+	same := func(frame []byte) []byte { return frame }
+	return b.between(t, func() (frames, frames) { return up, same })
+}
+
 // between calls new for each connection: what it returns sees the frames that go
 // up to the broker, and those that come down.
 func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
