@@ -54,11 +54,11 @@ func TestUnstorableBodies(t *testing.T) {
 		if _, err := f.channel.QueuePurge(f.cfg.Topology.Unstorable(), false); err != nil {
 			t.Fatal(err)
 		}
+		f.index()
 		ran := f.run(f.job(`messaging.message.id: "m-2"`))
 		wantJob(t, ran, Done, 0, 1)
 		if len(ran.Failures) != 1 || !strings.Contains(ran.Failures[0].Reason, "neither has the queue of unstorable messages") {
 			t.Errorf("it says %+v", ran.Failures)
 		}
-		f.index()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/watershipmq/watership/replayer"
@@ -22,6 +23,10 @@ type noJobs struct{ jobs }
 type jobs = replayer.Jobs
 
 func (noJobs) Job(context.Context, string) ([]byte, string, error) { return nil, "", nil }
+
+func (noJobs) Jobs(context.Context) iter.Seq2[[]byte, error] {
+	return func(func([]byte, error) bool) {}
+}
 
 // A replay is planned, looked at, begun and run.
 func ExampleNew() {

@@ -98,6 +98,7 @@ func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 	}
 	f.channel = f.broker.Channel(t)
 	f.Replayer = New(f.config(schemas.Topology{Prefix: name}, f.broker.URL))
+	f.recordTime = 0
 	f.declare()
 	return f
 }
@@ -111,11 +112,18 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 		Hop: func(_ *rabbit.Connection, p *rabbit.Publisher) Hop {
 			return lasthop.Hop{Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source)}
 		},
+		Log: f.log,
 		NewID: func() string {
 			f.jobs++
 			return fmt.Sprintf("%s-%03d", f.source, f.jobs)
 		},
 	}
+}
+
+// log looks at the queue of events, which the test indexes.
+func (f *fixture) log(context.Context) (Log, error) {
+	queue, err := f.channel.QueueDeclarePassive(f.cfg.Topology.Log(), true, false, false, false, nil)
+	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err
 }
 
 // everyQueue are the queues that tests use, as queues of our own.

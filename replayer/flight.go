@@ -55,8 +55,8 @@ type flight struct {
 }
 
 // carry runs a job until there is nothing more to send, or something stops it.
-func (r *Replayer) carry(ctx context.Context, l *line, job *Job, o RunOptions) error {
-	reading, sentBy, err := r.remember(ctx, l, job)
+func (r *Replayer) carry(ctx context.Context, l *line, job *Job, rivals []*Rival, o RunOptions) error {
+	reading, sentBy, err := r.remember(ctx, l, job, rivals)
 	if err != nil {
 		return err
 	}
@@ -122,10 +122,10 @@ func (f *flight) watch() {
 }
 
 // remember recalls while the job is seen to run.
-func (r *Replayer) remember(ctx context.Context, l *line, job *Job) (d *reading, sentBy *set, err error) {
+func (r *Replayer) remember(ctx context.Context, l *line, job *Job, rivals []*Rival) (d *reading, sentBy *set, err error) {
 	latest := *job // meanwhile the job itself is being saved
 	err = r.alive(ctx, l.lost, job, func(ctx context.Context) error {
-		d, sentBy, err = r.recall(ctx, &latest)
+		d, sentBy, err = r.recall(ctx, &latest, rivals)
 		return err
 	})
 	if err != nil {
@@ -139,8 +139,8 @@ func (r *Replayer) remember(ctx context.Context, l *line, job *Job) (d *reading,
 // of what is beyond it the newest `replayed` events of the job, as far as they are
 // in the store. Where events came to light behind which the cursor had gone
 // already, the job begins anew, and all of its `replayed` events tell.
-func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error) {
-	d, err := r.newReading(ctx, *job)
+func (r *Replayer) recall(ctx context.Context, job *Job, rivals []*Rival) (*reading, *set, error) {
+	d, err := r.newReading(ctx, *job, rivals)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +151,7 @@ func (r *Replayer) recall(ctx context.Context, job *Job) (*reading, *set, error)
 		}
 		if !same {
 			job.Uncertain, job.Cursor, job.Seen = true, schemas.Cursor{}, 0
-			return r.recall(ctx, job)
+			return r.recall(ctx, job, rivals)
 		}
 	}
 	sent, err := r.sentBy(ctx, *job)

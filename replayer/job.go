@@ -46,6 +46,9 @@ type Job struct {
 	Reason   string  `json:"reason,omitempty"`
 	Total    int     `json:"total"` // messages to be sent, as planned
 
+	// LeaveOut are the jobs whose messages this one leaves out, as it was planned.
+	LeaveOut []string `json:"leave_out,omitempty"`
+
 	State   State  `json:"state"`
 	Runner  string `json:"runner,omitempty"`  // who runs it, or did last: one for each Run
 	Problem string `json:"problem,omitempty"` // why it is not running
@@ -158,7 +161,8 @@ func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
 	return job, err
 }
 
-// Jobs reads all jobs, the newest first.
+// Jobs reads all jobs, the newest first. An error that is no *schemas.StoreError is
+// about one job, and the reading goes on.
 func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for document, err := range r.cfg.Jobs.Jobs(ctx) {
@@ -176,7 +180,7 @@ func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 func readJob(document []byte) (Job, error) {
 	var job Job
 	if err := json.Unmarshal(document, &job); err != nil {
-		return Job{}, fmt.Errorf("reading a job: %w", err)
+		return Job{}, fmt.Errorf("job %q cannot be read: %w", job.ID, err)
 	}
 	return job, nil
 }

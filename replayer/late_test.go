@@ -2,23 +2,32 @@ package replayer
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
-// slowStore makes more events visible when the job looks again at its end, as it
-// did at its beginning.
+// slowStore makes more events visible when the job looks again at its end, after it
+// has read all of them with their bodies.
 type slowStore struct {
 	Store
-	looks int
-	more  func()
+	read bool
+	more func()
+}
+
+func (s *slowStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		s.Store.Events(ctx, selection)(yield)
+		s.read = s.read || !selection.WithoutBody
+	}
 }
 
 func (s *slowStore) Refresh(ctx context.Context) error {
-	if s.looks++; s.looks == 2 {
+	if s.read && s.more != nil {
 		s.more()
+		s.more = nil
 	}
 	return s.Store.Refresh(ctx)
 }

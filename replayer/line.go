@@ -40,6 +40,7 @@ type line struct {
 
 const (
 	dieTime    = 3 * time.Second        // for the broker to notice that a runner has died
+	startTime  = 30 * time.Second       // for other jobs to start
 	lockPause  = 100 * time.Millisecond // between attempts to hold the queue
 	patience   = 30 * time.Second       // with a broker that is away at the beginning
 	returnTime = 5 * time.Minute        // for a broker to come back
@@ -101,24 +102,99 @@ func (l *line) mayDial() error {
 func (r *Replayer) hold(ctx context.Context, l *line, id string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, errors.New("the broker does not answer"))
 	defer cancel()
-	deadline := r.now().Add(dieTime)
-	for {
-		err := l.conn.Do(ctx, func(ch *amqp.Channel) error { return l.declare(ch, JobQueue(r.cfg.Topology, id)) })
-		var refused *amqp.Error
+	queue := JobQueue(r.cfg.Topology, id)
+	held, err := l.lock(ctx, dieTime, func(ch *amqp.Channel) error { return l.declare(ch, queue) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("holding the queue of job %s: %w", id, err)
+	case !held:
+		return &BusyError{id}
+	}
+	return nil
+}
+
+// lock declares an exclusive queue, and says no where another connection has it for
+// so long.
+func (l *line) lock(ctx context.Context, wait time.Duration, declare func(*amqp.Channel) error) (bool, error) {
+	for deadline := time.Now().Add(wait); ; {
+		err := l.conn.Do(ctx, declare)
 		switch {
 		case err == nil:
-			return nil
-		case !errors.As(err, &refused) || refused.Code != amqp.ResourceLocked:
-			return fmt.Errorf("holding the queue of job %s: %w", id, err)
-		case r.now().After(deadline):
-			return &BusyError{id}
+			return true, nil
+		case !locked(err):
+			return false, err
+		case time.Now().After(deadline):
+			return false, nil
 		}
 		select {
 		case <-ctx.Done():
-			return &BusyError{id}
+			return false, nil
 		case <-time.After(lockPause):
 		}
 	}
+}
+
+func locked(err error) bool {
+	var refused *amqp.Error
+	return errors.As(err, &refused) && refused.Code == amqp.ResourceLocked
+}
+
+// lockStart lets one job start at a time, so that of two jobs with the same messages
+// the second knows of the first. release lets the next one.
+func (r *Replayer) lockStart(ctx context.Context, l *line, id string) (release func(context.Context) error, err error) {
+	ctx, stop := l.whileUp(ctx)
+	defer stop()
+	queue := JobQueue(r.cfg.Topology, "start")
+	held, err := l.lock(ctx, startTime, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, false, false, true, false, nil)
+		return err
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("starting job %s: %w", id, err)
+	case !held:
+		return nil, fmt.Errorf("starting job %s: another job has been starting for %s and holds the queue %s: try again", id, startTime, queue)
+	}
+	return func(ctx context.Context) error {
+		ctx, stop := l.whileUp(ctx)
+		defer stop()
+		return l.conn.Do(ctx, func(ch *amqp.Channel) error {
+			_, err := ch.QueueDelete(queue, false, false, false)
+			return err
+		})
+	}, nil
+}
+
+// whileUp is a context that ends with the line, too.
+func (l *line) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-l.lost:
+			cancel(errLost)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// holds says whether a runner holds the queue of its job.
+func (l *line) holds(ctx context.Context, queue string) (bool, error) {
+	ctx, stop := l.whileUp(ctx)
+	defer stop()
+	_, found, err := l.conn.QueueState(ctx, queue)
+	return found, err
+}
+
+// log looks at the queue of events.
+func (l *line) log(ctx context.Context, queue string) (Log, error) {
+	ctx, stop := l.whileUp(ctx)
+	defer stop()
+	log, _, err := l.conn.QueueState(ctx, queue)
+	return Log{Events: log.Messages, Consumers: log.Consumers}, err
 }
 
 // declare holds the queue, if the connection it was declared on is still there:

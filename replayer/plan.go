@@ -17,26 +17,63 @@ type Plan struct {
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
-	Overlap []Overlap
-}
 
-// Overlap is another job that is running, and how many of the events that it is
-// about this one finds as well.
-type Overlap struct {
-	Job    Job
-	Events int64
+	// Rivals have some of the messages: with Again they are sent all the same, else
+	// they are left out.
+	Rivals []Rival
+
+	Log        Log // what waits to be stored
+	Unreadable int // jobs that cannot be read, so that nobody knows what they have sent
 }
 
 const sampleSize = 3
 
 // Plan reads what the job's query finds and says what would be sent, without
-// sending or keeping anything.
+// sending or keeping anything. It waits some seconds for the record of what other
+// jobs have sent.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
-	plan, err := r.newPlan(ctx, job)
+	for deadline := r.now().Add(r.recordTime); ; {
+		plan, err := r.planNow(ctx, job)
+		if err != nil || !plan.outdated() || r.now().After(deadline) {
+			return plan, err
+		}
+		select {
+		case <-time.After(recordPause):
+		case <-ctx.Done():
+			return Plan{}, context.Cause(ctx)
+		}
+	}
+}
+
+const recordPause = 250 * time.Millisecond
+
+// outdated says that events which the plan should know of are about to be stored.
+func (p Plan) outdated() bool {
+	stored := p.Log.Unknown || p.Log.Consumers > 0
+	return stored && (p.Log.Events > 0 || p.Unrecorded() > 0)
+}
+
+// Unrecorded counts the messages that were left out since the store does not know yet
+// whether they were sent.
+func (p Plan) Unrecorded() int {
+	messages := 0
+	for _, rival := range p.Rivals {
+		if !rival.Running && !p.Job.Again {
+			messages += rival.Messages
+		}
+	}
+	return messages
+}
+
+func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
+	if err := job.check(r.cfg.Topology.Owns); err != nil {
+		return Plan{}, err
+	}
+	plan, rivals, err := r.newPlan(ctx, job)
 	if err != nil || plan.Job.UpTo == 0 { // nothing is stored
 		return plan, err
 	}
-	reading, err := r.newReading(ctx, plan.Job)
+	reading, err := r.newReading(ctx, plan.Job, rivals)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -45,38 +82,67 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 		if err != nil {
 			return Plan{}, err
 		}
-		for _, f := range page {
-			if err := plan.add(ctx, f, routes); err != nil {
+		for i := range page {
+			if err := plan.add(ctx, &page[i], routes); err != nil {
 				return Plan{}, err
 			}
 		}
 	}
 	plan.Routes = routes.sorted()
-	plan.Overlap, err = r.overlap(ctx, plan.Job)
-	return plan, err
+	plan.leaveTo(rivals)
+	return plan, nil
 }
 
-func (r *Replayer) newPlan(ctx context.Context, job Job) (Plan, error) {
-	if err := job.Changes.Check(); err != nil {
-		return Plan{}, err
+// check refuses a job that must not be run, whoever wrote it.
+func (j Job) check(own func(name string) bool) error {
+	if err := j.Changes.Check(); err != nil {
+		return err
 	}
-	if err := job.Target.check(r.cfg.Topology.Owns); err != nil {
-		return Plan{}, err
-	}
+	return j.Target.check(own)
+}
+
+// newPlan looks at other jobs first: what they have recorded by then is below the
+// highest sequence.
+func (r *Replayer) newPlan(ctx context.Context, job Job) (plan Plan, rivals []*Rival, err error) {
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
 	}
-	if job.UpTo == 0 {
-		highest, err := r.cfg.Store.HighestSequence(ctx)
-		if err != nil {
-			return Plan{}, fmt.Errorf("planning a replay: %w", err)
-		}
-		job.UpTo = highest
+	plan = Plan{Job: job, LeftOut: map[string]int{}}
+	if plan.Log, err = r.log(ctx); err != nil {
+		return Plan{}, nil, err
 	}
-	return Plan{Job: job, LeftOut: map[string]int{}}, nil
+	rivals, plan.Unreadable, err = r.findRivals(ctx, job, plan.Log, func(other Job) (bool, error) { return other.Running(r.now()), nil })
+	if err != nil {
+		return Plan{}, nil, err
+	}
+	for _, rival := range rivals {
+		rival.planned = true
+	}
+	if job.UpTo == 0 {
+		if plan.Job.UpTo, err = r.cfg.Store.HighestSequence(ctx); err != nil {
+			return Plan{}, nil, fmt.Errorf("planning a replay: %w", err)
+		}
+	}
+	return plan, rivals, nil
 }
 
-func (p *Plan) add(ctx context.Context, f found, routes *routes) error {
+// leaveTo notes the rivals that have some of the messages.
+func (p *Plan) leaveTo(rivals []*Rival) {
+	for _, rival := range rivals {
+		if rival.Messages == 0 {
+			continue
+		}
+		p.Rivals = append(p.Rivals, *rival)
+		if !p.Job.Again {
+			p.Job.LeaveOut = append(p.Job.LeaveOut, rival.Job.ID)
+		}
+	}
+}
+
+func (p *Plan) add(ctx context.Context, f *found, routes *routes) error {
+	if f.rival != nil {
+		f.rival.Messages++
+	}
 	switch {
 	case f.leftOut != "":
 		p.LeftOut[f.leftOut]++
@@ -98,34 +164,4 @@ func (p *Plan) add(ctx context.Context, f found, routes *routes) error {
 	}
 	sent := p.Job.Changes.apply(p.Job.Target.address(e.Envelope))
 	return routes.add(ctx, p.Job.Target.route(e), sent)
-}
-
-// overlap finds the jobs that are sending some of the same to the same target.
-func (r *Replayer) overlap(ctx context.Context, job Job) ([]Overlap, error) {
-	var list []Overlap
-	mine, err := job.selection()
-	if err != nil {
-		return nil, err
-	}
-	for other, err := range r.Jobs(ctx) {
-		if err != nil {
-			return nil, fmt.Errorf("looking for jobs that replay the same: %w", err)
-		}
-		if other.ID == job.ID || !other.Running(r.now()) || !other.Target.Equal(job.Target) {
-			continue
-		}
-		theirs, err := other.selection()
-		if err != nil {
-			return nil, err
-		}
-		mine.UpTo, theirs.Query = min(job.UpTo, other.UpTo), both(mine.Query, theirs.Query)
-		count, err := r.cfg.Store.Count(ctx, schemas.Selection{Query: theirs.Query, UpTo: mine.UpTo})
-		if err != nil {
-			return nil, fmt.Errorf("looking for jobs that replay the same: %w", err)
-		}
-		if count > 0 {
-			list = append(list, Overlap{other, count})
-		}
-	}
-	return list, nil
 }

@@ -21,6 +21,7 @@ type found struct {
 	fact    schemas.Fact // of the event
 	message key          // the message at the target
 	origin  string       // fingerprint of the message before replays changed it
+	rival   *Rival       // another job that has the message; nil: none
 	leftOut string       // why its message is not sent; "" if it is
 	err     error        // the document cannot be read
 	seen    int64        // events up to here, this one included
@@ -33,17 +34,18 @@ type reading struct {
 	selection schemas.Selection
 	choice    *choice
 	replays   *replays
+	rivals    []*Rival
 	line      *line // where what is sent gets its body from; nil: it is read without bodies
 	seen      int64
 }
 
 // newReading knows what the whole selection holds of messages without an id.
-func (r *Replayer) newReading(ctx context.Context, job Job) (*reading, error) {
+func (r *Replayer) newReading(ctx context.Context, job Job, rivals []*Rival) (*reading, error) {
 	selection, err := job.selection()
 	if err != nil {
 		return nil, err
 	}
-	d := &reading{r: r, job: job, selection: selection, choice: r.choice(job.Target), replays: r.newReplays(job)}
+	d := &reading{r: r, job: job, selection: selection, choice: r.choice(job.Target), replays: r.newReplays(job), rivals: rivals}
 	return d, d.note(ctx)
 }
 
@@ -172,6 +174,10 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 	if err != nil {
 		return err
 	}
+	taken, err := d.takenBy(ctx, page)
+	if err != nil {
+		return err
+	}
 	for i := range page {
 		f := &page[i]
 		switch {
@@ -181,15 +187,28 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 			f.leftOut = alreadyReplayed
 		default:
 			f.leftOut = d.choice.take(f, resolved.reason(f.event))
-			if f.leftOut == "" && known.since(f) {
-				f.leftOut = replayedSince
-			}
+		}
+		if f.leftOut == "" {
+			f.rival = taken[f.message]
+			f.leftOut = d.leftToOthers(f, known)
 		}
 	}
 	if d.line != nil {
 		return d.findBodies(ctx, page)
 	}
 	return nil
+}
+
+// leftToOthers says why a message that is chosen is not sent: another job has it, or
+// has sent it since this one was planned.
+func (d *reading) leftToOthers(f *found, known replayed) (leftOut string) {
+	switch {
+	case f.rival != nil && !d.job.Again && f.rival.planned:
+		return f.rival.reason()
+	case f.rival != nil && !d.job.Again, known.since(f):
+		return replayedSince
+	}
+	return ""
 }
 
 // rebuild decides again about everything up to the cursor, as it was decided

@@ -86,18 +86,37 @@ type Config struct {
 
 	Routes   Routes // nil: routes are not checked
 	Topology schemas.Topology
-	Login    string // the user_id that the broker lets us restore
-	NewID    func() string
+	Login    string        // the user_id that the broker lets us restore
+	NewID    func() string // ids that sort in the order in which they were made, such as ULIDs
+
+	// Log looks at the queue of events, from which the store learns what was
+	// replayed. nil: a plan compares jobs with their records alone.
+	Log func(context.Context) (Log, error)
+
+	// Retention is how long the store keeps `replayed` events. 0: for ever.
+	Retention time.Duration
+}
+
+// Log is the state of the queue of events.
+type Log struct {
+	Events    int // that are not stored yet
+	Consumers int
+	Unknown   bool
 }
 
 // Replayer plans and runs jobs.
 type Replayer struct {
-	cfg Config
-	now func() time.Time
+	cfg        Config
+	now        func() time.Time
+	recordTime time.Duration
 }
 
 // New connects to nothing.
-func New(cfg Config) *Replayer { return &Replayer{cfg: cfg, now: time.Now} }
+func New(cfg Config) *Replayer { return &Replayer{cfg: cfg, now: time.Now, recordTime: recordTime} }
+
+// recordTime is how long a plan, or the resume of a job, waits for the record of what
+// was sent before.
+const recordTime = 10 * time.Second
 
 func (r *Replayer) choice(target Target) *choice {
 	return newChoice(target, func(exchange string) bool { return r.cfg.Topology.Owns(exchange) })

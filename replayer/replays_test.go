@@ -159,47 +159,6 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
 	}
 }
 
-// TestReplayedMeanwhile: two operators replay the same at once. The second is
-// warned, and what the first has sent by then is left out.
-func TestReplayedMeanwhile(t *testing.T) {
-	f := newFixture(t)
-	f.keepMany(6)
-	order := f.job("")
-	job := f.begin(order)
-	other := order
-	other.Operator = "bob@host"
-	plan := f.plan(other) // before anything was replayed
-	begun, err := f.Begin(t.Context(), plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.resume(job, RunOptions{StopAfter: 4})
-	f.index()
-	job, err = f.Job(t.Context(), job.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	job.State = Running // as if it went on
-	if err := f.save(t.Context(), &job); err != nil {
-		t.Fatal(err)
-	}
-	warned := f.plan(f.job("messaging.message.id: (m-5 or m-6 or m-1)"))
-	if len(warned.Overlap) != 1 || warned.Overlap[0].Job.ID != job.ID || warned.Overlap[0].Events != 3 {
-		t.Errorf("warned of %+v", warned.Overlap)
-	}
-	if apart := f.plan(f.job("messaging.message.id: m-9")); len(apart.Overlap) != 0 {
-		t.Errorf("warned of %+v", apart.Overlap)
-	}
-	ran := f.resume(begun, RunOptions{})
-	wantJob(t, ran, Done, 2, 0)
-	if ran.Skipped != 4 {
-		t.Errorf("%d left out", ran.Skipped)
-	}
-	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
-		t.Errorf("arrived: %s", got)
-	}
-}
-
 // TestFates: messages a to g were sent. The queue "another" told of e and f before.
 func TestFates(t *testing.T) {
 	f := newFixture(t)

@@ -36,8 +36,10 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 			return r.end(ctx, job, err)
 		}
 		before := job.Sent
-		again := job.ID != ""
-		job, err = r.runOn(ctx, l, id, runner, again, o)
+		ran, err := r.runOn(ctx, l, id, runner, job.ID != "", o)
+		if ran.ID != "" {
+			job = ran
+		}
 		closed := l.Close()
 		if !errors.Is(err, errLost) {
 			return job, errors.Join(err, closed)
@@ -95,11 +97,18 @@ const mostLosses = 5
 // runOn runs a job on one connection. If that is not the first one, nobody else
 // may have run it in between.
 func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again bool, o RunOptions) (Job, error) {
+	release, err := r.lockStart(ctx, l, id)
+	if err != nil {
+		return Job{}, err
+	}
 	job, err := r.take(ctx, id, runner, again)
 	if err != nil {
-		return job, err
+		return job, errors.Join(err, release(ctx))
 	}
-	err = r.carry(ctx, l, &job, o)
+	rivals, err := r.rivalsOf(ctx, l, job)
+	if err = errors.Join(err, release(ctx)); err == nil {
+		err = r.carry(ctx, l, &job, rivals, o)
+	}
 	if errors.Is(err, errLost) {
 		return job, errors.Join(err, r.saveLast(ctx, &job))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func newJobs(from *settings) *cobra.Command {
@@ -170,10 +171,11 @@ func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func
 	defer cancel()
 	var ids []cobra.Completion
 	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {
-		if err != nil {
+		var store *schemas.StoreError
+		if errors.As(err, &store) {
 			return nil, err
 		}
-		if wanted(job) {
+		if err == nil && wanted(job) {
 			ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
 		}
 	}

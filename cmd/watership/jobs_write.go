@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // firstJobs ends after so many; 0 is all.
@@ -27,28 +29,38 @@ func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replaye
 	}
 }
 
-// jobs writes a list of jobs. Where there is none, check says whether that is
-// because there is no store.
+// jobs writes a list of jobs, those that can be read. Where there is none, check says
+// whether that is because there is no store.
 func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
 	all := []replayer.Job{}
+	var unreadable []error
 	for job, err := range jobs {
-		if err != nil {
+		var store *schemas.StoreError
+		switch {
+		case errors.As(err, &store):
 			return err
+		case err != nil:
+			unreadable = append(unreadable, err)
+		default:
+			all = append(all, job)
 		}
-		all = append(all, job)
 	}
 	if len(all) == 0 {
 		if err := check(); err != nil {
 			return err
 		}
 	}
+	return errors.Join(append([]error{o.writeJobs(to, all)}, unreadable...)...)
+}
+
+func (o *output) writeJobs(to list, jobs []replayer.Job) error {
 	switch o.name {
 	case "json":
-		return indented(to.out, all)
+		return indented(to.out, jobs)
 	case "ndjson":
-		return eachLine(to.out, all)
+		return eachLine(to.out, jobs)
 	}
-	return to.jobs(all)
+	return to.jobs(jobs)
 }
 
 func eachLine(out io.Writer, jobs []replayer.Job) error {

@@ -81,7 +81,12 @@ func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", plural(plan.Total, "message"), r.expect)
-	case r.dryRun || plan.Total == 0:
+	case r.dryRun:
+		return false, nil
+	case plan.Total == 0 && plan.Unrecorded() > 0:
+		return false, fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
+			plural(plan.Unrecorded(), "message"))
+	case plan.Total == 0:
 		return false, nil
 	case gone > 0 && !r.uncheckedRoutes:
 		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",

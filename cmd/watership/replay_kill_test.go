@@ -143,7 +143,8 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 	})
 	wantRun(t, a.run(t, "jobs", "list"), 0, jobs[0].ID, "running")
 	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID), exitFailed, "is being run by somebody else")
-	wantRun(t, a.run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "1 of the events")
+	wantRun(t, a.run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "has 1 of these messages")
+	wantRun(t, a.run(t, "replay", "message.id: m-1000", "--dry-run"), 0, "0 messages to send", "1  left out: job "+jobs[0].ID+" is sending them now")
 	wantRun(t, a.run(t, "jobs", "cancel", jobs[0].ID), 0, "cancelled job")
 	err := cmd.Wait()
 	if err == nil || !strings.Contains(errs.String(), "was cancelled") {

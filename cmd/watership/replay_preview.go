@@ -36,12 +36,30 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	for _, sample := range plan.Sample {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", cell(nameOf(sample), 80), sample.Action, cell(sample.Failure.Message, 80))
 	}
-	for _, overlap := range plan.Overlap {
-		fmt.Fprintf(&page, "WARNING: job %s of %s is sending to the same target now, and %d of the events that it finds are among these\n",
-			overlap.Job.ID, cell(overlap.Job.Operator, 60), overlap.Events)
-	}
+	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())
 	return err
+}
+
+// writeWarnings says what of other jobs is not known, or not minded.
+func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
+	for _, rival := range plan.Rivals {
+		switch {
+		case rival.Running && plan.Job.Again:
+			fmt.Fprintf(page, "WARNING: job %s of %s is sending to the same target now, and has %d of these messages\n",
+				rival.Job.ID, cell(rival.Job.Operator, 60), rival.Messages)
+		case !rival.Running && !plan.Job.Again:
+			fmt.Fprintf(page, "WARNING: the record of %s that job %s sent is not in the store yet: run watership serve, and repeat this\n",
+				plural(int(rival.Unrecorded), "message"), rival.Job.ID)
+		}
+	}
+	if plan.Log.Events > 0 && plan.Log.Consumers == 0 {
+		fmt.Fprintf(page, "WARNING: nobody stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve\n",
+			plural(plan.Log.Events, "event"))
+	}
+	if plan.Unreadable > 0 {
+		fmt.Fprintf(page, "WARNING: %s cannot be read, so it is not known what was sent by them: see watership jobs list\n", plural(plan.Unreadable, "job"))
+	}
 }
 
 func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {

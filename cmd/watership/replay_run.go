@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill"
+	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/internal/memory"
@@ -26,9 +27,10 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	}
 	cfg := replayer.Config{
 		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
-		Broker: rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership replay", Logger: s.logger},
+		Retention: s.cfg.Store.Retention.Failures,
+		Broker:    rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership replay", Logger: s.logger},
 	}
-	if r == nil || r.uncheckedRoutes {
+	if r == nil {
 		return replayer.New(cfg), store.Close, nil
 	}
 	conn, err := s.connect("replay routes", false)
@@ -36,10 +38,26 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	closing := func() error { return errors.Join(conn.Close(), store.Close()) }
+	cfg.Log = func(ctx context.Context) (replayer.Log, error) { return s.log(ctx, conn) }
+	if r.uncheckedRoutes {
+		return replayer.New(cfg), closing, nil
+	}
 	if cfg.Routes, err = s.routes(ctx, conn, r.target()); err != nil {
 		return nil, nil, errors.Join(err, closing())
 	}
 	return replayer.New(cfg), closing, nil
+}
+
+// log looks at the queue of events. A login that may not look knows nothing of it.
+func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	queue, _, err := conn.QueueState(ctx, s.topology.Log())
+	var refused *amqp091.Error
+	if errors.As(err, &refused) && refused.Code == amqp091.AccessRefused {
+		return replayer.Log{Unknown: true}, nil
+	}
+	return replayer.Log{Events: queue.Messages, Consumers: queue.Consumers, Unknown: queue.Locked}, err
 }
 
 func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.Hop {

@@ -251,6 +251,42 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
 }
 
+// TestReplayWithoutARecord: while nobody stores what was replayed, the same is not
+// sent again.
+func TestReplayWithoutARecord(t *testing.T) { played(t, testReplayWithoutARecord) }
+
+func testReplayWithoutARecord(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
+	wantRun(t, a.run(t, replay...), 0, "sent 2 of 2")
+	job := a.onlyJob(t)
+	said := []string{
+		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: nobody stores ", "run watership serve",
+	}
+	wantRun(t, a.run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
+	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
+	a.keep(a.event(schemas.Poisoned, 3))
+	wantRun(t, a.run(t, replay...), 0, "2  left out: job "+job.ID, "sent 1 of 1")
+	serving := a.serve(t)
+	a.eventually(t, "action: replayed", 3)
+	serving.stop(t)
+	r := a.run(t, replay...)
+	wantRun(t, r, 0, "3  left out: already replayed")
+	if strings.Contains(r.out, "WARNING") {
+		t.Errorf("it warns:\n%s", r.out)
+	}
+	a.keepJob(t, "unreadable", `["no job"]`)
+	wantRun(t, a.run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
+	wantRun(t, a.run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
+}
+
+func (a *playback) keepJob(t *testing.T, id, document string) {
+	t.Helper()
+	if _, err := openStore(t, a.store, a.stream).CreateJob(t.Context(), id, []byte(document)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
 // and fails; a look alone ends quietly.
 func TestReplayIntoABrokenPipe(t *testing.T) { played(t, testReplayIntoABrokenPipe) }

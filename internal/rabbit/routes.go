@@ -35,20 +35,8 @@ func NewRoutes(management *Management, conn *Connection, vhost string, topology 
 
 // Queue says whether a queue exists. It needs no management API.
 func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
-	err := r.conn.Do(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	})
-	broker, refused := reply(err)
-	switch {
-	case refused && broker.Code == amqp.NotFound:
-		return false, nil
-	case refused && broker.Code == amqp.ResourceLocked: // there, for one connection
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("looking for queue %q: %w", queue, err)
-	}
-	return true, nil
+	_, found, err := r.conn.QueueState(ctx, queue)
+	return found, err
 }
 
 // Exchange says whether a message would be routed from its exchange to a queue

@@ -1,0 +1,41 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// QueueState is what a passive declaration tells of a queue.
+type QueueState struct {
+	Messages  int // ready to be delivered
+	Consumers int
+	Locked    bool // another connection has it for itself, and nothing else is known
+}
+
+// QueueState looks at a queue; found says whether it exists.
+func (c *Connection) QueueState(ctx context.Context, name string) (state QueueState, found bool, err error) {
+	declared := make(chan amqp.Queue, 1) // not a variable: a declaration may outlive ctx
+	err = c.Do(ctx, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		if err == nil {
+			select {
+			case declared <- q:
+			default:
+			}
+		}
+		return err
+	})
+	broker, refused := reply(err)
+	switch {
+	case refused && broker.Code == amqp.NotFound:
+		return QueueState{}, false, nil
+	case refused && broker.Code == amqp.ResourceLocked:
+		return QueueState{Locked: true}, true, nil
+	case err != nil:
+		return QueueState{}, false, fmt.Errorf("looking at queue %q: %w", name, err)
+	}
+	q := <-declared
+	return QueueState{Messages: q.Messages, Consumers: q.Consumers}, true, nil
+}

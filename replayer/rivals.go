@@ -1,0 +1,206 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Rival is another job with the same target that has taken messages which this job
+// finds too: it is sending them, or the store does not know yet that it has sent
+// them. They are left to it.
+type Rival struct {
+	Job        Job
+	Running    bool
+	Unrecorded int64 // messages that it has sent and whose `replayed` events are not in the store
+	Messages   int   // which both jobs find
+
+	selection schemas.Selection
+	planned   bool // this job was planned to leave its messages out
+}
+
+func (r *Rival) reason() string {
+	if r.Running {
+		return fmt.Sprintf("job %s is sending them now", r.Job.ID)
+	}
+	return fmt.Sprintf("job %s has taken them, and the store does not know yet which it has sent", r.Job.ID)
+}
+
+const (
+	rivalAge  = 30 * 24 * time.Hour // of the oldest job that is looked at
+	recordLag = time.Hour           // the longest that events are on their way to the store while none waits in the log
+)
+
+// findRivals looks for rivals among the jobs of the last weeks. running says whether
+// somebody runs a job.
+func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running func(Job) (bool, error)) (rivals []*Rival, unreadable int, err error) {
+	for other, err := range r.Jobs(ctx) {
+		if ends(err) {
+			return nil, 0, fmt.Errorf("looking for jobs that replay the same: %w", err)
+		}
+		if err == nil && r.now().Sub(other.Created) > rivalAge {
+			break
+		}
+		if err == nil && (other.ID == job.ID || !other.Target.Equal(job.Target)) {
+			continue
+		}
+		rival := &Rival{Job: other}
+		if err == nil {
+			rival.selection, err = other.selection()
+		}
+		if err != nil { // of a newer version, for example
+			unreadable++
+			continue
+		}
+		if rival.Running, err = running(other); err != nil {
+			return nil, 0, err
+		}
+		if rival.Unrecorded, err = r.unrecorded(ctx, rival, log); err != nil {
+			return nil, 0, fmt.Errorf("looking up what job %s has sent: %w", other.ID, err)
+		}
+		if rival.Running || rival.Unrecorded > 0 {
+			rivals = append(rivals, rival)
+		}
+	}
+	return rivals, unreadable, nil
+}
+
+// log is what waits to be stored.
+func (r *Replayer) log(ctx context.Context) (Log, error) {
+	if r.cfg.Log == nil {
+		return Log{Unknown: true}, nil
+	}
+	return r.cfg.Log(ctx)
+}
+
+// unrecorded counts messages that a job has sent and that the store does not know of
+// yet. A job that was interrupted could not count its last ones.
+func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64, error) {
+	job := rival.Job
+	interrupted := job.State == Running && !rival.Running
+	switch {
+	case job.Sent == 0 && !interrupted,
+		r.cfg.Retention > 0 && r.now().Sub(job.Started) > r.cfg.Retention,
+		!log.Unknown && log.Events == 0 && r.now().Sub(job.Updated) > recordLag:
+		return 0, nil
+	}
+	missing, err := r.missing(ctx, job)
+	if interrupted && log.Events > 0 {
+		missing = max(missing, 1)
+	}
+	return missing, err
+}
+
+// missing counts the `replayed` events of a job that the store does not have.
+func (r *Replayer) missing(ctx context.Context, job Job) (int64, error) {
+	ofJob := schemas.Selection{Query: both(eitherHappened(schemas.Replayed), is("watership.replay.job", job.ID))}
+	count, err := r.cfg.Store.Count(ctx, ofJob)
+	if err == nil && count < int64(job.Sent) {
+		if err = r.cfg.Store.Refresh(ctx); err == nil {
+			count, err = r.cfg.Store.Count(ctx, ofJob)
+		}
+	}
+	return max(0, int64(job.Sent)-count), err
+}
+
+// rivalsOf are the rivals of a job that begins to run now: those that it was planned
+// with, and others since.
+func (r *Replayer) rivalsOf(ctx context.Context, l *line, job Job) ([]*Rival, error) {
+	if job.Again {
+		return nil, nil
+	}
+	rivals, err := r.plannedRivals(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	log, err := l.log(ctx, r.cfg.Topology.Log())
+	if err != nil {
+		return nil, err
+	}
+	others, _, err := r.findRivals(ctx, job, log, func(other Job) (bool, error) {
+		if other.State != Running || other.Running(r.now()) {
+			return other.State == Running, nil
+		}
+		return l.holds(ctx, JobQueue(r.cfg.Topology, other.ID))
+	})
+	for _, other := range others {
+		if !slices.Contains(job.LeaveOut, other.Job.ID) {
+			rivals = append(rivals, other)
+		}
+	}
+	return rivals, err
+}
+
+// plannedRivals are those that a job leaves messages to since it was planned.
+func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error) {
+	var rivals []*Rival
+	for _, id := range job.LeaveOut {
+		other, err := r.Job(ctx, id)
+		var none *NoJobError
+		if errors.As(err, &none) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		selection, err := other.selection()
+		if err != nil {
+			return nil, err
+		}
+		rivals = append(rivals, &Rival{Job: other, selection: selection, planned: true})
+	}
+	return rivals, nil
+}
+
+// takenBy finds the messages of a page that rivals find too.
+func (d *reading) takenBy(ctx context.Context, page []found) (map[key]*Rival, error) {
+	if len(d.rivals) == 0 {
+		return nil, nil
+	}
+	all, upTo := query.Or{}, int64(0)
+	for _, rival := range d.rivals {
+		all, upTo = append(all, rival.selection.Query), max(upTo, rival.selection.UpTo)
+	}
+	any, err := d.messagesOf(ctx, schemas.Selection{Query: all, UpTo: upTo, Limit: 1}, page)
+	if err != nil || len(any) == 0 {
+		return nil, err
+	}
+	taken := map[key]*Rival{}
+	for _, rival := range slices.Backward(d.rivals) { // of several the first
+		selection := schemas.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
+		messages, err := d.messagesOf(ctx, selection, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, message := range messages {
+			taken[message] = rival
+		}
+	}
+	return taken, nil
+}
+
+// messagesOf are those that the events of a selection are about, of the messages on a
+// page.
+func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, page []found) ([]key, error) {
+	var events []found
+	of := schemas.Among{Field: "watership.fingerprint", Values: fingerprints(page)}
+	for fact, err := range d.r.cfg.Store.Facts(ctx, selection, of) {
+		if err != nil {
+			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
+		}
+		events = append(events, found{fact: fact})
+	}
+	if err := d.r.identify(ctx, d.job.Target, events); err != nil {
+		return nil, err
+	}
+	messages := make([]key, len(events))
+	for i, e := range events {
+		messages[i] = e.message
+	}
+	return messages, nil
+}

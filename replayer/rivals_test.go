@@ -1,0 +1,230 @@
+package replayer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestReplayedMeanwhile: two operators replay the same at once. Whichever of them
+// plans or starts second leaves out what the first has taken.
+func TestReplayedMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(6)
+	f.keep(f.poisoned(6))
+	order := f.job("event.action: published")
+	job := f.begin(order)
+	other := order
+	other.Operator = "bob@host"
+	plan := f.plan(other) // before anything was replayed
+	begun, err := f.Begin(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.resume(job, RunOptions{StopAfter: 4})
+	f.index()
+	job, err = f.Job(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.State = Running // as if it went on
+	if err := f.save(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int{
+		"messaging.message.id: (m-5 or m-6 or m-1)": 2, "messaging.message.id: m-9": 0,
+		"event.action: poisoned": 1, // which the other query does not find, though its message
+	} {
+		order := f.job(text)
+		plan := f.plan(order)
+		left := plan.LeftOut["job "+job.ID+" is sending them now"]
+		if plan.Total != 0 || left != want || len(plan.Rivals) != min(want, 1) || len(plan.Job.LeaveOut) != min(want, 1) {
+			t.Errorf("%s: %d to send, left out %v, rivals %+v", text, plan.Total, plan.LeftOut, plan.Rivals)
+		}
+		order.Again = true
+		plan = f.plan(order)
+		if left := plan.LeftOut["job "+job.ID+" is sending them now"]; left != 0 || len(plan.Job.LeaveOut) != 0 || len(plan.Rivals) != min(want, 1) {
+			t.Errorf("%s again: %d to send, left out %v, rivals %+v", text, plan.Total, plan.LeftOut, plan.Rivals)
+		}
+	}
+	apart := f.job("event.action: published")
+	apart.Target = Target{Kind: ToQueue, Queue: f.queue}
+	if plan := f.plan(apart); plan.Total != 6 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	ran := f.resume(begun, RunOptions{})
+	wantJob(t, ran, Done, 0, 0)
+	if ran.Skipped != 6 {
+		t.Errorf("%d left out", ran.Skipped)
+	}
+	wantJob(t, f.resume(job, RunOptions{}), Done, 6, 0)
+	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
+// TestTwoAtOnce start in the same moment, and each message is sent once.
+func TestTwoAtOnce(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		f := newFixtureOn(t, broker)
+		const many = 2000
+		f.keepMany(many)
+		runners := []*Replayer{f.second(f.broker.URL), f.second(f.broker.URL), f.Replayer}
+		ran := make(chan Job, len(runners))
+		failed := make(chan error, len(runners))
+		begun := []Job{f.begin(f.job("")), f.begin(f.job("")), f.begin(f.job(""))}
+		for i, r := range runners {
+			go func() {
+				job, err := r.Run(context.WithoutCancel(t.Context()), begun[i].ID, RunOptions{})
+				ran <- job
+				failed <- err
+			}()
+		}
+		sent, skipped := 0, 0
+		for range runners {
+			job := rabbittest.Receive(t, ran)
+			if err := rabbittest.Receive(t, failed); err != nil || job.State != Done {
+				t.Errorf("a job ended %s: %v", job.State, err)
+			}
+			sent, skipped = sent+job.Sent, skipped+job.Skipped
+		}
+		if sent != many || skipped != 2*many {
+			t.Errorf("%d were sent and %d left out, want %d and %d", sent, skipped, many, 2*many)
+		}
+		if got := f.broker.Len(t, f.queue); got != many {
+			t.Errorf("%d messages arrived", got)
+		}
+	})
+}
+
+// TestRecordNotStoredYet: what a job has sent is left out before its `replayed`
+// events are in the store, too.
+func TestRecordNotStoredYet(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(5)
+	order := f.job("")
+	first := f.run(order)
+	wantJob(t, first, Done, 5, 0)
+	plan := f.plan(order)
+	if plan.Total != 0 || plan.Unrecorded() != 5 || !slices.Equal(plan.Job.LeaveOut, []string{first.ID}) || plan.Rivals[0].Unrecorded != 5 {
+		t.Errorf("%d to send, left out %v, rivals %+v", plan.Total, plan.LeftOut, plan.Rivals)
+	}
+	if log := plan.Log; log.Events == 0 || log.Consumers != 0 {
+		t.Errorf("the log: %+v", log)
+	}
+	again := order
+	again.Again = true
+	if plan := f.plan(again); plan.Total != 5 || plan.Unrecorded() != 0 {
+		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	begun, err := f.Begin(t.Context(), plan) // which leaves them out also when they are recorded
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.index()
+	wantJob(t, f.resume(begun, RunOptions{}), Done, 0, 0)
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 10 || plan.Unrecorded() != 0 {
+		t.Errorf("when it is stored: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	if got := f.broker.Len(t, f.queue); got != 5 {
+		t.Errorf("%d messages arrived", got)
+	}
+}
+
+// TestPlanWaitsForTheRecord while somebody stores it.
+func TestPlanWaitsForTheRecord(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(5)
+	wantJob(t, f.run(f.job("event.sequence <= "+fmt.Sprint(f.sequence-2))), Done, 3, 0)
+	looks := 0
+	f.cfg.Log = func(context.Context) (Log, error) {
+		if looks++; looks == 3 {
+			f.index()
+		}
+		return Log{Consumers: 1}, nil
+	}
+	f.recordTime = rabbittest.Patience
+	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 || len(plan.Rivals) != 0 {
+		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
+// TestRecordOfAnInterruptedJob: what it sent last it could not count, but while
+// events wait in the log they may tell.
+func TestRecordOfAnInterruptedJob(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(5)
+	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 3})
+	job.State, job.Sent, job.Cursor, job.Seen = Running, 0, schemas.Cursor{}, 0 // killed before it saved
+	if err := f.save(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(2 * silence)
+	f.now = func() time.Time { return later }
+	if plan := f.plan(f.job("")); plan.Total != 0 || plan.Unrecorded() != 5 {
+		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	f.index()
+	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 { // with their own events
+		t.Errorf("when nothing waits: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
+// TestOldRecords are not waited for: of a job whose events are past their retention,
+// or that was long ago while nothing waits in the log.
+func TestOldRecords(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(5)
+	wantJob(t, f.run(f.job("")), Done, 5, 0)
+	f.take(f.cfg.Topology.Log()) // and they are lost
+	now := time.Now()
+	for name, test := range map[string]struct {
+		age       time.Duration
+		waiting   int
+		retention time.Duration
+		want      int
+	}{
+		"just now":                            {time.Minute, 0, 0, 0},
+		"before, while nothing waits":         {2 * time.Hour, 0, 0, 5},
+		"before, while something waits":       {2 * time.Hour, 1, 0, 0},
+		"past its retention":                  {2 * time.Hour, 1, time.Hour, 5},
+		"so long ago that nobody looks at it": {31 * 24 * time.Hour, 1, 0, 5},
+	} {
+		f.now = func() time.Time { return now.Add(test.age) }
+		f.cfg.Log = func(context.Context) (Log, error) { return Log{Events: test.waiting}, nil }
+		f.cfg.Retention = test.retention
+		if plan := f.plan(f.job("")); plan.Total != test.want {
+			t.Errorf("%s: %d to send, left out %v", name, plan.Total, plan.LeftOut)
+		}
+	}
+}
+
+// TestJobThatCannotBeRead does not keep others from being planned, and is told.
+func TestJobThatCannotBeRead(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(1)
+	known := f.plan(f.job("")).Unreadable
+	for i, document := range []string{`["no job"]`, `{"query": "(", "created": "2999-01-01T00:00:00Z", "target": {"kind": "origin"}}`} {
+		if _, err := f.store.CreateJob(t.Context(), fmt.Sprint(f.source, "-unreadable-", i), []byte(document)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if plan := f.plan(f.job("")); plan.Total != 1 || plan.Unreadable != known+2 {
+		t.Errorf("%d to send, %d jobs cannot be read", plan.Total, plan.Unreadable-known)
+	}
+	read := 0
+	for _, err := range f.Jobs(t.Context()) {
+		if err != nil && strings.Contains(err.Error(), "cannot be read") {
+			read++
+		}
+	}
+	if read == 0 {
+		t.Error("the job was read")
+	}
+}
