@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -35,8 +37,24 @@ type indexing struct {
 	connections []*rabbit.Connection
 }
 
-// vitalsTimeout bounds what one request asks of the servers.
+// vitalsTimeout bounds the questions to the servers for one request.
 const vitalsTimeout = 3 * time.Second
+
+// Bounds of http.listen: a client that sends or reads nothing, and any number of
+// clients, take no file descriptors that handlers need.
+const (
+	listenConnections = 64 // more wait until one ends
+	listenTimeout     = 5 * time.Second
+	listenHeaderBytes = 16 << 10
+)
+
+// newListenServer makes the HTTP server of http.listen.
+func newListenServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: listenHeaderBytes,
+		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout,
+	}
+}
 
 // listen takes http.listen; nil where it is off.
 func listen(address string) (net.Listener, error) {
@@ -47,7 +65,7 @@ func listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w", address, err)
 	}
-	return listener, nil
+	return netutil.LimitListener(listener, listenConnections), nil
 }
 
 // answer answers on http.listen until ctx ends.
@@ -61,7 +79,7 @@ func (v *vitals) answer(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, watching.Close()) }()
-	server := &http.Server{Handler: v.routes(newGauges(v, watching)), ReadHeaderTimeout: vitalsTimeout}
+	server := newListenServer(v.routes(newGauges(v, watching)))
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(v.http); !errors.Is(err, http.ErrServerClosed) {
@@ -72,13 +90,17 @@ func (v *vitals) answer(ctx context.Context) (err error) {
 
 func (v *vitals) routes(live *gauges) http.Handler {
 	metrics := promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{Timeout: vitalsTimeout})
+	var looking singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", answering(v.stuck))
 	mux.HandleFunc("GET /readyz", answering(v.ready))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
-		defer cancel()
-		live.look(ctx)
+		_, _, _ = looking.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), vitalsTimeout)
+			defer cancel()
+			live.look(ctx)
+			return nil, nil
+		})
 		metrics.ServeHTTP(w, r)
 	})
 	return mux
