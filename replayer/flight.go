@@ -125,21 +125,23 @@ func (f *flight) watch() {
 func (r *Replayer) remember(ctx context.Context, l *line, job *Job, rivals []*Rival) (d *reading, sentBy *set, err error) {
 	latest := *job // meanwhile the job itself is being saved
 	err = r.alive(ctx, l.lost, job, func(ctx context.Context) error {
-		d, sentBy, err = r.recall(ctx, &latest, rivals)
+		d, sentBy, err = r.recall(ctx, l, &latest, rivals)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	job.Uncertain, job.Cursor, job.Seen = latest.Uncertain, latest.Cursor, latest.Seen
+	if latest.Uncertain && latest.Cursor == (schemas.Cursor{}) {
+		job.beginAgain()
+	}
 	return d, sentBy, nil
 }
 
 // recall finds out what earlier runs of the job have sent. The cursor tells, and
 // of what is beyond it the newest `replayed` events of the job, as far as they are
-// in the store. Where events came to light behind which the cursor had gone
-// already, the job begins anew, and all of its `replayed` events tell.
-func (r *Replayer) recall(ctx context.Context, job *Job, rivals []*Rival) (*reading, *set, error) {
+// in the store. Where the query finds other events up to the cursor than it did, the
+// job begins again, and all of its `replayed` events tell.
+func (r *Replayer) recall(ctx context.Context, l *line, job *Job, rivals []*Rival) (*reading, *set, error) {
 	d, err := r.newReading(ctx, *job, rivals)
 	if err != nil {
 		return nil, nil, err
@@ -150,8 +152,11 @@ func (r *Replayer) recall(ctx context.Context, job *Job, rivals []*Rival) (*read
 			return nil, nil, err
 		}
 		if !same {
-			job.Uncertain, job.Cursor, job.Seen = true, schemas.Cursor{}, 0
-			return r.recall(ctx, job, rivals)
+			if err := r.awaitRecord(ctx, l, *job); err != nil {
+				return nil, nil, err
+			}
+			job.beginAgain()
+			return r.recall(ctx, l, job, rivals)
 		}
 	}
 	sent, err := r.sentBy(ctx, *job)

@@ -63,8 +63,8 @@ type Job struct {
 	Cursor schemas.Cursor `json:"cursor"`
 	Seen   int64          `json:"seen"`
 
-	// Uncertain: events came to light before the cursor, so that it does not tell
-	// what was sent. The job's `replayed` events do.
+	// Uncertain: the query has found other events up to the cursor than before, so
+	// that it did not tell what was sent. The job's `replayed` events do.
 	Uncertain bool `json:"uncertain,omitempty"`
 
 	Created time.Time `json:"created"`
@@ -109,6 +109,13 @@ func (j Job) selection() (schemas.Selection, error) {
 		node = both(node, query.Raw{JSON: string(j.DSL)})
 	}
 	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
+}
+
+// beginAgain goes back to the beginning, where the `replayed` events of the job tell
+// what it has sent.
+func (j *Job) beginAgain() {
+	j.Uncertain, j.Cursor, j.Seen = true, schemas.Cursor{}, 0
+	j.Sent, j.Skipped, j.Failed, j.Failures = 0, 0, 0, nil
 }
 
 func (j *Job) fail(f Failure) {

@@ -83,6 +83,48 @@ func TestLateEventsWhilePaused(t *testing.T) {
 	}
 }
 
+// TestLateEventsBeforeTheRecord: where the cursor no longer tells what was sent and
+// the job's own events are not stored yet, nothing does, and nothing is sent.
+func TestLateEventsBeforeTheRecord(t *testing.T) {
+	f := newFixture(t)
+	events := f.keepMany(20)
+	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 10})
+	late := f.published(0)
+	late.Sequence = events[3].Sequence
+	f.keep(late)
+	job, err := f.Run(t.Context(), job.ID, RunOptions{})
+	if err == nil || !strings.Contains(err.Error(), "the record of 10 messages") {
+		t.Errorf("it ended with %v", err)
+	}
+	wantJob(t, job, Broken, 10, 0)
+	f.index()
+	wantJob(t, f.resume(job, RunOptions{}), Done, 21, 0)
+	got := strings.Fields(f.got(f.queue))
+	if len(got) != 21 || got[10] != "m-0" {
+		t.Errorf("arrived: %s", got)
+	}
+}
+
+// TestLateEventsAfterFailures are counted once, too: what could not be sent is tried
+// again where the job begins again.
+func TestLateEventsAfterFailures(t *testing.T) {
+	f := newFixture(t)
+	first, gone, last := f.published(1), f.published(2), f.published(3)
+	gone.Envelope.Exchange = f.source + "-deleted"
+	f.keep(first, gone, last)
+	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 2})
+	wantJob(t, job, Paused, 1, 1)
+	f.index()
+	late := f.published(0)
+	late.Sequence = first.Sequence - 1
+	f.keep(late)
+	job = f.resume(job, RunOptions{})
+	wantJob(t, job, Done, 3, 1)
+	if got := f.got(f.queue); got != "m-1 m-0 m-3" || len(job.Failures) != 1 {
+		t.Errorf("arrived: %s; not sent: %v", got, job.Failures)
+	}
+}
+
 // TestCrashBeforeACheckpoint: what the cursor does not tell yet, the job's own
 // events do.
 func TestCrashBeforeACheckpoint(t *testing.T) {

@@ -25,7 +25,7 @@ type passage struct {
 func (f *flight) consider(next *found, late bool) error {
 	before := f.sentBy.size > 0 && f.sentBy.has(next.message)
 	switch {
-	case next.leftOut != "" && next.leftOut != replayedSince, before && f.order.Uncertain:
+	case next.leftOut != "" && next.leftOut != replayedSince:
 		return nil
 	case f.order.Limit > 0 && f.order.Sent+f.order.Skipped+f.order.Failed+f.begun >= f.order.Limit:
 		return errEnough

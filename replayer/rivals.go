@@ -108,6 +108,45 @@ func (r *Replayer) missing(ctx context.Context, job Job) (int64, error) {
 	return max(0, int64(job.Sent)-count), err
 }
 
+// awaitRecord waits until the store knows of all that a job has sent: of what it
+// counted, and of what is in the log, since it may have been killed before it counted.
+func (r *Replayer) awaitRecord(ctx context.Context, l *line, job Job) error {
+	for deadline := r.now().Add(r.recordTime); ; {
+		missing, err := r.missing(ctx, job)
+		if err != nil {
+			return fmt.Errorf("looking up what was sent before: %w", err)
+		}
+		log, err := l.log(ctx, r.cfg.Topology.Log())
+		late := r.now().After(deadline)
+		switch {
+		case err != nil:
+			return err
+		case missing == 0 && (log.Events == 0 || late && log.Consumers > 0):
+			return nil
+		case late || log.Consumers == 0:
+			return &UnrecordedError{job.ID, missing, log.Events}
+		}
+		select {
+		case <-time.After(recordPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// UnrecordedError says that a job cannot go on before the store knows what it has
+// sent: the query finds other events than before, so its cursor does not tell.
+type UnrecordedError struct {
+	ID      string
+	Missing int64 // messages that the job has sent and that the store does not know of
+	Waiting int   // events in the log
+}
+
+func (e *UnrecordedError) Error() string {
+	return fmt.Sprintf("the query of job %s finds other events than before, and the record of %d messages that it sent is not in the store "+
+		"(%d events wait in the log): run watership serve, then `watership jobs resume %[1]s`", e.ID, e.Missing, e.Waiting)
+}
+
 // rivalsOf are the rivals of a job that begins to run now: those that it was planned
 // with, and others since.
 func (r *Replayer) rivalsOf(ctx context.Context, l *line, job Job) ([]*Rival, error) {
