@@ -15,7 +15,7 @@ func (x *Indexer) setAside(ctx context.Context, it *item) error {
 		return fmt.Errorf("event %s is too large for the store even without its body", it.event.EventID)
 	}
 	err := x.cfg.Publisher.Publish(ctx, rabbit.Message{
-		RoutingKey: x.cfg.Decoder.Topology.Unstorable(),
+		Exchange: x.cfg.Decoder.Topology.Direct(), RoutingKey: x.cfg.Decoder.Topology.Unstorable(),
 		Publishing: schemas.Wrap(it.event.Envelope, it.event.State),
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ func TestEveryHopKeepsTheMessage(t *testing.T) {
 			{"expiry in the tap's queue", h.expiry},
 			{"dead letter", h.deadLetter},
 			{"delay queue", h.delay},
-			{"last hop by the default exchange", func(t *testing.T) { h.lastHop(t, "", h.queue) }},
+			{"last hop by the queue's name", func(t *testing.T) { h.lastHop(t, s.topology.Direct(), h.queue) }},
 			{"last hop by the exchange of the last hop", func(t *testing.T) { h.lastHop(t, s.topology.Return(), e.RoutingKey) }},
 			{"event", h.event},
 			{"poison queue without room for headers", h.wrapped},
@@ -82,10 +82,15 @@ func (h *hops) declareQueue() {
 		h.t.Fatal(err)
 	}
 	h.DeleteQueue(h.t, h.queue)
-	for exchange, match := range map[string]amqp091.Table{
-		h.shop: nil, h.topology.Return(): {"x-match": "all", schemas.HeaderQueue: h.queue},
+	for _, b := range []struct {
+		exchange, key string
+		match         amqp091.Table
+	}{
+		{h.shop, "#", nil},
+		{h.topology.Direct(), h.queue, nil},
+		{h.topology.Return(), "", amqp091.Table{"x-match": "all", schemas.HeaderQueue: h.queue}},
 	} {
-		if err := ch.QueueBind(h.queue, "#", exchange, false, match); err != nil {
+		if err := ch.QueueBind(h.queue, b.key, b.exchange, false, b.match); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -187,7 +192,7 @@ func (h *hops) failed() schemas.State {
 }
 
 func (h *hops) delay(t *testing.T) {
-	h.send(rabbit.Message{RoutingKey: h.topology.Delay(delay), Publishing: schemas.Wrap(h.want, h.failed())})
+	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delay(delay), Publishing: schemas.Wrap(h.want, h.failed())})
 	h.unwrapped(t, h.topology.Due())
 }
 
@@ -239,9 +244,9 @@ func (h *hops) wrapped(t *testing.T) {
 	if full.want.LeavesRoom() {
 		t.Error("the message is to be retried")
 	}
-	full.send(rabbit.Message{RoutingKey: h.topology.Poison(), Publishing: schemas.Wrap(full.want, full.failed())})
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: schemas.Wrap(full.want, full.failed())})
 	full.unwrapped(t, h.topology.Poison())
-	full.send(rabbit.Message{RoutingKey: h.queue, Publishing: schemas.WrapForQueue(full.want, full.failed(), "guest")})
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: schemas.WrapForQueue(full.want, full.failed(), "guest")})
 	h.take(t, h.queue)
 }
 

@@ -54,9 +54,7 @@ func newSystem(t testing.TB, b rabbittest.Broker) *system {
 	} {
 		b.DeleteQueue(t, queue)
 	}
-	for _, exchange := range []string{
-		s.shop, s.topology.Tap(), s.topology.Events(), s.topology.Late(), s.topology.Retry(), s.topology.Return(),
-	} {
+	for _, exchange := range append(s.topology.Exchanges(), s.shop) {
 		b.DeleteExchange(t, exchange)
 	}
 	s.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{})

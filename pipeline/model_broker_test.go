@@ -141,6 +141,11 @@ func (b *modelBroker) BindReturn(_ context.Context, queue string) error {
 	})
 }
 
+// BindDirect has nothing to do: the queue of the route keeps its binding.
+func (b *modelBroker) BindDirect(ctx context.Context, queue string) error {
+	return b.BindReturn(ctx, queue)
+}
+
 // delete deletes a queue that is empty, and its binding with it.
 func (b *modelBroker) delete(queue string) {
 	if len(b.queues[queue]) == 0 {

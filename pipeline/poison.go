@@ -52,7 +52,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	if !wanted {
 		return nil
 	}
-	copied := rabbit.Message{RoutingKey: queue, Publishing: schemas.Wrap(e, state)}
+	copied := rabbit.Message{Exchange: p.topology.Direct(), RoutingKey: queue, Publishing: schemas.Wrap(e, state)}
 	err := p.publisher.Publish(ctx, copied)
 	var missing *rabbit.UnroutableError
 	if errors.As(err, &missing) {

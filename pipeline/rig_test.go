@@ -155,7 +155,7 @@ func (r *rig) deleteTopology() {
 	for _, queue := range queues {
 		_, _ = r.admin.QueueDelete(queue, false, false, false)
 	}
-	for _, exchange := range []string{names.Tap(), names.Events(), names.Late(), names.Retry(), names.Return()} {
+	for _, exchange := range names.Exchanges() {
 		_ = r.admin.ExchangeDelete(exchange, false, false)
 	}
 }

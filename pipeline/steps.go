@@ -112,7 +112,7 @@ func (s *steps) bodyIsElsewhere(action schemas.Action, e schemas.Envelope) bool 
 
 // wait puts a message into the queue where all wait equally long.
 func (s *steps) wait(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
-	message := rabbit.Message{RoutingKey: s.topology.Delay(delay), Publishing: schemas.Wrap(e, state)}
+	message := rabbit.Message{Exchange: s.topology.Direct(), RoutingKey: s.topology.Delay(delay), Publishing: schemas.Wrap(e, state)}
 	err := s.publisher.Publish(ctx, message)
 	var missing *rabbit.UnroutableError
 	if errors.As(err, &missing) {
@@ -135,7 +135,7 @@ func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.St
 	}
 	state.EventID, state.Delay = s.newID(), 0
 	err := s.publisher.Publish(ctx, rabbit.Message{
-		RoutingKey: s.topology.Poison(), Publishing: schemas.Wrap(e, state),
+		Exchange: s.topology.Direct(), RoutingKey: s.topology.Poison(), Publishing: schemas.Wrap(e, state),
 	})
 	if err != nil {
 		return fmt.Errorf("giving a message up: %w", err)

@@ -109,8 +109,10 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 		Broker: rabbit.Config{
 			URL: url, Name: f.t.Name(), Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 		},
-		Hop: func(_ *rabbit.Connection, p *rabbit.Publisher) Hop {
-			return lasthop.Hop{Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source)}
+		Hop: func(conn *rabbit.Connection, p *rabbit.Publisher) Hop {
+			return lasthop.Hop{
+				Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source), Binder: binder{conn, topology},
+			}
 		},
 		Log: f.log,
 		NewID: func() string {
@@ -126,6 +128,25 @@ func (f *fixture) log(context.Context) (Log, error) {
 	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err
 }
 
+// binder binds queues of routes.
+type binder struct {
+	conn     *rabbit.Connection
+	topology schemas.Topology
+}
+
+func (b binder) BindDirect(ctx context.Context, queue string) error {
+	err := b.conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, b.topology.Direct(), false, nil) })
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Server {
+		return &rabbit.RefusedError{Code: refused.Code, Reason: refused.Reason}
+	}
+	return err
+}
+
+func (b binder) BindReturn(context.Context, string) error {
+	panic("every queue of the tests is one of a route")
+}
+
 // everyQueue are the queues that tests use, as queues of our own.
 func everyQueue(name string) map[string]bool {
 	own := map[string]bool{}
@@ -138,7 +159,7 @@ func everyQueue(name string) map[string]bool {
 func (f *fixture) declare() {
 	f.t.Helper()
 	topology := f.cfg.Topology
-	for name, kind := range map[string]string{f.exchange: "topic", topology.Events(): "topic"} {
+	for name, kind := range map[string]string{f.exchange: "topic", topology.Events(): "topic", topology.Direct(): "direct"} {
 		if err := f.channel.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {
 			f.t.Fatal(err)
 		}

@@ -67,15 +67,39 @@ func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
 // Retry is the exchange and the queue of dead letters of consumers in any language.
 func (t Topology) Retry() string { return t.name(".retry") }
 
+// Direct is the direct exchange that takes messages to one of our own queues, or to the
+// queue of a route: the routing key is the name of the queue.
+func (t Topology) Direct() string { return t.name(".direct") }
+
 // Delay is the queue whose messages all wait as long as d, in whole milliseconds.
 func (t Topology) Delay(d time.Duration) string {
+	return t.name(".wait." + strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// FormerDelay is the delay queue of d of a former release, which took messages on by
+// the default exchange.
+func (t Topology) FormerDelay(d time.Duration) string {
 	return t.name(".delay." + strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// IsDelay says whether a queue is a delay queue, of any delay.
+func (t Topology) IsDelay(queue string) bool { return isNumbered(queue, t.Delay(0)) }
+
+// IsFormerDelay says whether a queue is a delay queue of a former release.
+func (t Topology) IsFormerDelay(queue string) bool { return isNumbered(queue, t.FormerDelay(0)) }
+
+// isNumbered says whether a name is like another one that ends with 0, but for that
+// number.
+func isNumbered(name, zeroth string) bool {
+	digits, is := strings.CutPrefix(name, strings.TrimSuffix(zeroth, "0"))
+	_, err := strconv.ParseUint(digits, 10, 63)
+	return is && err == nil
 }
 
 // Due is the queue of messages that have waited.
 func (t Topology) Due() string { return t.name(".due") }
 
-// Return is the headers exchange of the last hop to queues that are not ours.
+// Return is the headers exchange of the last hop to queues of other services.
 func (t Topology) Return() string { return t.name(".return") }
 
 // Poison is the queue of messages that were given up.
@@ -83,6 +107,11 @@ func (t Topology) Poison() string { return t.name(".poison") }
 
 // Unstorable is the queue of messages too large for the store.
 func (t Topology) Unstorable() string { return t.name(".unstorable") }
+
+// Exchanges are all of our own.
+func (t Topology) Exchanges() []string {
+	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Direct(), t.Return()}
+}
 
 // Queues are our own but for the delay queues.
 func (t Topology) Queues() []string {

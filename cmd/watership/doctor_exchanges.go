@@ -14,25 +14,52 @@ import (
 // checkBindings looks for our exchanges and what they are bound to.
 func (d *doctor) checkBindings(ctx context.Context) {
 	problems := len(d.findings)
-	for _, want := range []struct{ exchange, queue, key string }{
-		{d.topology.Tap(), d.topology.Index(), ""},
-		{d.topology.Late(), d.topology.IndexLate(), ""},
-		{d.topology.Events(), d.topology.Log(), "#"},
-		{d.topology.Retry(), d.topology.Retry(), "#"},
-	} {
-		bindings, err := d.management.Bindings(ctx, d.vhost, want.exchange)
-		switch {
-		case errors.Is(err, rabbit.ErrNotFound):
-			d.say("bindings", wrong, "exchange "+want.exchange+" is missing", "run watership setup")
-		case err != nil:
-			d.say("bindings", wrong, err.Error(), "")
-		case d.formerBound(bindings):
-		case !bound(bindings, "queue", want.queue, want.key):
-			d.say("bindings", wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", want.queue, want.exchange, want.key), "run watership setup")
-		}
-	}
+	d.checkBound(ctx, d.topology.Tap(), "", d.topology.Index())
+	d.checkBound(ctx, d.topology.Late(), "", d.topology.IndexLate())
+	d.checkBound(ctx, d.topology.Events(), "#", d.topology.Log())
+	d.checkBound(ctx, d.topology.Retry(), "#", d.topology.Retry())
+	d.checkBound(ctx, d.topology.Direct(), "", d.reachedDirectly()...)
 	if len(d.findings) == problems {
 		d.fine("bindings", "our queues are bound to our exchanges")
+	}
+}
+
+// reachedDirectly are the queues that get messages by their names: ours, and those of
+// routes.
+func (d *doctor) reachedDirectly() []string {
+	queues := []string{d.topology.Due(), d.topology.Poison(), d.topology.Unstorable()}
+	_, delays := d.ours()
+	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
+	for _, route := range d.cfg.Routes {
+		queues = append(queues, route.Queue)
+	}
+	return queues
+}
+
+// checkBound looks whether an exchange feeds queues, by a key or by their names.
+func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ...string) {
+	bindings, err := d.management.Bindings(ctx, d.vhost, exchange)
+	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
+		_, err = d.management.Exchange(ctx, d.vhost, exchange)
+	}
+	switch {
+	case errors.Is(err, rabbit.ErrNotFound):
+		d.say("bindings", wrong, "exchange "+exchange+" is missing", "run watership setup")
+		return
+	case err != nil:
+		d.say("bindings", wrong, err.Error(), "")
+		return
+	case d.formerBound(bindings):
+		return
+	}
+	for _, queue := range queues {
+		wanted := key
+		if exchange == d.topology.Direct() {
+			wanted = queue
+		}
+		if !bound(bindings, "queue", queue, wanted) {
+			d.say("bindings", wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+		}
 	}
 }
 

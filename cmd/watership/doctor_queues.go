@@ -23,7 +23,7 @@ func (d *doctor) ours() (all []string, delays map[string]bool) {
 		delays[name] = true
 	}
 	for name := range d.queues {
-		if strings.HasPrefix(name, strings.TrimSuffix(d.topology.Delay(0), "0")) && !delays[name] {
+		if d.topology.IsDelay(name) && !delays[name] {
 			all = append(all, name) // made when a handler asked for it
 			delays[name] = true
 		}

@@ -25,7 +25,7 @@ func (d *doctor) checkBroker(ctx context.Context) {
 	d.fine("broker", "answers at %s", d.cfg.AMQP.URL)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := d.conn.Do(ctx, d.tryPermissions); err != nil {
+	if err := d.tryPermissions(ctx); err != nil {
 		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
 			fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s '.*' '.*' '.*'", d.vhost, d.login))
 		return
@@ -45,25 +45,39 @@ func (d *doctor) brokerRemedy(err error) string {
 	return "start RabbitMQ, or set amqp.url"
 }
 
-// tryPermissions does with a queue of its own, which goes with the connection,
-// all that serve does with ours.
-func (d *doctor) tryPermissions(ch *amqp091.Channel) error {
-	queue, err := ch.QueueDeclare(prefixOf(d.topology.Log())+".doctor."+rand.Text()[:8], false, true, true, false, nil)
-	if err != nil {
+// tryPermissions does with an exchange and a queue, which it deletes, all that serve
+// does with ours.
+func (d *doctor) tryPermissions(ctx context.Context) error {
+	name := prefixOf(d.topology.Log()) + ".doctor." + rand.Text()[:8]
+	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return useOnce(ch, name) })
+	if err != nil { // the queue goes with the connection, and with it an exchange that it is bound to
+		_ = d.conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
+	}
+	return err
+}
+
+func useOnce(ch *amqp091.Channel, name string) error {
+	if err := ch.ExchangeDeclare(name, amqp091.ExchangeDirect, false, true, false, false, nil); err != nil {
+		return fmt.Errorf("declaring an exchange: %w", err)
+	}
+	if _, err := ch.QueueDeclare(name, false, true, true, false, nil); err != nil {
 		return fmt.Errorf("declaring a queue: %w", err)
+	}
+	if err := ch.QueueBind(name, name, name, false, nil); err != nil {
+		return fmt.Errorf("binding a queue: %w", err)
 	}
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
-	confirmed, err := ch.PublishWithDeferredConfirm("", queue.Name, true, false, amqp091.Publishing{})
+	confirmed, err := ch.PublishWithDeferredConfirm(name, name, true, false, amqp091.Publishing{})
 	if err != nil {
 		return fmt.Errorf("publishing to a queue: %w", err)
 	}
 	confirmed.Wait()
-	if _, _, err := ch.Get(queue.Name, true); err != nil {
+	if _, _, err := ch.Get(name, true); err != nil {
 		return fmt.Errorf("reading a queue: %w", err)
 	}
-	_, err = ch.QueueDelete(queue.Name, false, false, false)
+	_, err = ch.QueueDelete(name, false, false, false) // and with it the exchange
 	return err
 }
 

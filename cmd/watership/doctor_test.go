@@ -53,7 +53,7 @@ func TestDoctor(t *testing.T) {
 		if code != exitFailed {
 			t.Errorf("nothing is set up, and doctor exits with %d", code)
 		}
-		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: queue", "tap: exchange"} {
+		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
 			wantFinding(t, list, wrong, "watership setup", check)
 		}
 		channel := broker.Channel(t)

@@ -146,10 +146,7 @@ func (i *installation) remove(t *testing.T) {
 			_, _ = channel.QueueDelete(queue.Name, false, false, false)
 		}
 	}
-	topology := schemas.Topology{Prefix: i.prefix}
-	for _, exchange := range []string{
-		i.exchange, topology.Tap(), topology.Events(), topology.Late(), topology.Retry(), topology.Return(),
-	} {
+	for _, exchange := range append(schemas.Topology{Prefix: i.prefix}.Exchanges(), i.exchange) {
 		_ = channel.ExchangeDelete(exchange, false, false)
 	}
 }

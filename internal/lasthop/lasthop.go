@@ -18,11 +18,14 @@ type Publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 }
 
-// Binder makes queues of other services reachable.
+// Binder makes queues reachable.
 type Binder interface {
-	// BindReturn binds a queue to the exchange of the last hop. It fails with a
-	// *rabbit.RefusedError of code 404 where there is no such queue.
+	// BindReturn binds a queue of another service to the exchange of the last hop. It
+	// fails with a *rabbit.RefusedError of code 404 where there is no such queue.
 	BindReturn(ctx context.Context, queue string) error
+
+	// BindDirect binds the queue of a route, and fails as BindReturn does.
+	BindDirect(ctx context.Context, queue string) error
 }
 
 // Hop is the last hop.
@@ -30,20 +33,21 @@ type Hop struct {
 	Topology  schemas.Topology
 	Publisher Publisher
 	Binder    Binder
-	Own       map[string]bool // queues of our routes, which need no binding
+	Own       map[string]bool // queues of our routes
 	Login     string          // the user_id that the broker lets us restore
 }
 
 // Deliver publishes to the queue state.Queue, mandatory and confirmed. A queue
 // of another service gets it by an exchange that routes by header, so that its
-// consumer sees the original routing key; ours take the default exchange,
-// since a headers exchange is slow with many bindings. The error is a
-// *rabbit.UnroutableError where the queue is gone.
+// consumer sees the original routing key; queues of routes by one that routes by
+// the queue's name, since a headers exchange is slow with many bindings. The queue is
+// bound where it is not: a queue that was made anew has lost its bindings. The error
+// is a *rabbit.UnroutableError where the queue is gone.
 func (h Hop) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	message := h.Message(e, state)
 	err := h.Publisher.Publish(ctx, message)
 	var unbound *rabbit.UnroutableError
-	if h.Own[state.Queue] || !errors.As(err, &unbound) {
+	if !errors.As(err, &unbound) {
 		return err
 	}
 	if err := h.bind(ctx, state.Queue); err != nil {
@@ -55,7 +59,7 @@ func (h Hop) Deliver(ctx context.Context, e schemas.Envelope, state schemas.Stat
 // Message is what Deliver publishes.
 func (h Hop) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
 	message := rabbit.Message{
-		RoutingKey: state.Queue,
+		Exchange: h.Topology.Direct(), RoutingKey: state.Queue,
 		Publishing: schemas.WrapForQueue(e, state, h.Login),
 	}
 	if !h.Own[state.Queue] {
@@ -65,7 +69,11 @@ func (h Hop) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
 }
 
 func (h Hop) bind(ctx context.Context, queue string) error {
-	err := h.Binder.BindReturn(ctx, queue)
+	bind := h.Binder.BindReturn
+	if h.Own[queue] {
+		bind = h.Binder.BindDirect
+	}
+	err := bind(ctx, queue)
 	var refused *rabbit.RefusedError
 	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
 		return &rabbit.UnroutableError{RoutingKey: queue, Code: amqp.NoRoute, Reason: refused.Reason}

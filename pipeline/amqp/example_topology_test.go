@@ -64,7 +64,7 @@ func ExampleLiveTopology_DeclareDelay() {
 		fmt.Println("declared", live.Config.Delay(90*time.Second))
 		return nil
 	})
-	// Output: declared watership.delay.90000
+	// Output: declared watership.wait.90000
 }
 
 // A publisher that brings back exchanges and queues of ours that were deleted.

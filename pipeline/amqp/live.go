@@ -44,28 +44,38 @@ func (l LiveTopology) Declare(ctx context.Context) error {
 
 // DeclareDelay makes sure that the delay queue of d exists. d is in whole milliseconds.
 func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
-	return l.on(ctx).queue(queue{l.Config.Delay(d), l.Config.delayArgs(d.Milliseconds())})
+	name := l.Config.Delay(d)
+	if err := l.on(ctx).queue(queue{name, l.Config.delayArgs(d.Milliseconds())}); err != nil {
+		return err
+	}
+	return l.on(ctx).bind(l.Config.directly(name))
+}
+
+// BindDirect binds the queue of a route to the exchange that reaches queues by their
+// names. It fails as BindReturn does.
+func (l LiveTopology) BindDirect(ctx context.Context, queue string) error {
+	return l.bindLastHop(ctx, l.Config.direct(), queue, queue, nil)
 }
 
 // BindReturn binds a queue of another service to the exchange of the last hop,
 // which routes by the header that names the queue. It fails with a
 // *rabbit.RefusedError of code 404 where there is no such queue.
 func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
+	return l.bindLastHop(ctx, l.Config.lastHop(), queue, "", amqp091.Table{"x-match": "all", schemas.HeaderQueue: queue})
+}
+
+func (l LiveTopology) bindLastHop(ctx context.Context, to exchange, queue, key string, args amqp091.Table) error {
 	if err := rabbit.CheckName(queue); err != nil {
-		return &rabbit.RefusedError{Exchange: l.Config.Return(), Code: amqp091.SyntaxError, Reason: "no queue has " + err.Error()}
+		return &rabbit.RefusedError{Exchange: to.name, Code: amqp091.SyntaxError, Reason: "no queue has " + err.Error()}
 	}
 	// Else the 404 of an exchange that was deleted would be taken for the queue's.
-	if err := l.restoreExchange(ctx, l.Config.lastHop()); err != nil {
+	if err := l.restoreExchange(ctx, to); err != nil {
 		return err
 	}
-	err := l.Conn.Do(ctx, func(ch *amqp091.Channel) error {
-		return ch.QueueBind(queue, "", l.Config.Return(), false, amqp091.Table{
-			"x-match": "all", schemas.HeaderQueue: queue,
-		})
-	})
+	err := l.Conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.QueueBind(queue, key, to.name, false, args) })
 	var broker *amqp091.Error
 	if errors.As(err, &broker) && broker.Server {
-		return &rabbit.RefusedError{Exchange: l.Config.Return(), Code: broker.Code, Reason: broker.Reason}
+		return &rabbit.RefusedError{Exchange: to.name, Code: broker.Code, Reason: broker.Reason}
 	}
 	return err
 }
@@ -101,8 +111,8 @@ func (l LiveTopology) route(ctx context.Context, r Route) error {
 	if err := l.on(ctx).routeQueue(r.Queue, l.Config.args(nil)); err != nil {
 		return err
 	}
-	for _, b := range r.Bind {
-		if err := l.on(ctx).bind(binding{r.Queue, b.Exchange, b.Key}); err != nil && !isMissing(err) {
+	for _, b := range l.Config.bindingsOf(r) {
+		if err := l.on(ctx).bind(b); err != nil && !isMissing(err) {
 			return err
 		}
 	}

@@ -56,13 +56,13 @@ func (c TopologyConfig) indexArgs(more amqp091.Table) amqp091.Table {
 }
 
 // delayArgs: all messages of a delay queue wait equally long, so none waits
-// behind another, and go to the queue of due ones by the default exchange, since
-// that queue always exists. Quorum queues keep a message until the next queue has
-// confirmed it; RabbitMQ does so only with reject-publish, and else silently not.
+// behind another, and go to the queue of due ones, which always exists. Quorum queues
+// keep a message until the next queue has confirmed it; RabbitMQ does so only with
+// reject-publish, and else silently not.
 func (c TopologyConfig) delayArgs(milliseconds int64) amqp091.Table {
 	args := c.args(amqp091.Table{
 		"x-message-ttl":             milliseconds,
-		"x-dead-letter-exchange":    "",
+		"x-dead-letter-exchange":    c.Direct(),
 		"x-dead-letter-routing-key": c.Due(),
 	})
 	if c.queueType() == Quorum {

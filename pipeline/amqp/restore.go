@@ -97,7 +97,7 @@ func (l LiveTopology) restoreExchange(ctx context.Context, e exchange) error {
 	if err != nil || there {
 		return err
 	}
-	if err := l.on(ctx).exchange(e); err != nil {
+	if err := l.on(ctx).ours(e, l.Config); err != nil {
 		return err
 	}
 	l.logger().Warn("an exchange of ours was missing; it is back", "exchange", e.name)
@@ -125,9 +125,17 @@ func unlessMissing(err error) error {
 
 func (c TopologyConfig) routeBindings() (all []binding) {
 	for _, r := range c.Routes {
-		for _, b := range r.Bind {
-			all = append(all, binding{r.Queue, b.Exchange, b.Key})
-		}
+		all = append(all, c.bindingsOf(r)...)
+	}
+	return all
+}
+
+// bindingsOf are those of the queue of a route: to the exchange by which its messages
+// come back, and as configured.
+func (c TopologyConfig) bindingsOf(r Route) []binding {
+	all := []binding{c.directly(r.Queue)}
+	for _, b := range r.Bind {
+		all = append(all, binding{r.Queue, b.Exchange, b.Key})
 	}
 	return all
 }

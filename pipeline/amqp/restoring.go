@@ -72,15 +72,16 @@ func (r *Restoring) exchangeMissing(m rabbit.Message, err error) bool {
 	return errors.As(err, &refused) && refused.Code == amqp091.NotFound && r.live.Config.Owns(m.Exchange)
 }
 
-// bindingMissing: an exchange of ours has a binding for every message, but for that
-// of the last hop, unless it was made a moment ago and is about to be bound.
+// bindingMissing: an exchange of ours has a binding for every message, unless it was
+// made a moment ago and is about to be bound. The queues of services and of routes are
+// bound by the last hop.
 func (r *Restoring) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
 	c := r.live.Config
 	switch {
 	case !errors.As(err, &lost):
 		return false
-	case m.Exchange == "":
+	case m.Exchange == c.Direct():
 		return slices.ContainsFunc(c.queues(), func(q queue) bool { return q.name == m.RoutingKey })
 	}
 	return c.Owns(m.Exchange) && m.Exchange != c.Return()

@@ -68,7 +68,7 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 	}
 	d := declarer{ctx: ctx, conn: conn}
 	for _, e := range cfg.exchanges() {
-		if err := d.exchange(e); err != nil {
+		if err := d.ours(e, cfg); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 		}
 	}
 	for _, route := range cfg.Routes {
-		if err := d.route(route, cfg.args(nil)); err != nil {
+		if err := d.route(route, cfg); err != nil {
 			return err
 		}
 	}
@@ -150,10 +150,21 @@ func (c TopologyConfig) exchanges() []exchange {
 	return []exchange{
 		{c.Topology.Tap(), amqp091.ExchangeFanout, true},
 		{c.Events(), amqp091.ExchangeTopic, false},
-		{c.Late(), amqp091.ExchangeFanout, false},
-		{c.Retry(), amqp091.ExchangeTopic, false},
+		{c.Late(), amqp091.ExchangeFanout, true},
+		{c.Retry(), amqp091.ExchangeTopic, true},
+		c.direct(),
 		c.lastHop(),
 	}
+}
+
+// onceOpen says whether an exchange may be there without being internal, as a former
+// release made it: it cannot be changed, and to delete it drops what dies meanwhile.
+func (c TopologyConfig) onceOpen(exchange string) bool {
+	return exchange == c.Late() || exchange == c.Retry()
+}
+
+func (c TopologyConfig) direct() exchange {
+	return exchange{c.Direct(), amqp091.ExchangeDirect, false}
 }
 
 func (c TopologyConfig) lastHop() exchange {
@@ -165,10 +176,20 @@ type binding struct {
 }
 
 func (c TopologyConfig) bindings() []binding {
-	return []binding{
+	bindings := []binding{
 		{c.Log(), c.Events(), "#"},
 		{c.Index(), c.Topology.Tap(), ""},
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
+		c.directly(c.Due()), c.directly(c.Poison()), c.directly(c.Unstorable()),
 	}
+	for _, delay := range c.Delays {
+		bindings = append(bindings, c.directly(c.Delay(delay)))
+	}
+	return bindings
+}
+
+// directly binds a queue so that it is reached by its name.
+func (c TopologyConfig) directly(queue string) binding {
+	return binding{queue, c.Direct(), queue}
 }

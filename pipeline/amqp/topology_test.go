@@ -54,8 +54,9 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 					}
 				}
 				send(cfg.Events(), "poisoned", amqp091.Publishing{Body: []byte("event")})
-				send(cfg.Retry(), "any.key", amqp091.Publishing{Body: []byte("dead letter")})
-				send("", cfg.Delay(50*time.Millisecond), amqp091.Publishing{Body: []byte("delayed")})
+				dying := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": cfg.Retry(), "x-message-ttl": int32(1)})
+				send("", dying, amqp091.Publishing{Body: []byte("dead letter")})
+				send(cfg.Direct(), cfg.Delay(50*time.Millisecond), amqp091.Publishing{Body: []byte("delayed")})
 				for queue, body := range map[string]string{cfg.Log(): "event", cfg.Retry(): "dead letter", cfg.Due(): "delayed"} {
 					if d := b.Take(t, queue, 1)[0]; string(d.Body) != body {
 						t.Errorf("%s holds %s", queue, d.Body)
@@ -129,7 +130,7 @@ func TestDeclareSaysWhatDiffers(t *testing.T) {
 			name, kind, differs, argument string
 			prepare                       func(*TopologyConfig, *amqp091.Channel) error
 		}{
-			{"delay queue", "queue", ".delay.50", "", func(cfg *TopologyConfig, ch *amqp091.Channel) error {
+			{"delay queue", "queue", ".wait.50", "", func(cfg *TopologyConfig, ch *amqp091.Channel) error {
 				_, err := ch.QueueDeclare(cfg.Delay(50*time.Millisecond), true, false, false, false,
 					amqp091.Table{"x-queue-type": "quorum", "x-message-ttl": 1})
 				return err
@@ -201,7 +202,7 @@ func TestEffectiveTopology(t *testing.T) {
 			cfg.IndexLate(): {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": nil},
 			cfg.Due():       {},
 			cfg.Delay(24 * time.Hour): {
-				"x-message-ttl": 86400000.0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": cfg.Due(),
+				"x-message-ttl": 86400000.0, "x-dead-letter-exchange": cfg.Direct(), "x-dead-letter-routing-key": cfg.Due(),
 				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			},
 		} {
