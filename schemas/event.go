@@ -106,9 +106,8 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 	if storable(event.Time).IsZero() {
 		event.Time, event.TimeSource = taken, TimeTaken
 	}
-	if size, omitted := arrived.Headers[headerBodySize]; omitted {
-		event.BodyIn = BodyInPublished
-		event.BodySize = int(integer(size))
+	if body, omitted := BodyOmitted(arrived); omitted {
+		event.BodyIn, event.BodySize = body.In, body.Size
 	}
 	return event, nil
 }

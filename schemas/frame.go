@@ -15,12 +15,30 @@ const (
 	stateRoom = 12 << 10  // for our headers, without a stack
 )
 
+// LeavesRoom is FrameMax.LeavesRoom for RabbitMQ's default.
+func (e Envelope) LeavesRoom() bool { return FrameMax(0).LeavesRoom(e) }
+
+// FrameMax is the size in bytes of the largest frame that a connection and its broker
+// have agreed on; 0: RabbitMQ's default, or no limit.
+type FrameMax int
+
 // LeavesRoom says whether a message's headers leave room for ours. One that
 // leaves none cannot go back to a queue with its state, so it is not tried
 // again.
-func (e Envelope) LeavesRoom() bool {
-	return HeaderFrameSize(e.Publishing())+stateRoom+deathRoom <= frameMax
+func (f FrameMax) LeavesRoom(e Envelope) bool {
+	return HeaderFrameSize(e.Publishing())+f.stateRoom()+f.deathRoom() <= f.limit()
 }
+
+func (f FrameMax) limit() int {
+	if f <= 0 {
+		return frameMax
+	}
+	return min(int(f), frameMax)
+}
+
+// Of a smaller frame the rooms are a part, as they are of the default.
+func (f FrameMax) deathRoom() int { return min(deathRoom, f.limit()/4) }
+func (f FrameMax) stateRoom() int { return min(stateRoom, f.limit()*3/8) }
 
 // HeaderFrameSize is the size in bytes of the frame in which a message's
 // properties and headers travel (AMQP 0-9-1 §4.2.6.1): around them are the

@@ -26,13 +26,14 @@ func (e *NewerVersionError) Error() string {
 // are persistent. A stack is shortened where space is short. A message whose
 // headers leave no room for ours, or are those of a newer version, travels in front
 // of its own body.
-func Wrap(e Envelope, s State) amqp.Publishing {
-	if !e.LeavesRoom() || ours(e.Headers).int(headerVersion) > WireVersion {
-		return wrapInBody(e, s)
+func Wrap(e Envelope, s State) amqp.Publishing { return FrameMax(0).Wrap(e, s) }
+
+// Wrap is the function Wrap for a connection with that limit.
+func (f FrameMax) Wrap(e Envelope, s State) amqp.Publishing {
+	if !f.LeavesRoom(e) || ours(e.Headers).int(headerVersion) > WireVersion {
+		return f.shortened(wrapInBody(e, s))
 	}
-	p := wrapInHeaders(e, s)
-	shortenStack(p)
-	return p
+	return f.shortened(wrapInHeaders(e, s))
 }
 
 func wrapInHeaders(e Envelope, s State) amqp.Publishing {
@@ -55,14 +56,48 @@ func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	return p
 }
 
-// WrapWithoutBody is Wrap for an event whose body is kept elsewhere; the size
-// of the body is said instead.
+// OmittedBody is the body of a message that travels without it.
+type OmittedBody struct {
+	Size int // bytes
+	In   BodyPlace
+}
+
+// WrapWithoutBody is Wrap for an event whose body is in the `published` event of the
+// same message; the size of the body is said instead.
 func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
-	size := len(e.Body)
+	return FrameMax(0).WrapWithoutBody(e, s, OmittedBody{Size: len(e.Body), In: BodyInPublished})
+}
+
+// WrapWithoutBody is Wrap but for the body, of which it says where it is.
+func (f FrameMax) WrapWithoutBody(e Envelope, s State, body OmittedBody) amqp.Publishing {
 	e.Body = nil
-	p := Wrap(e, s)
-	p.Headers[headerBodySize] = int64(size)
+	p := f.Wrap(e, s)
+	p.Headers[headerBodySize] = int64(body.Size)
+	if body.In != BodyInPublished {
+		p.Headers[headerBodyIn] = string(body.In)
+	}
 	return p
+}
+
+// BodyOmitted says where the body of what came from one of our own queues is, and
+// whether it travelled without.
+func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
+	h := ours(arrived.Headers)
+	if _, omitted = h[headerBodySize]; !omitted {
+		return OmittedBody{}, false
+	}
+	body = OmittedBody{Size: int(h.int(headerBodySize)), In: BodyInPublished}
+	if in := BodyPlace(h.text(headerBodyIn)); in == BodyInUnstorable {
+		body.In = in
+	}
+	return body, true
+}
+
+// WrapBody makes what keeps the body of a message that is too large with its headers:
+// the body, and what it is recognised by.
+func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
+	alone := Envelope{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Body: e.Body}
+	return f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
 }
 
 // WrapForQueue is Wrap for the last hop, to the single queue s.Queue: the
@@ -72,15 +107,19 @@ func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
 // it is recognised by, or, if even that does not fit, the name of the queue
 // alone, and is new there.
 func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
-	if !e.LeavesRoom() {
+	return FrameMax(0).WrapForQueue(e, s, login)
+}
+
+// WrapForQueue is the function WrapForQueue for a connection with that limit.
+func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
+	if !f.LeavesRoom(e) {
 		s = State{
 			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince,
 			Replay: s.Replay, ReplayOf: s.ReplayOf,
 		}
 	}
-	p := wrapInHeaders(e, s)
-	shortenStack(p)
-	if HeaderFrameSize(p) > frameMax {
+	p := f.shortened(wrapInHeaders(e, s))
+	if HeaderFrameSize(p) > f.limit() {
 		p.Headers = withoutState(e.Headers)
 		delete(p.Headers, headerCC)
 		p.Headers[headerQueue] = s.Queue
@@ -94,13 +133,23 @@ func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	return p
 }
 
-// shortenStack makes room for what the broker adds, as far as the stack is
-// what takes it.
-func shortenStack(p amqp.Publishing) {
-	stack := ours(p.Headers).text(headerStack)
-	if excess := HeaderFrameSize(p) + deathRoom - frameMax; excess > 0 && stack != "" {
-		p.Headers[headerStack] = shorten(stack, max(0, len(stack)-excess))
+// shortened makes room for what the broker adds: at the expense of the stack, then of
+// older attempts and of the error, which only frames smaller than RabbitMQ's default
+// need.
+func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
+	excess := func() int { return HeaderFrameSize(p) + f.deathRoom() - f.limit() }
+	cut := func(name string) {
+		if text := ours(p.Headers).text(name); text != "" && excess() > 0 {
+			p.Headers[name] = shorten(text, max(0, len(text)-excess()))
+		}
 	}
+	cut(headerStack)
+	for attempts, _ := p.Headers[headerAttempts].([]any); len(attempts) > 0 && excess() > 0; {
+		attempts = attempts[(len(attempts)+1)/2:]
+		p.Headers[headerAttempts] = attempts
+	}
+	cut(headerError)
+	return p
 }
 
 // WrapForExchange makes a replay to the exchange and routing key of e: the

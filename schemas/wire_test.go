@@ -107,6 +107,57 @@ func TestOnlyWithoutRoomIsABodyWrapped(t *testing.T) {
 	}
 }
 
+// What a connection with smaller frames than RabbitMQ's default takes.
+func TestWrapFitsTheFrame(t *testing.T) {
+	for _, limit := range []FrameMax{8 << 10, 16 << 10, 64 << 10, frameMax, 1 << 20} {
+		room := limit.limit() - limit.stateRoom() - limit.deathRoom()
+		for _, size := range []int{1 << 10, room, room + 1, limit.limit()} {
+			e := nearlyFull(max(size, HeaderFrameSize(everyEnvelope().Publishing())+10))
+			if fits := HeaderFrameSize(e.Publishing()) <= room; limit.LeavesRoom(e) != fits {
+				t.Errorf("%d bytes in frames of %d: leaves room %t", size, limit, limit.LeavesRoom(e))
+			}
+			state := fullState(e.Fingerprint())
+			p := limit.Wrap(e, state)
+			if got := HeaderFrameSize(p); got > limit.limit()-limit.deathRoom() {
+				t.Errorf("%d bytes in frames of %d: a header frame of %d bytes", size, limit, got)
+			}
+			got, gotState, err := Unwrap(arriving(p, "", "watership.poison"))
+			if err != nil || gotState.Fingerprint != state.Fingerprint || gotState.Message != state.Message || gotState.Attempt != state.Attempt {
+				t.Errorf("%d bytes in frames of %d: %+v %v", size, limit, gotState, err)
+			}
+			wantEnvelope(t, got, e)
+			if got := HeaderFrameSize(limit.WrapForQueue(e, state, "guest")); size < limit.limit()-300 && got > limit.limit() {
+				t.Errorf("%d bytes in frames of %d: a header frame of %d bytes on the last hop", size, limit, got)
+			}
+		}
+	}
+}
+
+// The body of a message that travels without is found by its fingerprint, and the rest
+// says where.
+func TestBodyInAnotherQueue(t *testing.T) {
+	e := nearlyFull(frameMax)
+	state := fullState(e.Fingerprint())
+	kept, keptState, err := Unwrap(arriving(FrameMax(0).WrapBody(e, state), "", "watership.unstorable"))
+	if err != nil || keptState.Fingerprint != state.Fingerprint || !bytes.Equal(kept.Body, e.Body) {
+		t.Errorf("%+v %v", keptState, err)
+	}
+	rest := arriving(FrameMax(0).WrapWithoutBody(e, state, OmittedBody{len(e.Body), BodyInUnstorable}), "watership.events", "poisoned")
+	got, _, err := Unwrap(rest)
+	body, omitted := BodyOmitted(rest)
+	if !omitted || body.Size != len(e.Body) || body.In != BodyInUnstorable || err != nil {
+		t.Errorf("%+v %v", body, err)
+	}
+	got.Body = e.Body
+	wantEnvelope(t, got, e)
+	event, err := (Decoder{}).Lifecycle(amqp.Delivery{
+		Exchange: "watership.events", RoutingKey: "poisoned", Headers: rest.Headers, Body: rest.Body,
+	}, time.Now(), 1)
+	if err != nil || event.BodyIn != BodyInUnstorable || event.BodySize != len(e.Body) {
+		t.Errorf("%+v %v", event.BodyIn, err)
+	}
+}
+
 func TestWrapWithoutBodySaysItsSize(t *testing.T) {
 	for _, e := range []Envelope{everyEnvelope(), nearlyFull(frameMax)} {
 		p := WrapWithoutBody(e, State{EventID: "01K", Fingerprint: e.Fingerprint()})
