@@ -89,12 +89,30 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	wantFinding(t, list, wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
 	wantFinding(t, list, wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
 	until(t, "the remedies to help", func() bool {
 		_, code := i.findings(t)
 		return code == exitOK
 	})
+	i.must(t, "setup")
+}
+
+// checkLimitsAreSaid wants setup to fail and serve to log what doctor says of limits.
+func (i *installation) checkLimitsAreSaid(t *testing.T) {
+	t.Helper()
+	says := func(text string) bool {
+		return strings.Contains(text, "limits what must not be dropped (delivery-limit 3, max-length 100)") &&
+			strings.Contains(text, "--priority 5 --apply-to queues watership-unlimited") &&
+			strings.Contains(text, "queue "+i.queue+" drops a message after 3 deliveries")
+	}
+	if r := i.run(t, "setup"); r.code != exitFailed || !says(r.err) || !strings.Contains(r.out, "templates   installed") {
+		t.Errorf("setup does not fail with the limits: %+v", r)
+	}
+	p := i.serve(t)
+	until(t, "serve to log the limits", func() bool { return says(p.logs.String()) })
+	p.stop(t)
 }
 
 // checkForeign looks at the queues of others.

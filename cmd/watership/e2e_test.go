@@ -244,7 +244,7 @@ func until(t *testing.T, what string, condition func() bool) {
 // process is a running serve.
 type process struct {
 	cmd  *exec.Cmd
-	logs *bytes.Buffer
+	logs *sink
 	done chan error // has how it ended, and is closed
 }
 
@@ -270,7 +270,7 @@ func (i *installation) serve(t *testing.T) *process {
 
 func (i *installation) start(t *testing.T) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(i.binary, "serve", "--config", i.config), logs: &bytes.Buffer{}, done: make(chan error, 1)}
+	p := &process{cmd: exec.Command(i.binary, "serve", "--config", i.config), logs: &sink{}, done: make(chan error, 1)}
 	p.cmd.Stderr, p.cmd.Env = p.logs, i.environ
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func (s system) serve(ctx context.Context, beside func(context.Context, *vitals)
 	group.Go(func() error { return v.answer(ctx) })
 	group.Go(func() error { return v.watchGaps(ctx) })
 	group.Go(func() error { return v.retain(ctx) })
+	group.Go(func() error { return v.reportLimits(ctx) })
 	if beside != nil {
 		group.Go(func() error { return beside(ctx, v) })
 	}

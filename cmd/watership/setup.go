@@ -21,7 +21,9 @@ func newSetup(from *settings) *cobra.Command {
 installs the index templates. It can be repeated: what is there stays, and what
 is there in another form ends it with an error that says what to do. Where tap.when_full
 or tap.limit has changed, it indexes what the former queue of copies holds and
-deletes it; no serve of the former configuration may run then. Of Kibana's objects, those that setup imported before are replaced.`,
+deletes it; no serve of the former configuration may run then. Of Kibana's objects, those that setup imported before are replaced.
+A policy that lets the broker drop messages of our queues, or a delivery limit on a
+route's queue without a dead-letter exchange, is an error with the command that lifts it.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,14 +65,14 @@ func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
 		return err
 	}
 	if kibana == "" {
-		return nil
+		return s.refuseLimits(ctx)
 	}
 	imported, err := importObjects(ctx, kibana, s.cfg.Store.Stream)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, config.NewURL(kibana))
-	return nil
+	return s.refuseLimits(ctx)
 }
 
 func (s system) declare(ctx context.Context) (err error) {
