@@ -18,8 +18,10 @@ func (c *Connection) Channel(ctx context.Context) (*amqp.Channel, error) {
 
 // Do runs f on a channel of its own and closes it. It waits for a live connection
 // as long as ctx allows, and runs f again where the connection is lost meanwhile,
-// so f is to be something that can be repeated, such as a declaration. When ctx
-// ends first, Do returns and f is left to end with its connection.
+// so f is to be something that can be repeated, such as a declaration. It is not
+// repeated where f itself ends the connection: by what the client cannot write, at
+// once; by what the broker ends it for, after three times. When ctx ends first, Do
+// returns and f is left to end with its connection.
 func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error {
 	ch, _, err := c.open(ctx, f)
 	if err != nil {
@@ -32,7 +34,7 @@ func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error 
 // open also tells which connection the channel belongs to, and calls prepare on
 // the channel within the same bounds.
 func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *link, error) {
-	for {
+	for strikes := 0; ; {
 		conn, changed, err := c.await(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -41,8 +43,13 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 		if err == nil {
 			return ch, conn, nil
 		}
-		if !conn.lost() {
+		if !conn.lost() || !conn.explains(err) {
 			return nil, nil, err
+		}
+		if broker, refused := reply(err); refused && blames(broker) {
+			if strikes++; strikes == maxStrikes {
+				return nil, nil, err
+			}
 		}
 		// Lost just now: its owner will say so.
 		if err := c.pause(ctx, changed); err != nil {

@@ -42,6 +42,14 @@ type link struct {
 // returns the error first and then, in a goroutine of its own, closes itself.
 func (l *link) lost() bool { return l.IsClosed() || l.stream.out.failed() }
 
+// explains says whether the loss of the connection may be the cause of an error. It
+// is its effect where the client could not write what it was given: the stream is
+// well, and the client says nothing of an end.
+func (l *link) explains(err error) bool {
+	var ended *amqp.Error // also amqp.ErrClosed
+	return errors.As(err, &ended) || l.stream.out.failed()
+}
+
 // abort closes the byte stream. It ends writes that the peer does not take, which
 // the client's own closing waits for.
 func (l *link) abort() { _ = l.stream.Conn.Close() }

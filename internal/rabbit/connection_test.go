@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -256,4 +257,36 @@ func TestDoGoesOnWhereAWriteFails(t *testing.T) {
 		}
 		stream.Load().broken.Store(true)
 	}
+}
+
+// TestDoDoesNotRepeatWhatEndsTheConnection: others work on the connection as well.
+func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		c := open(t, b.URL, nil)
+		for what, test := range map[string]struct {
+			f     func(ch *amqp.Channel) error
+			times int
+		}{
+			"not to be written": {func(ch *amqp.Channel) error {
+				return ch.QueueBind(strings.Repeat("q", 256), "", "amq.direct", false, nil)
+			}, 1},
+			"not to be read": {func(ch *amqp.Channel) error {
+				err := ch.Publish("", "x", false, false, amqp.Publishing{Headers: amqp.Table{"n": math.NaN()}})
+				return errors.Join(err, ch.Qos(1, 0, false))
+			}, maxStrikes},
+		} {
+			times := 0
+			err := c.Do(patient(t), func(ch *amqp.Channel) error {
+				times++
+				return test.f(ch)
+			})
+			if err == nil || times != test.times {
+				t.Errorf("%s: %d times, %v", what, times, err)
+			}
+			if err := c.Do(patient(t), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {
+				t.Errorf("after %s: %v", what, err)
+			}
+		}
+	})
 }

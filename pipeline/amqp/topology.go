@@ -119,6 +119,23 @@ func (c TopologyConfig) validate() error {
 			return err
 		}
 	}
+	for _, route := range c.Routes {
+		if err := route.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Route) validate() error {
+	if err := rabbit.CheckName(r.Queue); err != nil {
+		return fmt.Errorf("route: the queue has %w", err)
+	}
+	for _, b := range r.Bind {
+		if err := rabbit.CheckName(b.Exchange); err != nil {
+			return fmt.Errorf("route of queue %q: bound to an exchange that has %w", r.Queue, err)
+		}
+	}
 	return nil
 }
 
@@ -128,6 +145,9 @@ func (c TopologyConfig) validateTap(tap Tap) error {
 		return fmt.Errorf("tap: the default exchange cannot be tapped, since nothing can be bound to it")
 	case c.Owns(tap.Exchange):
 		return fmt.Errorf("tap: exchange %q is one of our own; its messages would be recorded without end", tap.Exchange)
+	}
+	if err := rabbit.CheckName(tap.Exchange); err != nil {
+		return fmt.Errorf("tap: the exchange has %w", err)
 	}
 	switch tap.Type {
 	case amqp091.ExchangeTopic, amqp091.ExchangeFanout, amqp091.ExchangeHeaders:

@@ -170,6 +170,10 @@ func TestTopologyIsCheckedBeforeAnythingIsDeclared(t *testing.T) {
 		"no delay":         func(c *TopologyConfig) { c.Delays = []time.Duration{0} },
 		"half a ms":        func(c *TopologyConfig) { c.Delays = []time.Duration{1500 * time.Microsecond} },
 		"queue type":       func(c *TopologyConfig) { c.QueueType = "stream" },
+		"long queue":       func(c *TopologyConfig) { c.Routes = []Route{{Queue: strings.Repeat("q", 256)}} },
+		"queue, not text":  func(c *TopologyConfig) { c.Routes = []Route{{Queue: "q\xff"}} },
+		"long exchange":    func(c *TopologyConfig) { c.Tap = []Tap{{Exchange: strings.Repeat("x", 256), Type: "topic"}} },
+		"nothing to bind":  func(c *TopologyConfig) { c.Routes = []Route{{Queue: "q", Bind: []Bind{{Key: "k"}}}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cfg TopologyConfig
