@@ -35,6 +35,9 @@ func NewRoutes(management *Management, conn *Connection, vhost string, topology 
 
 // Queue says whether a queue exists. It needs no management API.
 func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
+	if CheckName(queue) != nil {
+		return false, nil
+	}
 	_, found, err := r.conn.QueueState(ctx, queue)
 	return found, err
 }
@@ -106,17 +109,25 @@ func routes(kind string, b Binding, e schemas.Envelope) bool {
 	return true
 }
 
-// topicMatches: `*` is one word, `#` any number of them.
+// topicMatches: `*` is one word, `#` any number of them. Patterns and keys are
+// others', so the time is bounded by their product.
 func topicMatches(pattern, words []string) bool {
-	switch {
-	case len(pattern) == 0:
-		return len(words) == 0
-	case pattern[0] == "#":
-		return topicMatches(pattern[1:], words) || len(words) > 0 && topicMatches(pattern, words[1:])
-	case len(words) == 0:
-		return false
+	// matched[n]: the pattern so far matches the first n words.
+	matched := make([]bool, len(words)+1)
+	matched[0] = true
+	for _, part := range pattern {
+		if part == "#" {
+			for n := range words {
+				matched[n+1] = matched[n+1] || matched[n]
+			}
+			continue
+		}
+		for n := len(words); n > 0; n-- {
+			matched[n] = matched[n-1] && (part == "*" || part == words[n-1])
+		}
+		matched[0] = false
 	}
-	return (pattern[0] == "*" || pattern[0] == words[0]) && topicMatches(pattern[1:], words[1:])
+	return matched[len(words)]
 }
 
 // headersMatch compares as text, since JSON has lost the types of the arguments.
