@@ -34,7 +34,8 @@ const (
 )
 
 // NewManagement returns a client for a URL such as http://user:password@host:15672.
-// Client may be nil. Its error never shows the password.
+// Client may be nil; redirects are not followed, since the password would go along.
+// Its error never shows the password.
 func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -46,10 +47,12 @@ func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	if client == nil {
 		client = &http.Client{Timeout: managementTimeout}
 	}
+	direct := *client
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	user := u.User
 	u.User = nil
 	return &Management{
-		base: strings.TrimRight(u.String(), "/"), user: user, client: client, maxBytes: managementMaxBytes,
+		base: strings.TrimRight(u.String(), "/"), user: user, client: &direct, maxBytes: managementMaxBytes,
 	}, nil
 }
 
@@ -224,6 +227,9 @@ func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
 		return nil, ErrNotFound
 	case response.StatusCode == http.StatusUnauthorized:
 		return nil, errors.New("login refused (401)")
+	case response.StatusCode/100 == 3:
+		return nil, fmt.Errorf("%s to %q, which is not followed; give the address of the management API itself",
+			response.Status, response.Header.Get("Location"))
 	case response.StatusCode/100 != 2:
 		return nil, fmt.Errorf("%s: %.200s", response.Status, body)
 	}

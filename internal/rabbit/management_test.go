@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func management(t *testing.T, url string) *Management {
@@ -109,3 +111,68 @@ func TestManagementFailures(t *testing.T) {
 		}
 	}
 }
+
+// TestManagementFollowsNoRedirect: another port of the same host is another server,
+// which is not to see the password.
+func TestManagementFollowsNoRedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	_, err := management(t, strings.Replace(server.URL, "http://", "http://user:secret@", 1)).WhoAmI(t.Context())
+	if err == nil || !strings.Contains(err.Error(), elsewhere.URL) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzManagementAnswers: whatever answers, there is an answer or an error, and routes
+// are decided from it.
+func FuzzManagementAnswers(f *testing.F) {
+	for _, answer := range []string{
+		"", "null", "[]", "{}", `""`, `{"tags":"administrator,monitoring"}`, `{"tags":["administrator"],"name":1}`,
+		`{"effective_policy_definition":[],"operator_policy":null,"message_stats":{"publish":1.5}}`,
+		`[{"type":"topic","destination_type":"queue","routing_key":"#.*.","arguments":{"x-match":"any","a":null}}]`,
+		`[{"name":"q","messages_dlx":-1}]`, `{"type":"headers","arguments":[]}`,
+	} {
+		f.Add(answer)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		answering := roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer))}, nil
+		})
+		m, err := NewManagement("http://broker", &http.Client{Transport: answering})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ask := range []func() error{
+			func() error { _, err := m.Overview(t.Context()); return err },
+			func() error { _, err := m.WhoAmI(t.Context()); return err },
+			func() error { _, err := m.Queue(t.Context(), "/", "q"); return err },
+			func() error { _, err := m.Queues(t.Context(), "/"); return err },
+			func() error { _, err := m.Exchange(t.Context(), "/", "x"); return err },
+			func() error { _, err := m.Exchanges(t.Context(), "/"); return err },
+			func() error { _, err := m.Policies(t.Context(), "/"); return err },
+			func() error { _, err := m.DeadLettering(t.Context(), "/"); return err },
+		} {
+			if err := ask(); err != nil && strings.TrimSpace(answer) == "" && !strings.Contains(err.Error(), "management API at http://broker") {
+				t.Errorf("does not say who answered: %v", err)
+			}
+		}
+		bindings, err := m.Bindings(t.Context(), "/", "x")
+		if err != nil {
+			return
+		}
+		e := schemas.Envelope{RoutingKey: "a.b.c", Headers: amqp.Table{"a": "b"}}
+		for _, binding := range bindings {
+			for _, kind := range []string{"direct", "topic", "headers", "fanout"} {
+				routes(kind, binding, e)
+			}
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
