@@ -16,6 +16,9 @@ type QueueState struct {
 
 // QueueState looks at a queue; found says whether it exists.
 func (c *Connection) QueueState(ctx context.Context, name string) (state QueueState, found bool, err error) {
+	if CheckName(name) != nil {
+		return QueueState{}, false, nil
+	}
 	declared := make(chan amqp.Queue, 1) // not a variable: a declaration may outlive ctx
 	err = c.Do(ctx, func(ch *amqp.Channel) error {
 		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)

@@ -35,9 +35,6 @@ func NewRoutes(management *Management, conn *Connection, vhost string, topology 
 
 // Queue says whether a queue exists. It needs no management API.
 func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
-	if CheckName(queue) != nil {
-		return false, nil
-	}
 	_, found, err := r.conn.QueueState(ctx, queue)
 	return found, err
 }
