@@ -110,7 +110,7 @@ func TestLateEventsBeforeTheRecord(t *testing.T) {
 func TestLateEventsAfterFailures(t *testing.T) {
 	f := newFixture(t)
 	first, gone, last := f.published(1), f.published(2), f.published(3)
-	gone.Envelope.Exchange = f.source + "-deleted"
+	gone.Envelope.Body, gone.BodyIn = nil, schemas.BodyInPublished // of which there is none
 	f.keep(first, gone, last)
 	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 2})
 	wantJob(t, job, Paused, 1, 1)
