@@ -74,6 +74,7 @@ func (d *doctor) fine(check, format string, args ...any) {
 
 // examine runs every check.
 func (d *doctor) examine(ctx context.Context) {
+	d.checkExposures()
 	d.checkBroker(ctx)
 	if d.conn != nil {
 		defer d.conn.Close()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,35 @@ func (k *fakeKibana) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		count++
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"success": len(failed) == 0, "successCount": count, "errors": failed})
+}
+
+// The password comes from a file, and the authority of Kibana's certificate is trusted.
+func TestSetupLogsInToKibana(t *testing.T) {
+	i := around(t, rabbittest.Embedded(t)).install(t, "http://127.0.0.1:1/")
+	kibana := &fakeKibana{map[string]json.RawMessage{}}
+	server := httptest.NewTLSServer(kibana)
+	t.Cleanup(server.Close)
+	password := writeFile(t, "password", "secret\n")
+	ca := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	address := server.URL + "/kibana/"
+	out := i.must(t, "setup", "--kibana", address, "--kibana-user", "elastic", "--kibana-password-file", password, "--kibana-ca", ca)
+	if !strings.Contains(out, "13 saved objects imported at ") || strings.Contains(out, "secret") {
+		t.Error(out)
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--kibana", address, "--kibana-user", "elastic", "--kibana-password-file", password}, "certificate signed by unknown authority"},
+		{[]string{"--kibana", address, "--kibana-user", "elastic"}, "expected both or neither"},
+		{[]string{"--kibana", address, "--kibana-user", "elastic", "--kibana-password-file", "/nowhere"}, "--kibana-password-file: /nowhere: no such file"},
+		{[]string{"--kibana", "http://elastic@localhost:1", "--kibana-user", "elastic", "--kibana-password-file", password}, "names a user too"},
+		{[]string{"--kibana-user", "elastic", "--kibana-password-file", password}, "need --kibana"},
+	} {
+		if r := i.run(t, append([]string{"setup"}, test.args...)...); r.code == exitOK || !strings.Contains(r.err, test.want) || strings.Contains(r.err, "secret\n") {
+			t.Errorf("%v: exit code %d, %s", test.args, r.code, r.err)
+		}
+	}
 }
 
 func TestSetupImportsIntoKibana(t *testing.T) {

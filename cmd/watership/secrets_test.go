@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -34,6 +36,46 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// doctor and serve name secrets that others can read, and no others.
+func TestExposedSecrets(t *testing.T) {
+	open, closed := writeFile(t, "open", "s3cret"), writeFile(t, "closed", "s3cret")
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		broker, store, file string
+		want                []string
+	}{
+		"none":                {"amqps://user@rabbitmq.example/", "https://elastic.example:9200", closed, nil},
+		"loopback":            {"amqp://guest:guest@127.0.0.1/", "http://user:s3cret@localhost:9200", "", nil},
+		"a container network": {"amqp://guest:guest@rabbitmq:5672/", "http://user:s3cret@elasticsearch:9200", "", nil},
+		"a file for all":      {"amqps://user@rabbitmq.example/", "https://elastic.example:9200", open, []string{"amqp.password_file: every user of this machine may read " + open}},
+		"in clear": {"amqp://user:s3cret@10.1.2.3/", "http://user:s3cret@elastic.example:9200", "", []string{
+			"amqp.url: the password travels in clear to 10.1.2.3", "store.url: the login travels in clear to elastic.example:9200",
+		}},
+		"the default login": {"amqp://guest:guest@rabbitmq.example/", "sqlite:file", "", []string{
+			"amqp.url: the password travels in clear to rabbitmq.example", "amqp.url: rabbitmq.example has the login guest with its default password",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, e := range exposures(config.Config{
+				AMQP:  config.AMQP{URL: config.NewURL(test.broker), PasswordFile: test.file},
+				Store: config.Store{URL: config.NewURL(test.store)},
+			}) {
+				got = append(got, e.detail)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	r := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=amqp://user@127.0.0.1:1/", "WATERSHIP_AMQP_PASSWORD_FILE=" + open, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
+	if !strings.Contains(columnsOf(r.out), "warning secrets amqp.password_file") || !strings.Contains(r.out, "chmod 600 "+open) {
+		t.Errorf("%+v", r)
 	}
 }
 

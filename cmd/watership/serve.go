@@ -79,6 +79,7 @@ func (s system) serve(ctx context.Context, beside func(context.Context, *vitals)
 		return err
 	}
 	defer store.Close()
+	s.logExposures()
 	memory.Spend(s.cfg.Index.Memory)
 	v := &vitals{system: s, registry: prometheus.NewRegistry(), store: store, begun: time.Now()}
 	cfg := s.pipeline()

@@ -13,7 +13,7 @@ import (
 )
 
 func newSetup(from *settings) *cobra.Command {
-	var kibana string
+	var kibana kibanaAccess
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Declare the topology, install the index templates, import the dashboard",
@@ -27,21 +27,22 @@ route's queue without a dead-letter exchange, is an error with the command that 
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkKibana(kibana); err != nil {
+			to, err := kibana.open()
+			if err != nil {
 				return err
 			}
 			s, err := from.system(terminalOf(cmd))
 			if err != nil {
 				return err
 			}
-			return s.setup(cmd.Context(), cmd.OutOrStdout(), kibana)
+			return s.setup(cmd.Context(), cmd.OutOrStdout(), to)
 		},
 	}
-	addGiven(cmd.Flags(), &kibana, "kibana", "URL of the Kibana that gets the data view, searches and dashboard, or an update of them")
+	kibana.addFlags(cmd)
 	return cmd
 }
 
-func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
+func (s system) setup(ctx context.Context, out io.Writer, to *kibana) error {
 	if err := s.refuseUsed(ctx); err != nil {
 		return err
 	}
@@ -64,14 +65,14 @@ func (s system) setup(ctx context.Context, out io.Writer, kibana string) error {
 	if err := s.retire(ctx, out, store); err != nil {
 		return err
 	}
-	if kibana == "" {
+	if to == nil {
 		return s.refuseLimits(ctx)
 	}
-	imported, err := importObjects(ctx, kibana, s.cfg.Store.Stream)
+	imported, err := to.importObjects(ctx, s.cfg.Store.Stream)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, config.NewURL(kibana))
+	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, config.NewURL(to.url.String()))
 	return s.refuseLimits(ctx)
 }
 
