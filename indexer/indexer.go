@@ -125,8 +125,8 @@ type Indexer struct {
 	metrics  metrics
 	progress map[string]*progress // by queue
 
-	refusal       atomic.Pointer[error] // why the store takes nothing, try after try; nil where it does
-	refusedInARow atomic.Int64          // documents, since one was accepted
+	reads, writes refusal      // of the store
+	refusedInARow atomic.Int64 // documents, since one was accepted
 }
 
 // New checks nothing and connects to nothing.
@@ -182,7 +182,6 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
 			func(alive context.Context, consumer *rabbit.Session) error {
 				defer x.progress[queue].givesBack()
-				defer x.refusal.Store(nil) // what is not at hand is not refused
 				acknowledged, err := x.session(alive, consumer, queue, take, flow)
 				if inOrder(ctx, alive) {
 					flow.acknowledged = flow.acknowledged.with(acknowledged, 0)
@@ -200,6 +199,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 			continue
 		}
 		x.metrics.givenBack.Inc()
+		x.writes.failed(time.Now(), err)
 		x.cfg.Logger.Error("gave the messages at hand back to the queue", "queue", queue, "error", err)
 		if err := pause.wait(ctx, 0); err != nil {
 			return err
@@ -217,10 +217,13 @@ func inOrder(ctx, session context.Context) bool {
 func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
+		began := time.Now()
 		err := x.raise(ctx)
 		if err == nil {
+			x.reads.over()
 			return nil
 		}
+		x.reads.failed(began, err)
 		if pause.attempt == 0 {
 			x.cfg.Logger.Warn("waiting for the store; messages stay in their queue", "queue", queue, "error", err)
 		}

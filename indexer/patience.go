@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
@@ -41,8 +40,10 @@ type patience struct {
 	giveBack time.Duration
 	until    time.Time
 	end      time.Time
+	tried    time.Time // when the last try began
 	log      *slog.Logger
-	refusal  *atomic.Pointer[error] // the indexer's
+
+	reads, writes *refusal // the indexer's
 }
 
 // holdAtMost is how often patience may start anew: messages are held for 15
@@ -53,27 +54,28 @@ func (x *Indexer) patience() *patience {
 	now := time.Now()
 	return &patience{
 		giveBack: x.cfg.GiveBack, until: now.Add(x.cfg.GiveBack), end: now.Add(holdAtMost * x.cfg.GiveBack),
-		log: x.cfg.Logger, refusal: &x.refusal,
+		tried: now, log: x.cfg.Logger, reads: &x.reads, writes: &x.writes,
 	}
 }
 
 // progress is that the store took something.
 func (p *patience) progress() {
-	p.attempt = 0
-	p.refusal.Store(nil)
-	if p.until = time.Now().Add(p.giveBack); p.until.After(p.end) {
+	p.attempt, p.tried = 0, time.Now()
+	p.writes.over()
+	if p.until = p.tried.Add(p.giveBack); p.until.After(p.end) {
 		p.until = p.end
 	}
 }
 
-// failed waits before the next try, or returns the error when it is time to
-// give the messages back.
-func (p *patience) failed(ctx context.Context, err error) error {
+// failed waits before the next try to write, or returns the error when it is time
+// to give the messages back.
+func (p *patience) failed(ctx context.Context, err error) error { return p.again(ctx, p.writes, err) }
+
+func (p *patience) again(ctx context.Context, refusal *refusal, err error) error {
+	refusal.failed(p.tried, err)
+	defer func() { p.tried = time.Now() }()
 	if p.attempt == 0 {
 		p.log.Warn("the store did not take everything; sending it again until it does", "error", err)
-	}
-	if p.attempt >= notAtOnce {
-		p.refusal.Store(&err)
 	}
 	var asked time.Duration
 	var failed *schemas.StoreError
@@ -86,18 +88,18 @@ func (p *patience) failed(ctx context.Context, err error) error {
 	return p.wait(ctx, asked)
 }
 
-// notAtOnce tries is what a store that is busy for a moment takes.
-const notAtOnce = 3
-
-// insist repeats a request until the store answers it, or patience ends.
+// insist repeats a request to read until the store answers it, or patience ends.
 func (p *patience) insist(ctx context.Context, request func() error) error {
 	for {
 		err := request()
 		var failed *schemas.StoreError
+		if err == nil {
+			p.reads.over()
+		}
 		if err == nil || !errors.As(err, &failed) {
 			return err
 		}
-		if err := p.failed(ctx, failed); err != nil {
+		if err := p.again(ctx, p.reads, failed); err != nil {
 			return err
 		}
 	}

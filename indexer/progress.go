@@ -56,13 +56,13 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	return max(0, time.Since(p.upTo))
 }
 
-// Refused is why the store does not take what is at hand, try after try; nil
-// where it does, or was not asked since.
+// Refused is why the store does not take documents, or does not answer, try after
+// try; nil where it does, or was not asked for some minutes.
 func (x *Indexer) Refused() error {
-	if err := x.refusal.Load(); err != nil {
-		return *err
+	if err := x.writes.reason(); err != nil {
+		return err
 	}
-	return nil
+	return x.reads.reason()
 }
 
 // Stuck is an error where messages of a queue have been at hand for longer than

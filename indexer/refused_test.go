@@ -225,6 +225,80 @@ func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
 	})
 }
 
+// One whose every try lasts until its time-out is said so after the first.
+func TestAStoreThatHangsIsSaidSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := New(Config{})
+		p, away := x.patience(), &schemas.StoreError{Kind: schemas.StoreAway, Reason: "no answer"}
+		time.Sleep(time.Minute) // the try
+		if err := p.failed(t.Context(), away); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Refused(); !errors.Is(err, away) {
+			t.Errorf("after a minute without an answer: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if err := x.Refused(); err != nil {
+			t.Errorf("an hour after the last try: %v", err)
+		}
+	})
+}
+
+// unreadable is a store that refuses to be read, or written to, while it is told to.
+type unreadable struct {
+	*picky
+	reads, writes atomic.Pointer[schemas.StoreError]
+}
+
+func (u *unreadable) HighestSequence(context.Context) (int64, error) {
+	if err := u.reads.Load(); err != nil {
+		return 0, err
+	}
+	return 0, nil
+}
+
+func (u *unreadable) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+	if err := u.writes.Load(); err != nil {
+		return nil, err
+	}
+	return u.picky.Create(ctx, documents)
+}
+
+// A store that does not answer is said so where no message is at hand, too.
+func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := &unreadable{picky: newPicky(func(schemas.Document) bool { return false })}
+	store.reads.Store(&schemas.StoreError{Kind: schemas.StoreAway, Reason: "all shards failed"})
+	run := s.start(store, nil)
+	rabbittest.Eventually(t, "it is said", func() bool {
+		err := run.Refused()
+		return err != nil && strings.Contains(err.Error(), "all shards failed")
+	})
+	store.reads.Store(nil)
+	rabbittest.Eventually(t, "it is over", func() bool { return run.Refused() == nil })
+}
+
+// While messages that the store refused go back to their queue and come again, it
+// has not taken any.
+func TestARefusalOutlastsThatMessagesGoBack(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := &unreadable{picky: newPicky(func(schemas.Document) bool { return false })}
+	store.writes.Store(&schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"})
+	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 200 * time.Millisecond })
+	s.publish(s.message("order", 0))
+	rabbittest.Eventually(t, "it is said", func() bool { return run.Refused() != nil })
+	rabbittest.Eventually(t, "it is given back several times", func() bool {
+		if run.Refused() == nil {
+			t.Fatal("it is not said while the message goes back")
+		}
+		return s.log.Count("gave the messages at hand back") > 3
+	})
+	store.writes.Store(nil)
+	rabbittest.Eventually(t, "it is over", func() bool { return run.Refused() == nil })
+}
+
 // hanging takes documents when it is told to, and adds up what it is given.
 type hanging struct {
 	*picky

@@ -27,6 +27,10 @@ func (d *doctor) checkStore(ctx context.Context) {
 	}
 	d.fine("store", "%s answers at %s", d.storeKind(), d.cfg.Store.URL)
 	d.checkClock(d.storeKind(), there)
+	if err := indexHealth(ctx, store); err != nil {
+		d.say("indices", wrong, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		return
+	}
 	if err := store.Check(ctx); err != nil {
 		d.say("templates", wrong, err.Error(), "run watership setup")
 		return
@@ -54,6 +58,17 @@ func (d *doctor) mayUseStore(ctx context.Context) bool {
 		d.fine("rights", "user %s has those of docs/security.md", login.User)
 	}
 	return err == nil && len(login.Lacks) == 0
+}
+
+// indexHealth asks Elasticsearch whether its indices of ours take documents, which
+// templates and settings do not tell.
+func indexHealth(ctx context.Context, store eventStore) error {
+	if indices, asks := store.(interface {
+		Health(ctx context.Context) error
+	}); asks {
+		return indices.Health(ctx)
+	}
+	return nil
 }
 
 func (d *doctor) storeRemedy() string {

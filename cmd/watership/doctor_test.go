@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -75,6 +76,33 @@ func TestDoctor(t *testing.T) {
 		i.checkForeign(t, broker, channel)
 		i.checkStuck(t, channel)
 	})
+}
+
+// An index of Elasticsearch whose shard is on no node, as where disks are nearly
+// full: everything else looks well, and nothing is stored.
+func TestAShardOnNoNode(t *testing.T) {
+	t.Parallel()
+	p := around(t, rabbittest.NewestServer(t))
+	i := p.install(t, "http://127.0.0.1:1/")
+	i.serve(t)
+	publish := func(id string) {
+		err := p.broker.Channel(t).Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("before")
+	published := `watership_index_events_total{action="published"}`
+	until(t, "it to be recorded", func() bool { return i.scrape(t)[published] == 1 })
+	i.wantReady(t)
+	found := storetest.LoseShard(t, p.storeURL, i.stream+"-traffic")
+	publish("meanwhile")
+	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
+	list, _ := i.findings(t)
+	wantFinding(t, list, wrong, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
+	found()
+	i.wantReady(t)
+	until(t, "the other to be recorded", func() bool { return i.scrape(t)[published] == 2 })
 }
 
 // checkLimiting lets a catch-all policy limit our queues, and does what doctor says.

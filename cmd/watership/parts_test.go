@@ -116,8 +116,19 @@ func breakableServer(t *testing.T, i *installation) (away, back func()) {
 // breakableFile is one that a newer Watership takes for itself.
 func breakableFile(t *testing.T, i *installation) (away, back func()) {
 	t.Helper()
-	path := strings.TrimPrefix(i.store, "sqlite:")
-	return func() { takeFile(t, path) }, func() { changeFile(t, path, "DROP TRIGGER newer; PRAGMA user_version = 1") }
+	path, version := strings.TrimPrefix(i.store, "sqlite:"), 0
+	away = func() {
+		file, err := sql.Open("sqlite", "file:"+path)
+		if err == nil {
+			err = file.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = file.Close()
+		takeFile(t, path)
+	}
+	return away, func() { changeFile(t, path, fmt.Sprintf("DROP TRIGGER newer; PRAGMA user_version = %d", version)) }
 }
 
 func takeFile(t *testing.T, path string) {

@@ -135,6 +135,9 @@ func (v *vitals) ready(ctx context.Context) error {
 	if err := v.store.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
+	if err := indexHealth(ctx, v.store); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
 	running := v.indexing.Load()
 	if running == nil {
 		return errors.New("the indexer does not consume yet")
