@@ -1,6 +1,10 @@
 package broker
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
 
 // outstanding is a delivery that is to be acknowledged.
 type outstanding struct {
@@ -63,6 +67,18 @@ func (l *ledger) takeFirst(n int) []outstanding {
 	return taken
 }
 
+// restore puts deliveries back that were taken out.
+func (l *ledger) restore(taken []outstanding) {
+	all := slices.Clone(taken)
+	for _, o := range l.items {
+		if o.entry != nil {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b outstanding) int { return cmp.Compare(a.tag, b.tag) })
+	l.items, l.settled = all, 0
+}
+
 // compact drops settled items from the front, and all of them where they are most.
 func (l *ledger) compact() {
 	n := 0
@@ -119,7 +135,7 @@ func (ch *channel) ack(args *decoder) *exception {
 	if args.bad {
 		return errShort()
 	}
-	return ch.settleAll(tag, flags.at(0), "")
+	return ch.settle(tag, flags.at(0), acknowledged)
 }
 
 func (ch *channel) nack(args *decoder) *exception {
@@ -127,7 +143,7 @@ func (ch *channel) nack(args *decoder) *exception {
 	if args.bad {
 		return errShort()
 	}
-	return ch.refuse(tag, flags.at(0), flags.at(1))
+	return ch.settle(tag, flags.at(0), refusal(flags.at(1)))
 }
 
 func (ch *channel) reject(args *decoder) *exception {
@@ -135,39 +151,56 @@ func (ch *channel) reject(args *decoder) *exception {
 	if args.bad {
 		return errShort()
 	}
-	return ch.refuse(tag, false, flags.at(0))
+	return ch.settle(tag, false, refusal(flags.at(0)))
 }
 
-func (ch *channel) refuse(tag uint64, multiple, requeue bool) *exception {
-	if !requeue {
-		return ch.settleAll(tag, multiple, "rejected")
+// verdict is how deliveries end.
+type verdict int
+
+const (
+	acknowledged verdict = iota
+	rejected
+	requeued
+)
+
+func refusal(requeue bool) verdict {
+	if requeue {
+		return requeued
 	}
+	return rejected
+}
+
+// settle ends deliveries, in a transaction with its commit.
+func (ch *channel) settle(tag uint64, multiple bool, v verdict) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	all, err := ch.collect(tag, multiple)
-	ch.requeue(all)
-	return err
+	if err != nil {
+		return err
+	}
+	if ch.tx != nil {
+		ch.tx.settlements = append(ch.tx.settlements, settlement{all, v})
+		return nil
+	}
+	ch.apply(settlement{all, v})
+	return nil
 }
 
-// settleAll ends deliveries: acknowledged, or dead for a reason.
-func (ch *channel) settleAll(tag uint64, multiple bool, reason string) *exception {
-	ch.vhost.lock()
-	defer ch.vhost.unlock()
-	all, err := ch.collect(tag, multiple)
-	for _, o := range all {
-		ch.credit(o)
-		o.queue.settle(o.entry, reason)
+// apply ends deliveries, and offers those that come back to any consumer.
+func (ch *channel) apply(s settlement) {
+	for _, o := range s.deliveries {
+		switch s.verdict {
+		case requeued:
+			ch.putBack(o)
+		case rejected:
+			ch.credit(o)
+			o.queue.settle(o.entry, "rejected")
+		case acknowledged:
+			ch.credit(o)
+			o.queue.settle(o.entry, "")
+		}
 	}
-	ch.serve(all)
-	return err
-}
-
-// requeue puts deliveries back where they came from, and offers them again.
-func (ch *channel) requeue(all []outstanding) {
-	for _, o := range all {
-		ch.putBack(o)
-	}
-	ch.serve(all)
+	ch.serve(s.deliveries)
 }
 
 func (ch *channel) putBack(o outstanding) {
@@ -211,6 +244,6 @@ func (ch *channel) recover(id methodID, args *decoder) *exception {
 	if id == basicRecover {
 		ch.reply(basicRecoverOK, nil)
 	}
-	ch.requeue(ch.unacked.takeAll())
+	ch.apply(settlement{ch.unacked.takeAll(), requeued})
 	return nil
 }

@@ -37,10 +37,10 @@ func (c *connection) awaitMemory() {
 	}
 }
 
-// unfinished reports whether a message has come in part.
+// unfinished reports whether a message has come in part, or a transaction.
 func (c *connection) unfinished() bool {
 	for _, ch := range c.channels {
-		if ch.incoming.state != awaitingMethod {
+		if ch.incoming.state != awaitingMethod || ch.tx != nil && len(ch.tx.publishes) > 0 {
 			return true
 		}
 	}

@@ -241,7 +241,6 @@ func TestRefusals(t *testing.T) {
 	conn := connect(t, b)
 	_, err := channel(t, conn).QueueDeclare("s", true, false, false, false, amqp.Table{"x-queue-type": "stream"})
 	want(t, err, `PRECONDITION_FAILED - invalid arg 'x-queue-type' for queue 's' in vhost '/': "unsupported queue type 'stream'"`)
-	want(t, channel(t, connect(t, b)).Tx(), "NOT_IMPLEMENTED - the embedded broker has no transactions")
 }
 
 func want(t *testing.T, err error, text string) {
@@ -308,6 +307,43 @@ func TestMemoryOfPartsIsNotCountedTwice(t *testing.T) {
 	if n := length(t, ch, "q"); n != 1 || len(blocked) > 0 {
 		t.Errorf("%d messages, blocked %d times", n, len(blocked))
 	}
+}
+
+// Transactions count before their commit. One that is blocked can be committed all
+// the same.
+func TestMemoryOfTransactions(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}})
+	one, two := transaction(t, b), transaction(t, b)
+	declare(t, one, "q", nil)
+	for _, ch := range []*amqp.Channel{one, two} { // the second is blocked
+		publish(t, ch, "q", amqp.Publishing{Body: make([]byte, 60_000)})
+	}
+	for _, ch := range []*amqp.Channel{two, one} {
+		if err := ch.TxCommit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := length(t, channel(t, connect(t, b)), "q"); n != 2 {
+		t.Errorf("%d messages, want 2", n)
+	}
+}
+
+func TestTransactionLargerThanMemory(t *testing.T) {
+	large := transaction(t, start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}}))
+	closed := large.NotifyClose(make(chan *amqp.Error, 1))
+	for range 2 {
+		publish(t, large, "q", amqp.Publishing{Body: make([]byte, 60_000)})
+	}
+	want(t, receive(t, closed), "PRECONDITION_FAILED - a transaction is larger than the memory limit (100000 bytes)")
+}
+
+func transaction(t *testing.T, b *broker.Broker) *amqp.Channel {
+	t.Helper()
+	ch := channel(t, connect(t, b))
+	if err := ch.Tx(); err != nil {
+		t.Fatal(err)
+	}
+	return ch
 }
 
 func TestBlockedBrokerCloses(t *testing.T) {

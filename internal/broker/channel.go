@@ -14,15 +14,17 @@ type channel struct {
 	lastQueue string
 	incoming  incoming
 	confirms  confirms
+	tx        *transaction // nil: not in transaction mode
 
 	// Guarded by the vhost's lock.
-	consumers map[string]*consumer
-	unacked   ledger
-	tags      uint64 // the last delivery tag given
-	prefetch  int    // of consumers to come; 0: no limit
-	limit     int    // of all consumers together; 0: none
-	charged   int    // outstanding deliveries that count towards the limit
-	ended     bool   // its consumers take nothing more
+	consumers  map[string]*consumer
+	unacked    ledger
+	tags       uint64 // the last delivery tag given
+	prefetch   int    // of consumers to come; 0: no limit
+	limit      int    // of all consumers together; 0: none
+	charged    int    // outstanding deliveries that count towards the limit
+	ended      bool   // its consumers take nothing more
+	replyQueue *queue // nil, or the one that its replies came to last
 }
 
 func newChannel(c *connection, id uint16) *channel {
@@ -102,6 +104,8 @@ func (ch *channel) do(id methodID, args *decoder) *exception {
 		return ch.doQueue(id, args)
 	case classBasic:
 		return ch.doBasic(id, args)
+	case txSelect.class():
+		return ch.doTransaction(id)
 	}
 	switch id {
 	case confirmSelect:
@@ -109,8 +113,6 @@ func (ch *channel) do(id methodID, args *decoder) *exception {
 	case accessRequest: // of AMQP 0-8; every client may do everything
 		ch.reply(accessRequestOK, func(b []byte) []byte { return binary.BigEndian.AppendUint16(b, 1) })
 		return nil
-	case txSelect, txCommit, txRollback:
-		return fail(notImplemented, "the embedded broker has no transactions")
 	}
 	return unknownMethod(id)
 }

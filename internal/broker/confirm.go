@@ -13,8 +13,11 @@ type confirms struct {
 
 func (ch *channel) confirmSelect(args *decoder) *exception {
 	flags := args.bits()
-	if args.bad {
+	switch {
+	case args.bad:
 		return errShort()
+	case ch.tx != nil:
+		return fail(preconditionFailed, "cannot switch from tx to confirm mode")
 	}
 	ch.confirms.on = true
 	if !flags.at(0) {

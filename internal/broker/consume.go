@@ -7,10 +7,12 @@ import (
 )
 
 // generatedName is unique, and worded as RabbitMQ words generated names.
-func generatedName(prefix string) string {
+func generatedName(prefix string) string { return prefix + "-" + generatedID() }
+
+func generatedID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return prefix + "-" + base64.RawURLEncoding.EncodeToString(id[:])
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // usable finds a queue that the channel may use; an empty name is the queue that
@@ -47,6 +49,9 @@ func (ch *channel) consume(args *decoder) *exception {
 	defer ch.vhost.unlock()
 	if _, there := ch.consumers[tag]; there {
 		return fail(notAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if name == replyToName {
+		return ch.consumeReplies(tag, flags.at(1), !flags.at(3))
 	}
 	q, err := ch.usable(name)
 	if err == nil {

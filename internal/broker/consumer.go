@@ -33,7 +33,10 @@ func (c *consumer) willing() bool {
 
 func (c *consumer) deliver(e *entry) {
 	ch, q := c.channel, c.queue
-	tag := ch.nextTag()
+	tag := ch.tags + 1
+	if !q.replies {
+		ch.tags = tag
+	}
 	ch.conn.out.deliver(delivery{
 		channel: ch.id, consumer: c.tag, tag: tag, redelivered: e.redelivered,
 		message: e.message, header: q.headerOf(e),

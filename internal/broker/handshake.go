@@ -34,7 +34,7 @@ func (c *connection) greet() error {
 	c.out.method(0, connectionStart, func(b []byte) []byte {
 		b = append(b, 0, 9)
 		b = appendLongstr(b, string(c.broker.serverProperties()))
-		b = appendLongstr(b, "PLAIN")
+		b = appendLongstr(b, "PLAIN AMQPLAIN")
 		return appendLongstr(b, "en_US")
 	})
 	return nil
@@ -45,11 +45,10 @@ func (b *Broker) serverProperties() table {
 	for _, capability := range []string{
 		"publisher_confirms", "exchange_exchange_bindings", "basic.nack",
 		"consumer_cancel_notify", "connection.blocked", "consumer_priorities",
-		"authentication_failure_close", "per_consumer_qos",
+		"authentication_failure_close", "per_consumer_qos", "direct_reply_to",
 	} {
 		can = can.withBool(capability, true)
 	}
-	can = can.withBool("direct_reply_to", false)
 	properties := table(nil).
 		withTable("capabilities", can).
 		withText("cluster_name", b.cfg.ClusterName)
@@ -63,9 +62,13 @@ func (b *Broker) serverProperties() table {
 		withText("version", Version)
 }
 
-// expect reads the method that the handshake is waiting for.
+// expect reads the method that the handshake is waiting for, and passes over
+// heartbeats.
 func (c *connection) expect(want methodID) (decoder, error) {
 	f, err := c.in.next()
+	for err == nil && f.kind == frameHeartbeat && f.channel == 0 {
+		f, err = c.in.next()
+	}
 	if err != nil {
 		return decoder{}, err
 	}
@@ -102,31 +105,7 @@ func (c *connection) login() error {
 	if capabilities, there := client.lookup("capabilities"); there && capabilities.kind == 'F' {
 		c.capabilities = bytes.Clone(capabilities.raw)
 	}
-	if mechanism != "PLAIN" {
-		return fail(commandInvalid, "unknown authentication mechanism '%s'", mechanism)
-	}
-	return c.authenticate(response)
-}
-
-// authenticate checks a response of SASL's PLAIN (RFC 4616): authorization
-// identity, NUL, login, NUL, password.
-func (c *connection) authenticate(response []byte) error {
-	parts := bytes.Split(response, []byte{0})
-	if len(parts) == 3 {
-		user := string(parts[1])
-		why := c.broker.cfg.refuses(user, parts[2], c.stream.RemoteAddr())
-		if why == "" {
-			c.user = user
-			c.log = c.log.With("user", user)
-			return nil
-		}
-		c.log.Warn("login refused", "user", user, "reason", why)
-	}
-	if !c.capable("authentication_failure_close") {
-		return errGoodbye
-	}
-	return fail(accessRefused, "Login was refused using authentication mechanism PLAIN. "+
-		"For details see the broker logfile.")
+	return c.authenticate(mechanism, response)
 }
 
 func (c *connection) tune() error {

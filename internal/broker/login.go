@@ -1,10 +1,60 @@
 package broker
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"net"
 	"slices"
 )
+
+// authenticate checks the response of a SASL mechanism.
+func (c *connection) authenticate(mechanism string, response []byte) error {
+	var user string
+	var password []byte
+	switch mechanism {
+	case "PLAIN":
+		user, password = plain(response)
+	case "AMQPLAIN":
+		user, password = amqplain(response)
+	default:
+		return fail(commandInvalid, "unknown authentication mechanism '%s'", mechanism)
+	}
+	why := c.broker.cfg.refuses(user, password, c.stream.RemoteAddr())
+	if why == "" {
+		c.user = user
+		c.log = c.log.With("user", user)
+		return nil
+	}
+	c.log.Warn("login refused", "user", user, "reason", why)
+	if !c.capable("authentication_failure_close") {
+		return errGoodbye
+	}
+	return fail(accessRefused, "Login was refused using authentication mechanism %s. "+
+		"For details see the broker logfile.", mechanism)
+}
+
+// plain reads RFC 4616: authorization identity, NUL, login, NUL, password.
+func plain(response []byte) (user string, password []byte) {
+	parts := bytes.Split(response, []byte{0})
+	if len(parts) != 3 {
+		return "", nil
+	}
+	return string(parts[1]), parts[2]
+}
+
+// amqplain reads the table of AMQP 0-8's own mechanism.
+func amqplain(response []byte) (user string, password []byte) {
+	login := table(response)
+	if login.validate() != nil {
+		return "", nil
+	}
+	name, _ := login.lookup("LOGIN")
+	secret, _ := login.lookup("PASSWORD")
+	if name.kind != 'S' || secret.kind != 'S' {
+		return "", nil
+	}
+	return string(name.raw), secret.raw
+}
 
 // Why a login is refused, in RabbitMQ's words.
 const (

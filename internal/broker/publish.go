@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // incoming is a message that is being published: a method, a content header and
@@ -150,16 +151,29 @@ func (ch *channel) publish() *exception {
 	if err != nil {
 		return err
 	}
-	targets := v.route(x, m)
-	if in.mandatory && len(targets) == 0 {
-		ch.returnMessage(m)
+	p := routed{m, v.route(x, m), in.mandatory}
+	if x.name == "" {
+		v.answer(m)
 	}
-	accepted := true
-	for _, q := range targets {
-		accepted = q.push(m) && accepted
+	if ch.tx != nil {
+		p.targets = slices.Clone(p.targets)
+		return ch.tx.add(p, v.memory)
 	}
-	ch.settlePublish(accepted)
+	ch.settlePublish(ch.enqueue(p))
 	return nil
+}
+
+// enqueue gives a message to its queues. It returns false where one of them does
+// not take it.
+func (ch *channel) enqueue(p routed) (accepted bool) {
+	if p.mandatory && len(p.targets) == 0 {
+		ch.returnMessage(p.message)
+	}
+	accepted = true
+	for _, q := range p.targets {
+		accepted = !q.deleted && q.push(p.message) && accepted
+	}
+	return accepted
 }
 
 // newMessage checks the properties as RabbitMQ does.
@@ -179,6 +193,9 @@ func (ch *channel) newMessage() (*message, *exception) {
 	}
 	if user, there := p.text(propUserID); there && user != ch.conn.user {
 		return nil, fail(preconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", user, ch.conn.user)
+	}
+	if err := ch.addressReplies(m, &p); err != nil {
+		return nil, err
 	}
 	m.keys, m.bcc = append(append([]string{in.key}, cc...), bcc...), len(bcc)
 	if _, there := p.headers().lookup("BCC"); there {

@@ -13,6 +13,7 @@ type queue struct {
 	args       table
 	settings   settings
 	inbound    map[*binding]struct{}
+	replies    bool // it is an address of replies; see replyToName
 	deleted    bool
 
 	ready      backlog
@@ -169,7 +170,11 @@ func (q *queue) delete() int {
 	n := q.purge()
 	q.deleted = true
 	q.forgetStuck()
-	delete(q.vhost.queues, q.name)
+	if q.replies {
+		delete(q.vhost.replies, q.name)
+	} else {
+		delete(q.vhost.queues, q.name)
+	}
 	q.vhost.refund(q.weight())
 	q.vhost.due.set(q, time.Time{})
 	for b := range q.inbound {

@@ -26,20 +26,37 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 	d.durable = d.flags.at(1) && !d.exclusive
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
+	if isReplyName(d.name) {
+		return ch.declareReplies(d)
+	}
 	q, err := ch.declared(d)
 	if err != nil {
 		return err
 	}
 	q.used()
 	q.schedule()
-	ch.lastQueue = q.name
-	if !d.flags.at(4) {
-		ch.reply(queueDeclareOK, func(b []byte) []byte {
-			b = binary.BigEndian.AppendUint32(appendShortstr(b, q.name), uint32(q.ready.len()))
-			return binary.BigEndian.AppendUint32(b, uint32(len(q.consumers)))
-		})
-	}
+	ch.answerDeclare(d, q.name, q.ready.len(), len(q.consumers))
 	return nil
+}
+
+// declareReplies answers as if a queue of that name were there.
+func (ch *channel) declareReplies(d declaration) *exception {
+	if !ch.vhost.knowsReplyName(d.name) {
+		return ch.vhost.noQueue(d.name)
+	}
+	ch.answerDeclare(d, d.name, 0, 1)
+	return nil
+}
+
+func (ch *channel) answerDeclare(d declaration, name string, messages, consumers int) {
+	ch.lastQueue = name
+	if d.flags.at(4) {
+		return
+	}
+	ch.reply(queueDeclareOK, func(b []byte) []byte {
+		b = binary.BigEndian.AppendUint32(appendShortstr(b, name), uint32(messages))
+		return binary.BigEndian.AppendUint32(b, uint32(consumers))
+	})
 }
 
 // declared finds the queue, or makes it.

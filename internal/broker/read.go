@@ -70,6 +70,9 @@ func (c *connection) control(f frame) error {
 		return errLeaving
 	case connectionCloseOK:
 		return errGoodbye
+	case connectionUpdateSecret: // a password does not end
+		c.out.method(0, connectionUpdateSecretOK, nil)
+		return nil
 	}
 	return &caused{fail(channelError, "unexpected method in connection state running"), id}
 }

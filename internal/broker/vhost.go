@@ -16,6 +16,7 @@ type vhost struct {
 	mu        sync.Mutex // guards what follows, and all that hangs on it
 	exchanges map[string]*exchange
 	queues    map[string]*queue
+	replies   map[string]*queue // by address; see replyToName
 	bindings  int
 	weight    int64 // bytes of the topology
 	due       deadlines
@@ -34,6 +35,7 @@ func newVHost(b *Broker, name string) *vhost {
 		alarm:     make(chan struct{}, 1),
 		exchanges: map[string]*exchange{},
 		queues:    map[string]*queue{},
+		replies:   map[string]*queue{},
 	}
 	for name, kind := range map[string]string{
 		"": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic",
@@ -97,6 +99,7 @@ func (v *vhost) release(channels ...*channel) {
 		ch.ended = true
 	}
 	for _, ch := range channels {
+		ch.rollBack()
 		for _, o := range ch.unacked.takeAll() {
 			touched[o.queue] = struct{}{}
 			ch.putBack(o)

@@ -1,7 +1,10 @@
 package brokertest
 
 import (
+	"encoding/binary"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,9 +43,53 @@ func handshakes() []behaviour {
 		{name: "frame-max is within bounds", check: func(p *probe) { p.badTuning(100, 200000); p.badTuning(100, 1000) }},
 		{name: "wrong password", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00wrong", "\x0ccapabilitiesF"+longstr("\x1cauthentication_failure_closet\x01"))
+			w.login("PLAIN", "\x00guest\x00wrong", closesOnFailure)
 			code, text := w.closed(0)
 			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."})
+		}},
+		{name: "mechanisms", check: func(p *probe) {
+			w := p.dialWire()
+			w.write("AMQP\x00\x00\x09\x01")
+			args := w.expect(0, 10, 10)
+			rest := args[2:]
+			rest = rest[4+binary.BigEndian.Uint32(rest):] // server-properties
+			mechanisms := strings.Fields(string(rest[4 : 4+binary.BigEndian.Uint32(rest)]))
+			for _, mechanism := range []string{"PLAIN", "AMQPLAIN"} {
+				p.equal(mechanism, slices.Contains(mechanisms, mechanism), true)
+			}
+		}},
+		{name: "AMQPLAIN", check: func(p *probe) {
+			conn := p.target.connect(p.T, amqp.Config{SASL: []amqp.Authentication{&amqp.AMQPlainAuth{Username: "guest", Password: "guest"}}})
+			p.must(conn.Close())
+		}},
+		{name: "AMQPLAIN with a wrong password", check: func(p *probe) {
+			w := p.dialWire()
+			w.login("AMQPLAIN", "\x05LOGINS"+longstr("guest")+"\x08PASSWORDS"+longstr("wrong"), closesOnFailure)
+			code, text := w.closed(0)
+			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism AMQPLAIN. For details see the broker logfile."})
+		}},
+		{name: "AMQPLAIN without a password", check: refusedLogin("AMQPLAIN", "\x05LOGINS"+longstr("guest"))},
+		{name: "AMQPLAIN of numbers", check: refusedLogin("AMQPLAIN", "\x05LOGINI\x00\x00\x00\x00\x08PASSWORDS"+longstr("guest"))},
+		{name: "AMQPLAIN that cannot be read", check: refusedLogin("AMQPLAIN", "\x05LOGINS\x00\x00\xFF")},
+		{name: "PLAIN that cannot be read", check: refusedLogin("PLAIN", "guest")},
+		{name: "unknown mechanism", check: refusedLogin("ODD", "")},
+		{name: "a new secret", check: func(p *probe) {
+			p.must(p.conn.UpdateSecret("guest", "it is time"))
+			p.must(p.conn.UpdateSecret("anything", "an internal login has none that ends"))
+			p.queue(nil)
+		}},
+		{name: "heartbeats during the handshake", check: func(p *probe) {
+			w := p.dialWire()
+			w.write("AMQP\x00\x00\x09\x01")
+			w.expect(0, 10, 10)
+			w.frame(8, 0, "")
+			w.send(0, 10, 11, "table", "", "shortstr", "PLAIN", "longstr", "\x00guest\x00guest", "shortstr", "en_US")
+			w.expect(0, 10, 30)
+			w.frame(8, 0, "")
+			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
+			w.frame(8, 0, "")
+			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.expect(0, 10, 41)
 		}},
 		{name: "unknown virtual host", check: func(p *probe) {
 			w := p.dialWire()
@@ -96,6 +143,20 @@ func handshakes() []behaviour {
 				p.Errorf("ended after %v", took)
 			}
 		}},
+	}
+}
+
+// closesOnFailure are the properties of a client that wants to be told that its
+// login failed.
+const closesOnFailure = "\x0ccapabilitiesF\x00\x00\x00\x1f\x1cauthentication_failure_closet\x01"
+
+// refusedLogin fails unless the connection ends after such a start-ok. RabbitMQ says
+// nothing; the embedded broker says why.
+func refusedLogin(mechanism, response string) func(p *probe) {
+	return func(p *probe) {
+		w := p.dialWire()
+		w.login(mechanism, response, closesOnFailure)
+		w.ended()
 	}
 }
 

@@ -39,6 +39,8 @@ func Run(t *testing.T, target Target) {
 		{"publishing", publishing()},
 		{"consuming", consuming()},
 		{"acknowledging", acknowledging()},
+		{"replies", replies()},
+		{"transactions", transactions()},
 		{"types", types()},
 		{"errors", errorCases()},
 		{"frames", frames()},

@@ -1,4 +1,4 @@
-// An ordinary amqplib program: publish, consume, reject, be told of a return.
+// An ordinary amqplib program: publish, consume, reject, be told of a return, ask.
 'use strict'
 const assert = require('assert')
 const amqplib = require('amqplib')
@@ -49,6 +49,19 @@ async function main(url) {
   await assert.rejects(other.checkQueue('missing'), /404/)
   for (const queue of ['node.work', 'node.dead']) await channel.deleteQueue(queue)
   await channel.deleteExchange('node.topic')
+
+  // A question and its answer, by direct reply-to.
+  const question = await channel.assertQueue('', { exclusive: true })
+  const answer = new Promise((resolve) => {
+    channel.consume('amq.rabbitmq.reply-to', resolve, { noAck: true }).then(() =>
+      channel.sendToQueue(question.queue, Buffer.from('why?'), { replyTo: 'amq.rabbitmq.reply-to', correlationId: '1' }))
+  })
+  let asked = false
+  while (!asked) asked = await channel.get(question.queue, { noAck: true })
+  channel.sendToQueue(asked.properties.replyTo, Buffer.from('because'), { correlationId: asked.properties.correlationId })
+  assert.strictEqual((await answer).content.toString(), 'because')
+
+  await connection.updateSecret(Buffer.from('guest'), 'it is time')
   await connection.close()
   console.log('ok')
 }

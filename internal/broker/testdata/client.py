@@ -1,4 +1,4 @@
-"""An ordinary pika program: publish, consume, reject, be told of a return."""
+"""An ordinary pika program: publish, consume, reject, be told of a return, ask, commit."""
 import sys
 
 import pika
@@ -58,5 +58,24 @@ except pika.exceptions.ChannelClosedByBroker as error:
 for queue in ("pika.work", "pika.dead"):
     channel.queue_delete(queue)
 channel.exchange_delete("pika.topic")
+# A question and its answer, by direct reply-to.
+asking, answers = connection.channel(), []
+asking.basic_consume("amq.rabbitmq.reply-to", lambda *delivery: answers.append(delivery), auto_ack=True)
+question = asking.queue_declare("", exclusive=True).method.queue
+asking.basic_publish("", question, b"why?", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to", correlation_id="1"))
+_, received, body = channel.basic_get(question, auto_ack=True)
+channel.basic_publish("", received.reply_to, b"because", pika.BasicProperties(correlation_id=received.correlation_id))
+while not answers:
+    connection.process_data_events(1)
+assert (answers[0][3], answers[0][2].correlation_id) == (b"because", "1"), answers
+
+# A transaction.
+work = connection.channel()
+work.tx_select()
+work.basic_publish("", question, b"dropped")
+work.tx_rollback()
+work.basic_publish("", question, b"kept")
+work.tx_commit()
+assert channel.basic_get(question, auto_ack=True)[2] == b"kept"
 connection.close()
 print("ok")

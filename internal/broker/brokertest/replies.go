@@ -1,0 +1,171 @@
+package brokertest
+
+import (
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const replyTo = "amq.rabbitmq.reply-to"
+
+// replies: direct reply-to (https://www.rabbitmq.com/docs/direct-reply-to).
+func replies() []behaviour {
+	return []behaviour{
+		{name: "an answer comes to who asked", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			address := p.ask(p.ch, q)
+			if !strings.HasPrefix(address, replyTo+".") {
+				p.Fatalf("reply-to is %q", address)
+			}
+			o := p.other()
+			for range 2 { // replies take the tag of the next delivery, and leave it
+				o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
+				d := receive(p, answers)
+				p.equal("answer", []any{string(d.Body), d.CorrelationId, d.ReplyTo, d.Exchange, d.RoutingKey, d.Redelivered, d.DeliveryTag},
+					[]any{"answer", "c", "onwards", "", address, false, uint64(2)})
+			}
+		}},
+		{name: "each channel has an address of its own", check: func(p *probe) {
+			q, ch := p.queue(nil), p.channel()
+			one, two := p.answers(p.ch), p.answers(ch)
+			first, second := p.ask(p.ch, q), p.ask(ch, q)
+			p.equal("different", first != second, true)
+			p.publish("", second, text("b"))
+			p.publish("", first, text("a"))
+			p.equal("bodies", []string{string(receive(p, one).Body), string(receive(p, two).Body)}, []string{"a", "b"})
+		}},
+		{name: "asked by any exchange", check: func(p *probe) {
+			q, x := p.queue(nil), p.exchange("fanout", nil)
+			p.bind(q, "", x, nil)
+			p.answers(p.ch)
+			p.publish(x, "", amqp.Publishing{ReplyTo: replyTo})
+			p.equal("rewritten", strings.HasPrefix(p.get(q).ReplyTo, replyTo+"."), true)
+		}},
+		{name: "a large answer", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			p.publish("", p.ask(p.ch, q), amqp.Publishing{Body: make([]byte, 1<<20)})
+			p.equal("length", len(receive(p, answers).Body), 1<<20)
+		}},
+		{name: "an answer that expires at once", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			p.publish("", p.ask(p.ch, q), amqp.Publishing{Expiration: "0", Body: []byte("a")})
+			p.equal("body", string(receive(p, answers).Body), "a")
+		}},
+		{name: "an answer by CC", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			address := p.ask(p.ch, q)
+			p.publish("", p.name(), amqp.Publishing{Headers: amqp.Table{"CC": []any{address}}, Body: []byte("a")})
+			p.equal("body", string(receive(p, answers).Body), "a")
+		}},
+		{name: "a dead letter is no answer", since: "4", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			work := p.queue(deadTo("", p.ask(p.ch, q)))
+			p.send(work, "a")
+			p.must(p.getWith(p.channel(), work, false).Reject(false))
+			nothing(p, answers)
+		}},
+		{name: "an answer counts as unroutable", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			address, ch := p.ask(p.ch, q), p.channel()
+			returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+			p.must(ch.Publish("", address, true, false, text("a")))
+			p.equal("returned", receive(p, returns).ReplyCode, uint16(312))
+			receive(p, answers)
+		}},
+		{name: "an answer within a transaction does not wait", check: func(p *probe) {
+			q, answers := p.queue(nil), p.answers(p.ch)
+			address, ch := p.ask(p.ch, q), p.transaction()
+			p.must(ch.Publish("", address, false, false, text("a")))
+			p.equal("body", string(receive(p, answers).Body), "a")
+			p.must(ch.TxCommit())
+			nothing(p, answers)
+		}},
+		{name: "nobody waits for the answer any more", check: func(p *probe) {
+			q, ch := p.queue(nil), p.channel()
+			answers, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
+			p.must(err)
+			address := p.ask(ch, q)
+			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
+			p.must(err)
+			p.must(ch.Cancel("t", false))
+			p.publish("", address, text("late"))
+			for range answers { // closed by the cancellation
+				p.Error("an answer came")
+			}
+			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(address))
+		}},
+		{name: "an address ends with its channel", check: func(p *probe) {
+			q, ch := p.queue(nil), p.channel()
+			p.answers(ch)
+			address := p.ask(ch, q)
+			p.must(ch.Close())
+			_, err := p.channel().QueueDeclarePassive(address, true, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(address))
+		}},
+		{name: "consuming again", check: func(p *probe) {
+			q, ch := p.queue(nil), p.channel()
+			_, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
+			p.must(err)
+			former := p.ask(ch, q)
+			p.must(ch.Cancel("t", false))
+			answers := p.answers(ch)
+			address := p.ask(ch, q)
+			p.equal("another address", former != address, true)
+			p.publish("", address, text("a"))
+			receive(p, answers)
+		}},
+		{name: "needs a consumer", check: func(p *probe) {
+			p.closes(406, "PRECONDITION_FAILED - fast reply consumer does not exist", func(ch *amqp.Channel) {
+				_ = ch.Publish("", "q", false, false, amqp.Publishing{ReplyTo: replyTo})
+			})
+		}},
+		{name: "takes no acknowledgements", check: func(p *probe) {
+			_, err := p.ch.Consume(replyTo, "", false, false, false, false, nil)
+			p.refused(err, 406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
+		}},
+		{name: "one for each channel", check: func(p *probe) {
+			p.answers(p.ch)
+			_, err := p.ch.Consume(replyTo, "", true, false, false, false, nil)
+			p.refused(err, 406, "PRECONDITION_FAILED - reply consumer already set")
+		}},
+		{name: "is declared already", check: func(p *probe) {
+			for _, declare := range []func() (amqp.Queue, error){
+				func() (amqp.Queue, error) { return p.ch.QueueDeclare(replyTo, true, false, false, false, nil) },
+				func() (amqp.Queue, error) { return p.ch.QueueDeclarePassive(replyTo, false, true, true, false, nil) },
+			} {
+				q, err := declare()
+				p.must(err)
+				p.equal("queue", []any{q.Name, q.Messages, q.Consumers}, []any{replyTo, 0, 1})
+			}
+		}},
+		{name: "is no queue", check: func(p *probe) {
+			name := replyTo
+			_, _, err := p.channel().Get(name, true)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			_, err = p.channel().QueuePurge(name, false)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+queueWords(name))
+			_, err = p.channel().QueueDelete(name, false, false, false)
+			p.must(err)
+			_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
+			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name+".none"))
+		}},
+	}
+}
+
+// answers consumes the replies to what a channel asks.
+func (p *probe) answers(ch *amqp.Channel) <-chan amqp.Delivery {
+	p.Helper()
+	deliveries, err := ch.Consume(replyTo, "", true, false, false, false, nil)
+	p.must(err)
+	return deliveries
+}
+
+// ask sends a question to a queue, takes it there, and returns where the answer is
+// to go.
+func (p *probe) ask(ch *amqp.Channel, queue string) string {
+	p.Helper()
+	p.must(ch.Publish("", queue, false, false, amqp.Publishing{ReplyTo: replyTo}))
+	return p.get(queue).ReplyTo
+}

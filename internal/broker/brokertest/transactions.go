@@ -1,0 +1,226 @@
+package brokertest
+
+import (
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// transactions (https://www.rabbitmq.com/docs/semantics#tx).
+func transactions() []behaviour {
+	return []behaviour{
+		{name: "publishes come with the commit", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.must(ch.Publish("", q, false, false, text("a")))
+			p.must(ch.Publish("", q, false, false, text("b")))
+			p.empty(q)
+			p.must(ch.TxCommit())
+			p.equal("bodies", p.bodies(q, 2), []string{"a", "b"})
+		}},
+		{name: "a rollback drops publishes", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.must(ch.Publish("", q, false, false, text("dropped")))
+			p.must(ch.TxRollback())
+			p.must(ch.Publish("", q, false, false, text("kept")))
+			p.must(ch.TxCommit())
+			p.equal("bodies", p.bodies(q, 1), []string{"kept"})
+			p.empty(q)
+		}},
+		{name: "a closed channel drops publishes", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.must(ch.Publish("", q, false, false, text("dropped")))
+			p.must(ch.Close())
+			p.empty(q)
+		}},
+		{name: "acknowledgements come with the commit", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.send(q, "a", "b")
+			p.must(p.getWith(ch, q, false).Ack(false))
+			p.must(ch.TxCommit())
+			p.must(p.getWith(ch, q, false).Ack(false))
+			p.must(ch.Close())
+			d := p.get(q)
+			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"b", true})
+			p.empty(q)
+		}},
+		{name: "a rollback takes acknowledgements back", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.send(q, "a", "b")
+			p.getWith(ch, q, false)
+			p.getWith(ch, q, false)
+			p.must(ch.Ack(2, true))
+			p.must(ch.TxRollback())
+			p.empty(q)              // they are still with the channel
+			p.must(ch.Ack(1, true)) // and can be acknowledged again
+			p.must(ch.TxCommit())
+			p.must(ch.Close())
+			p.equal("left", p.bodies(q, 1), []string{"b"})
+			p.empty(q)
+		}},
+		{name: "a rejection comes with the commit", check: func(p *probe) {
+			dead := p.queue(nil)
+			q, ch := p.queue(deadTo("", dead)), p.transaction()
+			p.send(q, "a", "b")
+			p.must(p.getWith(ch, q, false).Nack(false, false))
+			p.must(p.getWith(ch, q, false).Reject(true))
+			p.empty(dead)
+			p.empty(q)
+			p.must(ch.TxCommit())
+			p.equal("rejected", string(p.get(dead).Body), "a")
+			p.equal("requeued", string(p.get(q).Body), "b")
+		}},
+		{name: "an acknowledgement that is not committed takes no prefetch off", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.send(q, "a", "b")
+			p.must(ch.Qos(1, 0, false))
+			deliveries := p.consume(ch, q)
+			p.must(receive(p, deliveries).Ack(false))
+			nothing(p, deliveries)
+			p.must(ch.TxCommit())
+			p.equal("body", string(receive(p, deliveries).Body), "b")
+		}},
+		{name: "what is acknowledged is not recovered", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a", "b")
+			w := p.wire()
+			w.openChannel(1)
+			w.send(1, 90, 10)
+			w.expect(1, 90, 11)
+			for range 2 {
+				w.send(1, 60, 70, "short", 0, "shortstr", q, "octet", 0)
+				w.expect(1, 60, 71)
+				w.read()
+				w.read()
+			}
+			w.send(1, 60, 80, "longlong", 1, "octet", 0)
+			w.send(1, 60, 110, "octet", 1)
+			w.expect(1, 60, 111)
+			p.equal("recovered", p.bodies(q, 1), []string{"b"})
+			p.empty(q)
+			w.send(1, 90, 30)
+			w.expect(1, 90, 31)
+			w.send(1, 60, 110, "octet", 1)
+			w.expect(1, 60, 111)
+			p.equal("recovered after the rollback", p.bodies(q, 1), []string{"a"})
+		}},
+		{name: "mandatory comes back before commit-ok", check: func(p *probe) {
+			w := p.wire()
+			w.openChannel(1)
+			w.send(1, 90, 10)
+			w.expect(1, 90, 11)
+			w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", p.name(), "octet", 1)
+			w.header(1, 0, "\x00\x00")
+			w.send(1, 90, 20)
+			w.expect(1, 60, 50)
+			w.read() // header
+			w.expect(1, 90, 21)
+		}},
+		{name: "routes when published", since: "4", check: func(p *probe) {
+			name, ch := p.name(), p.transaction()
+			p.must(ch.Publish("", name, false, false, text("early")))
+			p.must(ch.Qos(1, 0, false)) // answered, so published
+			p.queueNamed(name, nil)
+			p.must(ch.Publish("", name, false, false, text("in time")))
+			p.must(ch.TxCommit())
+			p.equal("bodies", p.bodies(name, 1), []string{"in time"})
+			p.empty(name)
+		}},
+		{name: "a queue that is deleted before the commit", since: "4", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.must(ch.Publish("", q, false, false, text("a")))
+			p.must(ch.Qos(1, 0, false)) // answered, so published
+			_, err := p.ch.QueueDelete(q, false, false, false)
+			p.must(err)
+			p.refused(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
+		}},
+		{name: "goes on after a commit", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			for _, body := range []string{"a", "b", "c"} {
+				p.must(ch.Publish("", q, false, false, text(body)))
+				p.must(ch.TxCommit())
+			}
+			for range 3 {
+				p.must(p.getWith(ch, q, false).Ack(false))
+				p.must(ch.TxCommit())
+			}
+			p.must(ch.Close())
+			p.empty(q)
+		}},
+		{name: "publishes and acknowledgements together", check: func(p *probe) {
+			from, to, ch := p.queue(nil), p.queue(nil), p.transaction()
+			p.send(from, "a")
+			d := p.getWith(ch, from, false)
+			for _, body := range []string{"dropped", "sent"} {
+				p.must(ch.Publish("", to, false, false, text(body)))
+				p.must(d.Ack(false))
+				if body == "dropped" {
+					p.must(ch.TxRollback())
+				}
+			}
+			p.must(ch.TxCommit())
+			p.must(ch.Close())
+			p.empty(from)
+			p.equal("sent", p.bodies(to, 1), []string{"sent"})
+			p.empty(to)
+		}},
+		{name: "no such exchange", check: func(p *probe) {
+			x := p.name()
+			p.closes(404, "NOT_FOUND - no "+exchangeWords(x), func(ch *amqp.Channel) {
+				p.must(ch.Tx())
+				_ = ch.Publish(x, "", false, false, text("a"))
+			})
+		}},
+		{name: "unknown tag", check: func(p *probe) {
+			p.closes(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
+				p.must(ch.Tx())
+				_ = ch.Ack(1, false)
+			})
+		}},
+		{name: "a tag acknowledged twice", check: func(p *probe) {
+			q := p.queue(nil)
+			p.send(q, "a")
+			p.closes(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
+				p.must(ch.Tx())
+				p.must(p.getWith(ch, q, false).Ack(false))
+				_ = ch.Ack(1, false)
+			})
+			p.equal("the first was not committed", p.bodies(q, 1), []string{"a"})
+		}},
+		{name: "a queue that refuses a publish", check: func(p *probe) {
+			full, free := p.queue(amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"}), p.queue(nil)
+			ch := p.transaction()
+			p.must(ch.Publish("", full, false, false, text("a")))
+			p.must(ch.Publish("", free, false, false, text("b")))
+			p.refused(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
+			p.equal("the other one", p.bodies(free, 1), []string{"b"})
+		}},
+		{name: "select twice", check: func(p *probe) {
+			q, ch := p.queue(nil), p.transaction()
+			p.must(ch.Publish("", q, false, false, text("a")))
+			p.must(ch.Tx())
+			p.must(ch.TxCommit())
+			p.equal("bodies", p.bodies(q, 1), []string{"a"})
+		}},
+		{name: "a commit of nothing", check: func(p *probe) {
+			ch := p.transaction()
+			p.must(ch.TxCommit())
+			p.must(ch.TxRollback())
+		}},
+		{name: "not selected", check: func(p *probe) {
+			p.refused(p.channel().TxCommit(), 406, "PRECONDITION_FAILED - channel is not transactional")
+			p.refused(p.channel().TxRollback(), 406, "PRECONDITION_FAILED - channel is not transactional")
+		}},
+		{name: "not with confirms", check: func(p *probe) {
+			ch := p.channel()
+			p.must(ch.Confirm(false))
+			p.refused(ch.Tx(), 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode")
+			p.refused(p.transaction().Confirm(false), 406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode")
+		}},
+	}
+}
+
+// transaction opens a channel with tx.select.
+func (p *probe) transaction() *amqp.Channel {
+	p.Helper()
+	ch := p.channel()
+	p.must(ch.Tx())
+	return ch
+}
