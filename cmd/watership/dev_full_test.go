@@ -99,6 +99,10 @@ func TestDevelopmentWorksAFullBrokerOff(t *testing.T) {
 	release := make(chan struct{})
 	s := newSmall(t, func(http.ResponseWriter, *http.Request) { <-release })
 	published := s.fill(t)
+	environ := []string{"WATERSHIP_AMQP_URL=" + s.address, "WATERSHIP_STORE_URL=sqlite:" + s.file}
+	if r := call(t.Context(), strings.NewReader(""), environ, "doctor"); !strings.Contains(columnsOf(r.out), "error broker the broker is short of memory or disk") || strings.Contains(r.out, "permissions") {
+		t.Errorf("doctor does not see that the broker is full: %+v", r)
+	}
 	close(release)
 	until(t, "all to be handled", func() bool {
 		n, err := s.store.Count(t.Context(), schemas.Selection{Query: is("event.action", "handled")})

@@ -11,10 +11,15 @@ import (
 	"unicode/utf8"
 )
 
+// listen is the http address that dev prints.
+func (d *development) listen() string {
+	return regexp.MustCompile(`http://([^/\s]+)`).FindStringSubmatch(d.out.String())[1]
+}
+
 // ask is what dev answers on its http address.
 func (d *development) ask(t *testing.T, path string) string {
 	t.Helper()
-	response, err := http.Get(regexp.MustCompile(`http://[^/\s]+`).FindString(d.out.String()) + path)
+	response, err := http.Get("http://" + d.listen() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +76,10 @@ func TestDevelopmentOnAFullDisk(t *testing.T) {
 	d := developIn(t, dir, nil, "--rate", "300")
 	d.says(t, "disk is full")
 	until(t, "dev not to be ready", func() bool { return strings.Contains(d.ask(t, "/readyz"), "disk is full") })
+	report, err := d.sh(d.binary + " doctor --http-listen " + d.listen())
+	if err == nil || !strings.Contains(columnsOf(report), "error serve is not ready: store: ") || !strings.Contains(report, "disk is full") {
+		t.Errorf("doctor does not see the full disk: %v\n%s", err, report)
+	}
 	if got := d.ask(t, "/healthz"); got != "ok\n" {
 		t.Errorf("a new process would not help, and it is asked for: %s", got)
 	}

@@ -80,6 +80,7 @@ func (d *doctor) examine(ctx context.Context) {
 		defer d.conn.Close()
 	}
 	d.checkManagement(ctx)
+	d.checkServe(ctx)
 	d.checkStore(ctx)
 	if d.store != nil {
 		defer d.store.Close()

@@ -23,14 +23,33 @@ func (d *doctor) checkBroker(ctx context.Context) {
 	}
 	d.conn = conn
 	d.fine("broker", "answers at %s", d.cfg.AMQP.URL)
+	d.checkPermissions(ctx)
+}
+
+var errBlocked = errors.New("the broker is short of memory or disk and takes no messages from publishers")
+
+// checkPermissions stops waiting where the broker takes no messages from anybody.
+func (d *doctor) checkPermissions(ctx context.Context) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := d.tryPermissions(ctx); err != nil {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		if d.conn.AwaitBlocked(ctx) == nil {
+			stop(errBlocked)
+		}
+	}()
+	err := d.tryPermissions(ctx)
+	switch {
+	case err == nil:
+		d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
+	case errors.Is(context.Cause(ctx), errBlocked):
+		d.say("broker", wrong, errBlocked.Error(),
+			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
+	default:
 		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
 			fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s '.*' '.*' '.*'", d.vhost, d.login))
-		return
 	}
-	d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
 }
 
 func (d *doctor) brokerRemedy(err error) string {
@@ -155,6 +174,22 @@ func (d *doctor) checkClock(whose string, there time.Time) {
 		return
 	}
 	d.fine("clock", "that of %s agrees with ours", whose)
+}
+
+// checkServe asks the serve that this configuration runs, where it runs here.
+func (d *doctor) checkServe(ctx context.Context) {
+	if d.cfg.HTTP.Listen == "" {
+		return
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	answer, err := askServe(ctx, d.cfg.HTTP.Listen, "/readyz")
+	switch {
+	case err == nil:
+		d.fine("serve", "is ready at %s", d.cfg.HTTP.Listen)
+	case answer != "":
+		d.say("serve", wrong, "is not ready: "+answer, "see in its log")
+	}
 }
 
 // httpClock is the Date of an answer, whatever the answer is.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -29,27 +30,35 @@ func newHealthcheck(from *settings) *cobra.Command {
 }
 
 func checkHealth(ctx context.Context, listen string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*vitalsTimeout)
+	defer cancel()
+	_, err := askServe(ctx, listen, "/healthz")
+	return err
+}
+
+// askServe asks a running serve. Its error says also that serve answered no, and then
+// the answer is its reason.
+func askServe(ctx context.Context, listen, path string) (answer string, err error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return usagef("http.listen %s: %w", listen, err)
+		return "", usagef("http.listen %s: %w", listen, err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*vitalsTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/healthz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
-		return fmt.Errorf("making a health check: %w", err)
+		return "", fmt.Errorf("asking serve for %s: %w", path, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("serve does not answer: %w", err)
+		return "", fmt.Errorf("serve does not answer: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-		return fmt.Errorf("serve answered %s: %s", response.Status, text)
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1024))
+	answer = strings.TrimSpace(string(text))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("serve answered %s: %s", response.Status, answer)
 	}
-	return nil
+	return answer, err
 }

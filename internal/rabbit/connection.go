@@ -176,6 +176,23 @@ func lossError(reason *amqp.Error) error {
 	return fmt.Errorf("%w: %s", errConnectionLost, reason.Reason)
 }
 
+// AwaitBlocked returns once the broker takes no messages, which it says at the first
+// publish that it does not take (https://www.rabbitmq.com/docs/connection-blocked).
+// It fails where ctx ends before.
+func (c *Connection) AwaitBlocked(ctx context.Context) error {
+	for {
+		blocked, changed := c.blocking()
+		if blocked {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func (c *Connection) set(live *link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
