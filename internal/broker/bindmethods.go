@@ -32,16 +32,30 @@ func (ch *channel) queueUnbind(args *decoder) *exception {
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	b, err := ch.queueBinding(name, source)
-	switch {
-	case err != nil && err.code != notFound: // gone is as good as unbound
+	if name, err = ch.queueName(name); err != nil {
 		return err
-	case err == nil:
-		b.key, b.args = key, arguments
-		ch.vhost.unbindLike(b)
+	}
+	if source == "" {
+		return defaultExchangeRefused()
+	}
+	if b := ch.vhost.queueBound(name, source, key, arguments); b != nil { // else it is unbound, as asked for
+		if err := ch.mayUse(b.queue); err != nil {
+			return err
+		}
+		ch.vhost.unbind(b)
 	}
 	ch.reply(queueUnbindOK, nil)
 	return nil
+}
+
+// queueBound finds a binding of a queue; nil where there is none.
+func (v *vhost) queueBound(queue, source, key string, arguments table) *binding {
+	q, x := v.queues[queue], v.exchanges[source]
+	if q == nil || x == nil {
+		return nil
+	}
+	like := &binding{source: x, queue: q, key: key, args: arguments}
+	return x.bindings[like.identity()]
 }
 
 // queueBinding names the two ends of a binding, which must be there.

@@ -15,14 +15,23 @@ func generatedID() string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// usable finds a queue that the channel may use; an empty name is the queue that
-// it declared last.
+// queueName is the name that a method means: an empty one is that of the queue that
+// the channel declared last.
+func (ch *channel) queueName(name string) (string, *exception) {
+	switch {
+	case name != "":
+		return name, nil
+	case ch.lastQueue == "":
+		return "", fail(notFound, "no previously declared queue")
+	}
+	return ch.lastQueue, nil
+}
+
+// usable finds a queue that the channel may use.
 func (ch *channel) usable(name string) (*queue, *exception) {
-	if name == "" {
-		if ch.lastQueue == "" {
-			return nil, fail(notFound, "no previously declared queue")
-		}
-		name = ch.lastQueue
+	name, err := ch.queueName(name)
+	if err != nil {
+		return nil, err
 	}
 	q, there := ch.vhost.queues[name]
 	if !there {
@@ -86,7 +95,8 @@ func (ch *channel) begin(c *consumer, answer bool) *exception {
 
 func (ch *channel) mayConsume(q *queue, exclusive bool) *exception {
 	switch {
-	case exclusive && len(q.consumers) > 0, len(q.consumers) > 0 && q.consumers[0].exclusive:
+	case exclusive && len(q.consumers) > 0, len(q.consumers) > 0 && q.consumers[0].exclusive,
+		exclusive && q.settings.singleActive && !q.settings.quorum:
 		return fail(accessRefused, "%s in exclusive use", q.words())
 	case q.settings.quorum && ch.limit > 0:
 		return fail(notImplemented, "%s does not support global qos", q.words())

@@ -52,6 +52,8 @@ func defaultExchangeRefused() *exception {
 
 func (v *vhost) declareExchange(x *exchange) *exception {
 	switch existing, there := v.exchanges[x.name]; {
+	case x.kind == "":
+		return fail(preconditionFailed, "invalid exchange type ''")
 	case x.matcher == nil:
 		return fail(preconditionFailed, "unknown exchange type '%s'", x.kind)
 	case x.name == "":

@@ -129,7 +129,7 @@ func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
 	case q.autoDelete != d.autoDelete:
 		return inequivalent("auto_delete", q.words(), d.autoDelete, q.autoDelete)
 	}
-	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.words(), comparedArguments())
+	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.words(), q.settings.comparedArguments())
 }
 
 // explicitType adds the queue type that stands for none.
@@ -140,12 +140,14 @@ func explicitType(args table) table {
 	return slices.Clip(args).withText("x-queue-type", "classic")
 }
 
-func comparedArguments() []string {
-	return []string{
-		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
-		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
-		"x-single-active-consumer", "x-delivery-limit", "x-queue-type",
+// comparedArguments are the arguments that the queue's type takes.
+func (s settings) comparedArguments() (names []string) {
+	for _, a := range queueArguments() {
+		if a.fits(s.quorum) {
+			names = append(names, a.name)
+		}
 	}
+	return names
 }
 
 func (ch *channel) queueDelete(args *decoder) *exception {
@@ -156,22 +158,31 @@ func (ch *channel) queueDelete(args *decoder) *exception {
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	q, err := ch.usable(name)
-	deleted := 0
-	switch {
-	case err != nil && err.code == notFound:
-		// It is gone, which is what was asked for.
-	case err != nil:
+	name, err := ch.queueName(name)
+	if err != nil {
 		return err
-	case flags.at(0) && len(q.consumers) > 0:
-		return fail(preconditionFailed, "%s in use", q.words())
-	case flags.at(1) && q.ready.len() > 0:
-		return fail(preconditionFailed, "%s not empty", q.words())
-	default:
-		deleted = q.delete()
+	}
+	deleted := 0
+	if q, there := ch.vhost.queues[name]; there { // else it is gone, as asked for
+		if deleted, err = ch.deleteIf(q, flags.at(0), flags.at(1)); err != nil {
+			return err
+		}
 	}
 	ch.replyCount(queueDeleteOK, deleted, flags.at(2))
 	return nil
+}
+
+func (ch *channel) deleteIf(q *queue, unused, empty bool) (messages int, err *exception) {
+	if err := ch.mayUse(q); err != nil {
+		return 0, err
+	}
+	switch {
+	case unused && len(q.consumers) > 0:
+		return 0, fail(preconditionFailed, "%s in use", q.words())
+	case empty && q.ready.len() > 0:
+		return 0, fail(preconditionFailed, "%s not empty", q.words())
+	}
+	return q.delete(), nil
 }
 
 func (ch *channel) queuePurge(args *decoder) *exception {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -33,6 +34,43 @@ func defaultSettings(quorum bool) settings {
 	return s
 }
 
+// argument is one of queue.declare's that RabbitMQ knows. Those that it does not know
+// are kept and ignored.
+type argument struct {
+	name            string
+	classic, quorum bool // which queue types take it; none: streams
+	set             func(*settings, field) (problem string)
+}
+
+func queueArguments() []argument {
+	return []argument{
+		{"x-message-ttl", true, true, (*settings).setTTL},
+		{"x-expires", true, true, (*settings).setExpires},
+		{"x-max-length", true, true, (*settings).setMaxLength},
+		{"x-max-length-bytes", true, true, (*settings).setMaxBytes},
+		{"x-overflow", true, true, (*settings).setOverflow},
+		{"x-dead-letter-exchange", true, true, (*settings).setDeadLetterExchange},
+		{"x-dead-letter-routing-key", true, true, (*settings).setDeadLetterKey},
+		{"x-single-active-consumer", true, true, (*settings).setSingleActive},
+		{"x-queue-type", true, true, ignored},
+		{"x-queue-leader-locator", true, true, leaderLocator},
+		{"x-max-priority", true, false, (*settings).setPriority},
+		{"x-queue-mode", true, false, queueMode},
+		{"x-queue-version", true, false, queueVersion},
+		{"x-queue-master-locator", true, false, ignored},
+		{"x-delivery-limit", false, true, (*settings).setDeliveryLimit},
+		{"x-dead-letter-strategy", false, true, (*settings).setStrategy},
+		{"x-max-in-memory-length", false, true, size},
+		{"x-max-in-memory-bytes", false, true, size},
+		{"x-quorum-initial-group-size", false, true, size},
+		{"x-max-age", false, false, nil},
+		{"x-stream-max-segment-size-bytes", false, false, nil},
+		{"x-initial-cluster-size", false, false, nil},
+	}
+}
+
+func (a argument) fits(quorum bool) bool { return quorum && a.quorum || !quorum && a.classic }
+
 // parseSettings reads a queue's arguments; where is how errors call the queue.
 func parseSettings(args table, where string) (settings, *exception) {
 	kind, err := queueType(args, where)
@@ -40,16 +78,20 @@ func parseSettings(args table, where string) (settings, *exception) {
 		return settings{}, err
 	}
 	s := defaultSettings(kind == "quorum")
-	for name, f := range args.fields() {
-		problem := s.set(name, f, args)
-		switch {
-		case problem == "":
-		case problem == mistyped:
-			return s, fail(preconditionFailed, "invalid type '%s' for arg '%s' in %s", f.typeName(), name, where)
-		case problem == unfit:
-			return s, fail(preconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", name, where, kind)
+	for _, a := range queueArguments() {
+		f, there := args.lookup(a.name)
+		if !there {
+			continue
+		}
+		if !a.fits(s.quorum) {
+			return s, fail(preconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", a.name, where, kind)
+		}
+		switch problem := a.set(&s, f); problem {
+		case "":
+		case mistyped:
+			return s, fail(preconditionFailed, "invalid type '%s' for arg '%s' in %s", f.typeName(), a.name, where)
 		default:
-			return s, fail(preconditionFailed, "invalid arg '%s' for %s: %s", name, where, problem)
+			return s, fail(preconditionFailed, "invalid arg '%s' for %s: %s", a.name, where, problem)
 		}
 	}
 	// RabbitMQ falls back to at-most-once without a word, too.
@@ -65,7 +107,7 @@ func queueType(args table, where string) (string, *exception) {
 	kind, isText := f.text()
 	switch {
 	case !isText:
-		return "", fail(preconditionFailed, "invalid arg 'x-queue-type' for %s: {unacceptable_type,%s}", where, f.typeName())
+		return "", fail(preconditionFailed, "invalid arg 'x-queue-type' for %s: %s", where, unacceptable(f))
 	case kind == "classic" || kind == "quorum":
 		return kind, nil
 	}
@@ -73,64 +115,12 @@ func queueType(args table, where string) (string, *exception) {
 	return "", fail(preconditionFailed, "invalid arg 'x-queue-type' for %s: \"unsupported queue type '%s'\"", where, kind)
 }
 
-const (
-	unfit    = "unfit"    // marks an argument that the queue's type does not take
-	mistyped = "mistyped" // marks one whose type is told in other words than usual
-)
+// mistyped marks an argument whose type is told in other words than usual.
+const mistyped = "mistyped"
 
-// set takes one argument; the result says what is wrong with it.
-func (s *settings) set(name string, f field, args table) (problem string) {
-	switch name {
-	case "x-message-ttl":
-		s.messageTTL, problem = milliseconds(f)
-	case "x-expires":
-		problem = s.setExpires(f)
-	case "x-max-length":
-		s.maxLength, problem = count(f)
-	case "x-max-length-bytes":
-		s.maxBytes, problem = count(f)
-	case "x-max-priority":
-		problem = s.setPriority(f)
-	case "x-single-active-consumer":
-		s.singleActive, problem = flag(f)
-	case "x-delivery-limit":
-		problem = s.setDeliveryLimit(f)
-	case "x-overflow":
-		problem = s.setOverflow(f)
-	default:
-		problem = s.setDeadLetter(name, f, args)
-	}
+func (s *settings) setTTL(f field) (problem string) {
+	s.messageTTL, problem = milliseconds(f)
 	return problem
-}
-
-func (s *settings) setDeadLetter(name string, f field, args table) (problem string) {
-	text, isText := f.text()
-	switch name {
-	case "x-dead-letter-exchange":
-		if !isText {
-			return mistyped
-		}
-		s.hasDLX, s.dlx = true, text
-	case "x-dead-letter-routing-key":
-		if _, there := args.lookup("x-dead-letter-exchange"); !there {
-			return "routing_key_but_no_dlx_defined"
-		}
-		s.dlk = &text
-	case "x-dead-letter-strategy":
-		if !s.quorum {
-			return unfit
-		}
-		if text != "at-least-once" && text != "at-most-once" {
-			return "invalid_dlx_strategy"
-		}
-		s.atLeastOnce = text == "at-least-once"
-	default:
-		return ""
-	}
-	if !isText {
-		return fmt.Sprintf("{unacceptable_type,%s}", f.typeName())
-	}
-	return ""
 }
 
 func (s *settings) setExpires(f field) (problem string) {
@@ -142,12 +132,59 @@ func (s *settings) setExpires(f field) (problem string) {
 	return problem
 }
 
+func (s *settings) setMaxLength(f field) (problem string) {
+	s.maxLength, problem = count(f)
+	return problem
+}
+
+func (s *settings) setMaxBytes(f field) (problem string) {
+	s.maxBytes, problem = count(f)
+	return problem
+}
+
+func (s *settings) setOverflow(f field) (problem string) {
+	return oneOf(f, &s.overflow, "invalid_overflow", dropHead, rejectPublish, rejectPublishDLX)
+}
+
+func (s *settings) setDeadLetterExchange(f field) (problem string) {
+	if s.dlx, s.hasDLX = f.text(); !s.hasDLX {
+		return mistyped
+	}
+	return ""
+}
+
+// setDeadLetterKey comes after setDeadLetterExchange.
+func (s *settings) setDeadLetterKey(f field) (problem string) {
+	if !s.hasDLX {
+		return "routing_key_but_no_dlx_defined"
+	}
+	key, isText := f.text()
+	if !isText {
+		return unacceptable(f)
+	}
+	s.dlk = &key
+	return ""
+}
+
+func (s *settings) setStrategy(f field) (problem string) {
+	var strategy string
+	problem = oneOf(f, &strategy, "invalid_dlx_strategy", "at-most-once", "at-least-once")
+	s.atLeastOnce = strategy == "at-least-once"
+	return problem
+}
+
+func (s *settings) setSingleActive(f field) (problem string) {
+	value, isBool := f.boolean()
+	if !isBool {
+		return unacceptable(f)
+	}
+	s.singleActive = value
+	return ""
+}
+
 func (s *settings) setPriority(f field) (problem string) {
 	highest, problem := count(f)
-	switch {
-	case s.quorum:
-		return unfit
-	case problem == "" && highest > 255:
+	if problem == "" && highest > 255 {
 		return fmt.Sprintf("{max_value_exceeded,%d}", highest)
 	}
 	s.maxPriority = int(highest)
@@ -156,9 +193,6 @@ func (s *settings) setPriority(f field) (problem string) {
 
 // setDeliveryLimit takes a negative limit as none, as RabbitMQ 4 does.
 func (s *settings) setDeliveryLimit(f field) (problem string) {
-	if !s.quorum {
-		return unfit
-	}
 	limit, isInteger := f.integer()
 	if !isInteger {
 		return wrongType(f)
@@ -167,17 +201,50 @@ func (s *settings) setDeliveryLimit(f field) (problem string) {
 	return ""
 }
 
-func (s *settings) setOverflow(f field) (problem string) {
-	how, isText := f.text()
+// The functions below check arguments that change nothing here, such as where a
+// queue's leader is.
+
+func ignored(*settings, field) (problem string) { return "" }
+
+func size(_ *settings, f field) (problem string) {
+	_, problem = count(f)
+	return problem
+}
+
+func leaderLocator(_ *settings, f field) (problem string) {
+	return oneOf(f, new(string), "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders")
+}
+
+func queueMode(_ *settings, f field) (problem string) {
+	mode, _ := f.text()
+	return oneOf(f, new(string), fmt.Sprintf("\"unsupported queue mode '%s'\"", mode), "default", "lazy")
+}
+
+func queueVersion(_ *settings, f field) (problem string) {
+	version, isInteger := f.integer()
 	switch {
-	case !isText:
-		return fmt.Sprintf("{unacceptable_type,%s}", f.typeName())
-	case how != dropHead && how != rejectPublish && how != rejectPublishDLX:
-		return "invalid_overflow"
+	case !isInteger:
+		return wrongType(f)
+	case version != 1 && version != 2:
+		return fmt.Sprintf("\"unsupported queue version '%d'\"", version)
 	}
-	s.overflow = how
 	return ""
 }
+
+// oneOf takes a text that is one of some, or says what is wrong.
+func oneOf(f field, value *string, wrong string, known ...string) (problem string) {
+	text, isText := f.text()
+	switch {
+	case !isText:
+		return unacceptable(f)
+	case !slices.Contains(known, text):
+		return wrong
+	}
+	*value = text
+	return ""
+}
+
+func unacceptable(f field) string { return fmt.Sprintf("{unacceptable_type,%s}", f.typeName()) }
 
 func wrongType(f field) string { return fmt.Sprintf("\"expected integer, got %s\"", f.typeName()) }
 
@@ -197,12 +264,4 @@ func milliseconds(f field) (ms int64, problem string) {
 		problem = fmt.Sprintf("{value_too_large,%d}", ms)
 	}
 	return ms, problem
-}
-
-func flag(f field) (value bool, problem string) {
-	value, isBool := f.boolean()
-	if !isBool {
-		return false, fmt.Sprintf("{unacceptable_type,%s}", f.typeName())
-	}
-	return value, ""
 }

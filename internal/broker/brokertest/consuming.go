@@ -131,6 +131,14 @@ func consuming() []behaviour {
 				}
 			}
 		}},
+		{name: "a single active consumer is exclusive on a quorum queue only", check: func(p *probe) {
+			q := p.queue(amqp.Table{"x-single-active-consumer": true})
+			_, err := p.channel().Consume(q, "", false, true, false, false, nil)
+			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+			q = p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
+			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
+			p.must(err)
+		}},
 		{name: "consumer priority", check: func(p *probe) {
 			q := p.queue(nil)
 			p.must(p.ch.Qos(1, 0, false))

@@ -75,6 +75,8 @@ func errorCases() []behaviour {
 		{name: "unknown exchange type", since: "4", check: func(p *probe) {
 			err := p.ch.ExchangeDeclare(p.name(), "odd", true, false, false, false, nil)
 			p.refused(err, 406, "PRECONDITION_FAILED - unknown exchange type 'odd'")
+			err = p.channel().ExchangeDeclare(p.name(), "", true, false, false, false, nil)
+			p.refused(err, 406, "PRECONDITION_FAILED - invalid exchange type ''")
 		}},
 		{name: "an alternate exchange that is a number", check: func(p *probe) {
 			x := p.name()

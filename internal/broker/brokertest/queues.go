@@ -35,8 +35,17 @@ func queues() []behaviour {
 			p.equal("body", string(p.get("").Body), "a")
 		}},
 		{name: "an empty name without a declaration", check: func(p *probe) {
-			_, err := p.ch.QueuePurge("", false)
-			p.refused(err, 404, "NOT_FOUND - no previously declared queue")
+			for name, use := range map[string]func(ch *amqp.Channel) error{
+				"purge":   func(ch *amqp.Channel) error { _, err := ch.QueuePurge("", false); return err },
+				"delete":  func(ch *amqp.Channel) error { _, err := ch.QueueDelete("", false, false, false); return err },
+				"bind":    func(ch *amqp.Channel) error { return ch.QueueBind("", "k", "amq.direct", false, nil) },
+				"unbind":  func(ch *amqp.Channel) error { return ch.QueueUnbind("", "k", "amq.direct", nil) },
+				"get":     func(ch *amqp.Channel) error { _, _, err := ch.Get("", true); return err },
+				"consume": func(ch *amqp.Channel) error { _, err := ch.Consume("", "", true, false, false, false, nil); return err },
+			} {
+				p.Log(name)
+				p.refused(use(p.channel()), 404, "NOT_FOUND - no previously declared queue")
+			}
 		}},
 		{name: "exclusive locks others out", check: func(p *probe) {
 			name := p.name()
@@ -58,6 +67,10 @@ func queues() []behaviour {
 			p.refused(err, 405, locked)
 			_, _, err = o.channel().Get(name, true)
 			p.refused(err, 405, locked)
+			p.refused(o.channel().QueueBind(name, "k", "amq.direct", false, nil), 405, locked)
+			p.bind(name, "k", "amq.direct", nil)
+			p.refused(o.channel().QueueUnbind(name, "k", "amq.direct", nil), 405, locked)
+			p.must(o.channel().QueueUnbind(name, "never", "amq.direct", nil))
 			_, err = p.channel().QueueDeclare(name, false, false, false, false, nil)
 			p.refused(err, 405, locked)
 		}},
@@ -229,6 +242,8 @@ func queueEquivalence(p *probe) {
 		fmt.Sprintf(words, "x-dead-letter-exchange")+"none but current is the value 'x' of type 'longstr'")
 	p.refused(declare(true, false, args(amqp.Table{"x-max-length": int64(5)})), 406,
 		fmt.Sprintf(words, "x-max-length")+"the value '5' of type 'long' but current is none")
+	p.refused(declare(true, false, args(amqp.Table{"x-queue-mode": "lazy"})), 406,
+		fmt.Sprintf(words, "x-queue-mode")+"the value 'lazy' of type 'longstr' but current is none")
 }
 
 func queueArguments(p *probe) {
@@ -247,6 +262,12 @@ func queueArguments(p *probe) {
 		{"x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"},
 		{"x-single-active-consumer", "yes", "{unacceptable_type,longstr}"},
 		{"x-max-priority", int32(300), "{max_value_exceeded,300}"},
+		{"x-queue-version", int32(7), `"unsupported queue version '7'"`},
+		{"x-queue-version", "2", `"expected integer, got longstr"`},
+		{"x-queue-mode", "odd", `"unsupported queue mode 'odd'"`},
+		{"x-queue-mode", int32(1), "{unacceptable_type,signedint}"},
+		{"x-queue-leader-locator", "odd", "invalid_queue_locator_arg"},
+		{"x-queue-leader-locator", int32(1), "{unacceptable_type,signedint}"},
 		{"x-queue-type", "odd", `"unsupported queue type 'odd'"`},
 		{"x-queue-type", int32(1), "{unacceptable_type,signedint}"},
 	} {
@@ -254,11 +275,27 @@ func queueArguments(p *probe) {
 		_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{c.name: c.value})
 		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, queueWords(name), c.text))
 	}
-	for argument, kind := range map[string]string{"x-max-priority": "quorum", "x-delivery-limit": "classic"} {
-		queue := p.name()
-		_, err := p.channel().QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind, argument: int32(3)})
-		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, queueWords(queue), kind))
+	for kind, unfit := range map[string][]string{
+		"quorum": {
+			"x-max-priority", "x-queue-version", "x-queue-mode", "x-queue-master-locator",
+			"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
+		},
+		"classic": {
+			"x-delivery-limit", "x-dead-letter-strategy", "x-max-in-memory-length", "x-max-in-memory-bytes",
+			"x-quorum-initial-group-size", "x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
+		},
+	} {
+		for _, argument := range unfit {
+			queue := p.name()
+			_, err := p.channel().QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind, argument: int32(3)})
+			p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, queueWords(queue), kind))
+		}
 	}
+	p.queue(amqp.Table{"x-queue-version": int32(2), "x-queue-mode": "lazy", "x-queue-leader-locator": "balanced"})
+	p.queue(amqp.Table{
+		"x-queue-type": "quorum", "x-queue-leader-locator": "client-local", "x-max-in-memory-length": int32(1),
+		"x-max-in-memory-bytes": int32(1), "x-quorum-initial-group-size": int32(1),
+	})
 	name := p.name()
 	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": int32(1)})
 	p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+queueWords(name))
