@@ -259,37 +259,101 @@ func TestMessagesGoBackWhileTheStoreIsAway(t *testing.T) {
 	s.wantEachOnce(s.finish(store, 100, run))
 }
 
-// A single document that is too large for the store is kept in a queue.
+// A single document that is too large for the store is kept in a queue, and holds
+// nobody up.
 func TestTooLargeForTheStoreIsSetAside(t *testing.T) {
+	const most = 100_000 // bytes of a request
+	for name, refuse := range map[string]fault{
+		"413": answer(http.StatusRequestEntityTooLarge, ""),
+		// What Elasticsearch holds of all requests has a bound, a tenth of its heap
+		// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/index-modules-indexing-pressure.html).
+		"429 for the request":   overPressure(most),
+		"429 of the shard only": overPressureOfShard(most),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			s := newSystem(t, rabbittest.Newest(t))
+			store := newStoreAt(t, g.URL)
+			g.meet(func(w http.ResponseWriter, r *http.Request) {
+				if r.ContentLength > most {
+					refuse(g, w, r)
+					return
+				}
+				g.real.ServeHTTP(w, r)
+			})
+			large := s.message("large", 0)
+			large.Body = []byte(strings.Repeat("x", 2*most))
+			s.publish(s.message("before", 0), large, s.message("after", 0))
+			s.wantSetAside(large, s.finish(store, 3, s.start(store, nil)))
+		})
+	}
+}
+
+func (s *system) wantSetAside(large schemas.Envelope, events []schemas.Event) {
+	s.t.Helper()
+	for _, event := range events {
+		if event.Envelope.Properties.MessageID != large.Properties.MessageID {
+			continue
+		}
+		if event.BodyIn != schemas.BodyInUnstorable || event.BodySize != len(large.Body) || len(event.Envelope.Body) != 0 {
+			s.t.Errorf("its document says %q, %d bytes", event.BodyIn, event.BodySize)
+		}
+	}
+	kept, _, err := schemas.Unwrap(schemas.FromDelivery(s.Take(s.t, s.topology.Unstorable(), 1)[0]))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if diff := diff(large, kept); diff != "" {
+		s.t.Errorf("it is kept as another message (-want +got):\n%s", diff)
+	}
+}
+
+// overPressure is Elasticsearch's own answer, word for word.
+func overPressure(most int) fault {
+	return func(_ *gate, w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		reason := fmt.Sprintf("rejected execution of coordinating operation [coordinating_and_primary_bytes=0, replica_bytes=0, "+
+			"all_bytes=0, coordinating_operation_bytes=%d, max_coordinating_bytes=%d]", r.ContentLength, most)
+		fmt.Fprintf(w, `{"error":{"root_cause":[{"type":"es_rejected_execution_exception","reason":%[1]q}],`+
+			`"type":"es_rejected_execution_exception","reason":%[1]q},"status":429}`, reason)
+	}
+}
+
+// overPressureOfShard is its answer where the node that has the shard is smaller.
+func overPressureOfShard(most int) fault {
+	return func(_ *gate, w http.ResponseWriter, r *http.Request) {
+		reason := fmt.Sprintf("rejected execution of primary operation [coordinating_and_primary_bytes=0, replica_bytes=0, "+
+			"all_bytes=0, primary_operation_bytes=%d, max_primary_bytes=%d]", r.ContentLength, most)
+		var items []string
+		for lines := json.NewDecoder(r.Body); ; {
+			var action struct {
+				Create struct {
+					ID string `json:"_id"`
+				} `json:"create"`
+			}
+			var document json.RawMessage
+			if lines.Decode(&action) != nil || lines.Decode(&document) != nil {
+				break
+			}
+			items = append(items, fmt.Sprintf(`{"create":{"_id":%q,"status":429,"error":{"type":"es_rejected_execution_exception","reason":%q}}}`,
+				action.Create.ID, reason))
+		}
+		w.Header().Set("X-Elastic-Product", "Elasticsearch")
+		fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(items, ","))
+	}
+}
+
+// A store that is busy for long gets each message by itself, so that none waits for
+// another.
+func TestABusyStoreIsAskedForLess(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	s := newSystem(t, rabbittest.Newest(t))
 	store := newStoreAt(t, g.URL)
 	g.meet(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > 100_000 {
-			answer(http.StatusRequestEntityTooLarge, "")(g, w, r)
-			return
-		}
-		g.real.ServeHTTP(w, r)
+		ifMany(g, w, r, answer(http.StatusTooManyRequests, ""))
 	})
-	run := s.start(store, nil)
-	large := s.message("large", 0)
-	large.Body = []byte(strings.Repeat("x", 200_000))
-	s.publish(s.message("before", 0), large, s.message("after", 0))
-	events := s.finish(store, 3, run)
-	for _, event := range events {
-		if event.Envelope.Properties.MessageID != "large-0" {
-			continue
-		}
-		if event.BodyIn != schemas.BodyInUnstorable || event.BodySize != 200_000 || len(event.Envelope.Body) != 0 {
-			t.Errorf("its document says %q, %d bytes", event.BodyIn, event.BodySize)
-		}
-	}
-	kept, _, err := schemas.Unwrap(schemas.FromDelivery(s.Take(t, s.topology.Unstorable(), 1)[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := diff(large, kept); diff != "" {
-		t.Errorf("it is kept as another message (-want +got):\n%s", diff)
-	}
+	s.publish(s.messages("order", 8)...)
+	s.wantEachOnce(s.finish(store, 8, s.start(store, func(cfg *Config) { cfg.Memory = 1 << 30 })))
 }

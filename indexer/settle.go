@@ -38,27 +38,33 @@ func (s *session) deliver(ctx context.Context, patience *patience, pending []*it
 			continue
 		}
 		s.appetite.took(len(pending), time.Since(began))
-		before := len(pending)
-		var busy error
-		if pending, busy, err = s.judge(ctx, pending, results); err != nil {
+		left, err := s.classify(ctx, pending, results)
+		if err != nil {
 			return err
 		}
-		if len(pending) < before {
+		if left.count() < len(pending) {
 			patience.progress()
 		}
-		if busy != nil {
-			s.appetite.lessEvents()
-			if err := patience.failed(ctx, busy); err != nil {
-				return err
-			}
+		if pending, err = s.afterAnswer(ctx, patience, left); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// judge sorts the store's answers and returns what has to be sent (again), and
-// why the store did not take some that are as they should be.
-func (s *session) judge(ctx context.Context, items []*item, results []schemas.Result) (again []*item, busy, err error) {
+// left are items that an answered request has not stored.
+type left struct {
+	changed  []*item // have another document now
+	busy     []*item // are to be sent again later
+	tooLarge []*item // are more than the store takes at once
+	reason   error   // why some are busy
+}
+
+func (l left) count() int { return len(l.changed) + len(l.busy) + len(l.tooLarge) }
+
+// classify sorts the store's answers.
+func (s *session) classify(ctx context.Context, items []*item, results []schemas.Result) (left, error) {
+	var rest left
 	var conflicts []conflict
 	for i, result := range results {
 		it := items[i]
@@ -68,19 +74,48 @@ func (s *session) judge(ctx context.Context, items []*item, results []schemas.Re
 				s.refusedInARow.Store(0)
 			}
 		case schemas.Busy:
-			busy = &schemas.StoreError{Kind: schemas.StoreBusy, Reason: result.Reason}
-			again = append(again, it)
+			rest.reason = &schemas.StoreError{Kind: schemas.StoreBusy, Reason: result.Reason}
+			rest.busy = append(rest.busy, it)
+		case schemas.TooLarge:
+			rest.tooLarge = append(rest.tooLarge, it)
 		case schemas.Conflict:
 			conflicts = append(conflicts, conflict{it, schemas.Stored{Index: result.Index, ID: it.document.ID}})
 		default:
 			if err := s.quarantine(it, result.Reason); err != nil {
-				return nil, nil, err
+				return left{}, err
 			}
-			again = append(again, it)
+			rest.changed = append(rest.changed, it)
 		}
 	}
 	duplicates, err := s.resolveConflicts(ctx, conflicts)
-	return append(again, duplicates...), busy, err
+	rest.changed = append(rest.changed, duplicates...)
+	return rest, err
+}
+
+// afterAnswer gives what is to be sent next of what is left.
+func (s *session) afterAnswer(ctx context.Context, patience *patience, rest left) ([]*item, error) {
+	next := append(rest.changed, rest.busy...)
+	if len(rest.tooLarge) > 0 {
+		smaller, err := s.sendLess(ctx, patience, rest.tooLarge)
+		if err != nil {
+			return nil, err
+		}
+		next = append(next, smaller...)
+	}
+	if rest.reason == nil {
+		return next, nil
+	}
+	s.appetite.lessEvents()
+	return next, patience.failed(ctx, rest.reason)
+}
+
+// sendLess is for items that are too large for one request: it delivers each half of
+// them, or gives a single one with a smaller document.
+func (s *session) sendLess(ctx context.Context, patience *patience, items []*item) ([]*item, error) {
+	if s.appetite.lessBytes(size(items)); len(items) == 1 {
+		return items, s.setAside(ctx, items[0])
+	}
+	return nil, s.halves(ctx, patience, items)
 }
 
 // manyRefused is how many documents in a row may be refused before that is
@@ -115,11 +150,14 @@ func (s *session) afterFailure(ctx context.Context, patience *patience, items []
 		return s.unanswered(ctx, patience, items)
 	case schemas.StoreBusy:
 		s.appetite.lessEvents()
-	case schemas.StoreTooLarge:
-		if s.appetite.lessBytes(size(items)); len(items) == 1 {
-			return items, s.setAside(ctx, items[0])
+		if len(items) > 1 && patience.attempt >= notAtOnce {
+			if err := patience.failed(ctx, failed); err != nil {
+				return nil, err
+			}
+			return nil, s.halves(ctx, patience, items) // else one that is too large holds up the others
 		}
-		return nil, s.halves(ctx, patience, items)
+	case schemas.StoreTooLarge:
+		return s.sendLess(ctx, patience, items)
 	case schemas.StoreRefused:
 		if len(items) == 1 {
 			return items, s.quarantine(items[0], failed.Reason)

@@ -16,13 +16,14 @@ const (
 	Conflict                   // a document with this id was there before
 	Refused                    // will never be accepted as it is
 	Busy                       // not now; send it again later
+	TooLarge                   // more than it takes at once; send less, or less of the document
 )
 
 // Result is a store's answer for one document.
 type Result struct {
 	Status Status
 	Index  string // of the document that was there before, for Conflict
-	Reason string // in the store's words, for Refused and Busy
+	Reason string // in the store's words, for Refused, Busy and TooLarge
 }
 
 // Stored names a document that is in the store.
@@ -39,7 +40,7 @@ const (
 	StoreAway     StoreErrorKind = iota + 1 // no answer, or 5xx: wait and send again
 	StoreBusy                               // 429: send again after RetryAfter, less at once
 	StoreDenied                             // 401, 403, 404: an operator has to act; wait
-	StoreTooLarge                           // 413: send less at once
+	StoreTooLarge                           // 413, or a 429 that will not pass: send less at once
 	StoreRefused                            // 400: some document spoils the request; split it
 )
 

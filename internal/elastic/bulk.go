@@ -25,6 +25,7 @@ const longestID = 512
 //   - Conflict: its id is taken in the index that is now written to; Index
 //     names it. An older index of the stream may have it too: see Find.
 //   - Refused: not acceptable as it is, and the others are none the worse.
+//   - TooLarge: more than the node that has the shard takes at once.
 //   - Busy: to be sent again later. This includes what concerns the whole
 //     stream, such as a write block (a full disk) or a missing template.
 //

@@ -88,6 +88,8 @@ func (item bulkItem) result() schemas.Result {
 		return schemas.Result{Status: schemas.Conflict, Index: item.index()}
 	case item.Status == http.StatusBadRequest:
 		return schemas.Result{Status: schemas.Refused, Reason: item.reason()}
+	case item.Status == http.StatusTooManyRequests && beyondPressure(item.reason()):
+		return schemas.Result{Status: schemas.TooLarge, Reason: item.reason()}
 	}
 	// 429 and 5xx, but also 403 (a write block, a missing privilege) and 404 (a
 	// missing template): no document is at fault and sending it again, later,

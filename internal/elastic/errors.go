@@ -39,8 +39,12 @@ func (s *Store) refusal(doing string, status int, header http.Header, body []byt
 	if words != "" {
 		words = ": " + words
 	}
+	kind := kind(status)
+	if kind == schemas.StoreBusy && beyondPressure(words) {
+		kind = schemas.StoreTooLarge
+	}
 	return &schemas.StoreError{
-		Kind:       kind(status),
+		Kind:       kind,
 		RetryAfter: retryAfter(header.Get("Retry-After"), time.Now()),
 		Reason: fmt.Sprintf("%s: Elasticsearch at %s answered %d %s%s",
 			doing, s.where, status, http.StatusText(status), words),

@@ -49,6 +49,8 @@ func TestAnswersToARequest(t *testing.T) {
 		{413, "", ``, schemas.StoreTooLarge, 0, "413"},
 		{429, "7", `{"error":{"type":"es_rejected_execution_exception","reason":"rejected"}}`, schemas.StoreBusy, 7 * time.Second, "rejected"},
 		{429, "soon", ``, schemas.StoreBusy, 0, "429"},
+		{429, "", pressure(40, 53687091), schemas.StoreBusy, 0, "rejected execution"},
+		{429, "", pressure(62916917, 53687091), schemas.StoreTooLarge, 0, "rejected execution"},
 		{500, "", `[]`, schemas.StoreAway, 0, "500"},
 		{502, "", page, schemas.StoreAway, 0, "502 Bad Gateway: <html> <head>"},
 		{503, "60", `{"error":{"type":"master_not_discovered_exception","reason":null}}`, schemas.StoreAway, time.Minute, "master_not_discovered_exception"},
@@ -71,6 +73,13 @@ func TestAnswersToARequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pressure is an answer of Elasticsearch that holds as much as it may, or would.
+func pressure(operation, most int) string {
+	return fmt.Sprintf(`{"error":{"type":"es_rejected_execution_exception","reason":"rejected execution of coordinating operation `+
+		`[coordinating_and_primary_bytes=53687000, replica_bytes=0, all_bytes=53687000, coordinating_operation_bytes=%d, max_coordinating_bytes=%d]"},"status":429}`,
+		operation, most)
 }
 
 func TestRetryAfterReadsADate(t *testing.T) {
