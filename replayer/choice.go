@@ -28,6 +28,7 @@ const (
 	alreadyReplayed = "already replayed (--again sends them too)"
 	handledSince    = "failed and handled since (--again sends them too)"
 	discardedSince  = "failed and discarded since (--again sends them too)"
+	stillTried      = "failed and tried again soon (--again sends them too)"
 	replayedSince   = "replayed by another job meanwhile"
 	beyondLimit     = "beyond the limit"
 )

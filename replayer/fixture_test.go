@@ -3,6 +3,7 @@ package replayer
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -255,6 +256,19 @@ func (f *fixture) keepMany(n int) []schemas.Event {
 	}
 	f.keep(events...)
 	return events
+}
+
+// keepJob stores a job, unless another test has.
+func (f *fixture) keepJob(job Job) {
+	f.t.Helper()
+	document, err := json.Marshal(job)
+	if err == nil {
+		_, err = f.store.CreateJob(f.t.Context(), job.ID, document)
+	}
+	var known *schemas.StoreError
+	if err != nil && !errors.As(err, &known) {
+		f.t.Fatal(err)
+	}
 }
 
 // index does what the indexer does with the log, and gives what it took.

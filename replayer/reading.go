@@ -170,7 +170,7 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := d.r.resolutions(ctx, d.job, page)
+	resolved, err := d.r.resolved(ctx, d.job, page)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (d *reading) decide(ctx context.Context, page []found) error {
 		case known.before(f):
 			f.leftOut = alreadyReplayed
 		default:
-			f.leftOut = d.choice.take(f, resolved.reason(f.event))
+			f.leftOut = d.choice.take(f, resolved[i])
 		}
 		if f.leftOut == "" {
 			f.rival = taken[f.message]

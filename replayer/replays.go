@@ -171,10 +171,6 @@ func (k replayed) any(f *found, when func(replay) bool) bool {
 	})
 }
 
-func failed(e schemas.Fact) bool {
-	return e.Action == schemas.Poisoned || e.Action == schemas.RetryScheduled
-}
-
 // sentBy are the messages that a job has sent, as far as its `replayed` events
 // are in the store: all of them, or those of the last window where the cursor
 // tells of the others.

@@ -1,7 +1,9 @@
 package replayer
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"testing"
 
@@ -53,13 +55,16 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				f := newFixture(t)
 				f.sequence = 20
 				failure := f.event(action, f.message(1))
-				failure.Message, failure.Queue = "instance", "orders"
+				failure.Message, failure.Queue = f.source+"-instance", "orders"
 				f.keep(failure, test.then(f, failure))
 				order := f.job("event.action: " + string(action))
 				order.Target.Kind = ToFailedQueue
 				want := map[string]int{}
-				if test.want != "" {
+				switch {
+				case test.want != "":
 					want[test.want] = 1
+				case action == schemas.RetryScheduled: // and its next attempt has not ended yet
+					want[stillTried] = 1
 				}
 				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
 					t.Errorf("%d to send, left out %v, want %v", plan.Total, plan.LeftOut, want)
@@ -112,6 +117,136 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestResolvedByAReplayOfItsRetry: a replay that was of another event of the same
+// instance resolves the failure, as it does in `watership failed`.
+func TestResolvedByAReplayOfItsRetry(t *testing.T) {
+	for kind, change := range map[string]func(schemas.Envelope) schemas.Envelope{
+		"with an id": func(e schemas.Envelope) schemas.Envelope { return e }, "without": anonymous,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFixture(t)
+			retried, failure := f.event(schemas.RetryScheduled, change(f.message(1))), f.event(schemas.Poisoned, change(f.message(1)))
+			failure.Message = retried.Message
+			replayed, handled := f.event(schemas.Replayed, failure.Envelope), f.event(schemas.Handled, failure.Envelope)
+			for _, e := range []*schemas.Event{&replayed, &handled} {
+				e.Replay, e.ReplayOf = "to another target", retried.EventID
+			}
+			replayed.Message = retried.Message
+			f.keep(retried, failure, replayed, handled)
+			f.keepJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}})
+			order := f.job("event.action: poisoned")
+			order.Target.Kind = ToFailedQueue
+			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[handledSince] != 1 {
+				t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+			}
+		})
+	}
+}
+
+// TestDiscardedIsLeftOut: whichever of its events a query finds, what was discarded
+// is not sent through another, its `discarded` event included.
+func TestDiscardedIsLeftOut(t *testing.T) {
+	f := newFixture(t)
+	failure := f.poisoned(1)
+	discarded := f.event(schemas.Discarded, failure.Envelope)
+	discarded.Message, discarded.ReplayOf, discarded.Queue = failure.Message, failure.EventID, failure.Queue
+	f.keep(failure, discarded)
+	for _, text := range []string{"", "messaging.message.id: m-1", "watership.queue: *", "event.action: discarded", "event.action: poisoned"} {
+		for _, kind := range []Kind{ToFailedQueue, ToOrigin} {
+			order := f.job(text)
+			order.Target.Kind = kind
+			if plan := f.plan(order); plan.Total != 0 || len(plan.LeftOut) != 1 || plan.LeftOut[discardedSince] == 0 {
+				t.Errorf("%q to %s: %d to send, left out %v", text, order.Target, plan.Total, plan.LeftOut)
+			}
+			order.Again = true
+			if plan := f.plan(order); plan.Total != 1 {
+				t.Errorf("%q to %s again: %d to send, left out %v", text, order.Target, plan.Total, plan.LeftOut)
+			}
+		}
+	}
+	newer := f.poisoned(1)
+	f.keep(newer)
+	order := f.job("")
+	order.Target.Kind = ToFailedQueue
+	if plan := f.plan(order); plan.Total != 1 || plan.Sample[0].EventID != newer.EventID {
+		t.Errorf("after it failed again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
+// TestWaitingIsLeftOut: a message that is tried again soon is not sent beside that.
+func TestWaitingIsLeftOut(t *testing.T) {
+	f := newFixture(t)
+	first, second := f.event(schemas.RetryScheduled, f.message(1)), f.event(schemas.RetryScheduled, f.message(1))
+	other := f.event(schemas.RetryScheduled, anonymous(f.message(2)))
+	second.Message = first.Message
+	f.keep(first, second, other)
+	order := f.job("watership.queue: *")
+	order.Target.Kind = ToFailedQueue
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[stillTried] != 3 {
+		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	elsewhere := order
+	elsewhere.Target = Target{Kind: ToQueue, Queue: f.queue}
+	if plan := f.plan(elsewhere); plan.Total != 2 {
+		t.Errorf("to a queue: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	poisoned := f.event(schemas.Poisoned, f.message(1))
+	poisoned.Message = first.Message
+	f.keep(poisoned)
+	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[stillTried] != 1 || plan.LeftOut[sameMessage] != 2 {
+		t.Errorf("when one is given up: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	order.Again = true
+	if plan := f.plan(order); plan.Total != 2 {
+		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
+// countingStore counts what is read of it.
+type countingStore struct {
+	Store
+	read int
+}
+
+func (s *countingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+	return counted(&s.read, s.Store.Events(ctx, selection))
+}
+
+func (s *countingStore) Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	return counted(&s.read, s.Store.Facts(ctx, selection, either...))
+}
+
+func counted[T any](count *int, all iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		all(func(one T, err error) bool {
+			*count++
+			return yield(one, err)
+		})
+	}
+}
+
+// TestFailureAmongEqualMessages: a failure is decided about without reading all that
+// is known of equal messages.
+func TestFailureAmongEqualMessages(t *testing.T) {
+	f := newFixture(t)
+	tick := anonymous(f.message(1))
+	failure := f.event(schemas.Poisoned, tick)
+	events := []schemas.Event{failure}
+	for range 3000 {
+		handled := f.event(schemas.Handled, tick)
+		handled.Message = ""
+		events = append(events, handled)
+	}
+	f.keep(events...)
+	store := &countingStore{Store: f.store}
+	f.cfg.Store = store
+	order := f.job("event.action: poisoned")
+	order.Target.Kind = ToFailedQueue
+	if plan := f.plan(order); plan.Total != 1 || store.read > 100 {
+		t.Errorf("%d to send, left out %v; read %d events", plan.Total, plan.LeftOut, store.read)
 	}
 }
 

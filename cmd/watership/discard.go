@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -103,6 +104,9 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	return s.discardEach(ctx, d, store, ids)
 }
 
+// discardedAtOnce are found by their ids in one query.
+const discardedAtOnce = 500
+
 func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
@@ -117,7 +121,7 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {
 	discarded := 0
 	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
-		for some := range slices.Chunk(ids, failuresAtOnce/2) {
+		for some := range slices.Chunk(ids, discardedAtOnce) {
 			n, err := d.publish(ctx, store, publisher, s.topology, some)
 			discarded += n
 			if err != nil {
@@ -131,13 +135,13 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 }
 
 // open collects the event ids of the failures; they alone are kept.
-func (d discard) open(ctx context.Context, failures failures, node query.Node) ([]string, error) {
+func (d discard) open(ctx context.Context, failures history.Failures, node query.Node) ([]string, error) {
 	if len(d.ids) == 0 {
-		return eventIDs(failures.open(ctx, node))
+		return eventIDs(failures.Open(ctx, node))
 	}
 	var all []string
 	for some := range slices.Chunk(d.ids, idsAtOnce) {
-		ids, err := eventIDs(failures.open(ctx, node, called(some)...))
+		ids, err := eventIDs(failures.Open(ctx, node, called(some)...))
 		if err != nil {
 			return nil, err
 		}

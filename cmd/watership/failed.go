@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -78,7 +79,7 @@ func (s system) failed(ctx context.Context, to list, node query.Node, format out
 		return err
 	}
 	groups := map[failureKind]*group{}
-	for fact, err := range failures.open(ctx, node) {
+	for fact, err := range failures.Open(ctx, node) {
 		if err != nil {
 			return err
 		}
@@ -114,16 +115,11 @@ func (g *group) add(f schemas.Fact) {
 
 func poisoned() query.Node { return is("event.action", string(schemas.Poisoned)) }
 
-// givenUp is also what the store has refused to record as poisoned.
-func givenUp() query.Node {
-	return query.Or{poisoned(), is("watership.quarantined_action", string(schemas.Poisoned))}
-}
-
 // query finds the events of a kind.
 func (k failureKind) query() query.Node {
 	all := query.And{poisoned()}
 	if k.Type == string(schemas.Quarantined) {
-		all = query.And{givenUp()}
+		all = query.And{history.GivenUp()}
 	}
 	for _, part := range []struct{ field, value string }{
 		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},

@@ -78,9 +78,18 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 		"a replay of its retry, with other headers, handled": {func(a seeded) []schemas.Event {
 			return []schemas.Event{
 				a.event(2, schemas.RetryScheduled, sameMessage(3), at("orders"), instance("i-3")),
+				a.event(4, schemas.Replayed, sameMessage(3), at("orders"), instance("i-3"), replayOf(a, 2)),
 				a.event(5, schemas.Handled, sameMessage(3), at("orders"), replayOf(a, 2), func(e *schemas.Event) { e.Envelope.Headers["fixed"] = true }),
 			}
 		}, ""},
+		"a replay of its retry handled, of a message without an id": {func(a seeded) []schemas.Event {
+			return []schemas.Event{
+				a.event(4, schemas.RetryScheduled, sameMessage(4), anonymous, at("orders"), instance("i-4")),
+				a.event(5, schemas.Poisoned, sameMessage(4), anonymous, at("orders"), instance("i-4")),
+				a.event(6, schemas.Replayed, sameMessage(4), anonymous, at("orders"), instance("i-4"), replayOf(a, 4)),
+				a.event(7, schemas.Handled, sameMessage(4), anonymous, at("orders"), replayOf(a, 4)),
+			}
+		}, "3"},
 		"a replay of it handled at another queue": {func(a seeded) []schemas.Event {
 			return []schemas.Event{a.event(5, schemas.Handled, sameMessage(3), at("mails"), replayOf(a, 3))}
 		}, "3"},
@@ -93,6 +102,16 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 				a.event(7, schemas.Handled, sameMessage(3), at("orders"), replayOf(a, 5)),
 			}
 		}, ""},
+		"given up again and again without an id, then handled": {func(a seeded) []schemas.Event {
+			again := func(n int, action schemas.Action, of int) schemas.Event {
+				return a.event(n, action, sameMessage(4), anonymous, at("orders"), instance(fmt.Sprint("i-", n)), replayOf(a, of))
+			}
+			return []schemas.Event{
+				a.event(4, schemas.Poisoned, sameMessage(4), anonymous, at("orders"), instance("i-4")),
+				again(6, schemas.Poisoned, 4), again(8, schemas.Poisoned, 6), again(10, schemas.Handled, 8),
+				a.event(11, schemas.Poisoned, sameMessage(4), anonymous, at("orders"), instance("i-11")),
+			}
+		}, "3 11"},
 		"discarded": {func(a seeded) []schemas.Event {
 			return []schemas.Event{a.event(5, schemas.Discarded, sameMessage(3), at("orders"), func(e *schemas.Event) { e.ReplayOf = a.source + ":3" })}
 		}, ""},
@@ -154,7 +173,7 @@ func openFailures(t *testing.T, a seeded) []schemas.Fact {
 		t.Fatal(err)
 	}
 	var list []schemas.Fact
-	for fact, err := range f.open(t.Context(), query.All{}) {
+	for fact, err := range f.Open(t.Context(), query.All{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

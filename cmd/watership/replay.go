@@ -25,8 +25,8 @@ the message as first published, with headers that mark the job.
 It shows what would be sent before anything is; a terminal is asked, a script
 needs --yes. What was replayed to the same target before is left out, unless it
 failed again since, and so is what another replay is sending now. So is a failure
-that was handled or discarded since, where messages go back to where they came
-from; --again sends all of them.
+that was handled or discarded since, or that is tried again soon, where messages go
+back to where they came from; --again sends all of them.
 
 A replay is a job, which is kept: who sent what, why, and how far it came. It
 goes on after a loss of the broker; after a crash, 'watership jobs resume' goes

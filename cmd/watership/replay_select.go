@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -54,7 +55,7 @@ func (s system) selected(r replay) (query.Node, error) {
 	}
 	if r.group != "" {
 		// Attempts that failed in the same way may have been followed by one that did not.
-		all = append(all, givenUp(), is("watership.error_group", r.group))
+		all = append(all, history.GivenUp(), is("watership.error_group", r.group))
 	}
 	if r.query != "" || len(all) == 0 {
 		node, err := s.parseQuery(r.query)

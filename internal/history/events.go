@@ -1,0 +1,187 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Store is where events are read.
+type Store interface {
+	// Facts reads of a selection, in the order BySequence, what events are about: of
+	// those that have one of the values in one of the fields, or of all where none
+	// are given.
+	Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+}
+
+// Outcomes says what became of each of some failures, a thousand or so at once, by
+// the events up to a sequence (0: by all). reports says of a queue whether its
+// consumer reports what it handled; nil: all do.
+//
+// It reads only events that decide, so that equal messages which were handled a
+// million times cost nothing.
+func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
+	e := newEvents()
+	if err := e.read(ctx, store, failures, upTo); err != nil {
+		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
+	}
+	outcomes := make([]Outcome, len(failures))
+	for i, failure := range failures {
+		outcomes[i] = e.line(failure).outcome(reports)
+	}
+	return outcomes, nil
+}
+
+// events are those that decide what became of some failures.
+type events struct {
+	known         map[string]bool           // by id
+	byInstance    map[string][]schemas.Fact // by instance id
+	byFingerprint map[string][]schemas.Fact // of messages with an id, what replays led to
+	byReplayOf    map[string][]schemas.Fact // by the event that was replayed, or discarded
+}
+
+func newEvents() *events {
+	return &events{map[string]bool{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}}
+}
+
+// read follows instances and replays from the failures on, step by step.
+func (e *events) read(ctx context.Context, store Store, failures []schemas.Fact, upTo int64) error {
+	steps := newSteps()
+	var fingerprints []string
+	for _, failure := range failures {
+		steps.add(failure.EventID, failure.Message)
+		steps.add(failure.ReplayOf, "")
+		if failure.MessageID != "" { // else equal messages have it too
+			fingerprints = append(fingerprints, failure.Fingerprint)
+		}
+	}
+	selection := schemas.Selection{Query: deciding(), UpTo: upTo}
+	ofReplays := selection
+	ofReplays.Query = query.And{selection.Query, query.Exists{Field: query.Pattern{"watership.replay.of"}}}
+	var err error
+	if len(fingerprints) > 0 {
+		err = e.take(ctx, store, ofReplays, steps, schemas.Among{Field: "watership.fingerprint", Values: fingerprints})
+	}
+	for err == nil && !steps.done() {
+		ids, instances := steps.next()
+		err = e.take(ctx, store, selection, steps,
+			schemas.Among{Field: "watership.replay.of", Values: ids}, schemas.Among{Field: "watership.message", Values: instances})
+	}
+	return err
+}
+
+func (e *events) take(ctx context.Context, store Store, selection schemas.Selection, steps *steps, either ...schemas.Among) error {
+	for fact, err := range store.Facts(ctx, selection, either...) {
+		if err != nil {
+			return err
+		}
+		if e.known[fact.EventID] {
+			continue
+		}
+		e.known[fact.EventID] = true
+		if fact.Message != "" {
+			e.byInstance[fact.Message] = append(e.byInstance[fact.Message], fact)
+		}
+		if fact.ReplayOf != "" {
+			e.byReplayOf[fact.ReplayOf] = append(e.byReplayOf[fact.ReplayOf], fact)
+			e.byFingerprint[fact.Fingerprint] = append(e.byFingerprint[fact.Fingerprint], fact)
+		}
+		steps.follow(fact)
+	}
+	return nil
+}
+
+// line collects what followed from a failure.
+func (e *events) line(failure schemas.Fact) *line {
+	l, seen := newLine(failure), map[string]bool{failure.EventID: true}
+	var follow func(events []schemas.Fact)
+	follow = func(events []schemas.Fact) {
+		for _, fact := range events {
+			if seen[fact.EventID] {
+				continue
+			}
+			seen[fact.EventID] = true
+			if fact.Sequence > failure.Sequence {
+				l.later = append(l.later, fact)
+			}
+			switch {
+			case fact.Action == schemas.Replayed:
+				follow(e.byReplayOf[fact.ReplayOf])
+			case fact.Action == schemas.Poisoned && fact.Sequence > failure.Sequence:
+				l.extend(fact)
+				follow(e.byReplayOf[fact.EventID])
+				follow(e.byInstance[fact.Message])
+			}
+		}
+	}
+	follow(e.byInstance[failure.Message])
+	follow(e.byReplayOf[failure.EventID])
+	follow(e.byReplayOf[failure.ReplayOf])
+	if failure.MessageID != "" {
+		follow(e.byFingerprint[failure.Fingerprint])
+	}
+	return l
+}
+
+// steps are the event ids and instance ids whose events are to be read next.
+type steps struct {
+	seen           map[string]bool
+	ids, instances []string
+}
+
+func newSteps() *steps { return &steps{seen: map[string]bool{"": true}} }
+
+func (s *steps) done() bool { return len(s.ids) == 0 && len(s.instances) == 0 }
+
+// atOnce is less than a store looks for at once.
+const atOnce = 10_000
+
+func (s *steps) next() (ids, instances []string) {
+	ids, s.ids = cut(s.ids)
+	instances, s.instances = cut(s.instances)
+	return ids, instances
+}
+
+func cut(names []string) (some, rest []string) {
+	at := min(len(names), atOnce)
+	return names[:at], names[at:]
+}
+
+// follow goes on from a replay to the event that was replayed, and from a failure to
+// what became of it.
+func (s *steps) follow(fact schemas.Fact) {
+	switch fact.Action {
+	case schemas.Replayed:
+		s.add(fact.ReplayOf, "")
+	case schemas.Poisoned:
+		s.add(fact.EventID, fact.Message)
+	}
+}
+
+func (s *steps) add(id, instance string) {
+	if !s.seen[id] {
+		s.seen[id] = true
+		s.ids = append(s.ids, id)
+	}
+	if key := "instance " + instance; instance != "" && !s.seen[key] {
+		s.seen[key] = true
+		s.instances = append(s.instances, instance)
+	}
+}
+
+// deciding finds the events that decide, also those that the store refused to record
+// as they were.
+func deciding() query.Node {
+	var either query.Or
+	for _, action := range []schemas.Action{schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed} {
+		either = append(either, happened("event.action", action), happened("watership.quarantined_action", action))
+	}
+	return either
+}
+
+func happened(field string, action schemas.Action) query.Node {
+	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{string(action)}, Quoted: true}}
+}

@@ -1,0 +1,64 @@
+package history
+
+import (
+	"context"
+	"iter"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Failures finds messages that were given up and are not resolved.
+type Failures struct {
+	Store   Store
+	Reports func(queue string) bool // whether the consumer of a queue reports what it handled
+}
+
+const failuresAtOnce = 1000
+
+// Open gives the failures among the events of a query that are not resolved, in
+// the order in which they were given up; with either, only those that have one
+// of its values. It reads a thousand at a time with the events that decide about
+// them, so its memory does not grow with their number.
+func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	given := schemas.Selection{Query: query.And{node, GivenUp()}}
+	return func(yield func(schemas.Fact, error) bool) {
+		chunk := make([]schemas.Fact, 0, failuresAtOnce)
+		for fact, err := range f.Store.Facts(ctx, given, either...) {
+			if err != nil {
+				yield(schemas.Fact{}, err)
+				return
+			}
+			if chunk = append(chunk, fact); len(chunk) < failuresAtOnce {
+				continue
+			}
+			if !f.open(ctx, chunk, yield) {
+				return
+			}
+			chunk = chunk[:0]
+		}
+		f.open(ctx, chunk, yield)
+	}
+}
+
+// open gives those of some failures that are not resolved, and says no where nothing
+// more is wanted.
+func (f Failures) open(ctx context.Context, chunk []schemas.Fact, yield func(schemas.Fact, error) bool) bool {
+	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reports)
+	if err != nil {
+		yield(schemas.Fact{}, err)
+		return false
+	}
+	for i, failure := range chunk {
+		if !outcomes[i].Resolved() && !yield(failure, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// GivenUp finds messages that were given up, also those of which the store has refused
+// to record it.
+func GivenUp() query.Node {
+	return query.Or{happened("event.action", schemas.Poisoned), happened("watership.quarantined_action", schemas.Poisoned)}
+}
