@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
@@ -44,8 +45,8 @@ Unless --empty, there is an example system: a shop whose orders, payments and
 shipments flow over topic, direct and fanout exchanges. Some fail for a while,
 some arrive before what they depend on, and some can never succeed.
 
-The other commands find it by themselves in the same folder, unless amqp.url or
-store.url is configured for them.`,
+The other commands find it by themselves in the same folder, unless amqp.url,
+store.url or a password is configured for them. One dev runs in a folder.`,
 		Example: "  watership dev\n  watership dev --empty --config watership.yaml\n  watership dev --data /tmp/shop --amqp-listen 127.0.0.1:5673 --rate 50",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +86,7 @@ func configOfDev(from *settings) (config.Config, error) {
 }
 
 func (d *dev) start(ctx context.Context, cfg config.Config) error {
-	e, err := embed(&cfg, d.terminal.logger(cfg.Log))
+	e, err := embed(ctx, &cfg, broker.Config{Logger: d.terminal.logger(cfg.Log)})
 	if err != nil {
 		return err
 	}
@@ -108,14 +109,14 @@ func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error
 		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	if d.empty {
-		return d.serve(ctx, d.show)
+		return d.serve(ctx, d.show, e.watchFolder)
 	}
 	first, err := d.firstOrder(ctx)
 	if err != nil {
 		return err
 	}
 	d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
-	return d.serve(ctx, d.show)
+	return d.serve(ctx, d.show, e.watchFolder)
 }
 
 // firstOrder is one that is not in the store yet, where an earlier dev may have

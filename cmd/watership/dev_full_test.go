@@ -41,14 +41,12 @@ func newSmall(t *testing.T, service http.HandlerFunc) *small {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &small{
-		embedded: &embedded{broker: broker.New(broker.Config{Limits: broker.Limits{Memory: 1 << 20}}), data: data},
-		out:      &sink{}, file: storeFile(data), ended: make(chan error, 1),
-	}
-	t.Cleanup(func() { _ = s.embedded.end() })
-	if err := s.start(&cfg); err != nil {
+	e, err := embed(t.Context(), &cfg, broker.Config{Limits: broker.Limits{Memory: 1 << 20}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = e.end() })
+	s := &small{embedded: e, out: &sink{}, file: storeFile(data), ended: make(chan error, 1)}
 	s.address = cfg.AMQP.URL.Reveal()
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end

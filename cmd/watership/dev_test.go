@@ -34,8 +34,7 @@ func developIn(t *testing.T, dir string, environ []string, args ...string) *deve
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &development{dir: dir, binary: path, out: &sink{}, ended: make(chan error, 1)}
-	d.environ = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WATERSHIP_") })
+	d := &development{dir: dir, binary: path, environ: commandEnvironment(), out: &sink{}, ended: make(chan error, 1)}
 	d.cmd = exec.Command(path, append([]string{"dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Dir, d.cmd.Env = d.dir, append(slices.Clone(d.environ), environ...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
@@ -50,6 +49,11 @@ func developIn(t *testing.T, dir string, environ []string, args ...string) *deve
 		}
 	})
 	return d
+}
+
+// commandEnvironment is ours without what configures Watership.
+func commandEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WATERSHIP_") })
 }
 
 // says waits for a text that dev prints.

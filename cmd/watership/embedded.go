@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,31 +26,37 @@ type embedded struct {
 	broker     *broker.Broker // nil: there is none
 	inside     string         // where this process reaches it
 	management *http.Server
-	data       string
+	folder     *runfile.Folder
+	data       string // path of folder
 }
 
-// embed starts the broker where amqp.url says so, and puts its addresses into the
+// embed starts a broker where amqp.url says so, and puts its addresses into the
 // configuration. The end of what it gives ends the broker.
-func embed(cfg *config.Config, logger *slog.Logger) (*embedded, error) {
+func embed(ctx context.Context, cfg *config.Config, as broker.Config) (*embedded, error) {
 	if !cfg.AMQP.URL.IsEmbedded() {
 		return &embedded{}, nil
 	}
-	if other, err := readRunning(cfg.Data); err == nil {
-		return nil, fmt.Errorf("another watership runs in %s, process %d at %s: end it, or give another folder with --data",
-			cfg.Data, other.PID, config.NewURL(other.AMQP))
+	folder, err := runfile.Acquire(ctx, cfg.Data)
+	var held *runfile.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("%w: end it, or give another folder with --data", held)
 	}
-	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
-		return nil, fmt.Errorf("making the data folder: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	e := &embedded{broker: broker.New(broker.Config{Logger: logger}), data: cfg.Data}
-	if err := e.start(cfg); err != nil {
+	as.Instance = rand.Text()
+	e := &embedded{broker: broker.New(as), folder: folder, data: cfg.Data}
+	if err := e.start(cfg, as.Instance); err != nil {
 		return nil, errors.Join(err, e.end())
 	}
 	return e, nil
 }
 
 // start listens, and lets other commands know where.
-func (e *embedded) start(cfg *config.Config) error {
+func (e *embedded) start(cfg *config.Config, instance string) error {
+	if err := e.checkStore(cfg); err != nil {
+		return err
+	}
 	address, err := e.listen(cfg.AMQP.Listen)
 	if err != nil {
 		return err
@@ -57,25 +65,65 @@ func (e *embedded) start(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	management, err := e.manage()
 	if err != nil {
-		return fmt.Errorf("listening for the management API of the embedded broker: %w", err)
+		return err
 	}
-	e.management = &http.Server{Handler: e.broker.Management(), ReadHeaderTimeout: vitalsTimeout}
-	go func() { _ = e.management.Serve(listener) }() // until end closes it
 	login := url.UserPassword("guest", "guest")
-	amqp := url.URL{Scheme: "amqp", User: login, Host: reachable(address), Path: "/"}
-	e.inside = (&url.URL{Scheme: "amqp", User: login, Host: inside.String(), Path: "/"}).String()
-	management := url.URL{Scheme: "http", User: login, Host: listener.Addr().String()}
-	cfg.AMQP.URL, cfg.AMQP.ManagementURL = config.NewURL(amqp.String()), config.NewURL(management.String())
-	store := cfg.Store.URL.Reveal()
+	at := func(scheme, host string) string { return (&url.URL{Scheme: scheme, User: login, Host: host}).String() }
+	e.inside = at("amqp", inside.String())
+	running := runfile.Running{
+		PID: os.Getpid(), Instance: instance, AMQP: at("amqp", reachable(address)), Management: at("http", management.String()),
+	}
+	cfg.AMQP.URL, cfg.AMQP.ManagementURL = config.NewURL(running.AMQP), config.NewURL(running.Management)
 	if path := cfg.Store.URL.File(); path != "" {
 		if path, err = filepath.Abs(path); err != nil {
 			return fmt.Errorf("finding the store: %w", err)
 		}
-		store = "sqlite:" + path
+		running.Store = "sqlite:" + path
 	}
-	return running{os.Getpid(), amqp.String(), management.String(), store}.announce(e.data)
+	return e.folder.Announce(running)
+}
+
+// checkStore refuses what is in place of the store that dev has by default.
+func (e *embedded) checkStore(cfg *config.Config) error {
+	if path := cfg.Store.URL.File(); path != storeFile(cfg.Data) {
+		return nil
+	}
+	return runfile.CheckStore(storeFile(cfg.Data))
+}
+
+// manage serves the management API of the broker until end closes it.
+func (e *embedded) manage() (net.Addr, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the management API of the embedded broker: %w", err)
+	}
+	e.management = &http.Server{Handler: e.broker.Management(), ReadHeaderTimeout: vitalsTimeout}
+	go func() { _ = e.management.Serve(listener) }()
+	return listener.Addr(), nil
+}
+
+const folderPoll = time.Second
+
+// watchFolder fails when the data folder is deleted, or another is in its place:
+// what is written then can be found by nobody.
+func (e *embedded) watchFolder(ctx context.Context, _ *vitals) error {
+	if e.folder == nil {
+		return nil
+	}
+	ticker := time.NewTicker(folderPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if e.folder.Gone() {
+			return fmt.Errorf("the data folder %s was deleted while this process had its store in it", e.data)
+		}
+	}
 }
 
 // listen takes RabbitMQ's port where nothing else is asked for and it is free.
@@ -135,12 +183,9 @@ func (e *embedded) end() error {
 	if e.broker == nil {
 		return nil
 	}
-	err := os.Remove(runningFile(e.data))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
+	var err error
 	if e.management != nil {
-		err = errors.Join(err, e.management.Close())
+		err = e.management.Close()
 	}
-	return errors.Join(err, e.broker.Close())
+	return errors.Join(err, e.broker.Close(), e.folder.Release())
 }

@@ -21,7 +21,7 @@ func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, err
 	if s.away != nil {
 		return nil, s.away
 	}
-	conn, err := rabbit.Open(rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name})
+	conn, err := rabbit.Open(s.broker(name))
 	if err != nil {
 		return nil, err
 	}

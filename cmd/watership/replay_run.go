@@ -28,8 +28,9 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	cfg := replayer.Config{
 		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
 		Retention: s.cfg.Store.Retention.Failures,
-		Broker:    rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership replay", Logger: s.logger},
+		Broker:    s.broker("replay"),
 	}
+	cfg.Broker.Logger = s.logger
 	if r == nil {
 		return replayer.New(cfg), store.Close, nil
 	}

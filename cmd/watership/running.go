@@ -1,61 +1,91 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/runfile"
 )
-
-// running is how a process with an embedded broker lets other commands find it:
-// a file in the data folder, for as long as it runs.
-type running struct {
-	PID        int    `json:"pid"`
-	AMQP       string `json:"amqp"`
-	Management string `json:"management"`
-	Store      string `json:"store"`
-}
-
-func runningFile(data string) string { return filepath.Join(data, "running.json") }
 
 // storeFile is where dev keeps events.
 func storeFile(data string) string { return filepath.Join(data, "store.db") }
 
-// find puts in place of embedded:// the broker that runs; its error is why there
-// is none. Where neither broker nor store is configured and the data folder has
-// them, they are meant: of a dev that has ended, the store.
-func find(cfg *config.Config) error {
-	given := cfg.Given("amqp.url") || cfg.Given("store.url")
-	if given && !cfg.AMQP.URL.IsEmbedded() {
+// local is the embedded broker of another process, which a command uses.
+type local struct {
+	instance string // that it says in its server-properties; "": amqp.url names a broker
+	away     error  // why there is none; nil: there is one, or amqp.url names one
+}
+
+// find puts in place of embedded:// the broker that runs on the data folder. Where
+// neither broker nor store nor a secret for one of them is configured and the data
+// folder has them, they are meant: of a dev that has ended, the store. Its error
+// refuses the folder.
+func find(cfg *config.Config) (local, error) {
+	chosen := isChosen(cfg)
+	if chosen && !cfg.AMQP.URL.IsEmbedded() {
+		return local{}, nil
+	}
+	running, err := runfile.Read(cfg.Data)
+	var unsafe *runfile.UnsafeError
+	switch {
+	case errors.As(err, &unsafe):
+		return local{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
+	case nothingRuns(err) && !chosen && !hasStore(cfg.Data):
+		return local{}, nil
+	case err != nil:
+		return local{away: notRunning(cfg.Data, err)}, useEnded(cfg, chosen)
+	}
+	return local{instance: running.Instance}, use(cfg, running, chosen)
+}
+
+// isChosen says whether the configuration is about servers that it names, or that
+// are at their default addresses.
+func isChosen(cfg *config.Config) bool {
+	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
+		if cfg.Given(key) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasStore(data string) bool {
+	_, err := os.Stat(storeFile(data))
+	return err == nil
+}
+
+// use takes the broker that runs, and the store unless that was chosen.
+func use(cfg *config.Config, running runfile.Running, chosen bool) error {
+	cfg.AMQP.URL = config.NewURL(running.AMQP)
+	cfg.AMQP.PasswordFile = "" // the URL has the password
+	if !cfg.Given("amqp.management_url") {
+		cfg.AMQP.ManagementURL = config.NewURL(running.Management)
+	}
+	if chosen {
 		return nil
 	}
-	r, err := readRunning(cfg.Data)
-	if err != nil {
-		if !given && errors.Is(err, fs.ErrNotExist) {
-			if _, err := os.Stat(storeFile(cfg.Data)); err != nil {
-				return nil
-			}
-			r.Store = "sqlite:" + storeFile(cfg.Data)
-		}
-		cfg.AMQP.URL = config.NewURL(config.Embedded)
-		err = notRunning(cfg.Data, err)
-	} else {
-		cfg.AMQP.URL = config.NewURL(r.AMQP)
+	if running.Store == "" {
+		return usagef("process %d, which runs in %s, has its events in no file: set store.url as it was set there", running.PID, cfg.Data)
 	}
-	if cfg.AMQP.ManagementURL.IsZero() || !cfg.Given("amqp.management_url") {
-		cfg.AMQP.ManagementURL = config.NewURL(r.Management)
+	cfg.Store.URL = config.NewURL(running.Store)
+	return nil
+}
+
+// useEnded takes the store of a dev that has ended, unless one was chosen.
+func useEnded(cfg *config.Config, chosen bool) error {
+	cfg.AMQP.URL = config.NewURL(config.Embedded)
+	if !cfg.Given("amqp.management_url") {
+		cfg.AMQP.ManagementURL = config.URL{}
 	}
-	if !given && r.Store != "" {
-		cfg.Store.URL = config.NewURL(r.Store)
+	if chosen {
+		return nil
 	}
-	return err
+	cfg.Store.URL = config.NewURL("sqlite:" + storeFile(cfg.Data))
+	return runfile.CheckStore(storeFile(cfg.Data))
 }
 
 func notRunning(data string, err error) error {
@@ -63,45 +93,12 @@ func notRunning(data string, err error) error {
 	if absolute, err := filepath.Abs(data); err == nil {
 		folder = absolute
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if nothingRuns(err) {
 		return fmt.Errorf("no watership is running here (%s): start `watership dev`", folder)
 	}
 	return fmt.Errorf("no watership is running here (%s: %w): start `watership dev`", folder, err)
 }
 
-const dialPatience = 2 * time.Second
-
-// readRunning fails where nobody listens any more; what the file says is given
-// all the same.
-func readRunning(data string) (running, error) {
-	var r running
-	text, err := os.ReadFile(runningFile(data))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("%s cannot be read: %w", filepath.Base(runningFile(data)), err)
-	}
-	address, err := url.Parse(r.AMQP)
-	if err != nil {
-		return r, fmt.Errorf("%s names no broker", filepath.Base(runningFile(data)))
-	}
-	conn, err := net.DialTimeout("tcp", address.Host, dialPatience)
-	if err != nil {
-		return r, fmt.Errorf("process %d is gone", r.PID)
-	}
-	return r, conn.Close()
-}
-
-// announce writes the file; it is complete or absent for whoever reads it.
-func (r running) announce(data string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	partial := runningFile(data) + ".new"
-	if err := os.WriteFile(partial, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("saying in the data folder what runs: %w", err)
-	}
-	return os.Rename(partial, runningFile(data))
+func nothingRuns(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, runfile.ErrNotRunning)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -40,7 +41,7 @@ the rest back to the queues and exits with 0.`,
 
 // serve runs what a configuration says, and a broker where that is embedded.
 func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
-	e, err := embed(&cfg, t.logger(cfg.Log))
+	e, err := embed(ctx, &cfg, broker.Config{Logger: t.logger(cfg.Log)})
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
 	}
 	s.inside = e.inside
 	defer e.dismissAfter(ctx)()
-	err = s.serve(ctx, nil)
+	err = s.serve(ctx, e.watchFolder)
 	if loss := e.loss(s.topology); loss != "" {
 		s.logger.Warn(loss)
 	}
@@ -72,8 +73,8 @@ func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
 //	                         the store
 //
 // pipeline has the handlers, indexer the rest; they share nothing but the broker.
-// beside, where it is not nil, runs with them.
-func (s system) serve(ctx context.Context, beside func(context.Context, *vitals) error) error {
+// others run with them.
+func (s system) serve(ctx context.Context, others ...func(context.Context, *vitals) error) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -97,8 +98,8 @@ func (s system) serve(ctx context.Context, beside func(context.Context, *vitals)
 	group.Go(func() error { return v.watchGaps(ctx) })
 	group.Go(func() error { return v.retain(ctx) })
 	group.Go(func() error { return v.reportLimits(ctx) })
-	if beside != nil {
-		group.Go(func() error { return beside(ctx, v) })
+	for _, other := range others {
+		group.Go(func() error { return other(ctx, v) })
 	}
 	s.logger.Info("serving", "broker", s.cfg.AMQP.URL, "store", s.cfg.Store.URL,
 		"routes", len(s.cfg.Routes), "tapped", len(s.cfg.Tap.Exchanges))

@@ -30,7 +30,7 @@ type system struct {
 
 	shop   *shop.Shop // the example system; nil: there is none
 	inside string     // where this process reaches a broker inside; "": there is none
-	away   error      // why there is no broker to connect to; nil: amqp.url names one
+	local
 }
 
 // system is for commands that use a broker which others run. What they do they
@@ -40,9 +40,12 @@ func (s *settings) system(t terminal) (system, error) {
 	if err != nil {
 		return system{}, err
 	}
-	away := find(&cfg)
+	found, err := find(&cfg)
+	if err != nil {
+		return system{}, err
+	}
 	made, err := newSystem(t, cfg)
-	made.away = away
+	made.local = found
 	return made, err
 }
 
@@ -78,9 +81,14 @@ func (s system) connect(name string, consuming bool) (*rabbit.Connection, error)
 	if s.away != nil {
 		return nil, s.away
 	}
-	return rabbit.Open(rabbit.Config{
-		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Logger: s.logger, LargeFrames: consuming,
-	})
+	cfg := s.broker(name)
+	cfg.URL, cfg.Logger, cfg.LargeFrames = s.brokerURL(), s.logger, consuming
+	return rabbit.Open(cfg)
+}
+
+// broker is how to connect to the broker as others do.
+func (s system) broker(name string) rabbit.Config {
+	return rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Instance: s.instance}
 }
 
 // managementAPI asks RabbitMQ's HTTP API.

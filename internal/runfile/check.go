@@ -1,0 +1,60 @@
+package runfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// UnsafeError says that somebody else could have written what is in a folder, and
+// so decide where this command connects to.
+type UnsafeError struct {
+	Path   string
+	Reason string
+}
+
+func (e *UnsafeError) Error() string {
+	return fmt.Sprintf("%s %s: not used", e.Path, e.Reason)
+}
+
+// Check refuses a folder that is a link, or that others than the user of this
+// process may write to.
+func Check(folder string) error {
+	info, err := os.Lstat(filepath.Clean(folder))
+	switch {
+	case err != nil:
+		return err
+	case info.Mode().Type() == fs.ModeSymlink:
+		return &UnsafeError{folder, "is a link"}
+	case !info.IsDir():
+		return &UnsafeError{folder, "is no directory"}
+	}
+	return checkOwner(folder, info)
+}
+
+// checkFile refuses a link, a special file and a file that others may write to.
+func checkFile(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &UnsafeError{path, "is no ordinary file"}
+	}
+	return checkOwner(path, info)
+}
+
+// CheckStore refuses a store in a folder that is a link, or that others may write
+// to. No error where there is none yet.
+func CheckStore(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if _, err := os.Lstat(path + suffix); err != nil {
+			continue
+		}
+		if err := checkFile(filepath.Clean(path + suffix)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
