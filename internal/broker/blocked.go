@@ -28,6 +28,8 @@ func (c *connection) awaitMemory() {
 	if tell {
 		c.out.method(0, connectionBlocked, func(b []byte) []byte { return appendShortstr(b, "low on memory") })
 	}
+	c.blocked.Store(true)
+	defer c.blocked.Store(false)
 	if !c.outlasts(relieved) {
 		return
 	}

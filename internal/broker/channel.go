@@ -14,7 +14,7 @@ type channel struct {
 	lastQueue string
 	incoming  incoming
 	confirms  confirms
-	tx        *transaction // nil: not in transaction mode
+	tx        *transaction // nil: not in transaction mode; guarded by the vhost's lock for others
 
 	// Guarded by the vhost's lock.
 	consumers  map[string]*consumer

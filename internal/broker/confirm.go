@@ -6,7 +6,7 @@ import "encoding/binary"
 // (https://www.rabbitmq.com/docs/confirms#publisher-confirms). The reader alone
 // uses them.
 type confirms struct {
-	on        bool
+	on        bool   // guarded by the vhost's lock for others
 	published uint64 // messages since confirm.select
 	told      uint64 // up to which the client knows
 }
@@ -19,7 +19,9 @@ func (ch *channel) confirmSelect(args *decoder) *exception {
 	case ch.tx != nil:
 		return fail(preconditionFailed, "cannot switch from tx to confirm mode")
 	}
+	ch.vhost.lock()
 	ch.confirms.on = true
+	ch.vhost.unlock()
 	if !flags.at(0) {
 		ch.reply(confirmSelectOK, nil)
 	}

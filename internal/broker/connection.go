@@ -23,9 +23,14 @@ type connection struct {
 	readTimeout time.Duration // zero: none
 	readUntil   time.Time     // in place of it where it is not zero
 	closing     atomic.Bool   // connection.close is sent; only its answer counts
+	blocked     atomic.Bool   // see awaitMemory
 
-	// Of the handshake.
+	// Of the handshake, and final when the connection is admitted.
 	user         string
+	mechanism    string
+	client       table // its properties
+	heartbeat    time.Duration
+	since        time.Time
 	vhost        *vhost // nil before connection.open
 	capabilities table
 	frameMax     uint32

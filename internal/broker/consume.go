@@ -165,13 +165,9 @@ func (ch *channel) get(args *decoder) *exception {
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	q, err := ch.usable(name)
+	q, err := ch.gettable(name)
 	if err != nil {
 		return err
-	}
-	if q.settings.quorum && q.settings.singleActive {
-		return fail(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
-			"are not supported by quorum queues with single active consumer", q.words())
 	}
 	e := q.get()
 	if e == nil {
@@ -180,6 +176,16 @@ func (ch *channel) get(args *decoder) *exception {
 	}
 	ch.answerGet(q, e, flags.at(0))
 	return nil
+}
+
+// gettable finds a queue that the channel may get messages from.
+func (ch *channel) gettable(name string) (*queue, *exception) {
+	q, err := ch.usable(name)
+	if err == nil && q.settings.quorum && q.settings.singleActive {
+		err = fail(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
+			"are not supported by quorum queues with single active consumer", q.words())
+	}
+	return q, err
 }
 
 func (ch *channel) answerGet(q *queue, e *entry, noAck bool) {

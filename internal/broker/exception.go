@@ -1,6 +1,9 @@
 package broker
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Reply codes (§1.2 of the specification's generated part; RabbitMQ added none).
 const (
@@ -28,6 +31,11 @@ const (
 type exception struct {
 	code uint16
 	text string
+}
+
+// reason is the text without the name of its code.
+func (e *exception) reason() string {
+	return strings.TrimPrefix(e.text, codeName(e.code)+" - ")
 }
 
 func (e *exception) Error() string { return fmt.Sprintf("%d %s", e.code, e.text) }

@@ -99,22 +99,30 @@ func (ch *channel) exchangeDelete(args *decoder) *exception {
 	if args.bad {
 		return errShort()
 	}
-	v := ch.vhost
-	v.lock()
-	defer v.unlock()
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if err := ch.vhost.deleteExchangeIf(name, flags.at(0)); err != nil {
+		return err
+	}
+	if !flags.at(1) {
+		ch.reply(exchangeDeleteOK, nil)
+	}
+	return nil
+}
+
+// deleteExchangeIf deletes an exchange, or one that is unused. One that is not there
+// is as good as deleted.
+func (v *vhost) deleteExchangeIf(name string, unused bool) *exception {
 	x, there := v.exchanges[name]
 	switch {
 	case name == "":
 		return defaultExchangeRefused()
 	case strings.HasPrefix(name, "amq."):
 		return fail(accessRefused, "deletion of system %s not allowed", v.exchangeWords(name))
-	case there && flags.at(0) && len(x.bindings) > 0:
+	case there && unused && len(x.bindings) > 0:
 		return fail(preconditionFailed, "%s in use", v.exchangeWords(name))
 	case there:
 		v.deleteExchange(x)
-	}
-	if !flags.at(1) {
-		ch.reply(exchangeDeleteOK, nil)
 	}
 	return nil
 }

@@ -105,8 +105,14 @@ func (c *connection) login() error {
 	if capabilities, there := client.lookup("capabilities"); there && capabilities.kind == 'F' {
 		c.capabilities = bytes.Clone(capabilities.raw)
 	}
+	if len(client) <= largestClient {
+		c.client = bytes.Clone(client)
+	}
 	return c.authenticate(mechanism, response)
 }
+
+// largestClient is how many bytes of a client's properties are kept, to be shown.
+const largestClient = 16 << 10
 
 func (c *connection) tune() error {
 	limits := c.broker.cfg.Limits
@@ -151,7 +157,7 @@ func (c *connection) applyTuning(heartbeat time.Duration) {
 	c.out.mu.Lock()
 	c.out.frameMax = c.frameMax
 	c.out.mu.Unlock()
-	c.readTimeout = 2 * heartbeat
+	c.heartbeat, c.readTimeout = heartbeat, 2*heartbeat
 	if heartbeat > 0 {
 		c.beat <- heartbeat
 	}
@@ -167,10 +173,10 @@ func (c *connection) open() error {
 	if !there {
 		return fail(notAllowed, "vhost %s not found", name)
 	}
+	c.vhost = vhost
 	if !c.broker.admit(c) {
 		return fail(notAllowed, "connection refused: node connection limit (%d) is reached", c.broker.cfg.Limits.Connections)
 	}
-	c.vhost = vhost
 	c.out.method(0, connectionOpenOK, func(b []byte) []byte { return appendShortstr(b, "") })
 	c.log.Info("connection opened", "vhost", name)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net"
 	"slices"
+	"time"
 )
 
 // authenticate checks the response of a SASL mechanism.
@@ -21,7 +22,7 @@ func (c *connection) authenticate(mechanism string, response []byte) error {
 	}
 	why := c.broker.cfg.refuses(user, password, c.stream.RemoteAddr())
 	if why == "" {
-		c.user = user
+		c.user, c.mechanism, c.since = user, mechanism, time.Now()
 		c.log = c.log.With("user", user)
 		return nil
 	}

@@ -1,220 +1,203 @@
 package broker
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
-	"maps"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 )
 
-// Management answers the requests to RabbitMQ's management API
-// (https://www.rabbitmq.com/docs/http-api-reference) that Watership makes; other
-// paths are 404. Logins are those of AMQP. Counts do not lag.
+// Management answers the part of RabbitMQ's management API
+// (https://www.rabbitmq.com/docs/http-api-reference) that lists what there is,
+// declares, deletes and purges exchanges, queues and bindings, publishes and gets
+// messages, and closes connections. Logins are those of AMQP. Counts do not lag.
 func (b *Broker) Management() http.Handler {
+	endpoints := managementEndpoints()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path, ok := segments(r.URL.EscapedPath())
-		refusal := b.refuses(r)
-		switch {
-		case refusal != "":
-			w.Header().Set("WWW-Authenticate", `Basic realm="Watership embedded broker"`)
-			answer(w, http.StatusUnauthorized, map[string]string{"error": "not_authorized", "reason": refusal})
-		case r.Method != http.MethodGet:
-			answer(w, http.StatusMethodNotAllowed, map[string]string{"error": "method_not_allowed", "reason": "read only"})
-		case !ok || len(path) < 2 || path[0] != "api":
-			notFoundAnswer(w)
-		default:
-			b.show(w, r, path[1], path[2:])
+		r.Body = http.MaxBytesReader(w, r.Body, managementBody)
+		status, body := b.manage(endpoints, &request{Request: r, broker: b, header: w.Header()})
+		if status == http.StatusNoContent || body == nil {
+			w.WriteHeader(status)
+			return
 		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body) // the client has gone
 	})
 }
 
-// segments are the parts of a path. http.ServeMux cannot be used: it takes the
-// vhost "/", which is %2F in a path, for the end of the path.
-func segments(escaped string) (path []string, ok bool) {
+// managementBody bounds a request's body: a message of 16 MiB in base64 fits.
+const managementBody = 24 << 20
+
+// request is a request to the management API.
+type request struct {
+	*http.Request
+	broker *Broker
+	header http.Header // of the answer
+	user   string
+	vhost  *vhost   // of the path; nil where it names none
+	names  []string // of the path, behind the virtual host
+}
+
+// action answers a request.
+type action func(*request) (status int, body any)
+
+// endpoint is what a path answers. Segments of its path are words, {vhost}, or {}
+// for any other name.
+type endpoint struct {
+	path    string
+	methods map[string]action
+}
+
+func (b *Broker) manage(endpoints []endpoint, r *request) (status int, body any) {
+	if status, body := b.admitRequest(r); status != http.StatusOK {
+		return status, body
+	}
+	segments, valid := splitPath(r.URL.EscapedPath())
+	if !valid {
+		return missing()
+	}
+	for _, e := range endpoints {
+		if e.matches(r, segments) {
+			return e.answer(r)
+		}
+	}
+	return missing()
+}
+
+// admitRequest checks the login. A page of a foreign site, which a browser lets ask
+// its own host by whatever address that has, is no client of a broker on this machine.
+func (b *Broker) admitRequest(r *request) (status int, body any) {
+	var password string
+	r.user, password, _ = r.BasicAuth()
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	why := b.cfg.refuses(r.user, []byte(password), net.TCPAddrFromAddrPort(from))
+	switch {
+	case why != "":
+		r.header.Set("WWW-Authenticate", `Basic realm="Watership embedded broker"`)
+		return http.StatusUnauthorized, map[string]string{"error": "not_authorized", "reason": why}
+	case !ownHost(r.Request):
+		return http.StatusForbidden, map[string]string{"error": "forbidden", "reason": "unknown host " + r.Host}
+	}
+	return http.StatusOK, nil
+}
+
+// ownHost reports whether a request asks for a host of a name that this machine has
+// where it came to it by a loopback address.
+func ownHost(r *http.Request) bool {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if at == nil || !at.IP.IsLoopback() {
+		return true
+	}
+	host := (&url.URL{Host: r.Host}).Hostname()
+	return host == "localhost" || net.ParseIP(host) != nil
+}
+
+// splitPath returns the segments of a path. http.ServeMux cannot be used: it takes
+// the vhost "/", which is %2F in a path, for the end of the path.
+func splitPath(escaped string) (segments []string, valid bool) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(escaped, "/"), "/") {
 		segment, err := url.PathUnescape(part)
 		if err != nil {
 			return nil, false
 		}
-		path = append(path, segment)
+		segments = append(segments, segment)
 	}
-	return path, true
+	return segments, true
 }
 
-func (b *Broker) refuses(r *http.Request) (why string) {
-	user, password, _ := r.BasicAuth()
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return b.cfg.refuses(user, []byte(password), net.TCPAddrFromAddrPort(from))
-}
-
-// show answers one request: what is asked for, and the path behind it.
-func (b *Broker) show(w http.ResponseWriter, r *http.Request, what string, path []string) {
-	switch {
-	case what == "overview" && len(path) == 0:
-		b.showOverview(w)
-	case what == "whoami" && len(path) == 0:
-		b.showLogin(w, r)
-	case what == "queues" && len(path) == 0:
-		b.showAllQueues(w)
-	case what == "queues" && len(path) == 1:
-		b.inVHost(w, path[0], func(v *vhost) any { return v.queueViews() })
-	case what == "queues" && len(path) == 2:
-		b.inVHost(w, path[0], func(v *vhost) any { return v.queueView(path[1]) })
-	case what == "policies" && len(path) == 1:
-		b.inVHost(w, path[0], func(*vhost) any { return []any{} })
-	case what == "exchanges" && len(path) == 1:
-		b.inVHost(w, path[0], func(v *vhost) any { return v.exchangeViews() })
-	case what == "exchanges" && len(path) == 2:
-		b.inVHost(w, path[0], func(v *vhost) any { return v.exchangeView(path[1]) })
-	case what == "exchanges" && len(path) == 4 && path[2] == "bindings" && path[3] == "source":
-		b.inVHost(w, path[0], func(v *vhost) any { return v.bindingViews(path[1]) })
-	default:
-		notFoundAnswer(w)
+// matches reports whether a request is for the endpoint, and takes the names of its
+// path.
+func (e endpoint) matches(r *request, segments []string) bool {
+	pattern := strings.Split("api/"+e.path, "/")
+	if len(pattern) != len(segments) {
+		return false
 	}
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone
-}
-
-func notFoundAnswer(w http.ResponseWriter) {
-	answer(w, http.StatusNotFound, map[string]string{"error": "Object Not Found", "reason": "Not Found"})
-}
-
-func (b *Broker) showOverview(w http.ResponseWriter) {
-	answer(w, http.StatusOK, map[string]any{
-		"cluster_name":     b.cfg.ClusterName,
-		"node":             b.cfg.ClusterName,
-		"rabbitmq_version": Version,
-		"product_name":     "Watership",
-	})
-}
-
-func (b *Broker) showLogin(w http.ResponseWriter, r *http.Request) {
-	user, _, _ := r.BasicAuth()
-	answer(w, http.StatusOK, map[string]any{"name": user, "tags": []string{"administrator"}})
-}
-
-// inVHost runs f under the lock of a vhost. What f returns is the answer; nil is 404.
-func (b *Broker) inVHost(w http.ResponseWriter, vhost string, f func(v *vhost) any) {
-	v, there := b.vhosts[vhost]
-	if !there {
-		notFoundAnswer(w)
-		return
-	}
-	v.lock()
-	body := f(v)
-	v.unlock()
-	if body == nil {
-		notFoundAnswer(w)
-		return
-	}
-	answer(w, http.StatusOK, body)
-}
-
-func (v *vhost) exchangeViews() any {
-	views := []any{}
-	for _, name := range slices.Sorted(maps.Keys(v.exchanges)) {
-		views = append(views, v.exchangeView(name))
-	}
-	return views
-}
-
-func (v *vhost) exchangeView(name string) any {
-	x, there := v.exchanges[name]
-	if !there {
-		return nil
-	}
-	return map[string]any{
-		"name": x.name, "vhost": v.name, "type": x.kind, "durable": x.durable,
-		"auto_delete": x.autoDelete, "internal": x.internal, "arguments": x.args.json(),
-	}
-}
-
-// bindingView is a binding as the management API shows it.
-type bindingView struct {
-	Source          string         `json:"source"`
-	VHost           string         `json:"vhost"`
-	Destination     string         `json:"destination"`
-	DestinationType string         `json:"destination_type"`
-	RoutingKey      string         `json:"routing_key"`
-	Arguments       map[string]any `json:"arguments"`
-}
-
-// bindingViews is empty for an exchange that is not there, as RabbitMQ has it.
-func (v *vhost) bindingViews(exchange string) any {
-	views := []bindingView{}
-	if x, there := v.exchanges[exchange]; there {
-		for _, binding := range x.bindings {
-			views = append(views, binding.view(v))
+	r.vhost, r.names = nil, nil
+	for i, part := range pattern {
+		switch part {
+		case "{vhost}":
+			if r.vhost = r.broker.vhosts[segments[i]]; r.vhost == nil {
+				return false
+			}
+		case "{}":
+			if segments[i] == "" {
+				return false
+			}
+			r.names = append(r.names, segments[i])
+		case segments[i]:
+		default:
+			return false
 		}
 	}
-	slices.SortFunc(views, func(a, b bindingView) int {
-		return cmp.Or(cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.RoutingKey, b.RoutingKey))
-	})
-	return views
+	return true
 }
 
-func (b *binding) view(v *vhost) bindingView {
-	view := bindingView{Source: b.source.name, VHost: v.name, RoutingKey: b.key, Arguments: b.args.json()}
-	if b.queue != nil {
-		view.Destination, view.DestinationType = b.queue.name, "queue"
-	} else {
-		view.Destination, view.DestinationType = b.target.name, "exchange"
+func (e endpoint) answer(r *request) (status int, body any) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
 	}
-	return view
-}
-
-func (v *vhost) queueView(name string) any {
-	q, there := v.queues[name]
+	act, there := e.methods[method]
 	if !there {
-		return nil
+		return http.StatusMethodNotAllowed, map[string]string{
+			"error": "method_not_allowed", "reason": "the embedded broker does not take this by its management API",
+		}
 	}
-	return q.view()
+	return act(r)
 }
 
-func (b *Broker) showAllQueues(w http.ResponseWriter) {
-	all := []map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(b.vhosts)) {
-		v := b.vhosts[name]
-		v.lock()
-		all = append(all, v.queueViews()...)
-		v.unlock()
-	}
-	answer(w, http.StatusOK, all)
+func missing() (status int, body any) {
+	return http.StatusNotFound, map[string]string{"error": "Object Not Found", "reason": "Not Found"}
 }
 
-func (v *vhost) queueViews() []map[string]any {
-	views := []map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(v.queues)) {
-		views = append(views, v.queues[name].view())
-	}
-	return views
+func badRequest(reason string) (status int, body any) {
+	return http.StatusBadRequest, map[string]string{"error": "bad_request", "reason": reason}
 }
 
-// view is a queue as the management API shows it. There are no policies.
-func (q *queue) view() map[string]any {
-	kind := "classic"
-	if q.settings.quorum {
-		kind = "quorum"
+// refused is how the management API tells what AMQP tells by an exception.
+func refused(e *exception) (status int, body any) {
+	switch e.code {
+	case notFound:
+		return http.StatusNotFound, map[string]string{"error": "not_found", "reason": e.reason()}
+	case accessRefused:
+		return http.StatusUnauthorized, map[string]string{"error": "not_authorised", "reason": "Access refused."}
 	}
-	return map[string]any{
-		"name": q.name, "vhost": q.vhost.name, "type": kind, "state": "running",
-		"durable": q.durable, "auto_delete": q.autoDelete, "exclusive": q.owner != nil,
-		"arguments": q.args.json(), "policy": nil, "operator_policy": nil,
-		"effective_policy_definition": map[string]any{},
-		"message_stats":               map[string]any{"publish": q.positions, "ack": q.settled},
-		"messages":                    q.ready.len() + q.unacked,
-		"messages_ready":              q.ready.len(),
-		"messages_unacknowledged":     q.unacked,
-		"messages_dlx":                len(q.stuck),
-		"consumers":                   len(q.consumers),
+	return badRequest(e.reason())
+}
+
+// read decodes the body, which must have some fields.
+func (r *request) read(into any, required ...string) error {
+	whole, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
 	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(whole, &fields); err != nil {
+		return errors.New("not_json")
+	}
+	var keys []string
+	for _, key := range required {
+		if _, there := fields[key]; !there {
+			keys = append(keys, "{key_missing,"+key+"}")
+		}
+	}
+	if len(keys) > 0 {
+		return fmt.Errorf("[%s]", strings.Join(keys, ","))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(whole))
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}
+
+// agent is a channel of no client, by which a request acts.
+func (r *request) agent() *channel {
+	c := &connection{broker: r.broker, log: r.broker.log, vhost: r.vhost, user: r.user, out: newOutbox()}
+	return newChannel(c, 0)
 }

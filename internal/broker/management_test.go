@@ -2,7 +2,7 @@ package broker_test
 
 import (
 	"errors"
-	"net/http/httptest"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -14,9 +14,8 @@ import (
 
 func TestManagement(t *testing.T) {
 	b := start(t, broker.Config{ClusterName: "shop"})
-	server := httptest.NewServer(b.Management())
-	t.Cleanup(server.Close)
-	m, err := rabbit.NewManagement(strings.Replace(server.URL, "http://", "http://guest:guest@", 1), nil)
+	address := management(t, b)
+	m, err := rabbit.NewManagement(address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +75,32 @@ func TestManagement(t *testing.T) {
 		}
 	}
 	for _, login := range []string{"", "guest:wrong@", "guest@", "nobody:guest@"} {
-		stranger, err := rabbit.NewManagement(strings.Replace(server.URL, "http://", "http://"+login, 1), nil)
+		stranger, err := rabbit.NewManagement(strings.Replace(address, "guest:guest@", login, 1), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := stranger.WhoAmI(t.Context()); err == nil || !strings.Contains(err.Error(), "401") {
 			t.Errorf("as %q: %v", login, err)
+		}
+	}
+}
+
+// A page of another site, whose host a browser takes for this machine's, is refused.
+func TestManagementOfAnotherHost(t *testing.T) {
+	address := management(t, start(t, broker.Config{}))
+	for host, status := range map[string]int{"": 200, "localhost:15672": 200, "[::1]:15672": 200, "evil.example": 403, "evil.example:80": 403} {
+		request, err := http.NewRequest(http.MethodGet, address+"/api/whoami", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != status {
+			t.Errorf("host %q: %d, want %d", host, answer.StatusCode, status)
 		}
 	}
 }

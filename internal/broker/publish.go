@@ -106,10 +106,14 @@ func (ch *channel) publishWhole() *exception {
 	defer ch.abandonContent()
 	ch.uncount()
 	if ch.tooLarge() {
-		return fail(preconditionFailed, "message size %d is larger than configured max size %d",
-			in.size, ch.vhost.limits.MessageSize)
+		return ch.sizeRefused()
 	}
 	return ch.publish()
+}
+
+func (ch *channel) sizeRefused() *exception {
+	return fail(preconditionFailed, "message size %d is larger than configured max size %d",
+		ch.incoming.size, ch.vhost.limits.MessageSize)
 }
 
 // abandonContent forgets what came of a message.
@@ -137,30 +141,40 @@ func (ch *channel) uncount() {
 }
 
 func (ch *channel) publish() *exception {
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	p, err := ch.routeIncoming()
+	switch {
+	case err != nil:
+		return err
+	case ch.tx != nil:
+		p.targets = slices.Clone(p.targets)
+		return ch.tx.add(p, ch.vhost.memory)
+	}
+	ch.settlePublish(ch.enqueue(p))
+	return nil
+}
+
+// routeIncoming finds the queues of the message that has come. Its targets are valid
+// until the next routing.
+func (ch *channel) routeIncoming() (routed, *exception) {
 	in, v := &ch.incoming, ch.vhost
-	v.lock()
-	defer v.unlock()
 	x, there := v.exchanges[in.exchange]
 	switch {
 	case !there:
-		return v.noExchange(in.exchange)
+		return routed{}, v.noExchange(in.exchange)
 	case x.internal:
-		return fail(accessRefused, "cannot publish to internal %s", v.exchangeWords(x.name))
+		return routed{}, fail(accessRefused, "cannot publish to internal %s", v.exchangeWords(x.name))
 	}
 	m, err := ch.newMessage()
 	if err != nil {
-		return err
+		return routed{}, err
 	}
 	p := routed{m, v.route(x, m), in.mandatory}
 	if x.name == "" {
 		v.answer(m)
 	}
-	if ch.tx != nil {
-		p.targets = slices.Clone(p.targets)
-		return ch.tx.add(p, v.memory)
-	}
-	ch.settlePublish(ch.enqueue(p))
-	return nil
+	return p, nil
 }
 
 // enqueue gives a message to its queues. It returns false where one of them does

@@ -71,6 +71,13 @@ func queueArguments() []argument {
 
 func (a argument) fits(quorum bool) bool { return quorum && a.quorum || !quorum && a.classic }
 
+func (s settings) kind() string {
+	if s.quorum {
+		return "quorum"
+	}
+	return "classic"
+}
+
 // parseSettings reads a queue's arguments; where is how errors call the queue.
 func parseSettings(args table, where string) (settings, *exception) {
 	kind, err := queueType(args, where)

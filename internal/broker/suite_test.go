@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"net"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -33,18 +34,47 @@ func TestSuiteOverTCP(t *testing.T) {
 
 func TestSuiteOnRabbitMQ(t *testing.T) {
 	t.Parallel()
-	urls := strings.Fields(os.Getenv("WATERSHIP_TEST_AMQP_URLS"))
-	if len(urls) == 0 {
-		const reason = `no RabbitMQ: WATERSHIP_TEST_AMQP_URLS is not set (scripts/services up; eval "$(scripts/services env)")`
-		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
-	}
-	for _, url := range urls {
-		t.Run(url[strings.LastIndex(url, "@")+1:], func(t *testing.T) {
+	for _, url := range servers(t, "WATERSHIP_TEST_AMQP_URLS") {
+		t.Run(hostOf(url), func(t *testing.T) {
 			t.Parallel()
 			brokertest.Run(t, brokertest.Target{URL: url})
 		})
 	}
+}
+
+func TestManagementSuite(t *testing.T) {
+	t.Parallel()
+	b := broker.New(broker.Config{})
+	t.Cleanup(func() { b.Close() })
+	brokertest.RunManagement(t, management(t, b))
+}
+
+func TestManagementSuiteOnRabbitMQ(t *testing.T) {
+	t.Parallel()
+	for _, url := range servers(t, "WATERSHIP_TEST_MANAGEMENT_URLS") {
+		t.Run(hostOf(url), func(t *testing.T) {
+			t.Parallel()
+			brokertest.RunManagement(t, url)
+		})
+	}
+}
+
+// servers are the URLs that an environment variable has.
+func servers(t *testing.T, variable string) []string {
+	t.Helper()
+	urls := strings.Fields(os.Getenv(variable))
+	if len(urls) == 0 {
+		unavailable(t, "no RabbitMQ: "+variable+` is not set (scripts/services up; eval "$(scripts/services env)")`)
+	}
+	return urls
+}
+
+func hostOf(url string) string { return strings.Trim(url[strings.LastIndex(url, "@")+1:], "/") }
+
+// management serves a broker's management API, and returns its URL with a login.
+func management(t *testing.T, b *broker.Broker) string {
+	t.Helper()
+	server := httptest.NewServer(b.Management())
+	t.Cleanup(server.Close)
+	return strings.Replace(server.URL, "http://", "http://guest:guest@", 1)
 }

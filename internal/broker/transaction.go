@@ -37,6 +37,8 @@ func (ch *channel) txSelect() *exception {
 	if ch.confirms.on {
 		return fail(preconditionFailed, "cannot switch from confirm to tx mode")
 	}
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
 	if ch.tx == nil {
 		ch.tx = &transaction{}
 	}
