@@ -109,14 +109,14 @@ func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error
 		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	if d.empty {
-		return d.serve(ctx, d.show, e.watchFolder)
+		return d.serve(ctx, d.show, e.watchFolder, e.watchBroker)
 	}
 	first, err := d.firstOrder(ctx)
 	if err != nil {
 		return err
 	}
 	d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
-	return d.serve(ctx, d.show, e.watchFolder)
+	return d.serve(ctx, d.show, e.watchFolder, e.watchBroker)
 }
 
 // firstOrder is one that is not in the store yet, where an earlier dev may have

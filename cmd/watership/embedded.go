@@ -126,6 +126,19 @@ func (e *embedded) watchFolder(ctx context.Context, _ *vitals) error {
 	}
 }
 
+// watchBroker fails when a listener of the broker does.
+func (e *embedded) watchBroker(ctx context.Context, _ *vitals) error {
+	if e.broker == nil {
+		return nil
+	}
+	select {
+	case err := <-e.broker.Failed():
+		return fmt.Errorf("the embedded broker takes no connections any more: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // listen takes RabbitMQ's port where nothing else is asked for and it is free.
 func (e *embedded) listen(address string) (net.Addr, error) {
 	if address != "" {

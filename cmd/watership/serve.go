@@ -52,7 +52,7 @@ func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
 	}
 	s.inside = e.inside
 	defer e.dismissAfter(ctx)()
-	err = s.serve(ctx, e.watchFolder)
+	err = s.serve(ctx, e.watchFolder, e.watchBroker)
 	if loss := e.loss(s.topology); loss != "" {
 		s.logger.Warn(loss)
 	}

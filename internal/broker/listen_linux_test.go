@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // fewFiles is how many file descriptors the process of TestFilesRunOut may have.
@@ -99,29 +100,9 @@ func TestListenerFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Shutdown(listening(t, address), syscall.SHUT_RDWR); err != nil {
-		t.Fatal(err)
-	}
+	rabbittest.FailListener(t, address)
 	if err := receive(t, b.Failed()); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("failed with %v", err)
 	}
 	connect(t, b) // the rest goes on
-}
-
-// listening finds the file descriptor that listens at an address.
-func listening(t *testing.T, address net.Addr) int {
-	t.Helper()
-	port := address.(*net.TCPAddr).Port
-	for fd := range 1024 {
-		name, err := syscall.Getsockname(fd)
-		local, isIPv4 := name.(*syscall.SockaddrInet4)
-		if err != nil || !isIPv4 || local.Port != port {
-			continue
-		}
-		if on, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN); err == nil && on == 1 {
-			return fd
-		}
-	}
-	t.Fatal("nothing listens")
-	return 0
 }
