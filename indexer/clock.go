@@ -3,6 +3,8 @@ package indexer
 import (
 	"sync"
 	"time"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // clock gives each event its place: microseconds of the wall clock, but always
@@ -30,8 +32,11 @@ func (c *clock) highest() int64 {
 	return c.last
 }
 
-// raise puts everything to come above a sequence.
+// raise puts everything to come above a sequence, unless it is one that no clock gave.
 func (c *clock) raise(above int64) {
+	if above > schemas.MaxSequence {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = max(c.last, above)

@@ -102,6 +102,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		{0, 5_000_000, 5_000_001},
 		{0, 1, 5_000_002},
 		{2 * time.Hour, 0, 3_602_000_000},
+		{0, 1<<63 - 1, 3_602_000_001}, // no clock gave it
 	} {
 		at = at.Add(step.advance)
 		c.raise(step.raise)

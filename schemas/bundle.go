@@ -63,8 +63,12 @@ func (b *Bundle) Publishing() amqp.Publishing {
 	}
 }
 
-// largestBundle is how many bytes of lines are read: far more than anybody writes.
-const largestBundle = 64 << 20
+// What is read of a bundle: far more than anybody writes. Whoever may publish to the
+// exchange of events makes the store keep no more than that with one small message.
+const (
+	mostBundled   = 1000     // events; the replayer sends 100 together
+	largestBundle = 16 << 20 // bytes of lines; the replayer stops at 128 KiB
+)
 
 // Unbundle gives the events of a bundle from the log, in order and without a
 // Sequence. It says no to what is none that this version can read to its end,
@@ -80,7 +84,7 @@ func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 	}
 	for line := range bytes.Lines(lines) {
 		event, err := ParseDocument(line)
-		if err != nil || !event.belongs(Action(d.RoutingKey)) {
+		if err != nil || !event.belongs(Action(d.RoutingKey)) || len(events) == mostBundled {
 			return nil, false
 		}
 		event.Source, event.VHost, event.TimeSource = dec.Source, dec.VHost, TimeOfEvent
@@ -104,5 +108,5 @@ func unzip(body []byte) ([]byte, error) {
 // belongs says whether it is an event that may have been added to a bundle of
 // such events.
 func (e Event) belongs(action Action) bool {
-	return e.Action == action && !e.Time.IsZero() && checkID(e.EventID) == nil
+	return e.Action == action && e.checkFields() == nil
 }

@@ -83,6 +83,8 @@ func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 	line := string(appendKept(nil, events[1]))
 	nameless, other := events[1], events[1]
 	nameless.EventID, other.Action = "", Poisoned
+	unknown := events[1]
+	unknown.Fingerprint = ""
 	zipped := func(lines string) []byte {
 		var text bytes.Buffer
 		zip := gzip.NewWriter(&text)
@@ -102,6 +104,8 @@ func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 		"a line cut short":        func(d *amqp.Delivery) { d.Body = zipped(line[:200]) },
 		"something behind it":     func(d *amqp.Delivery) { d.Body = append(slices.Clone(d.Body), 0) },
 		"an event without id":     func(d *amqp.Delivery) { d.Body = bundled(dec, events[0], nameless).Body },
+		"one without fingerprint": func(d *amqp.Delivery) { d.Body = bundled(dec, events[0], unknown).Body },
+		"more than is sensible":   func(d *amqp.Delivery) { d.Body = bundled(dec, slices.Repeat(events[1:2], mostBundled+1)...).Body },
 		"of another action":       func(d *amqp.Delivery) { d.Body = bundled(dec, events[0], other).Body },
 		"larger than is sensible": func(d *amqp.Delivery) { d.Body = zipped(line + strings.Repeat(" ", largestBundle)) },
 	} {

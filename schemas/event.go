@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -42,7 +41,7 @@ type TimeSource string
 // The sources of time, the best first.
 const (
 	TimeOfEvent     TimeSource = "event"     // we were there when it happened
-	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms
+	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
 	TimeOfPublisher TimeSource = "publisher" // the timestamp property
 	TimeTaken       TimeSource = "taken"     // when the indexer took it
 )
@@ -98,32 +97,18 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 	if err != nil {
 		return Event{}, err
 	}
-	if err := checkID(state.EventID); err != nil {
-		return Event{}, err
-	}
 	event := dec.event(Action(d.RoutingKey), envelope, state)
 	event.Sequence, event.TimeSource = sequence, TimeOfEvent
 	if storable(event.Time).IsZero() {
 		event.Time, event.TimeSource = taken, TimeTaken
 	}
+	if err := event.checkFields(); err != nil {
+		return Event{}, err
+	}
 	if body, omitted := BodyOmitted(arrived); omitted {
 		event.BodyIn, event.BodySize = body.In, body.Size
 	}
 	return event, nil
-}
-
-// longestID is what Elasticsearch takes as an _id
-// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/mapping-id-field.html).
-const longestID = 512 // bytes
-
-func checkID(id string) error {
-	switch {
-	case id == "":
-		return fmt.Errorf("the event has no %s header", headerEventID)
-	case len(id) > longestID || !utf8.ValidString(id):
-		return fmt.Errorf("the event's %s header is no id: UTF-8 of at most %d bytes", headerEventID, longestID)
-	}
-	return nil
 }
 
 // Unreadable is the quarantined event of a message in the log that is no event,
@@ -157,7 +142,7 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 	event := dec.event(Published, belief.Envelope, belief.State)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
-	event.Time, event.TimeSource = publishedAt(arrived, taken)
+	event.Time, event.TimeSource = publishedAt(arrived, event.Replay != "", taken)
 	return event
 }
 
@@ -222,19 +207,29 @@ func (e Event) Quarantine(reason string) Event {
 	return e
 }
 
-// publishedAt is the best that is known of when a message was published. A
-// publisher's clock is believed within an hour of ours, or in the past.
-func publishedAt(e Envelope, taken time.Time) (time.Time, TimeSource) {
-	if ms := ours(e.Headers).int(headerBrokerTime); ms > 0 && plausible(time.UnixMilli(ms), taken) {
+// publishedAt is the best that is known of when a message was published. Both of its
+// times can be its publisher's word, as a broker that sets timestamp_in_ms may leave
+// one that is there: they are believed as far as a copy can have waited for the
+// indexer. A replay has the times of the message that it repeats, but for what the
+// broker has set since.
+func publishedAt(arrived Envelope, replayed bool, taken time.Time) (time.Time, TimeSource) {
+	headers := ours(arrived.Headers)
+	ms := headers.int(headerBrokerTime)
+	if own := !replayed || ms != headers.int(headerBrokerCopy); own && ms > 0 && plausible(time.UnixMilli(ms), taken) {
 		return time.UnixMilli(ms), TimeOfBroker
 	}
-	if stamp := e.Properties.Timestamp; !stamp.IsZero() && plausible(stamp, taken) {
+	if stamp := arrived.Properties.Timestamp; !replayed && !stamp.IsZero() && plausible(stamp, taken) {
 		return stamp, TimeOfPublisher
 	}
 	return taken, TimeTaken
 }
 
+const (
+	longestLag  = 7 * 24 * time.Hour // of an indexer that was away
+	clocksApart = 5 * time.Minute    // of two machines, at most
+)
+
 func plausible(t, taken time.Time) bool {
 	// Not by Before, which the farthest times that a header can hold overflow.
-	return t.Year() >= 2000 && t.Unix() < taken.Add(time.Hour).Unix()
+	return t.Unix() > taken.Add(-longestLag).Unix() && t.Unix() < taken.Add(clocksApart).Unix()
 }

@@ -20,8 +20,12 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 		"nobody says":               {nil, time.Time{}, taken, TimeTaken},
 		"the broker says":           {int64(1777863720123), time.Unix(1777863000, 0), time.UnixMilli(1777863720123), TimeOfBroker},
 		"the publisher says":        {nil, time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
-		"a clock an hour fast":      {nil, taken.Add(59 * time.Minute), taken.Add(59 * time.Minute), TimeOfPublisher},
-		"the future":                {nil, taken.Add(time.Hour), taken, TimeTaken},
+		"a clock minutes fast":      {nil, taken.Add(4 * time.Minute), taken.Add(4 * time.Minute), TimeOfPublisher},
+		"the future":                {nil, taken.Add(5 * time.Minute), taken, TimeTaken},
+		"a broker's future":         {taken.Add(time.Hour).UnixMilli(), time.Time{}, taken, TimeTaken},
+		"days ago":                  {nil, taken.Add(-6 * 24 * time.Hour), taken.Add(-6 * 24 * time.Hour), TimeOfPublisher},
+		"a year ago":                {nil, taken.AddDate(-1, 0, 0), taken, TimeTaken},
+		"a broker's 2001":           {time.Date(2001, 9, 9, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Time{}, taken, TimeTaken},
 		"year 0":                    {nil, time.Unix(-62167219200, 0), taken, TimeTaken},
 		"the end of time":           {nil, time.Unix(1<<63-1, 0), taken, TimeTaken},
 		"1970":                      {int64(1), time.Unix(0, 0), taken, TimeTaken},
@@ -39,6 +43,33 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 				t.Errorf("got %v by %s, want %v by %s", event.Time, event.TimeSource, test.want, test.source)
 			}
 		})
+	}
+}
+
+// A replay is published when it is sent, not when the message that it repeats was.
+func TestWhenAReplayWasPublished(t *testing.T) {
+	first := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	original := Envelope{
+		Exchange: "shop", Properties: Properties{MessageID: "m", Timestamp: first},
+		Headers: amqp.Table{headerBrokerTime: first.UnixMilli()},
+	}
+	mark := State{Fingerprint: original.Fingerprint(), Replay: "job", ReplayOf: "event"}
+	sent := WrapForExchange(original, mark, "guest")
+	again := first.Add(time.Hour)
+	for name, test := range map[string]struct {
+		set    any // timestamp_in_ms by the broker
+		want   time.Time
+		source TimeSource
+	}{
+		"a broker that leaves the times": {sent.Headers[headerBrokerTime], again.Add(time.Minute), TimeTaken},
+		"a broker that sets them":        {again.UnixMilli(), again, TimeOfBroker},
+	} {
+		sent.Headers[headerBrokerTime] = test.set
+		d := amqp.Delivery{Exchange: "shop", Headers: sent.Headers, MessageId: sent.MessageId, Timestamp: sent.Timestamp}
+		event := Decoder{}.Tapped(d, again.Add(time.Minute), 1)
+		if event.Replay != "job" || !event.Time.Equal(test.want) || event.TimeSource != test.source {
+			t.Errorf("%s: got %v by %s of job %q", name, event.Time, event.TimeSource, event.Replay)
+		}
 	}
 }
 
@@ -85,6 +116,9 @@ func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
 		"no id":               {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(1)}},
 		"an id too long":      {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: strings.Repeat("x", 513)}},
 		"an id that is bytes": {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "\xff"}},
+		"no fingerprint":      {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(1), headerEventID: "01K"}},
+		"no text of one":      {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(1), headerEventID: "01K", headerFingerprint: "\xff"}},
+		"no action":           {Exchange: dec.Topology.Events(), Headers: amqp.Table{headerVersion: int64(1), headerEventID: "01K", headerFingerprint: "v1:"}},
 		"a newer version":     {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(2), headerEventID: "01K"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +143,7 @@ func TestAnEventAlwaysHasATime(t *testing.T) {
 	for said, want := range map[string]time.Time{
 		"": taken, "tomorrow": taken, "2026-05-04T03:02:00.5Z": taken.Add(-500 * time.Millisecond), "9999-12-31T23:59:59-09:00": taken,
 	} {
-		d := amqp.Delivery{Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "01K", headerTime: said}}
+		d := amqp.Delivery{Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "01K", headerTime: said, headerFingerprint: "v1:"}}
 		event, err := dec.Lifecycle(d, taken, 1)
 		if err != nil || !event.Time.Equal(want) {
 			t.Errorf("%q: got %v, %v", said, event.Time, err)
@@ -127,6 +161,29 @@ func TestAQuarantinedEventKeepsItsID(t *testing.T) {
 	wantEnvelope(t, parsed.Envelope, event.Envelope)
 	if parsed.Failure.Message != "too many fields" || parsed.QuarantinedAction != Published {
 		t.Errorf("got %+v", parsed)
+	}
+}
+
+func TestWhatNoEventFromOutsideMayHave(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	good := Decoder{Source: "s"}.Tapped(delivery(everyEnvelope()), now, now.UnixMicro())
+	if err := good.Check(now); err != nil {
+		t.Errorf("one of ours: %v", err)
+	}
+	for name, spoil := range map[string]func(*Event){
+		"no id":             func(e *Event) { e.EventID = "" },
+		"no fingerprint":    func(e *Event) { e.Fingerprint = "" },
+		"no action":         func(e *Event) { e.Action = "" },
+		"no time":           func(e *Event) { e.Time = time.Time{} },
+		"a day ahead":       func(e *Event) { e.Sequence = now.Add(24*time.Hour + time.Second).UnixMicro() },
+		"the last sequence": func(e *Event) { e.Sequence = 1<<63 - 1 },
+		"one below zero":    func(e *Event) { e.Sequence = -1 },
+	} {
+		e := good
+		spoil(&e)
+		if e.Check(now) == nil {
+			t.Errorf("%s: it is no error", name)
+		}
 	}
 }
 

@@ -142,9 +142,11 @@ func ExampleTopology() {
 // Many events travel as one message, and are taken apart where they are read.
 func ExampleBundle() {
 	var bundle schemas.Bundle
+	fingerprint := schemas.Envelope{Exchange: "shop", Body: []byte("an order")}.Fingerprint()
 	for _, id := range []string{"17", "18"} {
 		bundle.Add(schemas.Event{
-			State: schemas.State{EventID: id, Time: time.Unix(1_800_000_000, 0)}, Action: schemas.Replayed,
+			State:  schemas.State{EventID: id, Fingerprint: fingerprint, Time: time.Unix(1_800_000_000, 0)},
+			Action: schemas.Replayed,
 		})
 	}
 	decoder := schemas.Decoder{}

@@ -120,6 +120,9 @@ func (i *importing) read(ctx context.Context, in io.Reader) error {
 	var batch []schemas.Document
 	size := 0
 	for event, err := range readEvents(in) {
+		if err == nil {
+			err = event.Check(time.Now())
+		}
 		if err != nil {
 			return errors.Join(i.create(ctx, batch), err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,11 @@ func testExportAndImport(t *testing.T, seed seeder) {
 	bad := writeFile(t, "bad.ndjson", exported+"{\"no\": \"document\"}\n")
 	if r := seed(t).call(t, "import", bad); r.code != exitFailed || !strings.Contains(r.err, "line 4") || !strings.Contains(r.out, "created 3") {
 		t.Errorf("%+v", r)
+	}
+	first, _, _ := strings.Cut(exported, "\n")
+	forged := writeFile(t, "forged.ndjson", regexp.MustCompile(`"sequence":\d+`).ReplaceAllString(first, `"sequence":9223372036854775807`))
+	if r := seed(t).call(t, "import", forged); r.code != exitFailed || !strings.Contains(r.err, "a day ahead") || !strings.Contains(r.out, "created 0") {
+		t.Errorf("an event from the end of time: %+v", r)
 	}
 }
 

@@ -65,7 +65,7 @@ func (g gotten) unknown() bool {
 }
 
 // HighestSequence is the highest event.sequence of all documents that were
-// created so far, 0 if there are none.
+// created so far, 0 if there are none. Those above schemas.MaxSequence do not count.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 	return s.highest(ctx, "reading the highest sequence")
 }
@@ -86,7 +86,7 @@ func (s *Store) highest(ctx context.Context, doing string, filters ...map[string
 		"size":             1,
 		"_source":          false,
 		"track_total_hits": false,
-		"query":            boolean("filter", append(filters, map[string]any{"exists": map[string]any{"field": "event.sequence"}})),
+		"query":            boolean("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}})),
 		"sort":             []any{by("event.sequence", "desc", "long")},
 	})
 	if err != nil || len(answer.Hits) == 0 {

@@ -61,10 +61,10 @@ func (s *Store) each(ctx context.Context, doing string, ids []string, give func(
 }
 
 // HighestSequence is the highest event.sequence of all documents that were
-// created so far, 0 if there are none.
+// created so far, 0 if there are none. Those above schemas.MaxSequence do not count.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 	var highest sql.NullInt64
-	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event`)
+	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, schemas.MaxSequence)
 	return highest.Int64, s.failed("reading the highest sequence", row.Scan(&highest))
 }
 
@@ -74,6 +74,6 @@ func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, er
 	var highest sql.NullInt64
 	// The + keeps from sorting all that the source has: its index is by time.
 	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM (SELECT "event.sequence" FROM event
-		WHERE +"watership.source" = ? ORDER BY "event.sequence" DESC LIMIT 1)`, source)
+		WHERE +"watership.source" = ? AND "event.sequence" <= ? ORDER BY "event.sequence" DESC LIMIT 1)`, source, schemas.MaxSequence)
 	return highest.Int64, s.failed("reading the highest sequence of "+source, row.Scan(&highest))
 }

@@ -61,10 +61,12 @@ func testFind(t *testing.T, s subject) {
 
 func testHighestSequence(t *testing.T, s subject) {
 	event := s.event(1)
-	event.Sequence = 1<<53 + 1 // no float64
+	event.Sequence = 1<<53 - 1 // the highest there is
 	another := s.event(3)
 	another.Source += "'s neighbour"
-	s.create(t, documents(event, s.event(2), another), schemas.Created, schemas.Created, schemas.Created)
+	absurd := s.event(4)
+	absurd.Sequence = 1<<63 - 1 // as a file or another program may have it
+	s.create(t, documents(event, s.event(2), another, absurd), schemas.Created, schemas.Created, schemas.Created, schemas.Created)
 	if got, err := s.HighestSequence(t.Context()); err != nil || got != event.Sequence {
 		t.Errorf("got %d, %v, want %d", got, err, event.Sequence)
 	}
