@@ -32,7 +32,7 @@ func benchmark(b *testing.B, broker rabbittest.Broker, handle func(*message.Mess
 	done := make(chan struct{}, 1)
 	queue, exchange := rabbittest.Name(b), topicExchange(b, broker)
 	r := startSilent(b, broker, func(c *Config) {
-		c.QueueType, c.Logger = amqp.Quorum, slog.New(slog.DiscardHandler)
+		c.QueueType, c.Logger, c.Breaker.Messages = amqp.Quorum, slog.New(slog.DiscardHandler), -1
 		c.Tap = []amqp.Tap{{Exchange: exchange, Type: "topic"}}
 		c.Routes = []Route{{
 			Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: 256, Policy: attemptsAfter(10 * time.Millisecond),

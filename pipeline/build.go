@@ -71,9 +71,9 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	gate := newGate(route.Queue, all, one, p.cfg, p.metrics.paused.WithLabelValues(route.Queue))
-	business := &business{steps: p.steps(), route: route, onHang: p.cfg.OnHang}
-	p.router.AddConsumerHandler(route.Queue, route.Queue, gate, business.handle)
+	breaker := newBreaker(*route.Breaker, time.Now)
+	business := &business{steps: p.steps(), route: route, breaker: breaker, onHang: p.cfg.OnHang}
+	p.router.AddConsumerHandler(route.Queue, route.Queue, newRouteSubscriber(route, breaker, all, one, p.cfg, p.metrics), business.handle)
 	return nil
 }
 

@@ -19,8 +19,9 @@ import (
 //	failure: event, delay queue or poison queue, acknowledgement
 type business struct {
 	*steps
-	route  Route
-	onHang func(Attempt) // may be nil
+	route   Route
+	breaker *breaker
+	onHang  func(Attempt) // may be nil
 }
 
 // handle acknowledges by returning nil. An error means that no durable copy
@@ -35,7 +36,8 @@ func (b *business) handle(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	started := b.now()
+	belief.State = b.repaid(belief.State)
+	trips, started := b.breaker.begin(), b.now()
 	produced, why := b.attempt(msg, belief)
 	took := b.now().Sub(started)
 	if why == nil {
@@ -45,9 +47,21 @@ func (b *business) handle(msg *message.Message) error {
 	case err != nil:
 		return err
 	case why != nil:
-		return b.fail(ctx, belief, took, why)
+		return b.fail(ctx, belief, trips, took, why)
 	}
+	b.breaker.success(trips)
 	return b.succeed(ctx, belief, took)
+}
+
+// repaid is the state of a message after it got its latest attempt back, where the
+// breaker owes it one.
+func (b *business) repaid(s schemas.State) schemas.State {
+	if !b.breaker.repay(s) {
+		return s
+	}
+	s.Attempt--
+	s.Attempts = s.Attempts[:max(0, len(s.Attempts)-1)]
+	return s.Waited(b.now())
 }
 
 func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
@@ -100,12 +114,23 @@ func undeliverable(err error) (why, unknown error) {
 	return nil, err
 }
 
-func (b *business) fail(ctx context.Context, belief schemas.Belief, took time.Duration, why error) error {
-	v := b.judge(*b.route.Policy, why, belief.State.Attempt+1)
-	if v.away {
-		closeGate(ctx, errors.New(v.failure.Message))
+// fail does what follows a failed attempt. One whose delivery has ended says
+// nothing: the message comes again.
+func (b *business) fail(ctx context.Context, before schemas.Belief, trips int, took time.Duration, why error) error {
+	if ended := context.Cause(ctx); ended != nil {
+		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
 	}
-	return b.failed(ctx, belief, attempted{queue: b.route.Queue, label: b.route.Queue, took: took, verdict: v})
+	if before.State.Message == "" {
+		before.State.Message = b.newID()
+	}
+	v := b.judge(*b.route.Policy, why, before.State)
+	switch b.breaker.failed(trips, before.State, v) {
+	case attemptReturned:
+		v.decision = v.waiting
+	case ownFailure:
+		before.State.Waits, before.State.WaitsSince = 0, time.Time{}
+	}
+	return b.failed(ctx, before, attempted{queue: b.route.Queue, label: b.route.Queue, took: took, verdict: v})
 }
 
 // succeed says that the handler has handled the message.

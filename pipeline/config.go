@@ -46,8 +46,9 @@ type Config struct {
 	// once. Nil: rejected. Empty: none.
 	RetriedDeaths []string
 
-	// Probe says how a paused route looks whether what its handler needs is back.
-	Probe Probe
+	// Breaker says when a route pauses since the service that its handler needs is
+	// unavailable, and for how long messages wait for that. Routes may have others.
+	Breaker retry.Breaker
 
 	// ReturnGrace is how long a queue may be gone before the messages that are
 	// due for it are given up; deploys re-create queues. It begins when a message
@@ -80,18 +81,9 @@ type Config struct {
 	StopTimeout time.Duration
 }
 
-// Probe bounds the pauses between the single messages that a paused route lets
-// through. Each pause is twice as long as the one before.
-type Probe struct {
-	First time.Duration // zero: 1 s
-	Cap   time.Duration // zero: 1 min
-}
-
 const (
 	defaultConcurrency = 16
 	defaultStopTimeout = 30 * time.Second
-	defaultProbeFirst  = time.Second
-	defaultProbeCap    = time.Minute
 	defaultReturnGrace = 5 * time.Minute
 	defaultReturnPause = 10 * time.Second
 )
@@ -108,13 +100,11 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.Default()
 	}
 	orElse(&c.StopTimeout, defaultStopTimeout)
-	orElse(&c.Probe.First, defaultProbeFirst)
-	orElse(&c.Probe.Cap, max(defaultProbeCap, c.Probe.First))
 	orElse(&c.ReturnGrace, defaultReturnGrace)
 	orElse(&c.ReturnPause, defaultReturnPause)
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
-		c.Routes[i] = c.Routes[i].withDefaults(c.Default)
+		c.Routes[i] = c.Routes[i].withDefaults(c.Default, c.Breaker)
 	}
 	return c
 }
@@ -130,6 +120,9 @@ func (c Config) validate() error {
 	var errs []error
 	if err := c.Default.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("the default policy: %w", err))
+	}
+	if err := c.Breaker.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("the default breaker: %w", err))
 	}
 	for _, reason := range c.RetriedDeaths {
 		if !slices.Contains(deathReasons(), reason) {

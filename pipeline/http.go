@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,10 +54,13 @@ const (
 // attempt, and another for each replay. Without an id there is none: equal
 // messages could not be told apart, and the service would drop the second.
 //
-//	2xx                                    handled
-//	408, 425, 429, 5xx, no answer          tried again, after Retry-After where the answer has one
-//	3xx, 401, 403, 404, 405                the service is unavailable: the route pauses, no attempt is lost
-//	any other                              poison at once
+//	2xx                                                handled
+//	502, 503, 504, 429 with Retry-After, no connection the service is unavailable: no attempt is lost
+//	3xx, 401, 403, 404, 405, 408, 425, 429, other 5xx  an attempt that failed, as one that timed out
+//	any other                                          poison at once
+//
+// Retry-After may make a message wait longer than its policy says. Where many
+// messages in a row fail, by any but the last, the breaker of the route opens.
 func HTTP(cfg HTTPConfig) message.HandlerFunc {
 	poster := newHTTPPoster(cfg)
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -64,7 +70,7 @@ func HTTP(cfg HTTPConfig) message.HandlerFunc {
 
 type httpPoster struct {
 	HTTPConfig
-	shown string // the URL without its password and query
+	shown string // scheme and host of the URL
 }
 
 func newHTTPPoster(cfg HTTPConfig) *httpPoster {
@@ -89,19 +95,30 @@ func (p *httpPoster) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	e, _ := schemas.FromContext(ctx)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL, bytes.NewReader(e.Body))
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	request, err := http.NewRequestWithContext(traced, http.MethodPost, p.URL, bytes.NewReader(e.Body))
 	if err != nil {
 		return fmt.Errorf("making a request to %s: %w", p.shown, withoutURL(err))
 	}
 	setHeaders(request.Header, e, AttemptFrom(ctx))
 	response, err := p.Client.Do(request)
 	if err != nil {
-		return fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err))
+		return noAnswer(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(response.Body, responseLimit)) // the status says enough without it
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, drainLimit))
 	return p.judge(&StatusError{response.StatusCode, p.shown, printable(text)}, response.Header)
+}
+
+// noAnswer is what it means that a request had no answer. One that was sent, and
+// took too long, may be the fault of the message.
+func noAnswer(err error, connected bool) error {
+	if connected && causeOf(err) == timedOut {
+		return err
+	}
+	return retry.Unavailable(err)
 }
 
 // withoutURL drops the URL that the client's errors quote.
@@ -118,8 +135,7 @@ func shownURL(raw string) string {
 	if err != nil {
 		return "a URL that cannot be read"
 	}
-	u.RawQuery, u.Fragment = "", ""
-	return u.Redacted()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
 func printable(text []byte) string {

@@ -18,9 +18,9 @@ type Meaning string
 // What an answer can mean.
 const (
 	MeansHandled     Meaning = "handled"     // done
-	MeansRetry       Meaning = "retry"       // tried again, after Retry-After where the answer has one
+	MeansRetry       Meaning = "retry"       // an attempt that failed
 	MeansPoison      Meaning = "poison"      // no further attempt can succeed
-	MeansUnavailable Meaning = "unavailable" // the route pauses, no attempt is lost
+	MeansUnavailable Meaning = "unavailable" // the service cannot take the message now: see retry.Unavailable
 )
 
 // Meanings lists every Meaning.
@@ -31,7 +31,7 @@ func Meanings() []Meaning {
 // StatusError is an answer that does not mean that the message is handled.
 type StatusError struct {
 	Status int
-	URL    string // without password and query
+	URL    string // its scheme and host alone, as the rest may be secret
 	Body   string // its first KiB
 }
 
@@ -66,18 +66,20 @@ func (c HTTPConfig) Validate() error {
 
 // judge says what an answer means for the message.
 func (p *httpPoster) judge(err *StatusError, header http.Header) error {
-	switch p.meaning(err.Status) {
+	switch p.meaning(err.Status, header) {
 	case MeansHandled:
 		return nil
 	case MeansRetry:
 		return p.retryAfter(err, header)
 	case MeansUnavailable:
-		return retry.Unavailable(err)
+		return retry.Unavailable(p.retryAfter(err, header))
 	}
 	return retry.Permanent(err)
 }
 
-func (p *httpPoster) meaning(status int) Meaning {
+// meaning of an answer. 401, 403, 404, 405 and redirects may be the fault of one
+// message as well as of a bad deployment: the route's breaker finds out which.
+func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 	if meaning, said := p.Statuses[strconv.Itoa(status)]; said {
 		return meaning
 	}
@@ -85,31 +87,41 @@ func (p *httpPoster) meaning(status int) Meaning {
 		return meaning
 	}
 	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return MeansRetry
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return MeansUnavailable
+	case http.StatusTooManyRequests:
+		if header.Get("Retry-After") != "" {
+			return MeansUnavailable
+		}
+		return MeansRetry
+	case http.StatusRequestTimeout, http.StatusTooEarly,
+		http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return MeansRetry
 	}
 	switch status / 100 {
 	case 2:
 		return MeansHandled
-	case 3: // as a bad deploy, or a URL without its last slash
-		return MeansUnavailable
-	case 5:
+	case 3, 5:
 		return MeansRetry
 	}
 	return MeansPoison
 }
 
-// retryAfter obeys a Retry-After header (RFC 9110 §10.2.3): seconds or a date.
+// retryAfter obeys a Retry-After header (RFC 9110 §10.2.3): seconds, or a date on
+// the clock of the service, which its Date header tells.
 func (p *httpPoster) retryAfter(err error, header http.Header) error {
 	value := header.Get("Retry-After")
 	seconds, bad := strconv.ParseUint(value, 10, 31)
 	if bad == nil || errors.Is(bad, strconv.ErrRange) { // then it is the most that fits
-		return retry.After(min(time.Duration(seconds)*time.Second, p.MaxRetryAfter), err)
+		return retry.AtLeast(min(time.Duration(seconds)*time.Second, p.MaxRetryAfter), err)
 	}
-	if date, bad := http.ParseTime(value); bad == nil {
-		return retry.After(min(time.Until(date), p.MaxRetryAfter), err)
+	date, bad := http.ParseTime(value)
+	if bad != nil {
+		return err
 	}
-	return err
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return retry.AtLeast(min(date.Sub(now), p.MaxRetryAfter), err)
 }

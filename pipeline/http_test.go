@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -55,9 +56,9 @@ func meaningOf(err error) Meaning {
 func TestHTTPStatuses(t *testing.T) {
 	for meaning, statuses := range map[Meaning][]int{
 		MeansHandled:     {200, 201, 202, 204},
-		MeansRetry:       {408, 425, 429, 500, 502, 503, 504, 599},
+		MeansRetry:       {301, 302, 303, 307, 308, 401, 403, 404, 405, 408, 425, 429, 500, 501, 505, 599},
 		MeansPoison:      {400, 402, 409, 410, 413, 415, 422},
-		MeansUnavailable: {301, 302, 303, 307, 308, 401, 403, 404, 405},
+		MeansUnavailable: {502, 503, 504},
 	} {
 		for _, status := range statuses {
 			server := answering(t, status, http.Header{"Location": {"/elsewhere"}}, "")
@@ -107,36 +108,51 @@ func TestHTTPConfigValidate(t *testing.T) {
 	}
 }
 
+// Retry-After makes a message wait longer than its policy says, and never less. A
+// date is one on the clock of the service.
 func TestRetryAfter(t *testing.T) {
-	for value, want := range map[string][2]time.Duration{
-		"7":             {7 * time.Second, 7 * time.Second},
-		"0":             {100 * time.Millisecond, 100 * time.Millisecond},
-		"86400":         {time.Minute + 10*time.Second, time.Minute + 10*time.Second}, // capped, and rounded up
-		"-5":            {time.Second, time.Second},                                   // not obeyed: the policy's
-		"soon":          {time.Second, time.Second},
-		"9999999999999": {time.Minute + 10*time.Second, time.Minute + 10*time.Second},
-		time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat): {20 * time.Second, 30 * time.Second},
-		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):       {100 * time.Millisecond, 100 * time.Millisecond},
+	clock := time.Now().Add(-3 * time.Hour) // of the service
+	on := func(later time.Duration) string { return clock.Add(later).UTC().Format(http.TimeFormat) }
+	for value, want := range map[string]time.Duration{
+		"7":                  7 * time.Second,
+		"0":                  time.Second,
+		"86400":              time.Minute + 10*time.Second, // capped, and rounded up
+		"-5":                 time.Second,                  // not obeyed: the policy's
+		"soon":               time.Second,
+		"9999999999999":      time.Minute + 10*time.Second,
+		on(30 * time.Second): 30 * time.Second,
+		on(-time.Hour):       time.Second,
 	} {
-		server := answering(t, 503, http.Header{"Retry-After": {value}}, "")
-		err := post(HTTPConfig{URL: server.URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
-		got := retry.Default().Next(err, 1, nil)
-		if got.Verb != retry.Again || got.Delay < want[0] || got.Delay > want[1] {
-			t.Errorf("%s: %+v, want %s", value, got, want)
+		header := http.Header{"Retry-After": {value}, "Date": {on(0)}}
+		for status, verb := range map[int]retry.Verb{500: retry.Again, 503: retry.Wait, 429: retry.Wait} {
+			err := post(HTTPConfig{URL: answering(t, status, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
+			if got := retry.Default().Next(err, 1, nil); got.Verb != verb || got.Delay != want {
+				t.Errorf("%d, %s: %+v, want %s %s", status, value, got, verb, want)
+			}
 		}
+		err := post(HTTPConfig{URL: answering(t, 500, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
+		if got := retry.Default().Next(err, 2, nil); got.Delay != max(want, 10*time.Second) {
+			t.Errorf("%s: %+v, want the delay of the policy at least", value, got)
+		}
+	}
+	err := post(HTTPConfig{URL: answering(t, 500, http.Header{
+		"Retry-After": {time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)}, "Date": nil,
+	}, "").URL}, schemas.Envelope{}, Attempt{})
+	if got := retry.Default().Next(err, 1, nil); got.Delay < 20*time.Second || got.Delay > 30*time.Second {
+		t.Errorf("without a Date: %+v", got)
 	}
 }
 
 func TestHTTPErrorHoldsTheAnswer(t *testing.T) {
 	server := answering(t, 422, nil, "no such customer\xff"+strings.Repeat("x", 1<<20))
-	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/orders?token=secret"
+	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/services/secret?token=secret"
 	err := post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
 	if text := err.Error(); !strings.Contains(text, "422 Unprocessable Entity: no such customer") || len(text) > 1200 || strings.Contains(text, "secret") {
 		t.Errorf("%.2000s", text)
 	}
 	server.Close()
 	err = post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
-	if err == nil || strings.Contains(err.Error(), "secret") || meaningOf(err) != MeansRetry {
+	if err == nil || strings.Contains(err.Error(), "secret") || meaningOf(err) != MeansUnavailable {
 		t.Errorf("a refused connection: %v", err)
 	}
 }
@@ -149,6 +165,29 @@ func TestHTTPTimeout(t *testing.T) {
 	err := post(HTTPConfig{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, Attempt{})
 	if err == nil || meaningOf(err) != MeansRetry || retry.TypeOf(err) != "timeout" {
 		t.Errorf("%v of type %s", err, retry.TypeOf(err))
+	}
+}
+
+// A connection that does not come about within the time-out is the service's fault.
+func TestHTTPConnectTimeout(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers the TLS handshake
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	err = post(HTTPConfig{URL: "https://" + listener.Addr().String(), Timeout: 50 * time.Millisecond}, schemas.Envelope{}, Attempt{})
+	if err == nil || meaningOf(err) != MeansUnavailable || retry.TypeOf(err) != "timeout" {
+		t.Errorf("%v of type %s", err, retry.TypeOf(err))
+	}
+}
+
+// An authority that is not trusted is as good as no service.
+func TestHTTPUntrusted(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	if err := post(HTTPConfig{URL: server.URL}, schemas.Envelope{}, Attempt{}); err == nil || meaningOf(err) != MeansUnavailable {
+		t.Error(err)
 	}
 }
 

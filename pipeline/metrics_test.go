@@ -26,11 +26,10 @@ func TestMetrics(t *testing.T) {
 	var back atomic.Bool
 	startSilent(t, b, func(c *Config) {
 		c.Registerer = registry
-		c.Probe = Probe{First: 10 * time.Millisecond, Cap: 20 * time.Millisecond}
 		c.Routes = []Route{
 			{Queue: hangs, Timeout: time.Millisecond, Handler: handler(func(*message.Message) error { <-let; return nil })},
 			{Queue: fails, Policy: attemptsAfter(time.Millisecond), Handler: handler(func(*message.Message) error { return errBroken })},
-			{Queue: away, Handler: handler(func(*message.Message) error {
+			{Queue: away, Breaker: &retry.Breaker{Messages: 1, First: 10 * time.Millisecond, Cap: 20 * time.Millisecond}, Handler: handler(func(*message.Message) error {
 				if back.Load() {
 					return nil
 				}

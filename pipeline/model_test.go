@@ -116,7 +116,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	business := &business{steps: s, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}}
+	business := &business{steps: s, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": business.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

@@ -171,7 +171,7 @@ func foreignCopy[T any](t *testing.T, r *rig, arrivals <-chan T, target string) 
 }
 
 // An outgoing message that reaches no queue is a failure of the attempt, and
-// one that a full queue refuses makes the route wait.
+// one that a full queue refuses makes the message wait.
 func TestUndeliverableOutgoing(t *testing.T) {
 	t.Parallel() // it waits for what is tried again after seconds
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
@@ -180,7 +180,6 @@ func TestUndeliverableOutgoing(t *testing.T) {
 		full := b.Queue(t, amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 		publishTo(t, b, full, "in the way")
 		r := start(t, b, func(c *Config) {
-			c.Probe = Probe{First: 50 * time.Millisecond, Cap: 50 * time.Millisecond}
 			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: string(msg.Payload)})}, nil
 			}}}
@@ -190,7 +189,9 @@ func TestUndeliverableOutgoing(t *testing.T) {
 			t.Errorf("%+v", e.State)
 		}
 		r.publish("", queue, amqp091.Publishing{Body: []byte(full)})
-		rabbittest.Eventually(t, "the route pauses", func() bool { return r.log.Count("route paused") > 0 })
+		rabbittest.Eventually(t, "it waits", func() bool {
+			return len(r.all(func(e event) bool { return e.Action == schemas.RetryScheduled && e.Waits > 0 && e.Attempt == 0 })) > 0
+		})
 		b.Take(t, full, 1)
 		if e := r.wait(schemas.Handled); e.Attempt != 1 {
 			t.Errorf("%+v", e.State)

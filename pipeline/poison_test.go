@@ -108,6 +108,7 @@ func TestFullParkingQueue(t *testing.T) {
 		told := make(chan schemas.Event, 100)
 		r := start(t, b, func(c *Config) {
 			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.Breaker.Messages = -1
 			c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(
 				func(*message.Message) error { return errBroken })}}
 		})

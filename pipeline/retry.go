@@ -47,7 +47,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if belief.Mismatch {
 		r.reportMismatch(label, death.Queue, letter)
 	}
-	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), belief.State.Attempt+1)
+	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), belief.State)
 	return r.failed(ctx, belief, attempted{queue: death.Queue, label: label, verdict: v})
 }
 

@@ -20,13 +20,16 @@ type Route struct {
 	// Handler says by its error what should happen to the message: see package
 	// retry. It gets a copy: what it does to the message, nested headers and its
 	// acknowledgement included, changes nothing of what is tried again. A nack of
-	// that copy makes the message wait without losing an attempt. A panic or a
+	// that copy makes the message wait without losing an attempt. So does an error of
+	// package net or crypto/tls, or of the system, which says that a service could
+	// not be reached, as if it were marked with retry.Unavailable. A panic or a
 	// runtime.Goexit of the handler, or of a method of its error, is a failure.
 	Handler message.HandlerFunc
 
-	Policy      *retry.Policy // nil: Config.Default
-	Concurrency int           // messages handled at once; zero: 16
-	Timeout     time.Duration // of one attempt; zero: none
+	Policy      *retry.Policy  // nil: Config.Default
+	Breaker     *retry.Breaker // nil, and for each of its fields that is zero: Config.Breaker
+	Concurrency int            // messages handled at once; zero: 16
+	Timeout     time.Duration  // of one attempt; zero: none
 
 	// Publish is where outgoing messages go that name no exchange themselves.
 	Publish Binding
@@ -43,10 +46,14 @@ type Binding struct {
 	Key      string
 }
 
-func (r Route) withDefaults(policy *retry.Policy) Route {
+func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 	if r.Policy == nil {
 		r.Policy = policy
 	}
+	if r.Breaker != nil {
+		breaker = r.Breaker.Or(breaker)
+	}
+	r.Breaker = &breaker
 	if r.Concurrency <= 0 {
 		r.Concurrency = defaultConcurrency
 	}
@@ -63,7 +70,7 @@ func (r Route) validate(ours schemas.Topology) error {
 	if r.Park && ours.Owns(r.parking()) {
 		return fmt.Errorf("the route of queue %q: Park: the queue %q is our own", r.Queue, r.parking())
 	}
-	if err := r.Policy.Validate(); err != nil {
+	if err := errors.Join(r.Policy.Validate(), r.Breaker.Validate()); err != nil {
 		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)
 	}
 	return nil

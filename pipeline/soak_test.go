@@ -100,7 +100,7 @@ func (run *delayRun) on(t *testing.T, b rabbittest.Broker) {
 	run.left.Store(int64(run.messages))
 	queue := rabbittest.Name(t)
 	r := startSilent(t, b, func(c *Config) {
-		c.QueueType, c.Logger = amqp.Quorum, slog.New(slog.DiscardHandler)
+		c.QueueType, c.Logger, c.Breaker.Messages = amqp.Quorum, slog.New(slog.DiscardHandler), -1
 		policy := retry.Policy{Classes: map[string]retry.Policy{}}
 		for i, d := range run.delays {
 			policy.Classes[strconv.Itoa(i)] = retry.Policy{Delays: []time.Duration{d}}

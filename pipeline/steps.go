@@ -66,6 +66,7 @@ func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) 
 		return s.poison(ctx, before.Envelope, state)
 	case retry.Wait: // no attempt is lost
 		state.Attempt, state.Attempts = before.State.Attempt, before.State.Attempts
+		state = state.Waited(state.Time)
 	}
 	state.Delay = decision.Delay
 	if err := s.event(ctx, schemas.RetryScheduled, before.Envelope, state); err != nil {

@@ -11,9 +11,11 @@ import (
 
 // verdict is what follows from the error of an attempt.
 type verdict struct {
-	decision retry.Decision
+	decision retry.Decision // where the attempt counts
+	waiting  retry.Decision // where it does not
 	failure  schemas.Failure
-	away     bool // the handler found what it needs away
+	cause    cause
+	asked    time.Duration // the service wants no request for so long; 0 where it does not say
 }
 
 // readTimeout is how long reading an error may take.
@@ -21,14 +23,18 @@ const readTimeout = 10 * time.Second
 
 // judge reads an error, whose methods are code of users and may do anything. An
 // error that cannot be read is a failure like any other.
-func (s *steps) judge(policy retry.Policy, why error, attempt int) verdict {
+func (s *steps) judge(policy retry.Policy, why error, before schemas.State) verdict {
 	read := func(err error) (verdict, error) {
 		return recoverWithin(readTimeout, func() (verdict, error) {
-			var away *retry.UnavailableError
-			return verdict{
-				decision: policy.Next(err, attempt, s.random), failure: failure(err),
-				away: errors.As(err, &away) && !errors.Is(err, errNacked),
-			}, nil
+			v := verdict{
+				decision: policy.Count(err, before.Attempt+1, s.random), waiting: retry.WaitAgain(err, before.Waits),
+				failure: failure(err), cause: causeOf(err),
+			}
+			var after *retry.AfterError
+			if v.cause == unavailable && errors.As(err, &after) {
+				v.asked = after.Delay
+			}
+			return v, nil
 		})
 	}
 	v, cannot := read(why)

@@ -37,27 +37,50 @@ type Decision struct {
 
 // Next says what happens to a message whose attempt'th attempt (the first is 1)
 // failed with err. The same arguments give the same decision but for jitter,
-// for which random gives numbers from 0 up to 1; nil: no jitter.
+// for which random gives numbers from 0 up to 1; nil: no jitter. An error that
+// is marked as Unavailable makes the message wait, as WaitAgain says.
 func (p Policy) Next(err error, attempt int, random func() float64) Decision {
-	var permanent *PermanentError
-	if errors.As(err, &permanent) {
-		return Decision{Verb: Poison, Reason: "permanent"}
-	}
-	var after *AfterError
-	asked := errors.As(err, &after)
 	var unavailable *UnavailableError
-	if errors.As(err, &unavailable) {
-		if asked {
-			return Decision{Verb: Wait, Delay: roundUp(after.Delay)}
-		}
-		return Decision{Verb: Wait, Delay: waitWhileUnavailable}
+	if !IsPermanent(err) && errors.As(err, &unavailable) {
+		return WaitAgain(err, 0)
+	}
+	return p.Count(err, attempt, random)
+}
+
+// Count is Next for an attempt that counts also where its error is marked as
+// Unavailable: a message that fails while others succeed, or has waited for too
+// long.
+func (p Policy) Count(err error, attempt int, random func() float64) Decision {
+	if IsPermanent(err) {
+		return Decision{Verb: Poison, Reason: "permanent"}
 	}
 	own := p.ofClass(ClassOf(err))
 	if attempt >= own.attempts() {
 		return Decision{Verb: Poison, Reason: fmt.Sprintf("failed %d of %d attempts", attempt, own.attempts())}
 	}
-	if asked {
-		return Decision{Verb: Again, Delay: roundUp(after.Delay)}
+	delay := own.jittered(own.delay(max(attempt, 1)), random)
+	var after *AfterError
+	if errors.As(err, &after) && (!after.AtLeast || after.Delay > delay) {
+		delay = roundUp(after.Delay)
 	}
-	return Decision{Verb: Again, Delay: own.jittered(own.delay(max(attempt, 1)), random)}
+	return Decision{Verb: Again, Delay: delay}
 }
+
+// WaitAgain is the decision about a message that waits for an unavailable service
+// and has done so a number of times before: 1 s, twice as long each time, up to
+// 100 s, rounded up to the next of Ladder. It waits longer where err says so by
+// After or AtLeast.
+func WaitAgain(err error, before int) Decision {
+	delay := min(firstWait<<min(before, mostDoublings), longestWait)
+	var after *AfterError
+	if errors.As(err, &after) {
+		delay = max(delay, after.Delay)
+	}
+	return Decision{Verb: Wait, Delay: roundUp(delay)}
+}
+
+const (
+	firstWait     = time.Second
+	longestWait   = 100 * time.Second
+	mostDoublings = 10
+)

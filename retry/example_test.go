@@ -75,6 +75,17 @@ func ExampleAfter() {
 	// Output: 50s
 }
 
+// A service that has too many requests says how long to wait. It may make a
+// message wait longer than its policy says, and not less.
+func ExampleAtLeast() {
+	busy := errors.New("too many requests")
+	fmt.Println(retry.Default().Next(retry.AtLeast(5*time.Second, busy), 1, nil).Delay)
+	fmt.Println(retry.Default().Next(retry.AtLeast(5*time.Second, busy), 2, nil).Delay)
+	// Output:
+	// 5s
+	// 10s
+}
+
 func ExampleClass() {
 	policy := retry.Policy{Classes: map[string]retry.Policy{
 		"ordering": {Delays: []time.Duration{time.Hour}},
@@ -84,11 +95,77 @@ func ExampleClass() {
 	// Output: 1h0m0s ordering
 }
 
-// The message waits, its route pauses, and no attempt is lost.
+// The message waits, and no attempt is lost.
 func ExampleUnavailable() {
-	err := retry.Unavailable(errors.New("the database is away"))
+	err := retry.Unavailable(errors.New("the database does not answer"))
 	fmt.Println(retry.Default().Next(err, 3, nil).Verb)
 	// Output: wait
+}
+
+// Whether an attempt counts is known only by what becomes of other messages. If
+// it does, the policy decides as of any failure.
+func ExamplePolicy_Count() {
+	err := retry.Unavailable(errors.New("503 Service Unavailable"))
+	fmt.Println(retry.Default().Count(err, 3, nil).Delay)
+	fmt.Println(retry.Default().Count(err, 4, nil).Reason)
+	// Output:
+	// 30s
+	// failed 4 of 4 attempts
+}
+
+func ExampleWaitAgain() {
+	err := retry.Unavailable(errors.New("503 Service Unavailable"))
+	for before := range 9 {
+		fmt.Print(retry.WaitAgain(err, before).Delay, " ")
+	}
+	// Output: 1s 2s 5s 10s 20s 50s 1m10s 1m40s 1m40s
+}
+
+// A route that is rather stopped by three failures than by five, and looks for
+// its service at least every ten seconds.
+func ExampleBreaker_Pause() {
+	breaker := retry.Breaker{Messages: 3, Cap: 10 * time.Second}
+	for failed := range 6 {
+		fmt.Print(breaker.Pause(failed), " ")
+	}
+	// Output: 1s 2s 4s 8s 10s 10s
+}
+
+// A message waits for an hour at most. What fails after that is an attempt.
+func ExampleBreaker_Exhausted() {
+	breaker := retry.Breaker{MaxWait: time.Hour}
+	now := time.Now()
+	fmt.Println(breaker.Exhausted(30, now.Add(-59*time.Minute), now), breaker.Exhausted(30, now.Add(-time.Hour), now))
+	// Output: false true
+}
+
+// Where the service answers, and refuses every message alike, they wait less often.
+func ExampleBreaker_ExhaustedAlike() {
+	var breaker retry.Breaker
+	now := time.Now()
+	fmt.Println(breaker.ExhaustedAlike(20, now, now), breaker.Exhausted(20, now, now))
+	// Output: true false
+}
+
+func ExampleBreaker_Or() {
+	route := retry.Breaker{Messages: 20}
+	fmt.Println(route.Or(retry.Breaker{Messages: 5, Cap: time.Hour}).WithDefaults().Cap)
+	// Output: 1h0m0s
+}
+
+func ExampleBreaker_WithDefaults() {
+	fmt.Println(retry.Breaker{}.WithDefaults().Messages)
+	// Output: 5
+}
+
+func ExampleBreaker_Validate() {
+	fmt.Println(retry.Breaker{First: time.Minute, Cap: time.Second}.Validate())
+	// Output: cap 1s: expected at least first, 1m0s
+}
+
+func ExampleIsPermanent() {
+	fmt.Println(retry.IsPermanent(fmt.Errorf("saving: %w", retry.Permanent(errors.New("no such order")))))
+	// Output: true
 }
 
 func ExampleTypeOf() {

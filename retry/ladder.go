@@ -2,9 +2,6 @@ package retry
 
 import "time"
 
-// waitWhileUnavailable is the pause before another look at what is away.
-const waitWhileUnavailable = 5 * time.Second
-
 // Ladder lists the delays that have a queue though no policy names them, for
 // waits that are known only at run time: 1, 1.5, 2, 3, 5 and 7 times the
 // powers of ten from 100 ms, up to a day.

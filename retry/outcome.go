@@ -26,10 +26,17 @@ func Permanent(err error) error {
 	return &PermanentError{err}
 }
 
+// IsPermanent says whether an error is marked as Permanent.
+func IsPermanent(err error) bool {
+	var permanent *PermanentError
+	return errors.As(err, &permanent)
+}
+
 // AfterError says when the next attempt should be made.
 type AfterError struct {
-	Delay time.Duration
-	Err   error
+	Delay   time.Duration
+	AtLeast bool // the delay of the policy counts where it is longer
+	Err     error
 }
 
 func (e *AfterError) Error() string { return e.Err.Error() }
@@ -43,7 +50,16 @@ func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &AfterError{max(d, 0), err}
+	return &AfterError{Delay: max(d, 0), Err: err}
+}
+
+// AtLeast is After where the delay of the policy counts if it is longer: what a
+// service asks for that has too many requests. AtLeast(d, nil) is nil.
+func AtLeast(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &AfterError{Delay: max(d, 0), AtLeast: true, Err: err}
 }
 
 // ClassError puts an error into a class with a policy of its own.
@@ -65,16 +81,18 @@ func Class(name string, err error) error {
 	return &ClassError{name, err}
 }
 
-// UnavailableError says that nothing is wrong with the message: what its
-// handler needs is away, for this message and for the next as well.
+// UnavailableError says that nothing is wrong with the message: the service that
+// its handler needs is unavailable, for this message and for the next as well.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Unavailable marks an error so that its message waits without losing an
-// attempt, for 5 s or as long as After within err says, and its route pauses
-// until a message goes through. Unavailable(nil) is nil.
+// Unavailable marks an error so that its message waits without losing an attempt,
+// as WaitAgain says. Where several different messages in a row are told so, their
+// route pauses until a probe succeeds: see Breaker, which also says how long a
+// message may wait. A message that is told so while others of its route succeed
+// loses an attempt all the same. Unavailable(nil) is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 func TestMarksOfNothingAreNothing(t *testing.T) {
 	for name, err := range map[string]error{
 		"permanent": Permanent(nil), "after": After(time.Second, nil),
-		"class": Class("a", nil), "unavailable": Unavailable(nil),
+		"class": Class("a", nil), "unavailable": Unavailable(nil), "at least": AtLeast(time.Second, nil),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -22,7 +22,7 @@ func TestMarksOfNothingAreNothing(t *testing.T) {
 func TestMarksKeepTheError(t *testing.T) {
 	for name, err := range map[string]error{
 		"permanent": Permanent(errBroken), "after": After(time.Second, errBroken),
-		"class": Class("a", errBroken), "unavailable": Unavailable(errBroken),
+		"class": Class("a", errBroken), "unavailable": Unavailable(errBroken), "at least": AtLeast(time.Second, errBroken),
 	} {
 		if !errors.Is(err, errBroken) || err.Error() != errBroken.Error() {
 			t.Errorf("%s: %v", name, err)

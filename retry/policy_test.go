@@ -47,13 +47,17 @@ func TestNext(t *testing.T) {
 		"asked delay of nothing":        {list, After(-time.Hour, errBroken), 1, "again 100ms"},
 		"asked delay beyond the ladder": {list, After(999*time.Hour, errBroken), 1, "again 24h0m0s"},
 		"asked delay, no attempt left":  {list, After(time.Second, errBroken), 3, "poison: failed 3 of 3 attempts"},
+		"asked for at least":            {list, AtLeast(1200*time.Millisecond, errBroken), 1, "again 1.5s"},
+		"asked for less":                {list, AtLeast(200*time.Millisecond, errBroken), 1, "again 1s"},
+		"asked for at least nothing":    {list, AtLeast(-time.Hour, errBroken), 2, "again 1m0s"},
 		"class with more attempts":      {list, Class("ordering", errBroken), 4, "again 80ms"},
 		"class, its last":               {list, Class("ordering", errBroken), 5, "poison: failed 5 of 5 attempts"},
 		"class with a single attempt":   {list, Class("once", errBroken), 1, "poison: failed 1 of 1 attempts"},
 		"class that has no policy":      {list, Class("other", errBroken), 1, "again 1s"},
 		"outermost class":               {list, Class("once", Class("ordering", errBroken)), 1, "poison: failed 1 of 1 attempts"},
-		"unavailable":                   {list, Unavailable(errBroken), 99, "wait 5s"},
+		"unavailable":                   {list, Unavailable(errBroken), 99, "wait 1s"},
 		"unavailable for so long":       {list, Unavailable(After(time.Minute, errBroken)), 1, "wait 1m10s"},
+		"unavailable for less":          {list, Unavailable(AtLeast(time.Millisecond, errBroken)), 1, "wait 1s"},
 		"panic":                         {list, &PanicError{Value: "oh"}, 1, "again 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {

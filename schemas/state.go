@@ -69,6 +69,16 @@ func (s State) Failed(at time.Time, took time.Duration, queue string, why Failur
 	return s
 }
 
+// Waited is the state after the message waited once more for an unavailable
+// service.
+func (s State) Waited(at time.Time) State {
+	s.Waits++
+	if s.WaitsSince.IsZero() {
+		s.WaitsSince = at
+	}
+	return s
+}
+
 func (s State) write(h ours) {
 	h.setInt(headerVersion, WireVersion)
 	h.setText(headerFingerprint, s.Fingerprint)

@@ -160,8 +160,8 @@ func alike(text string) string {
 		{`\b[0-9A-HJKMNP-TV-Z]{26}\b`, "ID"},
 		{`\+[0-9.]+(µs|ms|s)\b`, "+LATER"},
 		{`failed after [0-9.]+(µs|ms|s)\b`, "failed after AWHILE"},
-		{`(http://localhost:8080/orders answered 500)[^\n]*`, "$1"},
-		{`http://127\S* answered 500[^\n]*`, "http://localhost:8080/orders answered 500"},
+		{`(http://localhost:8080 answered 500)[^\n]*`, "$1"},
+		{`http://127\S* answered 500[^\n]*`, "http://localhost:8080 answered 500"},
 		{`[ \t]+`, " "},
 		{`(?m) $`, ""},
 	} {

@@ -14,8 +14,7 @@ func (s system) pipeline() pipeline.Config {
 	cfg := pipeline.Config{
 		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
 		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
-		Probe:       pipeline.Probe(s.cfg.Retry.Probe),
-		ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause, Logger: s.logger,
+		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause, Logger: s.logger,
 	}
 	for _, r := range s.cfg.Routes {
 		cfg.Routes = append(cfg.Routes, s.route(r))
@@ -37,7 +36,7 @@ func (s system) taps() []amqp.Tap {
 func (s system) route(r config.Route) pipeline.Route {
 	route := pipeline.Route{
 		Queue: r.Queue, Concurrency: r.Concurrency, Policy: s.policy(r.Retry), Timeout: r.Timeout, Park: r.Park,
-		Handler: httpHandler(r.Handler.HTTP),
+		Breaker: &r.Breaker, Handler: httpHandler(r.Handler.HTTP),
 	}
 	for _, bind := range r.Bind {
 		route.Bind = append(route.Bind, pipeline.Binding(bind))

@@ -80,7 +80,7 @@ func TestRoutesAsConfigured(t *testing.T) {
 		wantAttempts(t, i, "conflict", nil)
 		wantAttempts(t, i, "invalid", []time.Duration{40, 120, 200}) // without its setting poison at once
 		wantAttempts(t, i, "slow", []time.Duration{40})
-		wantAttempts(t, i, "busy", []time.Duration{100}) // instead of a day
+		wantAttempts(t, i, "busy", []time.Duration{100, 1000}) // it waits as any that is unavailable, and then, as others succeed, by its policy: never a day
 		if poisoned := i.eventually(t, "action: poisoned", 1)[0]; poisoned.Attempt != 4 || poisoned.Envelope.Properties.MessageID != "invalid" {
 			t.Errorf("poisoned %+v", poisoned)
 		}

@@ -14,7 +14,7 @@ func (l *loader) check(c *Config) {
 	l.checkTap(c.Tap.Exchanges, ours)
 	l.checkRoutes(c, ours)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
-	l.require("retry.probe.cap", c.Retry.Probe.Cap < c.Retry.Probe.First, "at least retry.probe.first, "+FormatDuration(c.Retry.Probe.First))
+	l.checkFields("retry.breaker", c.Retry.Breaker.Validate())
 	l.checkLabels(c.Index)
 	l.checkStore(c.Store)
 	l.checkEmbedded(c)
@@ -61,6 +61,9 @@ func (l *loader) checkRoutes(c *Config, ours schemas.Topology) {
 		l.checkParking(at+".park", route, ours)
 		l.require(at+".handler.http.url", route.Handler.HTTP.URL.IsZero(), "the URL to which messages are posted")
 		l.checkPolicy(at+".retry", route.Retry, c)
+		if c.Retry.Breaker.Validate() == nil { // which would be reported for each route
+			l.checkFields(at+".breaker", route.Breaker.Validate())
+		}
 		for j, bind := range route.Bind {
 			at := element(at+".bind", j) + ".exchange"
 			l.require(at, bind.Exchange == "", "the name of an exchange (every queue is bound to the default exchange)")

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"time"
-
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -19,6 +17,7 @@ func (l *loader) complete(c *Config) {
 			c.Routes[i].Retry = c.Retry.Default
 			l.derive(element("routes", i)+".retry", c.Retry.Default, "retry.default")
 		}
+		c.Routes[i].Breaker = c.Routes[i].Breaker.Or(c.Retry.Breaker)
 	}
 }
 
@@ -29,9 +28,9 @@ func (l *loader) completeRetry(c *Retry) {
 	if _, given := c.Policies["default"]; !given {
 		l.addDefaultPolicy(c.Policies)
 	}
-	if c.Probe.Cap == 0 && !l.failed["retry.probe.cap"] {
-		c.Probe.Cap = max(time.Minute, c.Probe.First)
-		l.derive("retry.probe.cap", FormatDuration(c.Probe.Cap), "retry.probe.first")
+	if c.Breaker.Cap == 0 && !l.failed["retry.breaker.cap"] {
+		c.Breaker.Cap = c.Breaker.WithDefaults().Cap
+		l.derive("retry.breaker.cap", FormatDuration(c.Breaker.Cap), "retry.breaker.first")
 	}
 }
 

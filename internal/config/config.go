@@ -148,6 +148,10 @@ type Route struct {
 	// Retry names a policy in Retry.Policies. Default: Retry.Default.
 	Retry string
 
+	// Breaker says when the route pauses, and for how long its messages wait.
+	// Default, of each field: Retry.Breaker.
+	Breaker retry.Breaker
+
 	// Timeout is of one attempt. What the handler does is over then, and the
 	// attempt has failed. 0, the default: none but the handler's own.
 	Timeout time.Duration
@@ -196,15 +200,12 @@ type Retry struct {
 	// poison at once. Default: rejected. None, as [] in the file: all are.
 	Deaths []string
 
-	Probe  Probe
-	Return Return
-}
+	// Breaker is that of routes, as far as they have none. Default:
+	// retry.Breaker.WithDefaults. Where the file has 0 messages or waits, there is
+	// -1: none.
+	Breaker retry.Breaker
 
-// Probe bounds the pauses of a route whose service is unavailable, each twice as
-// long as the one before.
-type Probe struct {
-	First time.Duration // default 1s
-	Cap   time.Duration // default 1m, or First where that is longer
+	Return Return
 }
 
 // Return says what becomes of messages that are due for a queue which is gone or

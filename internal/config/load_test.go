@@ -41,6 +41,7 @@ routes:
     concurrency: 1
     retry: slow
     timeout: 1m
+    breaker: {messages: 50, cap: 5s, max_alike: 3}
     park: true
   - queue: rest
     handler: {http: {url: "http://localhost:8080/rest"}}
@@ -59,7 +60,7 @@ retry:
         ordering: {delays: [1d]}
         once: {first: 1s, attempts: 1}
   deaths: [rejected, expired]
-  probe: {first: 2s, cap: 10m}
+  breaker: {messages: 0, within: 1m, first: 2s, cap: 10m, max_waits: 7, max_wait: 1h, max_alike: 0}
   return: {grace: 1h, pause: 30s}
 index:
   batch: {events: 2000, bytes: 1MB, wait: 1s}
@@ -97,8 +98,9 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, MaxRetryAfter: 90 * time.Second,
 				}},
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, Park: true,
+				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
-			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none"},
+			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none", Breaker: breakerOfFull()},
 		},
 		Retry: Retry{
 			Default: "none", Policies: map[string]retry.Policy{
@@ -113,7 +115,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 					},
 				},
 			},
-			Deaths: []string{"rejected", "expired"}, Probe: Probe{First: 2 * time.Second, Cap: 10 * time.Minute},
+			Deaths: []string{"rejected", "expired"}, Breaker: breakerOfFull(),
 			Return: Return{Grace: time.Hour, Pause: 30 * time.Second},
 		},
 		Index: Index{
@@ -125,6 +127,12 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		Log:  Log{Level: slog.LevelDebug, Format: "json"},
 	}
 	diffConfig(t, want, load(t, full, nil, nil))
+}
+
+func breakerOfFull() retry.Breaker {
+	return retry.Breaker{
+		Messages: -1, Within: time.Minute, First: 2 * time.Second, Cap: 10 * time.Minute, MaxWaits: 7, MaxWait: time.Hour, MaxAlike: -1,
+	}
 }
 
 func TestDefaults(t *testing.T) {
@@ -139,7 +147,7 @@ func TestDefaults(t *testing.T) {
 		Tap:      Tap{WhenFull: "keep", Limit: 1_000_000},
 		Retry: Retry{
 			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
-			Probe: Probe{First: time.Second, Cap: time.Minute}, Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
+			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
 		},
 		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true}},
 		Log:   Log{Format: "text"},
@@ -176,7 +184,7 @@ func TestStructuresFromTheEnvironment(t *testing.T) {
 		`WATERSHIP_TAP_EXCHANGES=[{"name": "x", "type": "headers"}]`,
 		`WATERSHIP_RETRY_POLICIES={none: {delays: [1s]}}`,
 	}, nil)
-	want := []Route{{Queue: "a", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "none"}}
+	want := []Route{{Queue: "a", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "none", Breaker: breakerOfFull()}}
 	if diff := cmp.Diff(want, c.Routes, compareURLs); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
@@ -185,8 +193,8 @@ func TestStructuresFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestProbeCapIsNeverBelowItsFirst(t *testing.T) {
-	if got := load(t, "retry: {probe: {first: 1h}}\n", nil, nil).Retry.Probe.Cap; got != time.Hour {
+func TestPausesOfABreakerAreNeverBelowTheFirst(t *testing.T) {
+	if got := load(t, "retry: {breaker: {first: 1h}}\n", nil, nil).Retry.Breaker.Cap; got != time.Hour {
 		t.Errorf("got %s", got)
 	}
 }

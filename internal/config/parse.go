@@ -51,6 +51,17 @@ func wholeNumber(low, high int) func(string) (int, error) {
 	}
 }
 
+// countOrNone is a whole number up to a bound, and -1 for 0.
+func countOrNone(high int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := wholeNumber(0, high)(s)
+		if n == 0 {
+			n = -1
+		}
+		return n, err
+	}
+}
+
 // number is a decimal number within bounds.
 func number(low, high float64) func(string) (float64, error) {
 	return func(s string) (float64, error) {

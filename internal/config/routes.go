@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+)
 
 func readTap(l *loader, path string, n node) TapExchange {
 	var tap TapExchange
@@ -20,10 +24,28 @@ func readRoute(l *loader, path string, n node) Route {
 		part{name: "handler", read: readHandler(&route.Handler)},
 		part{name: "concurrency", fallback: "16", read: value(wholeNumber(1, 10_000), &route.Concurrency)},
 		part{name: "retry", read: value(name(1, 200), &route.Retry)},
+		part{name: "breaker", read: readBreaker(&route.Breaker)},
 		part{name: "timeout", read: value(duration(time.Millisecond, day), &route.Timeout)},
 		part{name: "park", fallback: "false", read: value(boolean, &route.Park)},
 	)
 	return route
+}
+
+// readBreaker reads the fields of a route's breaker; those that it does not have
+// are Retry.Breaker's.
+func readBreaker(into *retry.Breaker) read {
+	return func(l *loader, path string, n node) {
+		l.keep(path, node{Origin: n.Origin})
+		l.parts(path, n,
+			part{name: "messages", read: value(countOrNone(1000), &into.Messages)},
+			part{name: "within", read: value(duration(time.Millisecond, day), &into.Within)},
+			part{name: "first", read: value(duration(time.Millisecond, day), &into.First)},
+			part{name: "cap", read: value(duration(time.Millisecond, day), &into.Cap)},
+			part{name: "max_waits", read: value(countOrNone(1_000_000), &into.MaxWaits)},
+			part{name: "max_wait", read: value(duration(time.Millisecond, 365*day), &into.MaxWait)},
+			part{name: "max_alike", read: value(countOrNone(1_000_000), &into.MaxAlike)},
+		)
+	}
 }
 
 func readBind(l *loader, path string, n node) Bind {

@@ -76,7 +76,10 @@ func (s *Shop) Routes() []pipeline.Route {
 		},
 	}
 	return []pipeline.Route{
-		{Queue: Billing, Bind: []pipeline.Binding{{Exchange: Orders, Key: orderPlaced}}, Handler: s.bill, Policy: policy},
+		{
+			Queue: Billing, Bind: []pipeline.Binding{{Exchange: Orders, Key: orderPlaced}}, Handler: s.bill, Policy: policy,
+			Breaker: &retry.Breaker{Messages: -1}, // or no order would be given up, and there would be nothing to replay
+		},
 		{Queue: Changes, Bind: []pipeline.Binding{{Exchange: Orders, Key: orderChanged}}, Handler: s.change, Policy: policy},
 		{Queue: Warehouse, Bind: []pipeline.Binding{{Exchange: Payments, Key: paymentTaken}}, Handler: s.pack, Policy: policy},
 		{Queue: Carrier, Bind: []pipeline.Binding{{Exchange: Shipments}}, Handler: s.ship, Policy: policy},

@@ -1,0 +1,247 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// breaker is the circuit breaker of a route. The handler of the route reports how
+// each attempt ended, and asks whether one that failed counts; the subscriber of
+// the route asks how many messages to hand out.
+//
+//	          Messages different messages fail in a row
+//	closed ───────────────────────────────────────────► open ◄┐
+//	  ▲                                                  │    │ fail in a row
+//	  │ Messages succeed                 a probe succeeds│    │
+//	  └────────────── closed, a few at once ◄────────────┘────┘
+//
+// Of attempts that began before the breaker opened, no outcome closes it or
+// opens it again.
+type breaker struct {
+	cfg retry.Breaker
+	now func() time.Time
+
+	mu        sync.Mutex    // guards what follows
+	trips     int           // how often the breaker opened
+	open      bool          // since the time in opened
+	changed   chan struct{} // closed when open changes
+	opened    time.Time
+	last      verdict   // on the attempt that opened the breaker, or the newest of its probes
+	row       []signal  // failures since the latest success, oldest first
+	succeeded time.Time // when an attempt succeeded last
+	few       int       // successes that are missing until the route uses all its places
+	rounds    int       // of probes that failed since the route used all its places
+	owed      []string  // messages that get their attempt back, oldest first
+}
+
+// signal is a failure that may be of an outage.
+type signal struct {
+	message string // instance id
+	kind    string
+	at      time.Time
+	counted bool // as an attempt
+}
+
+// ruling says what a failure means for its message.
+type ruling int
+
+const (
+	attemptCounts   ruling = iota // the policy decides
+	attemptReturned               // the message waits and loses no attempt
+	ownFailure                    // the policy decides; others succeed, so earlier waits are over
+)
+
+const (
+	longestRow = 1000 // signals
+	mostOwed   = 1000 // messages
+	mostProbes = 100  // of one round
+)
+
+func newBreaker(cfg retry.Breaker, now func() time.Time) *breaker {
+	return &breaker{cfg: cfg.WithDefaults(), now: now, changed: make(chan struct{})}
+}
+
+// begin is called before an attempt; its result goes with the attempt's outcome.
+func (b *breaker) begin() (trips int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.trips
+}
+
+// success records that an attempt succeeded.
+func (b *breaker) success(trips int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open && trips < b.trips {
+		return
+	}
+	b.succeeded, b.row = b.now(), nil
+	switch {
+	case b.open:
+		b.few = b.cfg.Messages
+		b.set(false)
+	case b.few > 1:
+		b.few--
+	default:
+		b.few, b.rounds = 0, 0
+	}
+}
+
+// failed records that an attempt failed, and rules on it. before is the state of
+// the message before the attempt, with an instance id.
+func (b *breaker) failed(trips int, before schemas.State, v verdict) ruling {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	ruling := b.rule(trips, before, v, now)
+	if b.spent(before, v.cause, now) {
+		return attemptCounts
+	}
+	return ruling
+}
+
+// rule is failed for a message that may wait any number of times.
+func (b *breaker) rule(trips int, before schemas.State, v verdict, now time.Time) ruling {
+	switch {
+	case v.cause == judged:
+		return attemptCounts
+	case trips < b.trips, v.cause == handedBack:
+		return attemptReturned
+	case b.open:
+		b.last = v
+		return attemptReturned
+	case b.own(before, v):
+		return ownFailure
+	}
+	counted := v.cause == ofMessage || v.cause == timedOut
+	b.note(signal{before.Message, kindOf(v.failure, v.cause), now, counted}, v)
+	if b.open || !counted {
+		return attemptReturned
+	}
+	return attemptCounts
+}
+
+// spent says whether the message has waited as often as it may.
+func (b *breaker) spent(before schemas.State, of cause, now time.Time) bool {
+	if of == ofMessage {
+		return b.cfg.ExhaustedAlike(before.Waits, before.WaitsSince, now)
+	}
+	return b.cfg.Exhausted(before.Waits, before.WaitsSince, now)
+}
+
+// own says whether the message fails as it did before although others succeeded in
+// between. To lose an attempt that would be returned, it takes a success since it
+// failed last. Whether this process has a file left for a connection is not the
+// message's fault even then.
+func (b *breaker) own(before schemas.State, v verdict) bool {
+	failedBefore := before.Attempt > 0 || before.Waits > 0
+	if !failedBefore || v.cause == exhausted || likeness(before.Failure) != likeness(v.failure) {
+		return false
+	}
+	if v.cause == unavailable {
+		return b.succeeded.After(before.Time)
+	}
+	return b.succeeded.After(before.FirstFailed)
+}
+
+// note adds a signal to the row, and opens the breaker if it is long enough.
+func (b *breaker) note(s signal, v verdict) {
+	if b.cfg.Messages < 0 {
+		return
+	}
+	b.row = slices.DeleteFunc(b.row, func(other signal) bool {
+		return s.at.Sub(other.at) > b.cfg.Within || other.message == s.message
+	})
+	alike := 1
+	for _, other := range b.row {
+		if other.kind == s.kind {
+			alike++
+		}
+	}
+	if alike < b.cfg.Messages {
+		b.row = newest(append(b.row, s), longestRow)
+		return
+	}
+	for _, other := range b.row {
+		if other.counted {
+			b.owed = newest(append(b.owed, other.message), mostOwed)
+		}
+	}
+	b.row, b.trips, b.opened, b.last = nil, b.trips+1, s.at, v
+	b.set(true)
+}
+
+func (b *breaker) set(open bool) {
+	b.open = open
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// repay says whether a message gets its latest attempt back: it was in the row
+// that opened the breaker, and was counted before that.
+func (b *breaker) repay(s schemas.State) bool {
+	if s.Message == "" || s.Attempt == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.owed, s.Message)
+	if i < 0 {
+		return false
+	}
+	b.owed = slices.Delete(b.owed, i, i+1)
+	return !b.cfg.ExhaustedAlike(s.Waits, s.WaitsSince, b.now())
+}
+
+// look says whether the breaker is open or closed for a few messages at once, and
+// returns a channel that is closed when it opens or closes.
+func (b *breaker) look() (open, few bool, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open, b.few > 0, b.changed
+}
+
+// pause is the wait before the next round of probes.
+func (b *breaker) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return min(max(b.cfg.Pause(b.rounds), b.last.asked), b.cfg.Cap)
+}
+
+// probes is how many messages a round tries one after the other, until one
+// succeeds. Where the service answers it is more in each round, since there may be
+// many bad messages in front of the good ones.
+func (b *breaker) probes() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := b.cfg.Messages
+	if b.last.cause == ofMessage {
+		most = max(most, min(most<<min(b.rounds, 10), mostProbes))
+	}
+	return most
+}
+
+// roundFailed records that no probe of a round succeeded.
+func (b *breaker) roundFailed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rounds++
+}
+
+// outage says since when the breaker is open, and with what messages fail; zero
+// while it is closed.
+func (b *breaker) outage() (since time.Time, why schemas.Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open {
+		return time.Time{}, schemas.Failure{}
+	}
+	return b.opened, b.last.failure
+}
+
+// newest are the last so many of a list.
+func newest[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }

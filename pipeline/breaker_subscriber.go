@@ -1,0 +1,321 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// routeSubscriber is the subscriber of a route. While the route's breaker is
+// closed it hands out as many messages at once as the route handles. While it is
+// open it does not consume, but for probes: after each pause single messages,
+// one after the other, until a handler succeeds. No handler is hurried, and no
+// other route notices.
+//
+// At most the few messages that were on their way when the consumer stopped go
+// back to the queue; they are at its head and the next to be handled, so this
+// does not count up to a delivery limit.
+type routeSubscriber struct {
+	route       Route
+	breaker     *breaker
+	all, one    message.Subscriber // of as many messages at once as the route handles, and of one
+	stopTimeout time.Duration
+	logger      *slog.Logger
+	paused      prometheus.Gauge // 1 while the breaker is open
+
+	out     chan *message.Message
+	places  chan struct{} // a token for each message that a handler has
+	few     chan struct{} // a token for each message that a handler has while the route recovers
+	hung    chan struct{} // a token for each probe that goes on after its time, without a place
+	handed  sync.WaitGroup
+	expired chan struct{} // closed: wait for no handler any more
+	running sync.WaitGroup
+}
+
+// unhurried is the stop timeout of the subscribers: a breaker that opens waits
+// for no handler, and routeSubscriber.end bounds the end of the route.
+const unhurried = 10 * 365 * 24 * time.Hour
+
+func newRouteSubscriber(route Route, b *breaker, all, one message.Subscriber, cfg Config, m *metrics) *routeSubscriber {
+	return &routeSubscriber{
+		route: route, breaker: b, all: all, one: one, stopTimeout: cfg.StopTimeout, logger: cfg.Logger,
+		paused: m.paused.WithLabelValues(route.Queue),
+		out:    make(chan *message.Message), expired: make(chan struct{}),
+		places: make(chan struct{}, route.Concurrency), hung: make(chan struct{}, route.Concurrency),
+		few: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
+	}
+}
+
+// Subscribe is called once. It waits for the broker as long as ctx allows.
+func (s *routeSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	first, err := s.consume(ctx, s.all)
+	if err != nil {
+		return nil, err
+	}
+	s.running.Go(func() { s.run(ctx, first) })
+	return s.out, nil
+}
+
+// Close returns when the subscription, whose context has ended, is over.
+func (s *routeSubscriber) Close() error {
+	s.running.Wait()
+	return nil
+}
+
+// run hands out messages until ctx ends.
+func (s *routeSubscriber) run(ctx context.Context, c *consumption) {
+	defer close(s.out)
+	defer s.end()
+	for ctx.Err() == nil {
+		if c != nil {
+			s.handOut(c)
+		}
+		s.probe(ctx)
+		c = s.again(ctx)
+	}
+	c.end()
+}
+
+// again consumes after a pause, or where the consumption has ended by itself; nil
+// when that fails.
+func (s *routeSubscriber) again(ctx context.Context) *consumption {
+	c, err := s.consume(ctx, s.all)
+	if err != nil {
+		_ = sleep(ctx, s.breaker.cfg.First)
+		return nil
+	}
+	return c
+}
+
+// handOut hands out messages until the breaker opens or the consumption ends.
+func (s *routeSubscriber) handOut(c *consumption) {
+	defer c.stop()
+	for {
+		open, few, changed := s.breaker.look()
+		if open {
+			return
+		}
+		places := []chan struct{}{s.places}
+		if few {
+			places = append(places, s.few)
+		}
+		if !s.handOne(c, changed, places...) {
+			return
+		}
+	}
+}
+
+// handOne hands out a message once there is a place for it; false when the
+// consumption ends. A breaker that changes before leaves the message where it is.
+func (s *routeSubscriber) handOne(c *consumption, changed <-chan struct{}, places ...chan struct{}) bool {
+	for i, place := range places {
+		select {
+		case place <- struct{}{}:
+			continue
+		case <-changed:
+		case <-c.ctx.Done():
+		}
+		leave(places[:i])
+		return c.ctx.Err() == nil
+	}
+	select {
+	case msg, ok := <-c.messages:
+		if ok {
+			s.hand(msg, func() { leave(places) })
+			return true
+		}
+	case <-changed:
+		leave(places)
+		return true
+	case <-c.ctx.Done():
+	}
+	leave(places)
+	return false
+}
+
+func leave(places []chan struct{}) {
+	for _, place := range places {
+		<-place
+	}
+}
+
+// hand gives a message to the router, and calls done once it is settled. The
+// channel that it returns is closed then.
+func (s *routeSubscriber) hand(msg *message.Message, done func()) (settled <-chan struct{}) {
+	over := make(chan struct{})
+	s.handed.Go(func() {
+		defer close(over)
+		defer done()
+		select {
+		case <-msg.Acked():
+		case <-msg.Nacked():
+		case <-s.expired:
+			msg.Nack()
+		}
+	})
+	s.out <- msg
+	return over
+}
+
+// probe looks for the service until the breaker closes or ctx ends.
+func (s *routeSubscriber) probe(ctx context.Context) {
+	open, _, closed := s.breaker.look()
+	if !open {
+		return
+	}
+	since, why := s.breaker.outage()
+	s.paused.Set(1)
+	s.logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
+	s.rounds(ctx, closed)
+	s.paused.Set(0)
+	if ctx.Err() == nil {
+		s.logger.Info("route resumed", "queue", s.route.Queue, "paused", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+func (s *routeSubscriber) rounds(ctx context.Context, closed <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.running.Go(func() {
+		defer cancel()
+		select {
+		case <-closed:
+		case <-ctx.Done():
+		}
+	})
+	for {
+		if !sleep(ctx, s.breaker.pause()) || !s.round(ctx) {
+			return
+		}
+		s.breaker.roundFailed()
+	}
+}
+
+// round tries messages one after the other; false when ctx ends. It waits for
+// messages as long as the queue has none.
+func (s *routeSubscriber) round(ctx context.Context) bool {
+	var c *consumption
+	defer func() { c.end() }()
+	for tried := 0; tried < s.breaker.probes(); tried++ {
+		select {
+		case s.places <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		if c == nil {
+			c, _ = s.consume(ctx, s.one) // a broker that is away has no messages
+		}
+		msg, ok := c.next(ctx)
+		if !ok {
+			<-s.places
+			return ctx.Err() == nil
+		}
+		if !s.try(ctx, msg) {
+			c.end()
+			c = nil
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// try hands out a message that has a place, and waits until it is settled; false
+// where that takes too long. A handler that goes on after its time-out gives up
+// its place, as long as there are not too many of them.
+func (s *routeSubscriber) try(ctx context.Context, msg *message.Message) bool {
+	leave := sync.OnceFunc(func() { <-s.places })
+	settled := s.hand(msg, leave)
+	timer := time.NewTimer(s.longestProbe())
+	defer timer.Stop()
+	select {
+	case <-settled:
+		return true
+	case <-ctx.Done():
+		return true
+	case <-timer.C:
+	}
+	if s.route.Timeout > 0 {
+		select {
+		case s.hung <- struct{}{}:
+			leave()
+			s.handed.Go(func() {
+				<-settled
+				<-s.hung
+			})
+		default:
+		}
+	}
+	return false
+}
+
+func (s *routeSubscriber) longestProbe() time.Duration {
+	if s.route.Timeout > 0 {
+		return s.route.Timeout + hangGrace
+	}
+	return s.breaker.cfg.Cap
+}
+
+// end waits for handlers, at most for the stop timeout, and for the acknowledgements.
+func (s *routeSubscriber) end() {
+	timer := time.AfterFunc(s.stopTimeout, func() {
+		s.logger.Error("handlers did not finish in time; their messages go back to the queue",
+			"queue", s.route.Queue, "timeout", s.stopTimeout)
+		close(s.expired)
+	})
+	s.handed.Wait()
+	timer.Stop()
+	_ = s.all.Close() // these have no connection of their own to fail on
+	_ = s.one.Close()
+}
+
+// consumption is one time of consuming.
+type consumption struct {
+	messages <-chan *message.Message
+	ctx      context.Context
+	stop     context.CancelFunc
+}
+
+func (s *routeSubscriber) consume(ctx context.Context, from message.Subscriber) (*consumption, error) {
+	c := &consumption{}
+	c.ctx, c.stop = context.WithCancel(ctx)
+	var err error
+	if c.messages, err = from.Subscribe(c.ctx, s.route.Queue); err != nil {
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// next waits for a message; of no consumption there is none.
+func (c *consumption) next(ctx context.Context) (*message.Message, bool) {
+	if c == nil {
+		return nil, false
+	}
+	select {
+	case msg, ok := <-c.messages:
+		return msg, ok
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
+func (c *consumption) end() {
+	if c != nil {
+		c.stop()
+	}
+}
+
+// sleep returns false when ctx ends before d is over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// cause is what an attempt failed for, as far as its error says.
+type cause int
+
+const (
+	// ofMessage is any failure that the service may have for this message alone.
+	ofMessage cause = iota
+
+	// timedOut counts as an attempt, since a message may take too long by itself.
+	// It is as good a sign of an outage as any.
+	timedOut
+
+	// unavailable: the service could not be reached, or said so itself.
+	unavailable
+
+	// exhausted: this process has no file, port or buffer left for a connection.
+	exhausted
+
+	// judged and handedBack say nothing of the service: the handler says that the
+	// message is poison, or when it is to come again, or nacked it.
+	judged
+	handedBack
+)
+
+// exhaustions are errors of a process that has run out of something.
+func exhaustions() []error {
+	return []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}
+}
+
+// disconnections are errors of a service that cannot be reached, or went away.
+func disconnections() []error {
+	return []error{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH,
+		syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ETIMEDOUT,
+	}
+}
+
+// causeOf reads an error of a handler.
+func causeOf(err error) cause {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case retry.IsPermanent(err):
+		return judged
+	case is(errNacked):
+		return handedBack
+	case asksForTime(err) && !isUnavailable(err):
+		return judged
+	case slices.ContainsFunc(exhaustions(), is):
+		return exhausted
+	case isUnavailable(err), slices.ContainsFunc(disconnections(), is), isUnreached(err):
+		return unavailable
+	case is(context.DeadlineExceeded), isTimeout(err):
+		return timedOut
+	}
+	return ofMessage
+}
+
+// asksForTime says whether the handler wants the message again after a time of its
+// own, rather than after that of a policy.
+func asksForTime(err error) bool {
+	var after *retry.AfterError
+	return errors.As(err, &after) && !after.AtLeast
+}
+
+func isUnavailable(err error) bool {
+	var unavailable *retry.UnavailableError
+	return errors.As(err, &unavailable)
+}
+
+// isUnreached says whether a connection could not be made: no address, no answer,
+// no trust.
+func isUnreached(err error) bool {
+	var dns *net.DNSError
+	var operation *net.OpError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &operation) && operation.Op == "dial" {
+		return true
+	}
+	return errors.As(err, &dns) || errors.As(err, &record) || errors.As(err, &alert) ||
+		errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// kindOf is the same for failures that may be of one outage.
+func kindOf(f schemas.Failure, of cause) string {
+	if of == ofMessage {
+		return likeness(f)
+	}
+	return "unavailable"
+}
+
+// likeness is the same for failures that differ in ids and numbers only. Of an
+// answer only the status counts, since its body may say anything.
+func likeness(f schemas.Failure) string {
+	if f.Type == statusErrorType {
+		f.Message, _, _ = strings.Cut(f.Message, ": ")
+		return f.Message
+	}
+	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, schemas.ErrorGroup(f.Message))
+}
+
+// statusErrorType is what retry.TypeOf says of a StatusError.
+const statusErrorType = "*pipeline.StatusError"

@@ -1,0 +1,133 @@
+package retry
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Breaker says when a route stops because the service that its handler needs
+// is unavailable, how probes look for the service, and how long a message may
+// wait for it. The zero value has the default of each field.
+//
+// An outage is a property of many messages, a failure is a property of one. So
+// the breaker opens when several different messages in a row fail, with no
+// success between, either because the service could not be reached or all with
+// the same error. Those messages get their attempts back. A message that fails
+// while others succeed has failed by itself: its policy says what follows.
+type Breaker struct {
+	// Messages is how many different messages must fail in a row. As many
+	// succeed before the route handles as many at once as before. Zero: 5.
+	// Negative: the breaker never opens.
+	Messages int
+
+	// Within is the time in which they fail. Zero: 5 min.
+	Within time.Duration
+
+	// First is the pause before the first probe. Each further pause is twice as
+	// long. Zero: 1 s.
+	First time.Duration
+
+	// Cap is the longest pause. Zero: 1 min, or First where that is longer.
+	Cap time.Duration
+
+	// MaxWaits is how often a message may wait for an unavailable service
+	// without losing an attempt, and MaxWait for how long, from the first time
+	// on. Beyond either its failures count as attempts. A message waits without a
+	// breaker, too, and whether the breaker is open or not. Zero: 1000 times and
+	// 24 h. Negative: each failure counts.
+	MaxWaits int
+	MaxWait  time.Duration
+
+	// MaxAlike is MaxWaits where the service answers, and many messages fail
+	// with the same error. Zero: 20. Negative: each failure counts.
+	MaxAlike int
+}
+
+const (
+	defaultMessages = 5
+	defaultWithin   = 5 * time.Minute
+	defaultProbe    = time.Second
+	defaultProbeCap = time.Minute
+	defaultMaxWaits = 1000
+	defaultMaxWait  = 24 * time.Hour
+	defaultMaxAlike = 20
+
+	mostMessages = 1000
+)
+
+// WithDefaults is the breaker with the defaults of the fields that are zero.
+func (b Breaker) WithDefaults() Breaker {
+	b.Messages = or(b.Messages, defaultMessages)
+	b.Within = or(b.Within, defaultWithin)
+	b.First = or(b.First, defaultProbe)
+	b.Cap = or(b.Cap, max(defaultProbeCap, b.First))
+	b.MaxWaits = or(b.MaxWaits, defaultMaxWaits)
+	b.MaxWait = or(b.MaxWait, defaultMaxWait)
+	b.MaxAlike = or(b.MaxAlike, defaultMaxAlike)
+	return b
+}
+
+// Or is the breaker with the fields of other where its own are zero.
+func (b Breaker) Or(other Breaker) Breaker {
+	return Breaker{
+		Messages: or(b.Messages, other.Messages), Within: or(b.Within, other.Within),
+		First: or(b.First, other.First), Cap: or(b.Cap, other.Cap),
+		MaxWaits: or(b.MaxWaits, other.MaxWaits), MaxWait: or(b.MaxWait, other.MaxWait),
+		MaxAlike: or(b.MaxAlike, other.MaxAlike),
+	}
+}
+
+func or[T int | time.Duration](value, fallback T) T {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+// Validate says everything that is wrong with a breaker, each in a FieldError:
+// more than 1000 messages, a negative time other than MaxWait, a cap below first.
+func (b Breaker) Validate() error {
+	var errs []error
+	if b.Messages > mostMessages {
+		errs = append(errs, &FieldError{"messages", fmt.Sprint(b.Messages), fmt.Sprint("at most ", mostMessages)})
+	}
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"within", b.Within}, {"first", b.First}, {"cap", b.Cap}} {
+		if field.value < 0 {
+			errs = append(errs, &FieldError{field.name, field.value.String(), "a duration"})
+		}
+	}
+	if full := b.WithDefaults(); full.Cap < full.First {
+		errs = append(errs, &FieldError{"cap", b.Cap.String(), "at least first, " + full.First.String()})
+	}
+	return errors.Join(errs...)
+}
+
+// Pause is the wait before a probe of an open breaker, after so many that failed.
+func (b Breaker) Pause(failed int) time.Duration {
+	b = b.WithDefaults()
+	pause := b.First
+	for range failed {
+		if pause >= b.Cap {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, b.Cap)
+}
+
+// Exhausted says whether a message has waited so often, or for so long since the
+// first time, that its failures count as attempts. since may be zero.
+func (b Breaker) Exhausted(waits int, since, now time.Time) bool {
+	b = b.WithDefaults()
+	return waits >= b.MaxWaits || b.MaxWait < 0 || !since.IsZero() && now.Sub(since) >= b.MaxWait
+}
+
+// ExhaustedAlike is Exhausted for a message that fails like others in a row,
+// though the service answers.
+func (b Breaker) ExhaustedAlike(waits int, since, now time.Time) bool {
+	return waits >= b.WithDefaults().MaxAlike || b.Exhausted(waits, since, now)
+}
