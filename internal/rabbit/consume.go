@@ -101,7 +101,7 @@ func (r *reporter) well() {
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
-	s := &Session{conn: c, tag: q.Tag, over: make(chan struct{}), watched: make(chan struct{})}
+	s := &Session{conn: c, tag: q.Tag, consume: q, over: make(chan struct{}), watched: make(chan struct{})}
 	var closed <-chan *amqp.Error
 	var cancelled <-chan string
 	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {
@@ -128,11 +128,15 @@ func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
 			return err
 		}
 	}
-	if err := ch.Qos(q.Prefetch, 0, false); err != nil {
-		return fmt.Errorf("set prefetch %d: %w", q.Prefetch, err)
-	}
 	if s.tag == "" {
 		s.tag = consumerTag()
+	}
+	return s.begin(ch, q)
+}
+
+func (s *Session) begin(ch *amqp.Channel, q ConsumeConfig) error {
+	if err := ch.Qos(q.Prefetch, 0, false); err != nil {
+		return fmt.Errorf("set prefetch %d: %w", q.Prefetch, err)
 	}
 	deliveries, err := ch.Consume(q.Queue, s.tag, false, q.Exclusive, q.NoLocal, false, q.Args)
 	if err != nil {

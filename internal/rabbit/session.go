@@ -19,6 +19,7 @@ type Session struct {
 	ch      *amqp.Channel
 	stream  *frames // that ch is on
 	tag     string
+	consume ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	over    chan struct{} // closed when its user is done with it
@@ -72,6 +73,14 @@ func (s *Session) Cancel() error {
 		return fmt.Errorf("cancel consumer: %w", err)
 	}
 	return nil
+}
+
+// Resume consumes again with another prefetch, after Cancel and the end of
+// Deliveries, which it replaces. What is not acknowledged stays so.
+func (s *Session) Resume(prefetch int) error {
+	again := s.consume
+	again.Prefetch = prefetch
+	return s.begin(s.ch, again)
 }
 
 // watch ends the session's context when the channel or the consumer is gone.

@@ -14,21 +14,33 @@ import (
 // handled is a delivery, the message that it became, and what is told of it.
 type handled struct {
 	delivery *amqp091.Delivery
+	size     int // of the budget
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
 	acks     *acks
+	stopped  func() // called when the subscription is stopped meanwhile; nil: nobody is
 }
 
 // handle hands out one delivery and settles it. ctx is the session's.
 func (s *subscription) handle(ctx context.Context, h handled) {
 	defer s.leavePlace()
+	defer s.budget.free(h.size)
 	defer h.done()
 	select {
 	case s.out <- h.message:
-	case <-s.stop: // not taken: goes back when the channel is closed
+	case <-s.stop:
+		s.putBack(h.acks, h.delivery)
 		return
 	case <-ctx.Done():
 		return
+	}
+	if h.stopped != nil {
+		select {
+		case <-h.message.Acked():
+		case <-h.message.Nacked():
+		case <-s.stop:
+			h.stopped()
+		}
 	}
 	select {
 	case <-h.message.Acked():
@@ -65,10 +77,15 @@ func (s *subscription) giveBack(ctx context.Context, h handled) {
 	if requeue {
 		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(h.delivery)))
 	}
-	if err := h.acks.nack(h.delivery.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did
-		s.log.Debug("nack dropped, the message comes again", watermill.LogFields{
-			"topic": s.topic, "message_uuid": h.message.UUID, "reason": err.Error(),
-		})
+	s.nack(h.acks, h.delivery, requeue)
+}
+
+// putBack returns a message to its queue that nobody has taken.
+func (s *subscription) putBack(acks *acks, d *amqp091.Delivery) { s.nack(acks, d, true) }
+
+func (s *subscription) nack(acks *acks, d *amqp091.Delivery, requeue bool) {
+	if err := acks.nack(d.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did
+		s.log.Debug("nack dropped, the message comes again", watermill.LogFields{"topic": s.topic, "reason": err.Error()})
 	}
 }
 

@@ -10,6 +10,7 @@ type Option func(*options)
 
 type options struct {
 	concurrency    int
+	maxBytes       int
 	stopTimeout    time.Duration
 	pace           pace
 	window         int
@@ -41,6 +42,17 @@ func newOptions(opts []Option) options {
 // queue. The prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
 func Concurrency(n int) Option {
 	return func(o *options) { o.concurrency = min(max(n, 1), math.MaxUint16) } // a short on the wire (AMQP 0-9-1 §1.8.3.1)
+}
+
+// MaxBytes bounds the bodies and headers of the messages that a Subscriber has in
+// flight, over all its subscriptions; one message may be, however large it is. The
+// prefetch follows the size of messages: a subscription begins with few and is
+// changed as they turn out to be smaller or larger, so that what waits in the client
+// is bounded, too, but for a moment in which they become larger. Handlers that copy
+// a message take more. A subscription with consumer arguments or an exclusive one
+// keeps its prefetch. Zero, the default: no bound.
+func MaxBytes(n int) Option {
+	return func(o *options) { o.maxBytes = max(n, 0) }
 }
 
 // StopTimeout is how long the end of a subscription waits for handlers; 10 s by

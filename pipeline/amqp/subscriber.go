@@ -22,6 +22,7 @@ type Subscriber struct {
 	log    watermill.LoggerAdapter
 	conn   *rabbit.Connection
 	owning bool // conn was opened here
+	budget *budget
 
 	mu            sync.Mutex // guards what follows
 	closed        bool
@@ -66,7 +67,8 @@ func newSubscriber(cfg wamqp.Config, logger watermill.LoggerAdapter, opts []Opti
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
-	return &Subscriber{cfg: cfg, opts: newOptions(opts), log: logger, closing: make(chan struct{})}
+	o := newOptions(opts)
+	return &Subscriber{cfg: cfg, opts: o, log: logger, budget: newBudget(o.maxBytes), closing: make(chan struct{})}
 }
 
 // Subscribe declares exchange, queue and binding as the configuration says and

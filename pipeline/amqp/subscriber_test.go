@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -379,4 +380,99 @@ func TestSubscribeSaysWhatIsWrong(t *testing.T) {
 			t.Error("a wrong configuration was accepted")
 		}
 	}
+}
+
+// TestWhatNobodyHandlesGoesBackAtOnce: the channel of a stopped subscription stays
+// open for its slowest handler, which may take hours.
+func TestWhatNobodyHandlesGoesBackAtOnce(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, concurrency := range []int{1, 3} {
+			t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+				rabbittest.NoLeaks(t)
+				queue := b.Queue(t, nil)
+				cfg := queueConfig(b)
+				cfg.Consume.Qos.PrefetchCount = 10
+				publish(t, newTestPublisher(t, cfg), queue, numbered(50)...)
+				s := newTestSubscriber(t, cfg, Concurrency(concurrency))
+				ctx, cancel := context.WithCancel(t.Context())
+				messages, err := s.Subscribe(ctx, queue)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slow := rabbittest.Receive(t, messages)
+				rabbittest.Eventually(t, "the broker hands out what it may", func() bool { return b.Len(t, queue) == 40 })
+				cancel()
+				rabbittest.Eventually(t, "all but the handled one are back", func() bool { return b.Len(t, queue) == 49 })
+				slow.Ack()
+				for range messages {
+				}
+				if n := b.Len(t, queue); n != 49 {
+					t.Errorf("%d left", n)
+				}
+			})
+		}
+	})
+}
+
+// TestMaxBytes: what is in flight and what waits in the client is bounded by bytes;
+// small messages get all places.
+func TestMaxBytes(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		const concurrency, limit, total = 32, 4 << 20, 12
+		queue := b.Queue(t, nil)
+		cfg := queueConfig(b)
+		p := newTestPublisher(t, cfg)
+		messages := subscribe(t, newTestSubscriber(t, cfg, Concurrency(concurrency), MaxBytes(limit)), queue)
+		small := func(hold int) (held []*message.Message) {
+			publish(t, p, queue, numbered(300)...)
+			for range 300 {
+				rabbittest.Receive(t, messages).Ack()
+			}
+			publish(t, p, queue, numbered(hold)...)
+			for range hold {
+				held = append(held, rabbittest.Receive(t, messages))
+			}
+			return held
+		}
+		large := func(size int) (out []*message.Message) {
+			for range total {
+				out = append(out, message.NewMessage(watermill.NewUUID(), make([]byte, size)))
+			}
+			return out
+		}
+		for _, msg := range small(concurrency) {
+			msg.Ack()
+		}
+		for _, size := range []int{1 << 20, 6 << 20} {
+			publish(t, p, queue, large(size)...)
+			most := max(1, limit/size)
+			for done := 0; done < total; {
+				held := []*message.Message{rabbittest.Receive(t, messages)}
+				for more := true; more && len(held) <= most; {
+					select {
+					case msg := <-messages:
+						held = append(held, msg)
+					case <-time.After(20 * time.Millisecond): // can only miss a fault
+						more = false
+					}
+				}
+				if len(held) > most {
+					t.Fatalf("%d messages of %d bytes at once", len(held), size)
+				}
+				ready := -1
+				rabbittest.Eventually(t, "most wait in the queue", func() bool {
+					ready = b.Len(t, queue)
+					return ready+2*most+len(held) >= total-done
+				})
+				for _, msg := range held {
+					msg.Ack()
+				}
+				done += len(held)
+			}
+		}
+		for _, msg := range small(concurrency) {
+			msg.Ack()
+		}
+	})
 }

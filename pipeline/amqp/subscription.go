@@ -16,9 +16,9 @@ import (
 // subscription is one consumer of one queue, over all its sessions.
 //
 // Its life: run consumes until stopped; stop ends fetching; messages that nobody
-// has taken yet go back; drain waits for those that are handled; expire gives up
-// on the rest; then the channel is closed, which gives back what is unsettled, and
-// last of all out.
+// has taken yet go back at once; drain waits for those that are handled; expire
+// gives up on the rest; then the channel is closed, which gives back what is
+// unsettled, and last of all out.
 type subscription struct {
 	*Subscriber
 	topic string
@@ -85,7 +85,7 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 	c := s.cfg.Consume
 	return rabbit.ConsumeConfig{
 		Queue:     s.cfg.Queue.GenerateName(s.topic),
-		Prefetch:  max(s.opts.concurrency, c.Qos.PrefetchCount),
+		Prefetch:  s.tuner().prefetch,
 		Tag:       c.Consumer,
 		Exclusive: c.Exclusive,
 		NoLocal:   c.NoLocal,
@@ -94,26 +94,25 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 	}
 }
 
+// tuner chooses the prefetch of a session. Arguments may say where a consumer begins,
+// and an exclusive one that was cancelled may find another in its place.
+func (s *subscription) tuner() *prefetchTuner {
+	c := s.cfg.Consume
+	bytes := s.opts.maxBytes
+	if c.Exclusive || len(c.Arguments) > 0 {
+		bytes = 0
+	}
+	return newPrefetchTuner(bytes, max(s.opts.concurrency, c.Qos.PrefetchCount))
+}
+
 // session takes messages while the session lives and the subscription is not
-// stopped. A stopped one keeps the channel for the acknowledgements of its handlers.
+// stopped. A stopped one keeps the channel for the acknowledgements of its handlers;
+// messages that no handler has go back at once.
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
 	acks := newAcks(session, s.log.With(watermill.LogFields{"topic": s.topic}))
 	defer acks.close()
-	for s.takePlace(ctx) {
-		select {
-		case d, ok := <-session.Deliveries:
-			if !ok {
-				s.leavePlace()
-				return nil
-			}
-			s.dispatch(ctx, acks, &d)
-		case <-s.stop:
-			s.leavePlace()
-		}
-	}
-	if ctx.Err() == nil {
-		_ = session.Cancel() // an error means that the channel is gone, and so is the consumer
-	}
+	in := &intake{subscription: s, session: session, acks: acks, tuner: s.tuner()}
+	in.run(ctx)
 	select {
 	case <-s.expired.Done():
 	case <-ctx.Done():
@@ -121,27 +120,10 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	return nil
 }
 
-// dispatch handles one delivery, which has its place. With a single place there is
-// nothing to do meanwhile: no goroutine, whose switches would cost a third of the
-// rate. The message is made here, since a new goroutine would first have to grow its
-// stack for that.
-func (s *subscription) dispatch(ctx context.Context, acks *acks, d *amqp091.Delivery) {
-	acks.begin(d.DeliveryTag)
-	msg, done := s.message(ctx, d)
-	h := handled{delivery: d, message: msg, done: done, acks: acks}
-	if s.opts.concurrency == 1 {
-		s.handle(ctx, h)
-		return
-	}
-	s.handlers.Go(func() { s.handle(ctx, h) })
-}
-
 // takePlace waits for a place; false when the session or the subscription ends.
 func (s *subscription) takePlace(ctx context.Context) bool {
-	select {
-	case <-s.stop:
+	if s.stopped() {
 		return false
-	default:
 	}
 	select {
 	case s.places <- struct{}{}:
@@ -152,7 +134,30 @@ func (s *subscription) takePlace(ctx context.Context) bool {
 	return false
 }
 
+// tryPlace takes a place and room in the budget if there are any.
+func (s *subscription) tryPlace(size int) bool {
+	select {
+	case s.places <- struct{}{}:
+	default:
+		return false
+	}
+	if ok, _ := s.budget.try(size); !ok {
+		s.leavePlace()
+		return false
+	}
+	return true
+}
+
 func (s *subscription) leavePlace() { <-s.places }
+
+func (s *subscription) stopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
 
 // drain waits until every place is free, at most for StopTimeout, then ends the
 // waiting of all who still wait.
