@@ -53,7 +53,8 @@ func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 		topology.Due():    retrier.handleDue,
 		topology.Poison(): poisoner.handle,
 	} {
-		subscriber, err := p.subscriber(logger, amqp.Concurrency(hopConcurrency), amqp.StopTimeout(p.cfg.StopTimeout))
+		subscriber, err := p.subscriber(logger,
+			amqp.Concurrency(hopConcurrency), amqp.MaxBytes(p.cfg.MaxBytes), amqp.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
@@ -63,7 +64,8 @@ func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
-	all, err := p.subscriber(logger, amqp.Concurrency(route.Concurrency), amqp.StopTimeout(unhurried))
+	all, err := p.subscriber(logger,
+		amqp.Concurrency(route.Concurrency), amqp.MaxBytes(p.cfg.MaxBytes), amqp.StopTimeout(unhurried))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}

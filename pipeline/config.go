@@ -73,6 +73,11 @@ type Config struct {
 	// logged and counted in any case. Nil: nothing is called.
 	OnHang func(a Attempt)
 
+	// MaxBytes bounds the messages that are in flight of each queue, of routes and
+	// our own, by the bytes of their bodies and headers; one message may be, however
+	// large it is. Handling one takes about three times its size. Zero: 64 MiB.
+	MaxBytes int
+
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: nobody sees them
 
@@ -83,6 +88,7 @@ type Config struct {
 
 const (
 	defaultConcurrency = 16
+	defaultMaxBytes    = 64 << 20
 	defaultStopTimeout = 30 * time.Second
 	defaultReturnGrace = 5 * time.Minute
 	defaultReturnPause = 10 * time.Second
@@ -98,6 +104,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = defaultMaxBytes
 	}
 	orElse(&c.StopTimeout, defaultStopTimeout)
 	orElse(&c.ReturnGrace, defaultReturnGrace)

@@ -1,0 +1,50 @@
+package pipeline
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestMaxBytes: a route handles no more at once than fits, and what does not fit at
+// all is handled alone. Every hop gets its messages on.
+func TestMaxBytes(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		const limit, messages, small, large = 4 << 20, 20, 1 << 20, 6 << 20
+		var handled, most atomic.Int64
+		exchange, queue := topicExchange(t, b), rabbittest.Name(t)
+		r := start(t, b, func(c *Config) {
+			c.MaxBytes = limit
+			c.Routes = []Route{{Queue: queue, Bind: []Binding{{exchange, "#"}}, Handler: handler(func(msg *message.Message) error {
+				size := int64(len(msg.Payload))
+				now := handled.Add(size)
+				defer handled.Add(-size)
+				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+				}
+				time.Sleep(5 * time.Millisecond) // so that others could begin
+				return errBroken
+			})}}
+		})
+		for i := range messages {
+			size := small
+			if i == messages/2 {
+				size = large
+			}
+			r.publish(exchange, "k", amqp091.Publishing{Body: make([]byte, size), MessageId: string(rune('a' + i))})
+		}
+		for _, e := range r.waitFor(messages, schemas.Poisoned) {
+			if size := len(e.Envelope.Body); e.Attempt != 2 || size != small && size != large {
+				t.Errorf("given up after %d attempts, with %d bytes", e.Attempt, size)
+			}
+		}
+		if most := most.Load(); most != large {
+			t.Errorf("%d bytes at once", most)
+		}
+	})
+}
