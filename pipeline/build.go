@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -41,16 +42,11 @@ func (p *Pipeline) build() (err error) {
 }
 
 func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
-	steps, topology := p.steps(), p.cfg.Topology
-	retrier := &retrier{
-		steps: steps, hop: p.hop(), policyOf: p.policyOf,
-		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), retried: p.cfg.RetriedDeaths,
-		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
-	}
-	poisoner := &poisoner{steps: steps, parking: p.parking(), declare: p.declareQueue, hook: p.cfg.OnPoison}
+	topology := p.cfg.Topology
+	poisoner := &poisoner{steps: p.steps(topology.Poison()), parking: p.parking(), declare: p.declareQueue, hook: p.cfg.OnPoison}
 	for queue, handle := range map[string]message.NoPublishHandlerFunc{
-		topology.Retry():  retrier.handleDead,
-		topology.Due():    retrier.handleDue,
+		topology.Retry():  p.retrier(topology.Retry()).handleDead,
+		topology.Due():    p.retrier(topology.Due()).handleDue,
 		topology.Poison(): poisoner.handle,
 	} {
 		subscriber, err := p.subscriber(logger,
@@ -61,6 +57,14 @@ func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 		p.router.AddConsumerHandler(queue, queue, subscriber, handle)
 	}
 	return nil
+}
+
+func (p *Pipeline) retrier(queue string) *retrier {
+	return &retrier{
+		steps: p.steps(queue), hop: p.hop(), policyOf: p.policyOf,
+		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), retried: p.cfg.RetriedDeaths,
+		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
+	}
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
@@ -74,7 +78,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	breaker := newBreaker(*route.Breaker, time.Now)
-	business := &business{steps: p.steps(), route: route, breaker: breaker, onHang: p.cfg.OnHang}
+	business := &business{steps: p.steps(route.Queue), route: route, breaker: breaker, onHang: p.cfg.OnHang}
 	p.router.AddConsumerHandler(route.Queue, route.Queue, newRouteSubscriber(route, breaker, all, one, p.cfg, p.metrics), business.handle)
 	return nil
 }
@@ -93,17 +97,21 @@ func (p *Pipeline) subscription() wamqp.Config {
 	}
 }
 
-func (p *Pipeline) steps() *steps {
+// steps are those of the handler of a queue.
+func (p *Pipeline) steps(queue string) *steps {
+	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
 	return &steps{
-		topology: p.cfg.Topology, publisher: p.restoring, delays: p.live, taps: p.cfg.Tap,
-		now: time.Now, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics,
+		queue: queue, topology: p.cfg.Topology, publisher: p.restoring, frameMax: p.frameMax, delays: p.live, taps: p.cfg.Tap,
+		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+		metrics: p.metrics, holds: p.holds,
 	}
 }
 
+func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
+
 func (p *Pipeline) hop() lasthop.Hop {
 	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, Publisher: p.restoring, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, Publisher: p.restoring, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		hop.Own[route.Queue] = true

@@ -88,7 +88,7 @@ func (b *business) publish(ctx context.Context, parent schemas.Belief, produced 
 		if err == nil {
 			continue
 		}
-		blamed, unknown := undeliverable(fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
+		blamed, unknown := undeliverable(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
 		if unknown != nil {
 			return nil, unknown
 		}
@@ -101,7 +101,7 @@ func (b *business) publish(ctx context.Context, parent schemas.Belief, produced 
 
 // undeliverable tells an outgoing message that the broker will not have from a
 // broker that did not answer. A queue that is full takes no other message either.
-func undeliverable(err error) (why, unknown error) {
+func undeliverable(ctx context.Context, err error) (why, unknown error) {
 	var full *rabbit.NackedError
 	var gone *rabbit.UnroutableError
 	var refused *rabbit.RefusedError
@@ -110,6 +110,8 @@ func undeliverable(err error) (why, unknown error) {
 		return retry.Unavailable(err), nil
 	case errors.As(err, &gone), errors.As(err, &refused):
 		return err, nil
+	case !over(ctx, err):
+		return retry.Unavailable(err), nil
 	}
 	return nil, err
 }

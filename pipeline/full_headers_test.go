@@ -1,10 +1,13 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +64,83 @@ func TestHeadersWithoutRoom(t *testing.T) {
 		}
 		if n := r.log.Count("lost"); n != 0 {
 			t.Errorf("a connection was lost:\n%s", r.log)
+		}
+		r.quiet()
+	})
+}
+
+// A body that the broker takes, and does not take with the headers in front of it, is
+// kept in a queue of its own. RabbitMQ 4.x takes 16 MiB by default
+// (https://www.rabbitmq.com/docs/configure, max_message_size).
+func TestBodyTooLargeWithItsHeaders(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		var calls atomic.Int32
+		told := make(chan schemas.Event, 10)
+		r := start(t, b, func(c *Config) {
+			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.Routes = []Route{{Queue: queue, Park: true, Handler: handler(func(*message.Message) error {
+				calls.Add(1)
+				return errBroken
+			})}}
+		})
+		want := schemas.Envelope{
+			RoutingKey: queue, Headers: amqp091.Table{"filler": strings.Repeat("f", 120<<10)}, Body: make([]byte, 16<<20),
+			Properties: schemas.Properties{MessageID: "large"},
+		}
+		r.publish("", queue, want.Publishing())
+		poisoned := r.wait(schemas.Poisoned)
+		if poisoned.Fingerprint != want.Fingerprint() || poisoned.Attempt != 1 || poisoned.Failure.Message != errBroken.Error() {
+			t.Errorf("%+v", poisoned.State)
+		}
+		got := poisoned.Envelope
+		hook := rabbittest.Receive(t, told)
+		if hook.BodyIn == schemas.BodyInUnstorable {
+			kept, state, err := schemas.Unwrap(schemas.FromDelivery(b.Take(t, r.topology.Unstorable(), 1)[0]))
+			if err != nil || state.Fingerprint != poisoned.Fingerprint {
+				t.Errorf("%+v %v", state, err)
+			}
+			got.Body = kept.Body
+		}
+		if !got.LeavesRoom() && got.Fingerprint() != want.Fingerprint() || hook.BodySize != len(want.Body) {
+			t.Errorf("kept another message: %d bytes of body, %d of headers", len(got.Body), schemas.HeaderFrameSize(got.Publishing()))
+		}
+		parked, _, err := schemas.Unwrap(schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]))
+		if err != nil || parked.Properties.MessageID != "large" || len(parked.Headers) != 1 {
+			t.Errorf("parked %+v %v", parked.Properties, err)
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("the handler was called %d times", n)
+		}
+		r.quiet()
+	})
+}
+
+// A broker that takes smaller frames than RabbitMQ does by default: messages are tried
+// again with what fits, and given up where nothing does.
+func TestSmallFrames(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.URL = b.Rewrite(t, func(frame []byte) []byte { return rabbittest.SetFrameMax(frame, 16<<10) })
+			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50*time.Millisecond, 50*time.Millisecond), Handler: handler(
+				func(*message.Message) error { calls.Add(1); return fmt.Errorf("%s", strings.Repeat("long ", 1<<10)) })}}
+		})
+		for id, size := range map[string]int{"room": 1 << 10, "no room": 15_800} {
+			r.publish("", queue, amqp091.Publishing{
+				MessageId: id, Body: []byte("x"), Headers: amqp091.Table{"filler": strings.Repeat("f", size)},
+			})
+		}
+		attempts := map[string]int{"room": 3, "no room": 1}
+		for _, e := range r.waitFor(2, schemas.Poisoned) {
+			if want := attempts[e.Envelope.Properties.MessageID]; e.Attempt != want || string(e.Envelope.Body) != "x" ||
+				e.Envelope.Fingerprint() != e.Fingerprint {
+				t.Errorf("%s: %d attempts instead of %d", e.Envelope.Properties.MessageID, e.Attempt, want)
+			}
+		}
+		if n := calls.Load(); n != 4 {
+			t.Errorf("the handler was called %d times", n)
 		}
 		r.quiet()
 	})

@@ -20,6 +20,7 @@ type metrics struct {
 	hung       *prometheus.CounterVec
 	mismatches *prometheus.CounterVec
 	paused     *prometheus.GaugeVec
+	held       *prometheus.GaugeVec
 }
 
 // newMetrics registers nothing where to is nil.
@@ -38,6 +39,10 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		hung: counter("hung_attempts_total", "Attempts whose handler did not return at its time-out.", "queue"),
 		mismatches: counter("fingerprint_mismatches_total",
 			"Messages that named the queue that they came from, with another's fingerprint, which should never happen.", "queue"),
+		held: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "watership", Name: "held_messages",
+			Help: "Messages that are not acknowledged since the broker takes no record of what became of them, by the queue that delivered them.",
+		}, []string{"queue"}),
 		paused: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since what its handler needs is away.",
 		}, []string{"queue"}),

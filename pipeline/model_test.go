@@ -104,9 +104,11 @@ func (m *model) wire() {
 	ids := 0
 	s := &steps{
 		publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
+		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
+	s.holds = &holds{gauge: s.metrics.held}
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
@@ -122,6 +124,9 @@ func (m *model) wire() {
 		s.topology.Poison(): poisoner.handle,
 	}
 }
+
+// sleep lets a held message wait, or ends its delivery.
+func (m *model) sleep(context.Context, time.Duration) bool { return m.random.IntN(3) > 0 }
 
 // handle is the business handler: anything can happen.
 func (m *model) handle(msg *message.Message) ([]*message.Message, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -192,6 +193,40 @@ func TestPoisonedEventSaysEverything(t *testing.T) {
 			if a.Class != "ordering" || a.Time.Before(began) || i > 0 && a.Time.Sub(e.Attempts[i-1].Time) < 50*time.Millisecond {
 				t.Errorf("attempt %d: %+v after %+v", i+1, a, e.Attempts)
 			}
+		}
+	})
+}
+
+// What became of a message cannot be recorded, since a right is missing: the message is
+// held and shown, and its handler is not called again.
+func TestOutcomeThatCannotBeRecorded(t *testing.T) {
+	t.Parallel() // a message is held for seconds before that is a problem
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		queue, registry := rabbittest.Name(t), prometheus.NewPedanticRegistry()
+		all := rabbittest.Rights{Configure: ".*", Write: ".*", Read: ".*"}
+		as := b.Login(t, rabbittest.Rights{Configure: ".*", Write: `^(?!.*\.events$)`, Read: ".*"})
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.URL, c.Registerer = as.URL, registry
+			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error {
+				calls.Add(1)
+				return nil
+			})}}
+		})
+		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		rabbittest.Eventually(t, "the message is held", func() bool {
+			return gathered(t, registry)["watership_held_messages "+queue] == 1
+		})
+		rabbittest.Eventually(t, "the pipeline says so", func() bool { return r.pipeline.Held() != nil })
+		if text := r.pipeline.Held().Error(); !strings.Contains(text, "cannot be recorded: 1,") || !strings.Contains(text, "ACCESS_REFUSED") {
+			t.Error(text)
+		}
+		b.Grant(t, as, all)
+		r.wait(schemas.Handled)
+		rabbittest.Eventually(t, "nothing is held any more", func() bool { return r.pipeline.Held() == nil })
+		if n := calls.Load(); n != 1 {
+			t.Errorf("the handler was called %d times", n)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -22,6 +23,7 @@ type Pipeline struct {
 	cfg       Config
 	login     string
 	metrics   *metrics
+	holds     *holds
 	router    *message.Router
 	consuming *rabbit.Connection
 	sending   *rabbit.Connection
@@ -42,6 +44,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{cfg: cfg, login: uri.Username, metrics: newMetrics(cfg.Registerer)}
+	p.holds = &holds{gauge: p.metrics.held}
 	if p.consuming, err = p.connect("watership consuming", true); err != nil {
 		return nil, err
 	}
@@ -75,6 +78,11 @@ func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 // Err says why no messages come in or go out now: nil while the broker is
 // connected.
 func (p *Pipeline) Err() error { return cmp.Or(p.consuming.Err(), p.sending.Err()) }
+
+// Held says which messages are held, nil while there are none: what became of them is
+// known, and the broker takes no record of it, so they are not acknowledged. It is
+// tried again until the broker takes it.
+func (p *Pipeline) Held() error { return p.holds.err(time.Now()) }
 
 // Run declares the topology and handles messages until ctx ends; then it stops
 // fetching, lets handlers finish within Config.StopTimeout, gives the rest back

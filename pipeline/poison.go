@@ -33,54 +33,64 @@ func (p *poisoner) handle(msg *message.Message) error {
 		state.EventID = "poison:" + state.Fingerprint
 		state.Time = p.now()
 	}
-	if err := p.event(ctx, schemas.Poisoned, e, state); err != nil {
+	body, omitted := schemas.BodyOmitted(arrived)
+	if !omitted {
+		body = schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
+	}
+	if err := p.poisoned(ctx, e, state, body); err != nil {
 		return err
 	}
-	if err := p.park(ctx, e, state); err != nil {
+	if err := p.park(ctx, e, state, body); err != nil {
 		return err
 	}
 	p.logger.Warn("gave a message up", "queue", state.Queue, "attempts", state.Attempt,
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
-	p.tell(ctx, e, state)
+	p.tell(ctx, e, state, body)
 	return nil
+}
+
+func (p *poisoner) poisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+	if body.In != schemas.BodyHere {
+		return p.eventWithoutBody(ctx, schemas.Poisoned, e, state, body)
+	}
+	return p.event(ctx, schemas.Poisoned, e, state)
 }
 
 // park keeps a copy for those who look into queues. A parking queue that takes no
 // more holds up nobody: the event has the message.
-func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
 	queue, wanted := p.parking[state.Queue]
 	if !wanted {
 		return nil
 	}
-	copied := rabbit.Message{Exchange: p.topology.Direct(), RoutingKey: queue, Publishing: schemas.Wrap(e, state)}
-	err := p.publisher.Publish(ctx, copied)
+	m := rabbit.Message{Exchange: p.topology.Direct(), RoutingKey: queue, Publishing: p.frameMax().Wrap(e, state)}
+	if body.In != schemas.BodyHere {
+		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
+	}
+	err := p.publisher.Publish(ctx, m)
 	var missing *rabbit.UnroutableError
 	if errors.As(err, &missing) {
-		if err := p.declare(queue); err != nil {
-			return fmt.Errorf("declaring the parking queue %q: %w", queue, err)
+		if err = p.declare(queue); err == nil {
+			err = p.publisher.Publish(ctx, m)
 		}
-		err = p.publisher.Publish(ctx, copied)
 	}
-	var full *rabbit.NackedError
-	var refused *rabbit.RefusedError
-	if errors.As(err, &full) || errors.As(err, &refused) {
-		p.logger.Error("a message is given up without a parked copy", "parking", queue,
-			"message", state.Message, "fingerprint", state.Fingerprint, "error", err)
-		return nil
+	if err != nil && over(ctx, err) {
+		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}
 	if err != nil {
-		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
+		p.logger.Error("a message is given up without a parked copy", "parking", queue,
+			"message", state.Message, "fingerprint", state.Fingerprint, "error", err)
 	}
 	return nil
 }
 
 // tell calls the hook. Nothing that it does can keep the message here.
-func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.State) {
+func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
 	if p.hook == nil {
 		return
 	}
 	event := schemas.Event{
-		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: len(e.Body),
+		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: body.Size, BodyIn: body.In,
 	}
 	if err := recoverPanic(func() error { return p.hook(ctx, event) }); err != nil {
 		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)

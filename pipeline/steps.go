@@ -33,15 +33,19 @@ type delayDeclarer interface {
 // the acknowledgement follows when the handler returns. A crash anywhere gives
 // a duplicate and never a loss.
 type steps struct {
+	queue     string // whose messages are handled
 	topology  schemas.Topology
 	publisher publisher
+	frameMax  func() schemas.FrameMax // of the publisher's connection
 	delays    delayDeclarer
 	taps      []amqp.Tap
 	now       func() time.Time
+	sleep     func(ctx context.Context, d time.Duration) bool // false when ctx ends before
 	newID     func() string
 	random    func() float64 // for jitter, from 0 up to 1
 	logger    *slog.Logger
 	metrics   *metrics
+	holds     *holds
 }
 
 // attempted is an attempt that failed.
@@ -54,7 +58,7 @@ type attempted struct {
 
 // failed sends a message whose attempt failed to where its policy says.
 func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) error {
-	decision := reachable(a.decision, before.Envelope)
+	decision := s.reachable(a.decision, before.Envelope)
 	s.metrics.failed(a, decision.Verb)
 	state := before.State.Failed(s.now(), a.took, a.queue, a.failure)
 	state.EventID = ""
@@ -77,8 +81,8 @@ func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) 
 
 // reachable: a message whose headers leave no room for ours cannot carry its
 // attempts back to its queue, so it is not tried again.
-func reachable(d retry.Decision, e schemas.Envelope) retry.Decision {
-	if d.Verb == retry.Again && !e.LeavesRoom() {
+func (s *steps) reachable(d retry.Decision, e schemas.Envelope) retry.Decision {
+	if d.Verb == retry.Again && !s.frameMax().LeavesRoom(e) {
 		return retry.Decision{Verb: retry.Poison, Reason: "its headers leave no room for a state"}
 	}
 	return d
@@ -90,17 +94,22 @@ func (s *steps) event(ctx context.Context, action schemas.Action, e schemas.Enve
 	if state.EventID == "" {
 		state.EventID = s.newID()
 	}
-	publishing := schemas.Wrap(e, state)
+	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
 	if s.bodyIsElsewhere(action, e) {
-		publishing = schemas.WrapWithoutBody(e, state)
+		return s.eventWithoutBody(ctx, action, e, state, omitted)
 	}
-	err := s.publisher.Publish(ctx, rabbit.Message{
-		Exchange: s.topology.Events(), RoutingKey: string(action), Publishing: publishing,
+	copied := s.copies(e, state, rabbit.Message{Exchange: s.topology.Events(), RoutingKey: string(action)})
+	return s.hold(ctx, doingEvent(action), func() error { return copied.publish(ctx) })
+}
+
+func doingEvent(action schemas.Action) string { return fmt.Sprintf("publishing the %s event", action) }
+
+func (s *steps) eventWithoutBody(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+	m := rabbit.Message{Exchange: s.topology.Events(), RoutingKey: string(action)}
+	return s.hold(ctx, doingEvent(action), func() error {
+		m.Publishing = s.frameMax().WrapWithoutBody(e, state, body)
+		return s.publisher.Publish(ctx, m)
 	})
-	if err != nil {
-		return fmt.Errorf("publishing the %s event: %w", action, err)
-	}
-	return nil
 }
 
 // bodyIsElsewhere: events that come often leave out a body that the tap has kept.
@@ -111,21 +120,37 @@ func (s *steps) bodyIsElsewhere(action schemas.Action, e schemas.Envelope) bool 
 	return slices.ContainsFunc(s.taps, func(tap amqp.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
-// wait puts a message into the queue where all wait equally long.
+// wait puts a message into the queue where all wait equally long. One that the broker
+// does not take there as it must be is poison.
 func (s *steps) wait(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
-	message := rabbit.Message{Exchange: s.topology.Direct(), RoutingKey: s.topology.Delay(delay), Publishing: schemas.Wrap(e, state)}
-	err := s.publisher.Publish(ctx, message)
-	var missing *rabbit.UnroutableError
-	if errors.As(err, &missing) {
-		if err := s.delays.DeclareDelay(ctx, delay); err != nil {
-			return fmt.Errorf("declaring the delay queue of %s: %w", delay, err)
+	var refusal error
+	err := s.hold(ctx, fmt.Sprintf("scheduling a retry in %s", delay), func() error {
+		err := s.delayed(ctx, e, state, delay)
+		if condemned(err) {
+			refusal, err = err, nil
 		}
-		err = s.publisher.Publish(ctx, message)
+		return err
+	})
+	if err != nil || refusal == nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("scheduling a retry in %s: %w", delay, err)
+	state.Failure.Message = fmt.Sprintf("could not wait for %s: %v; it had failed with: %s", delay, refusal, state.Failure.Message)
+	return s.poison(ctx, e, state)
+}
+
+func (s *steps) delayed(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
+	m := rabbit.Message{
+		Exchange: s.topology.Direct(), RoutingKey: s.topology.Delay(delay), Publishing: s.frameMax().Wrap(e, state),
 	}
-	return nil
+	err := s.publisher.Publish(ctx, m)
+	var missing *rabbit.UnroutableError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	if err := s.delays.DeclareDelay(ctx, delay); err != nil {
+		return fmt.Errorf("declaring the delay queue of %s: %w", delay, err)
+	}
+	return s.publisher.Publish(ctx, m)
 }
 
 // poison gives a message up. The id of its event is given here, since the
@@ -135,13 +160,8 @@ func (s *steps) poison(ctx context.Context, e schemas.Envelope, state schemas.St
 		state.Message = s.newID()
 	}
 	state.EventID, state.Delay = s.newID(), 0
-	err := s.publisher.Publish(ctx, rabbit.Message{
-		Exchange: s.topology.Direct(), RoutingKey: s.topology.Poison(), Publishing: schemas.Wrap(e, state),
-	})
-	if err != nil {
-		return fmt.Errorf("giving a message up: %w", err)
-	}
-	return nil
+	copied := s.copies(e, state, rabbit.Message{Exchange: s.topology.Direct(), RoutingKey: s.topology.Poison()})
+	return s.hold(ctx, "giving a message up", func() error { return copied.publish(ctx) })
 }
 
 // poisonUnread gives up a message with headers of ours that this version cannot read.

@@ -132,6 +132,9 @@ func (v *vitals) ready(ctx context.Context) error {
 	if err := v.brokerThere(); err != nil {
 		return err
 	}
+	if err := v.handlers.Held(); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
 	if err := v.store.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

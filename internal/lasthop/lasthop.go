@@ -35,6 +35,8 @@ type Hop struct {
 	Binder    Binder
 	Own       map[string]bool // queues of our routes
 	Login     string          // the user_id that the broker lets us restore
+
+	FrameMax func() schemas.FrameMax // of the publisher's connection; nil: RabbitMQ's default
 }
 
 // Deliver publishes to the queue state.Queue, mandatory and confirmed. A queue
@@ -58,9 +60,13 @@ func (h Hop) Deliver(ctx context.Context, e schemas.Envelope, state schemas.Stat
 
 // Message is what Deliver publishes.
 func (h Hop) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
+	var frameMax schemas.FrameMax
+	if h.FrameMax != nil {
+		frameMax = h.FrameMax()
+	}
 	message := rabbit.Message{
 		Exchange: h.Topology.Direct(), RoutingKey: state.Queue,
-		Publishing: schemas.WrapForQueue(e, state, h.Login),
+		Publishing: frameMax.WrapForQueue(e, state, h.Login),
 	}
 	if !h.Own[state.Queue] {
 		message.Exchange, message.RoutingKey = h.Topology.Return(), e.RoutingKey

@@ -30,6 +30,8 @@ type Connection struct {
 	changed chan struct{} // closed and replaced whenever live or blocked changes
 	blocked bool          // the broker reads nothing from us now
 	closed  bool
+
+	frameMax int // that was agreed on last
 }
 
 // link is one connection of the client, and the stream that it is on.
@@ -89,6 +91,15 @@ func (c *Connection) Close() error {
 	c.stop()
 	c.work.Wait()
 	return nil
+}
+
+// FrameMax is the size in bytes of the largest frame that the broker takes, as was
+// agreed on last; 0 before the first connection, and where there is no limit. With
+// LargeFrames it is what the connection itself takes.
+func (c *Connection) FrameMax() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.frameMax
 }
 
 // Err says why there is no connection now: nil while there is one, ErrClosed
@@ -199,6 +210,7 @@ func (c *Connection) set(live *link, err error) {
 	c.live, c.lastErr, c.blocked = live, err, false
 	if live != nil {
 		c.lives++
+		c.frameMax = live.Config.FrameSize
 	}
 	c.announce()
 }

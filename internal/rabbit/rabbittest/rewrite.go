@@ -134,6 +134,16 @@ func AddHeader(frame []byte, name, value string) []byte {
 	return changed
 }
 
+// SetFrameMax makes the broker propose smaller frames in connection.tune (AMQP 0-9-1
+// §1.4.2.5). Other frames it leaves alone.
+func SetFrameMax(frame []byte, frameMax uint32) []byte {
+	const tune = "\x00\x0a\x00\x1e" // class 10, method 30; then the channel limit, 2 bytes
+	if frame[0] == methodFrame && string(frame[frameStart:frameStart+4]) == tune {
+		binary.BigEndian.PutUint32(frame[frameStart+6:], frameMax)
+	}
+	return frame
+}
+
 // SetTimestamp sets timestamp_in_ms, as RabbitMQ does where
 // message_interceptors.incoming.set_header_timestamp is configured.
 func SetTimestamp(frame []byte) []byte {

@@ -1,0 +1,147 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// holds are the messages of a pipeline whose outcome the broker does not take. Each
+// keeps its place among those that are handled at once, so they are few.
+type holds struct {
+	gauge *prometheus.GaugeVec
+
+	mu   sync.Mutex // guards what follows
+	last int
+	all  map[int]held
+}
+
+// held is a message whose outcome the broker does not take.
+type held struct {
+	queue string // that delivered it
+	since time.Time
+	why   error
+}
+
+const (
+	holdFirst = time.Second
+	holdCap   = time.Minute
+
+	// shortHold is how long a message may be held before that is a problem to show.
+	shortHold = 10 * time.Second
+)
+
+func (h *holds) begin(m held) (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[int]held{}
+	}
+	h.last++
+	id := h.last
+	h.all[id] = m
+	h.gauge.WithLabelValues(m.queue).Inc()
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.all, id)
+		h.gauge.WithLabelValues(m.queue).Dec()
+	}
+}
+
+// err names the message that has been held longest, nil where none is held for long.
+func (h *holds) err(now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var oldest held
+	for _, m := range h.all {
+		if oldest.since.IsZero() || m.since.Before(oldest.since) {
+			oldest = m
+		}
+	}
+	if oldest.since.IsZero() || now.Sub(oldest.since) < shortHold {
+		return nil
+	}
+	return fmt.Errorf("messages held since what became of them cannot be recorded: %d, the oldest, of queue %q, for %s: %w",
+		len(h.all), oldest.queue, now.Sub(oldest.since).Round(time.Second), oldest.why)
+}
+
+// hold publishes until the broker has taken the message. To give the delivery back
+// instead would have the handler called again, until a delivery limit drops the
+// message. It fails only with the end of the delivery or of the publisher.
+func (s *steps) hold(ctx context.Context, doing string, publish func() error) error {
+	h := &holding{steps: s, doing: doing}
+	defer h.end()
+	for pause := holdFirst; ; pause = min(2*pause, holdCap) {
+		err := h.watched(publish)
+		if err == nil {
+			return nil
+		}
+		if !over(ctx, err) {
+			h.refused(err)
+		}
+		if over(ctx, err) || !s.sleep(ctx, pause) {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+}
+
+// over says whether there is no use in trying again.
+func over(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, rabbit.ErrClosed)
+}
+
+// holding is what is done for one message until the broker has taken it.
+type holding struct {
+	*steps
+	doing string
+
+	mu      sync.Mutex // guards what follows
+	release func()     // nil while the message is not held
+}
+
+// slowAfter is how long the broker may take to confirm a message.
+const slowAfter = 30 * time.Second
+
+// watched publishes. A message that the broker does not confirm is held, too.
+func (h *holding) watched(publish func() error) error {
+	slow := time.AfterFunc(slowAfter, func() { h.begin(fmt.Errorf("not confirmed within %s", slowAfter)) })
+	defer slow.Stop()
+	return publish()
+}
+
+func (h *holding) refused(err error) {
+	if h.begin(err) {
+		h.logger.Error("what became of a message cannot be recorded; it is held until it can",
+			"queue", h.queue, "doing", h.doing, "error", err)
+	}
+}
+
+// begin returns false where the message is held already.
+func (h *holding) begin(why error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.release != nil {
+		return false
+	}
+	h.release = h.holds.begin(held{queue: h.queue, since: h.now(), why: fmt.Errorf("%s: %w", h.doing, why)})
+	return true
+}
+
+// end is called once nothing publishes any more.
+func (h *holding) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.release == nil {
+		h.release = func() {} // for a timer that fires as it is stopped
+		return
+	}
+	h.release()
+	h.logger.Info("a message is no longer held", "queue", h.queue, "doing", h.doing)
+}
