@@ -105,7 +105,7 @@ func TestDevelopmentToTheFirstReplay(t *testing.T) {
 			continue // goes on until Ctrl-C
 		}
 		if typed == "show mine" {
-			until(t, "the message to be recorded", func() bool { _, err := d.sh(command); return err == nil })
+			until(t, "the message to be recorded", func() bool { out, _ := d.sh(command); return strings.Contains(out, "published") })
 		}
 		out := d.must(t, command)
 		for begins, want := range wants {
