@@ -31,7 +31,7 @@ type fate struct {
 
 // Fates reads the events that the messages of a job have led to.
 func (r *Replayer) Fates(ctx context.Context, job Job) (Fates, error) {
-	fates, err := r.fates(ctx, job)
+	fates, err := r.withPatience(patience).fates(ctx, job)
 	if err != nil {
 		return Fates{}, fmt.Errorf("looking what became of job %s: %w", job.ID, err)
 	}

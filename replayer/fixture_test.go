@@ -61,13 +61,15 @@ func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 // keeps to events with its own source.
 var theStore = sync.OnceValues(func() (*elastic.Store, error) {
 	store, err := elastic.Open(elastic.Config{
-		URLs: []string{os.Getenv("WATERSHIP_TEST_STORE_URL")}, Stream: "test-replayer-" + strings.ToLower(rand.Text()),
+		URLs: []string{os.Getenv("WATERSHIP_TEST_STORE_URL")}, Stream: theStream(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return store, store.Install(context.Background())
 })
+
+var theStream = sync.OnceValue(func() string { return "test-replayer-" + strings.ToLower(rand.Text()) })
 
 // fixture is a broker with a shop, and the store.
 type fixture struct {

@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,8 +151,22 @@ func (r *Replayer) Begin(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	job.version, err = r.cfg.Jobs.CreateJob(ctx, job.ID, document)
+	job.version, err = repeat(ctx, patience, func() (string, error) { return r.create(ctx, job.ID, document) })
 	return job, err
+}
+
+// create keeps a new job. Where an error says nothing about whether it is kept, it
+// looks.
+func (r *Replayer) create(ctx context.Context, id string, document []byte) (version string, err error) {
+	version, failed := r.cfg.Jobs.CreateJob(ctx, id, document)
+	if failed == nil {
+		return version, nil
+	}
+	kept, version, err := r.cfg.Jobs.Job(ctx, id)
+	if err == nil && bytes.Equal(kept, document) {
+		return version, nil
+	}
+	return "", failed
 }
 
 // Job reads a job. It fails with a *NoJobError where there is none.

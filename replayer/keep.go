@@ -7,9 +7,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// storePatience is how long checkpoints may fail. Meanwhile nothing is sent
-// beyond the window.
-const storePatience = 30 * time.Second
+// storePatience is how long a store may be away or busy, as long as a broker.
+// Meanwhile nothing is sent beyond the window.
+const storePatience = returnTime
 
 // keep counts what became of each message, in order, and saves the job. It is
 // the only one that changes the job.

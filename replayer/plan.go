@@ -73,6 +73,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 	if err != nil || plan.Job.UpTo == 0 { // nothing is stored
 		return plan, err
 	}
+	r = r.withPatience(patience) // the store has just answered
 	reading, err := r.newReading(ctx, plan.Job, rivals)
 	if err != nil {
 		return Plan{}, err

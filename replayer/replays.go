@@ -183,7 +183,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 		Order: schemas.NewestFirst, Limit: Window, WithoutBody: true,
 	}
 	if job.Uncertain {
-		selection.Limit = 0
+		selection.Order, selection.Limit = schemas.BySequence, 0
 	}
 	sent, page := &set{}, make([]found, 0, pageSize)
 	add := func() error {

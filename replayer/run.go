@@ -29,6 +29,7 @@ var (
 // last; its state tells how it ended. An error tells what stopped it.
 func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error) {
 	var job Job
+	r = r.withPatience(storePatience)
 	runner := r.cfg.NewID()
 	for idle := 0; ; {
 		l, err := r.connectFor(ctx, id, &job)
@@ -101,7 +102,7 @@ func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again 
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := r.take(ctx, id, runner, again)
+	job, err := repeat(ctx, storePatience, func() (Job, error) { return r.take(ctx, id, runner, again) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
@@ -162,9 +163,17 @@ func (r *Replayer) end(ctx context.Context, job Job, why error) (Job, error) {
 	return job, errors.Join(why, r.saveLast(ctx, &job))
 }
 
+// saveLast tries for a while: without it the job looks interrupted.
 func (r *Replayer) saveLast(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
+	_, err := repeat(ctx, saveTime, func() (struct{}, error) { return struct{}{}, r.saveOver(ctx, job) })
+	return err
+}
+
+// saveOver saves a job also where its own runner saved it before, without getting an
+// answer, or where it was cancelled.
+func (r *Replayer) saveOver(ctx context.Context, job *Job) error {
 	err := r.save(ctx, job)
 	var over *TakenOverError
 	if !errors.As(err, &over) {

@@ -29,8 +29,8 @@ that was handled or discarded since, or that is tried again soon, where messages
 back to where they came from; --again sends all of them.
 
 A replay is a job, which is kept: who sent what, why, and how far it came. It
-goes on after a loss of the broker; after a crash, 'watership jobs resume' goes
-on where it stopped.
+waits up to five minutes for a broker or a store that is away; after a crash,
+'watership jobs resume' goes on where it stopped.
 
 A message whose headers are changed is another message to whoever receives it:
 it has another fingerprint. The failure that it replays counts as resolved all

@@ -1,0 +1,218 @@
+package replayer
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// faults are what a proxy in front of Elasticsearch does with requests.
+type faults struct {
+	mu     sync.Mutex
+	answer func(*http.Request) int // the status instead of an answer; 0: none
+	lose   func(*http.Request) bool
+	done   int
+}
+
+func (f *faults) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *faults) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done
+}
+
+func (f *faults) of(r *http.Request) (status int, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.answer != nil {
+		status = f.answer(r)
+	}
+	if f.lose != nil && status == 0 {
+		lost = f.lose(r)
+	}
+	if status != 0 || lost {
+		f.done++
+	}
+	return status, lost
+}
+
+// faulty is the store of the tests behind a proxy.
+func (f *fixture) faulty() *faults {
+	f.t.Helper()
+	address := os.Getenv("WATERSHIP_TEST_STORE_URL")
+	if address == "" {
+		f.t.Skip("WATERSHIP_TEST_STORE_URL is not set")
+	}
+	behind, err := url.Parse(address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	faults := &faults{}
+	forward := httputil.NewSingleHostReverseProxy(behind)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, lost := faults.of(r)
+		switch {
+		case status != 0:
+			w.WriteHeader(status)
+		case lost:
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	f.t.Cleanup(proxy.Close)
+	store, err := elastic.Open(elastic.Config{URLs: []string{proxy.URL}, Stream: theStream()})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = store.Close() })
+	f.cfg.Store, f.cfg.Jobs = store, store
+	return faults
+}
+
+func savesJob(r *http.Request) bool { return strings.Contains(r.URL.Path, ".jobs/_doc/") }
+
+// TestStoreBusyWhileReading: one request in seven is answered by 429 or 500, at the
+// beginning and between pages.
+func TestStoreBusyWhileReading(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.NewestServer(t))
+	f.keepMany(5000)
+	faults := f.faulty()
+	begun := f.begin(f.job(""))
+	requests := 0
+	faults.set(func() {
+		faults.answer = func(r *http.Request) int {
+			if requests++; requests%7 != 1 || savesJob(r) {
+				return 0
+			}
+			return []int{http.StatusTooManyRequests, http.StatusInternalServerError}[requests%2]
+		}
+	})
+	wantJob(t, f.resume(begun, RunOptions{}), Done, 5000, 0)
+	if got := f.broker.Len(t, f.queue); got != 5000 || faults.count() < 3 {
+		t.Errorf("%d messages arrived, and %d requests failed", got, faults.count())
+	}
+}
+
+// TestStoreAwayForAWhile: for longer than a single request is repeated.
+func TestStoreAwayForAWhile(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.NewestServer(t))
+	f.keepMany(100)
+	faults := f.faulty()
+	begun := f.begin(f.job(""))
+	const requests = 20
+	faults.inTurn(func(r *http.Request) bool { return !savesJob(r) }, slices.Repeat([]int{http.StatusServiceUnavailable}, requests)...)
+	wantJob(t, f.resume(begun, RunOptions{}), Done, 100, 0)
+	if got := f.broker.Len(t, f.queue); got != 100 || faults.count() != requests {
+		t.Errorf("%d messages arrived, and %d requests failed", got, faults.count())
+	}
+}
+
+// inTurn answers requests for which these are by one status after the other; -1 is an
+// answer that is lost.
+func (f *faults) inTurn(these func(*http.Request) bool, statuses ...int) {
+	next := 0
+	f.set(func() {
+		f.answer = func(r *http.Request) int {
+			if !these(r) || next == len(statuses) || statuses[next] < 0 {
+				return 0
+			}
+			next++
+			return statuses[next-1]
+		}
+		f.lose = func(r *http.Request) bool {
+			lost := these(r) && next < len(statuses)
+			if lost {
+				next++
+			}
+			return lost
+		}
+	})
+}
+
+// TestJobIsSavedAtItsEnd also where the store does not take it, or does without
+// saying so.
+func TestJobIsSavedAtItsEnd(t *testing.T) {
+	for name, statuses := range map[string][]int{
+		"refused": {http.StatusInternalServerError, http.StatusTooManyRequests}, "lost": {-1}, "both": {-1, http.StatusInternalServerError, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureOn(t, rabbittest.NewestServer(t))
+			f.keepMany(10)
+			faults := f.faulty()
+			begun := f.begin(f.job(""))
+			ran := f.resume(begun, RunOptions{Progress: func(j Job) {
+				if j.Sent == 10 {
+					faults.inTurn(savesJob, statuses...)
+				}
+			}})
+			wantJob(t, ran, Done, 10, 0)
+			kept, err := f.Job(t.Context(), begun.ID)
+			if err != nil || faults.count() != len(statuses) {
+				t.Errorf("%d requests failed (%v)", faults.count(), err)
+			}
+			wantJob(t, kept, Done, 10, 0)
+		})
+	}
+}
+
+// TestJobIsCreatedOnce also where the answer is lost.
+func TestJobIsCreatedOnce(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.NewestServer(t))
+	f.keepMany(3)
+	faults := f.faulty()
+	plan := f.plan(f.job(""))
+	faults.inTurn(savesJob, http.StatusTooManyRequests, -1)
+	begun, err := f.Begin(t.Context(), plan)
+	if err != nil || faults.count() != 2 {
+		t.Errorf("%d requests failed (%v)", faults.count(), err)
+	}
+	faults.inTurn(savesJob, -1) // of the runner who enters himself
+	wantJob(t, f.resume(begun, RunOptions{}), Done, 3, 0)
+	wantJob(t, f.run(f.job("event.sequence < 0")), Done, 0, 0)
+	if _, err := f.Begin(t.Context(), Plan{Job: Job{ID: begun.ID}}); err == nil {
+		t.Error("another job got the same id")
+	}
+}
+
+// TestPatienceEnds with the error, or at once where the error will not go away.
+func TestPatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, want := range map[schemas.StoreErrorKind]time.Duration{
+			schemas.StoreAway: 30 * time.Second, schemas.StoreBusy: 30 * time.Second, schemas.StoreDenied: 0, schemas.StoreRefused: 0,
+		} {
+			began := time.Now()
+			_, err := repeat(t.Context(), 30*time.Second, func() (int, error) { return 0, &schemas.StoreError{Kind: kind} })
+			wantAs[*schemas.StoreError](t, err)
+			if took := time.Since(began); took < want || took > want+longestStorePause {
+				t.Errorf("kind %d: ended after %s", kind, took)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := repeat(ctx, time.Hour, func() (int, error) { return 0, &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour} })
+		if took := time.Since(began); err == nil || took != time.Second {
+			t.Errorf("after its context it ended with %v in %s", err, took)
+		}
+	})
+}
