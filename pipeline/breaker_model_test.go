@@ -122,6 +122,7 @@ func (m *outageModel) run() {
 	business := &business{
 		steps: &steps{
 			publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, holds: &holds{gauge: metrics.held},
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
