@@ -29,6 +29,13 @@ type HTTPConfig struct {
 	// ("4xx"); a status goes before its class, and both before what HTTP says.
 	Statuses map[string]Meaning
 
+	// Headers are the names of message headers that become request headers under
+	// their own names, in any case. Each other is sent as Watership-Header-NAME,
+	// since under their own names publishers could say what a client or a proxy
+	// says: X-Forwarded-For, X-Http-Method-Override, Origin. A name with _ cannot be
+	// listed, as many servers take it for a dash. Nil: traceparent and tracestate.
+	Headers []string
+
 	// MaxRetryAfter caps what an answer's Retry-After may ask for. Zero: 1 h.
 	MaxRetryAfter time.Duration
 
@@ -47,12 +54,14 @@ const (
 )
 
 // HTTP is a handler that posts each message: the body as it is with its content
-// type, message headers as request headers, and what Watership knows of the
-// message in headers that begin with "Watership-".
+// type, and what Watership knows of the message in headers that begin with
+// "Watership-", the message's own headers among them (HTTPConfig.Headers).
 //
 // Where the message has an id of its own, Idempotency-Key is the same at every
-// attempt, and another for each replay. Without an id there is none: equal
-// messages could not be told apart, and the service would drop the second.
+// attempt, and another for each queue and each replay. Without an id there is none:
+// equal messages could not be told apart, and the service would drop the second. A
+// header Idempotency-Key of the message takes its place if HTTPConfig.Headers has
+// that name, also in a replay.
 //
 //	2xx                                                handled
 //	502, 503, 504, 429 with Retry-After, no connection the service is unavailable: no attempt is lost
@@ -70,7 +79,8 @@ func HTTP(cfg HTTPConfig) message.HandlerFunc {
 
 type httpPoster struct {
 	HTTPConfig
-	shown string // scheme and host of the URL
+	shown   string          // scheme and host of the URL
+	headers map[string]bool // of HTTPConfig.Headers, in the form of http.CanonicalHeaderKey
 }
 
 func newHTTPPoster(cfg HTTPConfig) *httpPoster {
@@ -88,7 +98,14 @@ func newHTTPPoster(cfg HTTPConfig) *httpPoster {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
 	cfg.Client = &client
-	return &httpPoster{cfg, shownURL(cfg.URL)}
+	if cfg.Headers == nil {
+		cfg.Headers = []string{"traceparent", "tracestate"}
+	}
+	headers := map[string]bool{}
+	for _, name := range cfg.Headers {
+		headers[http.CanonicalHeaderKey(name)] = true
+	}
+	return &httpPoster{cfg, shownURL(cfg.URL), headers}
 }
 
 func (p *httpPoster) post(ctx context.Context) error {
@@ -101,7 +118,7 @@ func (p *httpPoster) post(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a request to %s: %w", p.shown, withoutURL(err))
 	}
-	setHeaders(request.Header, e, AttemptFrom(ctx))
+	p.setHeaders(request.Header, e, AttemptFrom(ctx))
 	response, err := p.Client.Do(request)
 	if err != nil {
 		return noAnswer(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())

@@ -1,11 +1,15 @@
 package pipeline
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,19 +17,26 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/schemas"
 )
 
-func setHeaders(h http.Header, e schemas.Envelope, attempt Attempt) {
-	for name, value := range e.Headers {
-		if text, ok := headerText(value); ok && mayBeRequestHeader(name, text) {
-			h.Set(name, text)
-		}
-	}
+// messageHeader begins the names of request headers that are headers of the
+// message. Whoever publishes a message chooses their names and values: under their
+// own names they could change what the request means to the service or to a proxy
+// before it.
+const messageHeader = "Watership-Header-"
+
+func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attempt) {
+	setIf(h, "Idempotency-Key", idempotencyKey(e, attempt))
+	p.setMessageHeaders(h, e)
 	h.Set("Content-Type", "application/octet-stream")
 	setIf(h, "Content-Type", e.Properties.ContentType)
-	setIf(h, "Content-Encoding", e.Properties.ContentEncoding)
-	setIf(h, "Idempotency-Key", idempotencyKey(e, attempt))
+	if isContentCoding(e.Properties.ContentEncoding) {
+		h.Set("Content-Encoding", e.Properties.ContentEncoding)
+	} else { // such as the utf-8 that Celery says of everything
+		setIf(h, "Watership-Content-Encoding", e.Properties.ContentEncoding)
+	}
 	h.Set("Watership-Fingerprint", attempt.Fingerprint)
 	h.Set("Watership-Attempt", strconv.Itoa(attempt.Number))
 	setIf(h, "Watership-Queue", attempt.Queue)
@@ -37,16 +48,44 @@ func setHeaders(h http.Header, e schemas.Envelope, attempt Attempt) {
 	setIf(h, "Watership-Type", e.Properties.Type)
 }
 
-// idempotencyKey is the same for every attempt at one message. A replay is meant
-// to be done again, and is not to be swallowed as a repeat.
-func idempotencyKey(e schemas.Envelope, attempt Attempt) string {
-	switch {
-	case e.Properties.MessageID == "":
-		return ""
-	case attempt.Replay != "":
-		return attempt.Fingerprint + ":" + attempt.Replay
+// setMessageHeaders sets headers of the message: those of HTTPConfig.Headers under
+// their own names, before ours, and any other as one of Watership's.
+func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
+	headers := schemas.PublisherHeaders(e.Headers)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		text, ok := headerText(headers[name])
+		if !ok || !requestheader.IsToken(name) || !isFieldValue(text) {
+			continue
+		}
+		if p.headers[http.CanonicalHeaderKey(name)] {
+			h.Set(name, text)
+		} else {
+			h.Add(messageHeader+name, text)
+		}
 	}
-	return attempt.Fingerprint
+}
+
+// idempotencyKey is the same for every attempt at one message of a queue. A replay
+// is meant to be done again, and is not to be swallowed as a repeat.
+func idempotencyKey(e schemas.Envelope, attempt Attempt) string {
+	if e.Properties.MessageID == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", attempt.Fingerprint, attempt.Queue, attempt.Replay))
+	return hex.EncodeToString(sum[:16])
+}
+
+// isContentCoding says whether a server may know all that was done to a body, one
+// after the other (https://www.iana.org/assignments/http-parameters).
+func isContentCoding(encoding string) bool {
+	for coding := range strings.SplitSeq(encoding, ",") {
+		if !slices.Contains([]string{
+			"aes128gcm", "br", "compress", "dcb", "dcz", "deflate", "exi", "gzip", "pack200-gzip", "x-compress", "x-gzip", "zstd",
+		}, strings.ToLower(strings.TrimSpace(coding))) {
+			return false
+		}
+	}
+	return true
 }
 
 func setIf(h http.Header, name, value string) {
@@ -72,27 +111,6 @@ func headerText(value any) (string, bool) {
 		return string(text), err == nil
 	}
 	return fmt.Sprint(value), true
-}
-
-// mayBeRequestHeader keeps message headers from changing what the request means.
-func mayBeRequestHeader(name, value string) bool {
-	lower := strings.ToLower(name)
-	for _, framing := range []string{
-		"connection", "content-", "expect", "host", "idempotency-key", "keep-alive", "proxy-",
-		"te", "trailer", "authorization", "cookie", "accept-encoding", "x-http-method-override", "transfer-encoding", "upgrade", "watership-", "x-death",
-	} {
-		if lower == framing || strings.HasSuffix(framing, "-") && strings.HasPrefix(lower, framing) {
-			return false
-		}
-	}
-	return isToken(name) && isFieldValue(value)
-}
-
-// isToken: RFC 9110 §5.6.2.
-func isToken(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}) < 0
 }
 
 // isFieldValue: RFC 9110 §5.5, without the line breaks that would add headers.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -45,12 +46,17 @@ func (e *StatusError) Error() string {
 
 // Validate says everything that is wrong with the configuration: a URL that
 // cannot be posted to, a key of Statuses that is no status from 200 to 599 and
-// no class of them, an unknown meaning.
+// no class of them, an unknown meaning, a header that may not be listed.
 func (c HTTPConfig) Validate() error {
 	var errs []error
 	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
 	if err != nil || request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Host == "" {
 		errs = append(errs, fmt.Errorf("URL %s: expected http or https and a host", shownURL(c.URL)))
+	}
+	for _, name := range c.Headers {
+		if err := requestheader.Check(name); err != nil {
+			errs = append(errs, fmt.Errorf("header %q: %w", name, err))
+		}
 	}
 	known := regexp.MustCompile(`^[2-5]([0-9][0-9]|xx)$`)
 	for status, meaning := range c.Statuses {

@@ -99,6 +99,7 @@ func TestHTTPConfigValidate(t *testing.T) {
 		"scheme":  {HTTPConfig{URL: "ftp://shop"}, "expected http or https"},
 		"no host": {HTTPConfig{URL: "http:///orders"}, "expected http or https and a host"},
 		"status":  {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"1xx": MeansRetry}}, `status "1xx": expected one from`},
+		"headers": {HTTPConfig{URL: "http://shop", Headers: []string{"X-Tenant", "Host"}}, `header "Host": expected a header that is not`},
 		"meaning": {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"404": "ignore"}}, `meaning "ignore": expected one of [handled`},
 	} {
 		err := test.cfg.Validate()
@@ -212,10 +213,12 @@ func TestHTTPRequest(t *testing.T) {
 			"list": []any{"a", int32(1)}, "nested": amqp091.Table{"a": "b"}, "nothing": nil,
 			"Content-Length": "7", "Host": "evil", "Idempotency-Key": "theirs", "watership-attempt": "9", "x-death": "no",
 			"authorization": "Bearer theirs", "Cookie": "theirs", "accept-encoding": "gzip", "X-HTTP-Method-Override": "PUT",
-			"bad name": "x", "line": "a\r\nInjected: yes",
+			"bad name": "x", "line": "a\r\nInjected: yes", "tenant_id": "7", "traceparent": "00-af-b7-01", "X-Customer": "hazel",
+			"X-Forwarded-For": "10.0.0.1", "X-Original-URL": "/admin", "Origin": "http://evil", "If-Match": "x", "idempotency_key": "theirs",
 		},
 	}
-	if err := post(HTTPConfig{URL: server.URL}, e, Attempt{Number: 2, Queue: "orders", Fingerprint: "v1:f"}); err != nil {
+	cfg := HTTPConfig{URL: server.URL, Headers: []string{"x-customer", "Traceparent"}}
+	if err := post(cfg, e, Attempt{Number: 2, Queue: "orders", Fingerprint: "v1:f"}); err != nil {
 		t.Fatal(err)
 	}
 	r := <-requests
@@ -227,10 +230,17 @@ func TestHTTPRequest(t *testing.T) {
 	r.Header.Del("Content-Length")
 	want := http.Header{}
 	for name, value := range map[string]string{
-		"Content-Type": "application/x-thing", "Content-Encoding": "gzip", "Idempotency-Key": "v1:f",
-		"Tenant": "acme", "Count": "-5", "Ratio": "2.5", "Paid": "true", "Raw": "AAE=", "At": "2023-11-14T22:13:20Z",
-		"Price": "19.99", "List": `["a",1]`, "Nested": `{"a":"b"}`,
-		"Watership-Fingerprint": "v1:f", "Watership-Attempt": "2", "Watership-Queue": "orders", "Watership-Exchange": "shop",
+		"Content-Type": "application/x-thing", "Content-Encoding": "gzip", "Idempotency-Key": "0250b19614b45c2688511d31ab261dc6",
+		"X-Customer": "hazel", "Traceparent": "00-af-b7-01",
+		"Watership-Header-Tenant": "acme", "Watership-Header-Count": "-5", "Watership-Header-Ratio": "2.5", "Watership-Header-Paid": "true",
+		"Watership-Header-Raw": "AAE=", "Watership-Header-At": "2023-11-14T22:13:20Z", "Watership-Header-Price": "19.99",
+		"Watership-Header-List": `["a",1]`, "Watership-Header-Nested": `{"a":"b"}`, "Watership-Header-tenant_id": "7",
+		"Watership-Header-Content-Length": "7", "Watership-Header-Host": "evil", "Watership-Header-Idempotency-Key": "theirs",
+		"Watership-Header-Authorization": "Bearer theirs", "Watership-Header-Cookie": "theirs", "Watership-Header-Accept-Encoding": "gzip",
+		"Watership-Header-X-HTTP-Method-Override": "PUT", "Watership-Header-X-Forwarded-For": "10.0.0.1",
+		"Watership-Header-X-Original-URL": "/admin", "Watership-Header-Origin": "http://evil", "Watership-Header-If-Match": "x",
+		"Watership-Header-idempotency_key": "theirs",
+		"Watership-Fingerprint":            "v1:f", "Watership-Attempt": "2", "Watership-Queue": "orders", "Watership-Exchange": "shop",
 		"Watership-Routing-Key": "order.paid", "Watership-Message-Id": "m1", "Watership-Correlation-Id": "c1", "Watership-Type": "order",
 	} {
 		want.Set(name, value)
@@ -240,23 +250,69 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// The key is the same for every attempt, another for each replay, and absent
-// where equal messages could not be told apart.
+// The key is the same for every attempt, another for each queue and replay, and
+// absent where equal messages could not be told apart.
 func TestIdempotencyKey(t *testing.T) {
 	keys := make(chan []string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys <- r.Header["Idempotency-Key"] }))
 	t.Cleanup(server.Close)
-	for want, test := range map[string]struct{ id, replay string }{
-		"v1:f":     {"m1", ""},
-		"v1:f:job": {"m1", "job"},
-		"":         {"", "job"},
-	} {
-		e := schemas.Envelope{Properties: schemas.Properties{MessageID: test.id}}
-		if err := post(HTTPConfig{URL: server.URL}, e, Attempt{Number: 3, Fingerprint: "v1:f", Replay: test.replay}); err != nil {
+	key := func(cfg HTTPConfig, id, theirs string, attempt Attempt) string {
+		t.Helper()
+		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp091.Table{"Idempotency-Key": theirs}}
+		cfg.URL = server.URL
+		if err := post(cfg, e, attempt); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(<-keys, "|"); got != want {
-			t.Errorf("%+v: key %q, want %q", test, got, want)
+		return strings.Join(<-keys, "|")
+	}
+	first := key(HTTPConfig{}, "m1", "theirs", Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"})
+	if len(first) != 32 {
+		t.Errorf("key %q", first)
+	}
+	if again := key(HTTPConfig{}, "m1", "theirs", Attempt{Number: 3, Queue: "invoice", Fingerprint: "v1:f"}); again != first {
+		t.Errorf("key %q of the third attempt, %q of the first", again, first)
+	}
+	seen := map[string]bool{first: true}
+	for _, other := range []Attempt{
+		{Number: 1, Queue: "mail", Fingerprint: "v1:f"},
+		{Number: 1, Queue: "invoice", Fingerprint: "v1:g"},
+		{Number: 1, Queue: "invoice", Fingerprint: "v1:f", Replay: "job"},
+		{Number: 1, Queue: "invoice", Fingerprint: "v1:f", Replay: "other"},
+	} {
+		if got := key(HTTPConfig{}, "m1", "theirs", other); seen[got] || len(got) != 32 {
+			t.Errorf("%+v has key %q, as another has, or none", other, got)
+		} else {
+			seen[got] = true
+		}
+	}
+	if got := key(HTTPConfig{}, "", "theirs", Attempt{Number: 1, Fingerprint: "v1:f"}); got != "" {
+		t.Errorf("key %q of a message without an id", got)
+	}
+	trusting := HTTPConfig{Headers: []string{"idempotency-key"}}
+	for _, id := range []string{"m1", ""} {
+		if got := key(trusting, id, "theirs", Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"}); got != "theirs" {
+			t.Errorf("key %q where the publisher's is wanted", got)
+		}
+	}
+}
+
+// Content-Encoding says how to decode the body. What is no coding of HTTP's does not
+// go there: servers answer it with 415.
+func TestHTTPContentEncoding(t *testing.T) {
+	encodings := make(chan [2]string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		encodings <- [2]string{r.Header.Get("Content-Encoding"), r.Header.Get("Watership-Content-Encoding")}
+	}))
+	t.Cleanup(server.Close)
+	for encoding, want := range map[string][2]string{
+		"gzip": {"gzip", ""}, "GZIP, br": {"GZIP, br", ""}, "": {}, "utf-8": {"", "utf-8"}, "gzip,utf-8": {"", "gzip,utf-8"}, "identity": {"", "identity"},
+	} {
+		e := schemas.Envelope{Properties: schemas.Properties{ContentEncoding: encoding}}
+		if err := post(HTTPConfig{URL: server.URL}, e, Attempt{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-encodings; got != want {
+			t.Errorf("%q: got %q, want %q", encoding, got, want)
 		}
 	}
 }

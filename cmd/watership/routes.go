@@ -50,7 +50,7 @@ func httpHandler(to config.HTTPHandler) message.HandlerFunc {
 		statuses[status] = pipeline.Meaning(meaning)
 	}
 	return pipeline.HTTP(pipeline.HTTPConfig{
-		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, MaxRetryAfter: to.MaxRetryAfter,
+		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
 	})
 }
 

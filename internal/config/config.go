@@ -181,6 +181,10 @@ type HTTPHandler struct {
 	// handled, retry, poison or unavailable. None: what HTTP says of them.
 	Statuses map[string]string
 
+	// Headers of a message that become headers of the request under their own names.
+	// Each other is sent as Watership-Header-NAME. Default: traceparent, tracestate.
+	Headers []string
+
 	// MaxRetryAfter caps what an answer's Retry-After may ask for. Default: 1h.
 	MaxRetryAfter time.Duration
 }

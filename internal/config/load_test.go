@@ -37,7 +37,7 @@ tap:
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
-    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, max_retry_after: 90s}}
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, headers: [x-tenant], max_retry_after: 90s}}
     concurrency: 1
     retry: slow
     timeout: 1m
@@ -95,7 +95,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Bind:  []Bind{{Exchange: "github", Key: "push.#"}, {Exchange: "orders"}},
 				Handler: Handler{HTTP: HTTPHandler{
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
-					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, MaxRetryAfter: 90 * time.Second,
+					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second,
 				}},
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/requestheader"
 )
 
 // The parsers of values. What they return as errors says what was expected, and
@@ -203,6 +205,9 @@ func httpStatus(s string) (string, error) {
 	}
 	return s, nil
 }
+
+// requestHeader is a message header that may become one of a request.
+func requestHeader(s string) (string, error) { return s, requestheader.Check(s) }
 
 func logLevel(s string) (slog.Level, error) {
 	words := []string{"debug", "info", "warn", "error"}

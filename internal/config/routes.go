@@ -71,6 +71,7 @@ func readHTTPHandler(into *HTTPHandler) read {
 			part{name: "url", read: value(address("http", "https"), &into.URL)},
 			part{name: "timeout", fallback: "30s", read: value(duration(time.Millisecond, day), &into.Timeout)},
 			part{name: "statuses", read: readStatuses(&into.Statuses)},
+			part{name: "headers", read: list(requestHeader, &into.Headers)},
 			part{name: "max_retry_after", fallback: "1h", read: value(duration(time.Millisecond, day), &into.MaxRetryAfter)},
 		)
 	}

@@ -69,7 +69,11 @@ func redactURL(text string) string {
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), hidden)
 	}
-	u.RawQuery = redactQuery(u.RawQuery)
+	hide := isSecret
+	if u.Scheme == "http" || u.Scheme == "https" { // any parameter of a web hook may be its secret
+		hide = func(string) bool { return true }
+	}
+	u.RawQuery = redactQuery(u.RawQuery, hide)
 	return u.String()
 }
 
@@ -98,19 +102,26 @@ func redactBluntly(text string) string {
 	return scheme + hidden + host
 }
 
-// redactQuery hides parameters that hold secrets, such as RabbitMQ's password
-// of a private key.
-func redactQuery(query string) string {
+// redactQuery hides the values of parameters with some names. One without a name is
+// hidden where all are.
+func redactQuery(query string, hide func(name string) bool) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
-		written, _, found := strings.Cut(pair, "=")
+		written, _, named := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(written)
-		if found && (err != nil || isSecret(name)) {
+		switch {
+		case pair == "":
+		case named && (err != nil || hide(name)):
 			pairs[i] = written + "=" + hidden
+		case !named && hide(""):
+			pairs[i] = hidden
 		}
 	}
 	return strings.Join(pairs, "&")
 }
+
+// isSecret knows the parameters of RabbitMQ's URLs that hold secrets, such as the
+// password of a private key.
 
 func isSecret(name string) bool {
 	name = strings.ToLower(name)

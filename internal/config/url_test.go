@@ -30,6 +30,12 @@ func TestURLHidesItsPassword(t *testing.T) {
 		"amqps://h/?password=s3cret&a=b":      "amqps://h/?password=xxxxx&a=b",
 		"amqps://h/?p%61ssword=s3cret":        "amqps://h/?p%61ssword=xxxxx",
 		"amqps://a@b@h/?certpassword=s3cret&": "amqps://xxxxx@h/",
+		"amqps://h/?heartbeat=5":              "amqps://h/?heartbeat=5",
+
+		"https://h/a/b?code=s3cret&key=s3cret":             "https://h/a/b?code=xxxxx&key=xxxxx",
+		"https://h/?sig=s3cret&X-Amz-Signature=s3cret&v=2": "https://h/?sig=xxxxx&X-Amz-Signature=xxxxx&v=xxxxx",
+		"https://h/?s3cret":                                "https://h/?xxxxx",
+		"https://u:s3cret@h/?a=b&&":                        "https://u:xxxxx@h/?a=xxxxx&&",
 	} {
 		if got := NewURL(url).String(); got != want {
 			t.Errorf("%s is shown as %s, want %s", url, got, want)
