@@ -40,6 +40,20 @@ type DocumentFormat struct {
 	NumericLabels []string // headers that are also numeric_labels.NAME numbers
 	NoBodyText    bool
 	NoBodyJSON    bool
+
+	// MaxValues is how many values the JSON of a body may have to be searchable by
+	// its fields: a store takes some 30 µs for each. Zero: DefaultMaxValues.
+	MaxValues int
+}
+
+// DefaultMaxValues is as many as some hundred lines of an order have.
+const DefaultMaxValues = 5000
+
+func (f DocumentFormat) maxValues() int {
+	if f.MaxValues == 0 {
+		return DefaultMaxValues
+	}
+	return f.MaxValues
 }
 
 // Document writes an event as a document.

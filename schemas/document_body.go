@@ -20,7 +20,7 @@ func (f DocumentFormat) appendBody(o *object, body []byte) {
 		o.key("text")
 	}
 	o.dst = appendQuoted(o.dst, body)
-	if !f.NoBodyJSON && isSearchableObject(body) {
+	if !f.NoBodyJSON && isSearchableObject(body, f.maxValues()) {
 		o.key("json")
 		o.dst = appendOneLine(o.dst, body)
 	}

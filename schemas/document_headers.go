@@ -21,11 +21,16 @@ const (
 	flattenedTerm  = 32766 // bytes of a key's path and its value together
 )
 
+// mostHeaderValues is how many values of headers are searchable, in the order of the
+// headers' names: a store takes as long for each as for one of a body.
+const mostHeaderValues = 1000
+
 // appendHeaders makes headers searchable: all of them as text, and those on
 // the lists as labels. keys are those of the table, sorted.
 func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string) {
 	headers := o.open("headers")
-	appendFlattened(o, table, keys, 1, 0)
+	left := mostHeaderValues
+	appendFlattened(o, table, keys, 1, 0, &left)
 	o.close(headers)
 	labels := o.open("labels")
 	for i, name := range f.Labels {
@@ -54,7 +59,8 @@ func namedBefore(headers []string, i int) bool {
 	return slices.ContainsFunc(headers[:i], func(other string) bool { return labelName(other) == labelName(headers[i]) })
 }
 
-func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int) {
+// appendFlattened appends values as long as there are some left.
+func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int, left *int) {
 	var replaced map[string]bool
 	for _, key := range keys {
 		name := key
@@ -69,27 +75,33 @@ func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int
 			replaced[name] = true
 		}
 		if strings.IndexByte(name, 0) < 0 {
-			appendFlattenedValue(o, name, table[key], depth, path+len(name)+1)
+			appendFlattenedValue(o, name, table[key], depth, path+len(name)+1, left)
 		}
 	}
 }
 
-func appendFlattenedValue(o *object, name string, value any, depth, path int) {
+func appendFlattenedValue(o *object, name string, value any, depth, path int, left *int) {
+	if *left <= 0 {
+		return
+	}
 	switch v := value.(type) {
 	case nil:
 	case amqp.Table:
 		if depth < flattenedDepth {
 			nested := o.open(name)
 			var room [keysRoom]string
-			appendFlattened(o, v, sortedKeys(room[:0], v), depth+1, path)
+			appendFlattened(o, v, sortedKeys(room[:0], v), depth+1, path, left)
 			o.close(nested)
 		}
 	case []any:
-		if texts := scalarTexts(v, path); len(texts) > 0 {
+		texts := scalarTexts(v, path)
+		texts = texts[:min(len(texts), *left)]
+		if *left -= len(texts); len(texts) > 0 {
 			o.anyKey(name)
 			o.dst = appendStrings(o.dst, texts)
 		}
 	case string:
+		*left--
 		if 3*len(v)+path < flattenedTerm { // so long at most when it is made UTF-8
 			o.anyKey(name)
 			o.dst = appendString(o.dst, v)
@@ -97,6 +109,7 @@ func appendFlattenedValue(o *object, name string, value any, depth, path int) {
 		}
 		o.flattened(name, value, path)
 	default:
+		*left--
 		o.flattened(name, value, path)
 	}
 }

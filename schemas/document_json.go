@@ -8,12 +8,13 @@ import (
 
 // isSearchableObject says whether a flattened field takes the body: a JSON
 // object (RFC 8259), not too deep, no duplicate key, no NUL in a key, no value
-// too long, and all of them together not too large. The body must be UTF-8.
+// too long, no more values than most, and all of them together not too large. The
+// body must be UTF-8.
 //
 // It reads the body once and by itself: the standard library's tokens would
 // cost more than everything else that is done to a message.
-func isSearchableObject(body []byte) bool {
-	s := scanner{data: body, room: flattenedTerms}
+func isSearchableObject(body []byte, most int) bool {
+	s := scanner{data: body, room: flattenedTerms, values: most}
 	s.space()
 	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
 		return false
@@ -35,9 +36,10 @@ const (
 )
 
 type scanner struct {
-	data []byte
-	at   int
-	room int // bytes left of flattenedTerms
+	data   []byte
+	at     int
+	room   int // bytes left of flattenedTerms
+	values int // that may still come
 
 	// The keys of the objects that are open, as far as there is room: places in
 	// data, since pointers would let the scanner escape to the heap.
@@ -74,7 +76,8 @@ func (s *scanner) value(depth, path int) bool {
 // term says whether a value of so many bytes with its path can be taken, too.
 func (s *scanner) term(bytes int) bool {
 	s.room -= bytes + termOverhead
-	return bytes < flattenedTerm && s.room >= 0
+	s.values--
+	return bytes < flattenedTerm && s.room >= 0 && s.values >= 0
 }
 
 func (s *scanner) object(depth, path int) bool {

@@ -2,6 +2,8 @@ package schemas
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -92,24 +94,71 @@ func TestParseDocumentRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// All headers are kept, of very many only some are searchable.
+func TestManyHeadersAreNotSearchable(t *testing.T) {
+	many, list := amqp.Table{}, make([]any, 2000)
+	for n := range list {
+		list[n] = int32(n)
+		many[fmt.Sprintf("h%04d", n)] = int32(n)
+	}
+	for name, headers := range map[string]amqp.Table{
+		"headers": many, "values of one": {"a": list}, "headers of one": {"a": many},
+		"of several": {"a": list[:600], "b": many, "c": "last"},
+	} {
+		event := Event{Envelope: Envelope{Headers: headers}}
+		document := DocumentFormat{}.Append(nil, event)
+		var read struct {
+			Headers any `json:"headers"`
+		}
+		if err := json.Unmarshal(document, &read); err != nil {
+			t.Fatal(err)
+		}
+		if values := leaves(read.Headers); values != mostHeaderValues {
+			t.Errorf("%s: %d values are searchable", name, values)
+		}
+		wantEnvelope(t, throughDocument(t, event).Envelope, event.Envelope)
+	}
+}
+
+func leaves(value any) (count int) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, child := range v {
+			count += leaves(child)
+		}
+	case []any:
+		for _, child := range v {
+			count += leaves(child)
+		}
+	default:
+		return 1
+	}
+	return count
+}
+
 // Elasticsearch runs out of memory over a document with more than this, which it
-// would be sent again and again.
+// would be sent again and again, and one with less takes either store seconds.
 func TestManyValuesAreNotSearchable(t *testing.T) {
 	object := func(key, value string, values int) []byte {
 		return []byte(`{"` + key + `":[` + strings.Repeat(value+",", values-1) + value + "]}")
 	}
+	const as, many = 0, 10_000_000 // by default, and as many as one likes
 	for name, c := range map[string]struct {
 		body       []byte
+		most       int
 		searchable bool
 	}{
-		"100,000 values":             {object("a", `"seven"`, 100_000), true},
-		"1,600,000 values":           {object("a", `"seven"`, 1_600_000), false},
-		"1,600,000 numbers":          {object("a", "1", 1_600_000), false},
-		"100,000 values, a long way": {object(strings.Repeat("k", 3000), "1", 100_000), false},
+		"5,000 values":               {object("a", `"seven"`, 5_000), as, true},
+		"5,001 values":               {object("a", `"seven"`, 5_001), as, false},
+		"5,001 values of objects":    {object("a", `{"b":[null]}`, 5_001), as, false},
+		"100,000 values":             {object("a", `"seven"`, 100_000), many, true},
+		"1,600,000 values":           {object("a", `"seven"`, 1_600_000), many, false},
+		"1,600,000 numbers":          {object("a", "1", 1_600_000), many, false},
+		"100,000 values, a long way": {object(strings.Repeat("k", 3000), "1", 100_000), many, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			event := failedEvent(c.body)
-			if is := bytes.Contains(DocumentFormat{}.Append(nil, event), []byte(`,"json":{`)); is != c.searchable {
+			if is := bytes.Contains(DocumentFormat{MaxValues: c.most}.Append(nil, event), []byte(`,"json":{`)); is != c.searchable {
 				t.Errorf("searchable: %v", is)
 			}
 			if parsed := throughDocument(t, event); !bytes.Equal(parsed.Envelope.Body, c.body) {

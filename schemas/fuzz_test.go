@@ -186,7 +186,7 @@ func FuzzBody(f *testing.F) {
 		if parsed := throughDocument(t, event); !bytes.Equal(parsed.Envelope.Body, body) {
 			t.Errorf("body %q came back as %q", body, parsed.Envelope.Body)
 		}
-		if utf8.Valid(body) && len(body) <= longestNumber && isSearchableObject(body) != flattens(body) {
+		if utf8.Valid(body) && len(body) <= longestNumber && isSearchableObject(body, DefaultMaxValues) != flattens(body) {
 			t.Errorf("%q: searchable %v", body, !flattens(body))
 		}
 	})

@@ -117,6 +117,6 @@ func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, er
 func (s system) format() schemas.DocumentFormat {
 	return schemas.DocumentFormat{
 		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,
-		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON,
+		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON, MaxValues: s.cfg.Index.Body.MaxValues,
 	}
 }

@@ -248,6 +248,8 @@ type Batch struct {
 type Body struct {
 	Text bool // its words; default true
 	JSON bool // its JSON fields; default true
+
+	MaxValues int // that the JSON may have to be searched by field; default 5000
 }
 
 // HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.

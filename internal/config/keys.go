@@ -105,6 +105,7 @@ func workKeys(c *Config) []Key {
 		{Name: "index.numeric_labels", Form: List, Help: "headers that can be searched as numbers, with ranges, as numeric_labels.NAME", read: list(label, &c.Index.NumericLabels)},
 		{Name: "index.body.text", Default: "true", Help: "whether the words of bodies can be searched", read: value(boolean, &c.Index.Body.Text)},
 		{Name: "index.body.json", Default: "true", Help: "whether the JSON fields of bodies can be searched", read: value(boolean, &c.Index.Body.JSON)},
+		{Name: "index.body.max_values", Default: "5000", Help: "most values that the JSON of a body may have to be searched by field", read: value(wholeNumber(1, 1_000_000), &c.Index.Body.MaxValues)},
 		{Name: "http.listen", Help: "host:port of health checks and metrics (default: off)", read: value(listenAddress, &c.HTTP.Listen)},
 		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: value(logLevel, &c.Log.Level)},
 		{Name: "log.format", Default: "text", Help: "text or json", read: value(oneOf("text", "json"), &c.Log.Format)},

@@ -67,7 +67,7 @@ index:
   memory: 256MiB
   labels: [tenant, region]
   numeric_labels: [amount]
-  body: {text: false, json: false}
+  body: {text: false, json: false, max_values: 100}
 http: {listen: ":8181"}
 log: {level: debug, format: json}
 `
@@ -121,7 +121,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
 			Memory: 256 << 20,
-			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
+			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"}, Body: Body{MaxValues: 100},
 		},
 		HTTP: HTTP{Listen: ":8181"},
 		Log:  Log{Level: slog.LevelDebug, Format: "json"},
@@ -149,7 +149,7 @@ func TestDefaults(t *testing.T) {
 			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
 			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
 		},
-		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true}},
+		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
 		Log:   Log{Format: "text"},
 	}, load(t, "", nil, nil))
 }
