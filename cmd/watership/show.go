@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,63 +36,70 @@ every event of its life in order.`,
 			}
 			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
 			if raw {
-				return to.raw(found)
+				return to.raw(cmd.Context(), store, found)
 			}
-			return to.lives(found)
+			return to.lives(cmd.Context(), store, found)
 		},
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the exact bytes of the body and nothing else")
 	return cmd
 }
 
-// whole is an event that has the body, else the first.
-func (l life) whole() schemas.Event {
-	for _, event := range l.events {
-		if event.BodyIn == schemas.BodyHere {
-			return event
-		}
-	}
-	return l.events[0]
-}
-
 // raw writes a body as it was published.
-func (to list) raw(found lives) error {
+func (to list) raw(ctx context.Context, store eventStore, found lives) error {
 	if len(found.list) > 1 {
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.id)
 	}
-	event := found.list[0].whole()
+	event, err := found.list[0].whole(ctx, store)
+	if err != nil {
+		return err
+	}
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
 	}
-	_, err := to.out.Write(event.Envelope.Body)
+	_, err = to.out.Write(event.Envelope.Body)
 	return err
 }
 
 // lives prints each message apart.
-func (to list) lives(found lives) error {
-	page := page{screen: to.screen}
+func (to list) lives(ctx context.Context, store eventStore, found lives) error {
 	for i, l := range found.list {
+		page := page{screen: to.screen}
 		if i > 0 {
 			page.WriteString("\n")
 		}
-		message := l.whole()
-		page.properties(message)
-		page.life(l.events)
-		page.failure(l.events)
-		page.headers(message.Envelope.Headers)
-		page.body(message)
+		if err := page.message(ctx, store, l); err != nil {
+			return err
+		}
+		if _, err := to.out.Write(page.Bytes()); err != nil {
+			return err
+		}
 	}
 	if found.more {
-		fmt.Fprintf(&page, "\nonly the first %d messages that %q names are shown\n", mostLives, found.id)
+		return to.say("\nonly the first %d messages that %q names are shown", mostLives, found.id)
 	}
-	_, err := to.out.Write(page.Bytes())
-	return err
+	return nil
 }
 
 // page is what show prints.
 type page struct {
 	bytes.Buffer
 	screen screen
+}
+
+func (p *page) message(ctx context.Context, store eventStore, l life) error {
+	whole, err := l.whole(ctx, store)
+	if err != nil {
+		return err
+	}
+	p.properties(whole)
+	p.life(l)
+	if err := p.failure(ctx, store, l.events); err != nil {
+		return err
+	}
+	p.headers(whole.Envelope.Headers)
+	p.body(whole)
+	return nil
 }
 
 func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.paint(text, bold)) }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,30 +17,41 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// headersPreview is how much of the headers is shown: the name of a value is as
+// long as all the tables that it is in.
+const headersPreview = 64 << 10 // bytes
+
 func (p *page) headers(headers amqp091.Table) {
 	if len(headers) == 0 {
 		return
 	}
 	p.title("headers")
+	full := p.Len() + headersPreview
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		p.header(name, headers[name])
+		p.header(name, headers[name], full)
+	}
+	if p.Len() >= full {
+		p.WriteString("  … (search -o json prints all of them)\n")
 	}
 }
 
 // header writes a value with its AMQP type, and of a table or an array each
-// value within.
-func (p *page) header(name string, value any) {
+// value within, unless the page is full by then.
+func (p *page) header(name string, value any, full int) {
+	if p.Len() >= full {
+		return
+	}
 	switch v := value.(type) {
 	case amqp091.Table:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			p.header(name+"."+key, v[key])
+			p.header(name+"."+key, v[key], full)
 		}
 		if len(v) > 0 {
 			return
 		}
 	case []any:
 		for i, element := range v {
-			p.header(fmt.Sprintf("%s[%d]", name, i), element)
+			p.header(fmt.Sprintf("%s[%d]", name, i), element, full)
 		}
 		if len(v) > 0 {
 			return
@@ -134,33 +144,9 @@ func (p *page) preview(body []byte) bool {
 		p.block(hex.Dump(body[:min(len(body), hexPreview)]))
 		return len(body) <= hexPreview
 	}
-	text := pretty(body)
-	shown := text[:min(len(text), bodyPreview)]
-	p.block(strings.ToValidUTF8(string(shown), ""))
-	return len(shown) == len(text)
-}
-
-// pretty indents JSON and XML, and leaves every value as it is written, and so
-// a byte order mark in front, which is part of neither.
-func pretty(body []byte) []byte {
-	const mark = "\ufeff"
-	text, marked := bytes.CutPrefix(body, []byte(mark))
-	lines, ok := indent(text)
-	switch {
-	case !ok:
-		return body
-	case marked:
-		return append([]byte(mark), lines...)
-	}
-	return lines
-}
-
-func indent(text []byte) ([]byte, bool) {
-	var indented bytes.Buffer
-	if isJSON(text) && json.Indent(&indented, text, "", "  ") == nil {
-		return indented.Bytes(), true
-	}
-	return indentXML(text)
+	text := pretty(body, bodyPreview)
+	p.block(strings.ToValidUTF8(text.String(), ""))
+	return !text.full
 }
 
 // escaped shows what could steer a terminal or change how the text around it is

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -11,14 +12,16 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// life is a message and its events, in order.
+// life is a message and its events, in order, without bodies and headers.
 type life struct {
-	fingerprint string
-	events      []schemas.Event
+	events []schemas.Event
+	more   bool // there are older ones
 }
 
-// mostLives is how many messages show prints of those that share an id.
-const mostLives = 20
+const (
+	mostLives  = 20  // messages that show prints of those that share an id
+	mostEvents = 500 // events that show prints of a message, the newest
+)
 
 // lives are the messages that an id names.
 type lives struct {
@@ -34,20 +37,23 @@ func findLives(ctx context.Context, store eventStore, id string) (lives, error) 
 		switch {
 		case err != nil:
 			return found, err
-		case seen[fact.Fingerprint]:
+		case seen[messageOf(fact)]:
 			continue
 		case len(found.list) == mostLives:
 			found.more = true
 			return found, nil
 		}
-		l, err := readLife(ctx, store, fact.Fingerprint)
+		seen[messageOf(fact)] = true
+		l, err := readLife(ctx, store, fact)
 		if err != nil {
 			return found, err
 		}
 		for _, e := range l.events {
-			seen[e.Fingerprint] = true
+			seen[messageOf(e.Fact())] = true
 		}
-		found.list = append(found.list, l)
+		if len(l.events) > 0 {
+			found.list = append(found.list, l)
+		}
 	}
 	if len(found.list) > 0 {
 		return found, nil
@@ -58,32 +64,76 @@ func findLives(ctx context.Context, store eventStore, id string) (lives, error) 
 	return found, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
 }
 
+// messageOf is the fingerprint of the message that an event is about. An event that
+// was recorded without one stands for itself.
+func messageOf(f schemas.Fact) string { return cmp.Or(f.Fingerprint, f.EventID) }
+
 // readLife reads the events of a message, and of what a replay made of it with
 // other headers, which has a fingerprint of its own.
-func readLife(ctx context.Context, store eventStore, fingerprint string) (life, error) {
-	events, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: is("watership.fingerprint", fingerprint), Order: schemas.BySequence}))
-	if err != nil {
+func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, err error) {
+	its := is("watership.fingerprint", of.Fingerprint)
+	if of.Fingerprint == "" {
+		its = is("event.id", of.EventID)
+	}
+	if err := l.read(ctx, store, its); err != nil {
 		return life{}, err
 	}
 	replays := schemas.Among{Field: "watership.replay.of"}
-	for _, e := range events {
+	for _, e := range l.events {
 		replays.Values = append(replays.Values, e.EventID)
 	}
 	var others query.Or
-	for fact, err := range store.Facts(ctx, schemas.Selection{Query: query.Not{Node: is("watership.fingerprint", fingerprint)}}, replays) {
+	for fact, err := range store.Facts(ctx, schemas.Selection{Query: query.Not{Node: its}}, replays) {
 		if err != nil {
 			return life{}, err
 		}
-		others = append(others, is("event.id", fact.EventID))
+		if others = append(others, is("event.id", fact.EventID)); len(others) == mostEvents {
+			l.more = true
+			break
+		}
 	}
 	if len(others) > 0 {
-		changed, err := collect(ctx, store.Events(ctx, schemas.Selection{Query: others, Order: schemas.BySequence}))
-		if err != nil {
+		if err := l.read(ctx, store, others); err != nil {
 			return life{}, err
 		}
-		events = append(events, changed...)
 	}
-	return life{fingerprint, inOrder(events)}, nil
+	l.events = inOrder(l.events)
+	return l, nil
+}
+
+// read adds the newest events of a query, without what only one of them is asked
+// for: equal messages without an id are one message here, however many there were.
+func (l *life) read(ctx context.Context, store eventStore, node query.Node) error {
+	var events []schemas.Event
+	sel := schemas.Selection{Query: node, Limit: mostEvents + 1, WithoutBody: true}
+	for event, err := range store.Events(ctx, sel) {
+		if err != nil {
+			return err
+		}
+		if len(events) == mostEvents {
+			l.more = true
+			break
+		}
+		event.Envelope.Headers, event.Failure.Stack = nil, ""
+		events = append(events, event)
+	}
+	slices.Reverse(events)
+	l.events = append(l.events, events...)
+	return ctx.Err()
+}
+
+// whole is an event that has the body, else the first, with all that is stored.
+func (l life) whole(ctx context.Context, store eventStore) (schemas.Event, error) {
+	with := slices.IndexFunc(l.events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
+	return readWhole(ctx, store, l.events[max(with, 0)])
+}
+
+// readWhole reads what life leaves out.
+func readWhole(ctx context.Context, store eventStore, of schemas.Event) (schemas.Event, error) {
+	for event, err := range store.Events(ctx, schemas.Selection{Query: is("event.id", of.EventID), Limit: 1}) {
+		return event, err
+	}
+	return of, ctx.Err() // it is too old by now
 }
 
 // inOrder sorts events by when they happened. Of a message that carries no time

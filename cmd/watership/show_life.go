@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -37,10 +38,13 @@ func (p *page) properties(e schemas.Event) {
 }
 
 // life is a timeline: when, how long after the step before, what.
-func (p *page) life(events []schemas.Event) {
+func (p *page) life(l life) {
 	p.title("life")
+	if l.more {
+		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.events))
+	}
 	var before time.Time
-	for _, e := range events {
+	for _, e := range l.events {
 		since := ""
 		if gap := e.Time.Sub(before); !before.IsZero() && gap >= 0 {
 			since = "+" + shortDuration(gap)
@@ -50,7 +54,7 @@ func (p *page) life(events []schemas.Event) {
 			before = time.Time{}
 		}
 		action := p.screen.paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
-		fmt.Fprintf(p, "  %s  %9s  %s %s\n", oneLine(e.Time), since, action, stepText(e, events))
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", oneLine(e.Time), since, action, stepText(e, l.events))
 	}
 }
 
@@ -107,16 +111,23 @@ func of(id string, life []schemas.Event) string {
 }
 
 // failure is the newest in full.
-func (p *page) failure(events []schemas.Event) {
+func (p *page) failure(ctx context.Context, store eventStore, events []schemas.Event) error {
 	var last schemas.Event
 	for _, e := range events {
 		if e.Action != schemas.Discarded && e.Failure.Message != "" {
 			last = e
 		}
 	}
+	if last.EventID == "" {
+		return nil
+	}
+	last, err := readWhole(ctx, store, last)
+	if err != nil {
+		return err
+	}
 	failure := last.Failure
 	if failure.Type == "" && failure.Class == "" && failure.Stack == "" && !strings.Contains(failure.Message, "\n") && len(failure.Message) <= 120 {
-		return // the timeline has all of it
+		return nil // the timeline has all of it
 	}
 	p.title("last failure")
 	p.block(failure.Message)
@@ -127,12 +138,13 @@ func (p *page) failure(events []schemas.Event) {
 		fmt.Fprintf(p, "  class %s\n", cell(failure.Class, widestUncut))
 	}
 	p.block(failure.Stack)
+	return nil
 }
 
-// block writes lines of somebody else's text.
+// block writes lines of somebody else's text, or the first of them.
 func (p *page) block(text string) {
-	if text == "" {
-		return
+	if len(text) > bodyPreview {
+		text = strings.ToValidUTF8(text[:bodyPreview], "") + "\n…"
 	}
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(p, "  %s\n", escaped(strings.TrimRight(line, "\r\n")))

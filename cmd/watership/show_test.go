@@ -121,3 +121,21 @@ func testShowASharedID(t *testing.T, seed seeder) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// An event that was recorded without a fingerprint is shown for itself.
+func TestShowWithoutAFingerprint(t *testing.T) { inEachStore(t, testShowWithoutAFingerprint) }
+
+func testShowWithoutAFingerprint(t *testing.T, seed seeder) {
+	a := seed(t)
+	for n := range 2 {
+		event := a.event(n+1, schemas.Poisoned, sameMessage(1))
+		event.Fingerprint = ""
+		a.keep(t, event)
+	}
+	if out := a.must(t, "show", "m-1"); strings.Count(out, "life\n") != 2 || strings.Count(out, "poisoned") != 2 {
+		t.Errorf("%s", out)
+	}
+	if out := a.must(t, "show", "--raw", a.event(1, schemas.Poisoned).EventID); out == "" {
+		t.Error("no body")
+	}
+}

@@ -5,41 +5,51 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"strings"
 )
+
+// mostXML is how much of a body is read to indent it; what it is made of takes
+// many times as much memory. It is more than is shown.
+const mostXML = 16 * bodyPreview
 
 // indentXML puts each element on a line of its own, unless it has text alone.
 // Every tag and every text stays as it is written; white space between elements
-// goes. It says no to what is no well-formed XML.
-func indentXML(body []byte) ([]byte, bool) {
-	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
-		return nil, false
+// goes. It says no to what is no well-formed XML, as far as it is read.
+func indentXML(e *excerpt, body []byte) bool {
+	body = bytes.TrimSpace(body)
+	if !bytes.HasPrefix(body, []byte("<")) {
+		return false
 	}
-	decoder := xml.NewDecoder(bytes.NewReader(body))
+	read := body[:min(len(body), mostXML)]
+	decoder := xml.NewDecoder(bytes.NewReader(read))
 	decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // it is UTF-8
-	w := xmlIndenter{}
-	for begin := int64(0); ; begin = decoder.InputOffset() {
+	w := xmlIndenter{excerpt: e}
+	for begin := int64(0); !e.full; begin = decoder.InputOffset() {
 		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return bytes.TrimSpace(w.Bytes()), w.elements > 0
+		switch {
+		case err == nil:
+			w.token(token, read[begin:decoder.InputOffset()])
+		case errors.Is(err, io.EOF) && len(read) == len(body):
+			return w.elements > 0
+		case len(read) == len(body) || decoder.InputOffset() < mostXML:
+			return false
+		default:
+			e.full = true // it goes on beyond what is read
 		}
-		if err != nil {
-			return nil, false
-		}
-		w.token(token, string(body[begin:decoder.InputOffset()]))
 	}
+	return w.elements > 0
 }
 
 type xmlIndenter struct {
-	bytes.Buffer
+	*excerpt
 	depth    int
 	elements int
 	inline   bool // nothing but text has come since the tag that began this line
+	begun    bool // there is a line
 }
 
-// token writes one token. raw is "" for the end of an element that ended in its
+// token writes one token. raw is empty for the end of an element that ended in its
 // own first tag.
-func (w *xmlIndenter) token(token xml.Token, raw string) {
+func (w *xmlIndenter) token(token xml.Token, raw []byte) {
 	switch token.(type) {
 	case xml.StartElement:
 		w.line(raw)
@@ -49,20 +59,20 @@ func (w *xmlIndenter) token(token xml.Token, raw string) {
 	case xml.EndElement:
 		w.depth--
 		switch {
-		case raw == "":
+		case len(raw) == 0:
 		case w.inline:
-			w.WriteString(raw)
+			w.write(raw)
 		default:
 			w.line(raw)
 		}
 		w.inline = false
 	case xml.CharData:
-		switch {
-		case strings.TrimSpace(raw) == "":
+		switch trimmed := bytes.TrimSpace(raw); {
+		case len(trimmed) == 0:
 		case w.inline:
-			w.WriteString(raw)
+			w.write(raw)
 		default: // text beside elements
-			w.line(strings.TrimSpace(raw))
+			w.line(trimmed)
 		}
 	default: // comments, instructions, directives
 		w.line(raw)
@@ -70,6 +80,10 @@ func (w *xmlIndenter) token(token xml.Token, raw string) {
 	}
 }
 
-func (w *xmlIndenter) line(text string) {
-	w.WriteString("\n" + strings.Repeat("  ", w.depth) + text)
+func (w *xmlIndenter) line(text []byte) {
+	if w.begun {
+		w.newLine(w.depth)
+	}
+	w.begun = true
+	w.write(text)
 }
