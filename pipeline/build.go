@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -21,6 +22,8 @@ const (
 	// lastCall is how long handlers have that did not finish within StopTimeout,
 	// once their contexts have ended.
 	lastCall = 5 * time.Second
+
+	declareTimeout = 30 * time.Second
 )
 
 // build adds the handlers to the router: one for each route, and the retry and
@@ -141,5 +144,7 @@ func (p *Pipeline) parking() map[string]string {
 
 // declareQueue brings back a queue of the topology.
 func (p *Pipeline) declareQueue(queue string) error {
-	return p.live.BuildTopology(nil, queue, "", wamqp.Config{}, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
+	defer cancel()
+	return p.live.DeclareQueue(ctx, queue)
 }

@@ -223,7 +223,7 @@ func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := topology(t, b, Classic)
 		_, queue := service(t, b, &cfg)
-		live := LiveTopology{Conn: connection(t, b), Config: cfg}
+		live := LiveTopology{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
 		for range 2 { // a new queue, and one that is there
 			if err := live.BuildTopology(nil, queue, "", queueConfig(b), nil); err != nil {
 				t.Fatal(err)
@@ -231,5 +231,50 @@ func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
 		}
 		publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(1)...)
 		b.Take(t, queue, 1)
+	})
+}
+
+// TestDeletedRouteQueueIsLeftToItsService: a deploy deletes a queue and declares it with
+// other arguments, which the broker refuses where another has declared it before.
+func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for name, wait := range map[string]time.Duration{"its service comes": time.Hour, "nobody comes": 100 * time.Millisecond} {
+			t.Run(name, func(t *testing.T) {
+				rabbittest.NoLeaks(t)
+				cfg := topology(t, b, Classic)
+				_, queue := service(t, b, &cfg)
+				log := &rabbittest.Log{}
+				live := LiveTopology{Conn: connection(t, b), Config: cfg, Logger: log.Logger(), RouteWait: wait}
+				if err := live.Declare(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				consuming := queueConfig(b)
+				consuming.TopologyBuilder = live
+				messages := subscribe(t, newTestSubscriber(t, consuming), queue)
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Log(log)
+					}
+				})
+				ch := b.Channel(t)
+				if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+				rabbittest.Eventually(t, "its loss is told", func() bool { return log.Count("was deleted") == 1 })
+				if wait == time.Hour {
+					if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-max-length": 5}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					rabbittest.Eventually(t, "its return is told", func() bool { return log.Count("declaring it") == 1 })
+				}
+				p := newTestPublisher(t, queueConfig(b))
+				rabbittest.Eventually(t, "it takes messages", func() bool { return p.Publish(queue, numbered(1)...) == nil })
+				rabbittest.Receive(t, messages).Ack()
+				if log.Count("declaring it") > 0 != (wait < time.Hour) {
+					t.Error(log)
+				}
+			})
+		}
 	})
 }

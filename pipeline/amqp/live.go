@@ -24,11 +24,18 @@ type LiveTopology struct {
 
 	Logger *slog.Logger  // told of what had vanished; nil: nobody is
 	Every  time.Duration // about how often Keep looks; zero: 30 s
+
+	// RouteWait is how long the deleted queue of a route is left to its service.
+	// Zero: 10 s.
+	RouteWait time.Duration
 }
 
 var _ wamqp.TopologyBuilder = LiveTopology{}
 
-const rebuildTimeout = 30 * time.Second
+const (
+	rebuildTimeout   = 30 * time.Second
+	defaultRouteWait = 10 * time.Second
+)
 
 // Declare declares everything. Keys of an exchange that cannot be found out now, since
 // the management API is away, are left to Keep and logged: what was tapped before
@@ -88,10 +95,28 @@ func (l LiveTopology) QueueExists(ctx context.Context, queue string) (bool, erro
 	return l.on(ctx).queueExists(queue)
 }
 
-// BuildTopology brings back one queue with its bindings.
+// BuildTopology brings back one queue with its bindings, for its consumer. The queue
+// of a route that was deleted is its service's to declare, with arguments of its own,
+// as deploys do; only where nobody has after RouteWait, it is declared with ours.
 func (l LiveTopology) BuildTopology(_ *amqp091.Channel, name, _ string, _ wamqp.Config, _ watermill.LoggerAdapter) error {
-	ctx, cancel := context.WithTimeout(context.Background(), rebuildTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rebuildTimeout+l.routeWait())
 	defer cancel()
+	for _, r := range l.Config.Routes {
+		if r.Queue != name {
+			continue
+		}
+		if there, err := l.awaitQueue(ctx, name); err != nil {
+			return err
+		} else if there {
+			return l.bindRoute(ctx, r)
+		}
+		l.logger().Warn("the queue of a route was not declared again; declaring it, without the arguments that it may have had", "queue", name)
+	}
+	return l.DeclareQueue(ctx, name)
+}
+
+// DeclareQueue declares one queue of the topology with its bindings.
+func (l LiveTopology) DeclareQueue(ctx context.Context, name string) error {
 	for _, r := range l.Config.Routes {
 		if r.Queue == name {
 			return l.route(ctx, r)
@@ -105,12 +130,39 @@ func (l LiveTopology) BuildTopology(_ *amqp091.Channel, name, _ string, _ wamqp.
 	return fmt.Errorf("queue %q is not of this topology", name)
 }
 
-// route brings back a route's queue. An exchange that is missing is no reason not
-// to consume it; Keep binds the queue when the exchange is back.
+func (l LiveTopology) routeWait() time.Duration {
+	if l.RouteWait <= 0 {
+		return defaultRouteWait
+	}
+	return l.RouteWait
+}
+
+// awaitQueue waits until a queue is there, at most for RouteWait, and says whether it is.
+func (l LiveTopology) awaitQueue(ctx context.Context, name string) (there bool, err error) {
+	there, err = l.QueueExists(ctx, name)
+	if there || err != nil {
+		return there, err
+	}
+	l.logger().Warn("the queue of a route was deleted; waiting for its service to declare it", "queue", name, "wait", l.routeWait())
+	pause := time.NewTicker(min(l.routeWait(), time.Second) / 4)
+	defer pause.Stop()
+	for end := time.Now().Add(l.routeWait()); !there && err == nil && time.Now().Before(end); {
+		<-pause.C
+		there, err = l.QueueExists(ctx, name)
+	}
+	return there, err
+}
+
 func (l LiveTopology) route(ctx context.Context, r Route) error {
 	if err := l.on(ctx).routeQueue(r.Queue, l.Config.args(nil)); err != nil {
 		return err
 	}
+	return l.bindRoute(ctx, r)
+}
+
+// bindRoute binds a route's queue. An exchange that is missing is no reason not to
+// consume the queue; Keep binds it when the exchange is back.
+func (l LiveTopology) bindRoute(ctx context.Context, r Route) error {
 	for _, b := range l.Config.bindingsOf(r) {
 		if err := l.on(ctx).bind(b); err != nil && !isMissing(err) {
 			return err
