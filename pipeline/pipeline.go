@@ -43,7 +43,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: uri.Username, metrics: newMetrics(cfg.Registerer)}
+	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer)}
 	p.holds = &holds{gauge: p.metrics.held}
 	if p.consuming, err = p.connect("watership consuming", true); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 	logger := t.logger(cfg.Log)
 	return system{
 		cfg: cfg, logger: logger, storing: logger,
-		topology: topology, login: uri.Username, vhost: uri.Vhost, discovery: discovery, secrets: files,
+		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, discovery: discovery, secrets: files,
 	}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -94,6 +95,17 @@ func (c Config) withDefaults() Config {
 	}
 	c.Backoff = c.Backoff.withDefaults()
 	return c
+}
+
+// UserID is the user_id that the broker takes from the login of a URL; "" where a client
+// certificate decides (auth_mechanism=external), which the client cannot know.
+func UserID(uri amqp.URI) string {
+	for _, mechanism := range uri.AuthMechanism {
+		if strings.EqualFold(mechanism, "external") {
+			return ""
+		}
+	}
+	return uri.Username
 }
 
 // parseURL checks the URL. Its error never quotes the URL, which holds a password.

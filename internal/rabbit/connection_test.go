@@ -32,6 +32,21 @@ func TestOpenChecksTheURLAndHidesThePassword(t *testing.T) {
 	}
 }
 
+func TestUserID(t *testing.T) {
+	for url, want := range map[string]string{
+		"amqp://host": "guest", "amqp://shop:p@host": "shop", "amqps://shop:p@host?auth_mechanism=amqplain": "shop",
+		"amqps://host?auth_mechanism=external": "", "amqps://shop:p@host?auth_mechanism=EXTERNAL&auth_mechanism=plain": "",
+	} {
+		uri, err := parseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := UserID(uri); got != want {
+			t.Errorf("%s: %q", url, got)
+		}
+	}
+}
+
 func TestChannelSaysWhyThereIsNone(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

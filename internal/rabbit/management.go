@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,20 +53,6 @@ func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	return &Management{
 		base: strings.TrimRight(u.String(), "/"), user: user, client: &direct, maxBytes: managementMaxBytes,
 	}, nil
-}
-
-// ManagementURL is where the management API of the broker at an AMQP URL is by
-// default: the same host and login, port 15672, or 15671 with TLS.
-func ManagementURL(amqpURL string) (string, error) {
-	uri, err := parseURL(amqpURL)
-	if err != nil {
-		return "", err
-	}
-	u := url.URL{Scheme: "http", User: url.UserPassword(uri.Username, uri.Password), Host: net.JoinHostPort(uri.Host, "15672")}
-	if uri.Scheme == "amqps" {
-		u.Scheme, u.Host = "https", net.JoinHostPort(uri.Host, "15671")
-	}
-	return u.String(), nil
 }
 
 // Overview is what the broker says about itself.

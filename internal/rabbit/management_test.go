@@ -102,14 +102,6 @@ func TestManagementFailures(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	for amqpURL, want := range map[string]string{
-		"amqp://user:p%40ss@host:5673/vhost": "http://user:p%40ss@host:15672",
-		"amqps://user:pass@host":             "https://user:pass@host:15671",
-	} {
-		if got, err := ManagementURL(amqpURL); err != nil || got != want {
-			t.Errorf("%s: %s, %v", amqpURL, got, err)
-		}
-	}
 }
 
 // TestManagementFollowsNoRedirect: another port of the same host is another server,
