@@ -3,6 +3,8 @@ package replayer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -36,6 +38,34 @@ func (d *reading) findBodies(ctx context.Context, page []found) error {
 		return err
 	}
 	return d.line.fetch(ctx, d.r.cfg.Topology.Unstorable(), bodies)
+}
+
+// countBodiless counts the messages of a page that would be sent and whose body is
+// nowhere in the store. Those in the queue of unstorable messages count as there.
+func (p *Plan) countBodiless(ctx context.Context, store Store, page []found) error {
+	lacking := map[string]int{} // messages, by fingerprint
+	for _, f := range page {
+		if f.event.BodyIn == schemas.BodyInPublished && f.leftOut == "" {
+			lacking[f.fact.Fingerprint]++
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	elsewhere := query.Not{Node: is("watership.body_in", string(schemas.BodyInPublished))}
+	of := schemas.Among{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
+	for fact, err := range store.Facts(ctx, schemas.Selection{Query: elsewhere}, of) {
+		if err != nil {
+			return fmt.Errorf("looking up bodies: %w", err)
+		}
+		if delete(lacking, fact.Fingerprint); len(lacking) == 0 {
+			break
+		}
+	}
+	for _, messages := range lacking {
+		p.Bodiless += messages
+	}
+	return nil
 }
 
 func lacksBody(f found) bool { return f.leftOut == "" && f.event.BodyIn != schemas.BodyHere }

@@ -67,14 +67,12 @@ func (f *flight) arrive(p *passage) {
 
 // replayed is the event of a message that was sent. Its id is the job's and the
 // event's, so that a repeat is the same document. It is about the message that was
-// kept, whose fingerprint it has, and leaves the body out, which the store has.
+// kept, whose fingerprint it has, and leaves the body out, which the store has. It
+// names a queue only where the message went to that one alone.
 func (f *flight) replayed(p *passage) schemas.Event {
 	state := p.state
 	state.EventID = schemas.DerivedID(state.Replay, state.ReplayOf)
-	state.Fingerprint, state.Message, state.Queue = p.event.Fingerprint, p.event.Message, p.event.Queue
-	if f.order.Target.Kind == ToQueue {
-		state.Queue = f.order.Target.Queue
-	}
+	state.Fingerprint, state.Message = p.event.Fingerprint, p.event.Message
 	return schemas.Event{
 		State: state, Action: schemas.Replayed,
 		Envelope: p.event.Envelope, BodySize: len(p.event.Envelope.Body), BodyIn: schemas.BodyInPublished,

@@ -18,6 +18,9 @@ type Plan struct {
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
 
+	// Bodiless messages cannot be sent: their bodies are not in the store, or not yet.
+	Bodiless int
+
 	// Rivals have some of the messages: with Again they are sent all the same, else
 	// they are left out.
 	Rivals []Rival
@@ -88,6 +91,9 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 				return Plan{}, err
 			}
 		}
+		if err := plan.countBodiless(ctx, r.cfg.Store, page); err != nil {
+			return Plan{}, err
+		}
 	}
 	plan.Routes = routes.sorted()
 	plan.leaveTo(rivals)
@@ -149,6 +155,7 @@ func (p *Plan) add(ctx context.Context, f *found, routes *routes) error {
 		p.LeftOut[f.leftOut]++
 		return nil
 	case p.Job.Limit > 0 && p.Total >= p.Job.Limit:
+		f.leftOut = beyondLimit
 		p.LeftOut[beyondLimit]++
 		return nil
 	}

@@ -111,6 +111,14 @@ func TestBodies(t *testing.T) {
 	lonely.BodyIn = schemas.BodyInPublished
 	lonely.Envelope.Body = nil
 	f.keep(published, handled, lonely)
+	if plan := f.plan(f.job("event.action: handled")); plan.Total != 2 || plan.Bodiless != 1 {
+		t.Errorf("%d to send, of which %d have no body", plan.Total, plan.Bodiless)
+	}
+	limited := f.job("event.action: handled")
+	limited.Limit = 1
+	if plan := f.plan(limited); plan.Total != 1 || plan.Bodiless != 0 {
+		t.Errorf("with a limit: %d to send, of which %d have no body", plan.Total, plan.Bodiless)
+	}
 	job := f.run(f.job("event.action: handled"))
 	wantJob(t, job, Done, 1, 1)
 	d := f.take(f.queue)
@@ -213,6 +221,31 @@ func TestTargets(t *testing.T) {
 	wantJob(t, f.run(order), Done, 1, 0)
 	if d := f.take(f.queue); len(d) != 1 || d[0].RoutingKey != "order.created" {
 		t.Errorf("with its own key: %v", d)
+	}
+}
+
+// TestReplayedQueue: the `replayed` event names a queue only where the message went to
+// that one, whichever event of it was found.
+func TestReplayedQueue(t *testing.T) {
+	f := newFixture(t)
+	f.bind(f.source+"-repair", f.exchange, "repair", nil)
+	f.keep(f.event(schemas.Handled, f.message(1)), f.poisoned(2))
+	for target, want := range map[Target]string{
+		{Kind: ToOrigin}: "", {Kind: ToExchange, Exchange: f.exchange}: "", {Kind: ToFailedQueue}: f.queue,
+		{Kind: ToQueue, Queue: f.source + "-repair"}: f.source + "-repair",
+	} {
+		order := f.job("")
+		order.Target = target
+		f.run(order)
+		events := f.index()
+		if len(events) == 0 {
+			t.Errorf("%s: nothing was replayed", target)
+		}
+		for _, e := range events {
+			if e.Queue != want {
+				t.Errorf("%s: replayed to queue %q, want %q", target, e.Queue, want)
+			}
+		}
 	}
 }
 

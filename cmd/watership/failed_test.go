@@ -134,6 +134,13 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 				a.event(5, schemas.Replayed, sameMessage(4), at("foreign"), replayOf(a, 4)),
 			}
 		}, "3"},
+		"a foreign queue's failure, replayed to where it came from": {func(a seeded) []schemas.Event {
+			return []schemas.Event{
+				a.event(4, schemas.Poisoned, sameMessage(4), at("foreign"), instance("i-4")),
+				a.event(5, schemas.Handled, sameMessage(4), at("mail")),
+				a.event(6, schemas.Replayed, sameMessage(4), at(""), replayOf(a, 5)),
+			}
+		}, "3"},
 		"a foreign queue's failure, replayed to another": {func(a seeded) []schemas.Event {
 			return []schemas.Event{
 				a.event(4, schemas.Poisoned, sameMessage(4), at("foreign"), instance("i-4")),

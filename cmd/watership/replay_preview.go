@@ -24,6 +24,9 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	}
 	page.WriteByte('\n')
 	writeRoutes(&page, plan.Routes)
+	if plan.Bodiless > 0 {
+		fmt.Fprintf(&page, "  %6d  cannot be sent: the body is not in the store\n", plan.Bodiless)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
 		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
 	}
