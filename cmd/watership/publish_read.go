@@ -9,6 +9,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -67,7 +68,7 @@ func (p publication) envelopesOf(name string, in io.Reader, login string, yield 
 		defer file.Close()
 		in = file
 	}
-	for event, err := range readEvents(in) {
+	for event, err := range transfer.Read(in) {
 		if err == nil && event.BodyIn != schemas.BodyHere {
 			err = fmt.Errorf("event %s was recorded without its body: export the published or poisoned event", event.EventID)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,7 +22,8 @@ func newImport(from *settings) *cobra.Command {
 		Short: "Read events that export wrote into the store",
 		Long: `import creates the documents of a file, or of standard input, in the store of the
 configuration. What is there already stays as it is, so an import that was cut
-short can be repeated.`,
+short can be repeated. What is refused is named at the end, and keeps
+nothing else from being imported.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
 		Args:    perhapsAFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -60,7 +62,7 @@ func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error 
 	err = i.read(ctx, in)
 	bar.end()
 	fmt.Fprintf(t.out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
-	return err
+	return errors.Join(err, i.failed())
 }
 
 // linesAhead counts the lines of a file that is yet to be read; 0 for what can
@@ -113,18 +115,23 @@ type importing struct {
 	bar     *bar
 	created int
 	there   int
+	refused int
+	reasons []string // of the first that were refused
 }
+
+const mostReasons = 10
 
 // read creates the documents of in, some at a time.
 func (i *importing) read(ctx context.Context, in io.Reader) error {
 	var batch []schemas.Document
 	size := 0
-	for event, err := range readEvents(in) {
-		if err == nil {
-			err = event.Check(time.Now())
-		}
+	for event, err := range transfer.Read(in) {
 		if err != nil {
 			return errors.Join(i.create(ctx, batch), err)
+		}
+		if why := event.Check(time.Now()); why != nil {
+			i.refuse(event.EventID, why.Error())
+			continue
 		}
 		doc := i.format.Document(event)
 		batch = append(batch, doc)
@@ -158,11 +165,12 @@ func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
 		left = append(left, doc)
 	}
 	err = i.insist(ctx, left)
-	i.bar.show(i.created + i.there)
+	i.bar.show(i.created + i.there + i.refused)
 	return err
 }
 
-// insist sends again what the store is too busy for.
+// insist sends again what the store is too busy for, and in halves what it refuses as
+// a whole.
 func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 	var err error
 	for try := 0; len(docs) > 0 && try < importTries; try++ {
@@ -176,11 +184,15 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 		var failed *schemas.StoreError
 		var busy []schemas.Document
 		busy, err = i.send(ctx, docs)
-		if errors.As(err, &failed) && failed.Kind != schemas.StoreBusy || err != nil && failed == nil {
-			return err
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			docs = busy
+		case !errors.As(err, &failed):
+			return err
+		case failed.Kind == schemas.StoreTooLarge, failed.Kind == schemas.StoreRefused:
+			return i.halve(ctx, docs, err)
+		case failed.Kind != schemas.StoreBusy:
+			return err
 		}
 	}
 	if len(docs) > 0 && err == nil {
@@ -189,9 +201,21 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 	return err
 }
 
+// halve finds the document for which the store refuses all.
+func (i *importing) halve(ctx context.Context, docs []schemas.Document, why error) error {
+	if len(docs) == 1 {
+		i.refuse(docs[0].ID, why.Error())
+		return nil
+	}
+	half := len(docs) / 2
+	if err := i.insist(ctx, docs[:half]); err != nil {
+		return err
+	}
+	return i.insist(ctx, docs[half:])
+}
+
 func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []schemas.Document, err error) {
 	results, err := i.store.Create(ctx, docs)
-	var refused []string
 	for n, result := range results {
 		switch result.Status {
 		case schemas.Created:
@@ -201,11 +225,32 @@ func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []s
 		case schemas.Busy:
 			busy = append(busy, docs[n])
 		default:
-			refused = append(refused, fmt.Sprintf("event %s: %s", docs[n].ID, result.Reason))
+			i.refuse(docs[n].ID, result.Reason)
 		}
 	}
-	if len(refused) > 0 {
-		return nil, fmt.Errorf("the store refused %s", strings.Join(refused, "\n"))
-	}
 	return busy, err
+}
+
+func (i *importing) refuse(id, why string) {
+	if i.refused++; len(i.reasons) < mostReasons {
+		i.reasons = append(i.reasons, fmt.Sprintf("event %s: %s", cell(id, 80), cell(why, 400)))
+	}
+}
+
+// failed says which documents were refused, nil if none.
+func (i *importing) failed() error {
+	switch {
+	case i.refused == 0:
+		return nil
+	case i.refused > len(i.reasons):
+		i.reasons = append(i.reasons, "…")
+	}
+	return fmt.Errorf("%s refused, the others are in the store:\n  %s", wasOrWere(i.refused, "event"), strings.Join(i.reasons, "\n  "))
+}
+
+func wasOrWere(n int, what string) string {
+	if n == 1 {
+		return plural(n, what) + " was"
+	}
+	return plural(n, what) + " were"
 }

@@ -1,4 +1,5 @@
-package main
+// Package transfer moves events between stores by way of files.
+package transfer
 
 import (
 	"bufio"
@@ -10,9 +11,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// readEvents reads what export wrote, one document a line. A line may be as
-// long as it likes. An error names the line and ends the reading.
-func readEvents(in io.Reader) iter.Seq2[schemas.Event, error] {
+// Read reads what export wrote, one document a line. A line may be as long as it
+// likes. An error names the line and ends the reading.
+func Read(in io.Reader) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		lines := bufio.NewReaderSize(in, 64<<10)
 		for number := 1; ; number++ {

@@ -1,0 +1,48 @@
+package transfer
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// FuzzRead: whatever is in a file, reading it ends, at the latest at the first
+// line that is no document, and what is stored of it is exported as it was.
+func FuzzRead(f *testing.F) {
+	e := schemas.Event{
+		Action: schemas.Poisoned, Sequence: 1, Source: "test", VHost: "/",
+		Envelope: schemas.Envelope{Exchange: "shop", RoutingKey: "k", Body: []byte(`{"order":1}`)},
+	}
+	e.EventID, e.Time, e.Fingerprint = "test:1", time.Unix(1_700_000_000, 0).UTC(), e.Envelope.Fingerprint()
+	e.Envelope.Headers = amqp.Table{"n": int8(-1), "raw": []byte{0xff}, "none": nil, "deep": amqp.Table{"list": []any{"a", int32(2)}}}
+	e.Envelope.Properties = schemas.Properties{MessageID: "m", Priority: 3, Timestamp: e.Time}
+	line := schemas.DocumentFormat{}.Document(e).Source
+	f.Add(line)
+	f.Add(append(append(bytes.Clone(line), "\r\n\n  "...), line...))
+	f.Add([]byte("{}\n"))
+	f.Add([]byte("\xef\xbb\xbf[]"))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		failed := false
+		for event, err := range Read(bytes.NewReader(file)) {
+			if failed {
+				t.Fatal("it goes on after an error")
+			}
+			if failed = err != nil; failed || event.Check(time.Now()) != nil {
+				continue
+			}
+			stored := schemas.DocumentFormat{}.Document(event)
+			again, err := schemas.ParseDocument(stored.Source)
+			if err != nil {
+				t.Fatalf("what is stored cannot be read: %v\n%s", err, stored.Source)
+			}
+			if diff := cmp.Diff(stored.Source, schemas.DocumentFormat{}.Document(again).Source); diff != "" {
+				t.Errorf("(-stored +exported and stored again):\n%s", diff)
+			}
+		}
+	})
+}
