@@ -17,12 +17,17 @@ import (
 
 const patience = 20 * time.Second
 
-// The suite mostly waits, so its cases run many at a time. What the brokers of
+// The suite mostly waits, so its cases run many at a time, unless it is said how
+// many. What the brokers of
 // parallel tests left behind can be seen at the end only.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", "12"); err != nil {
+			panic(err)
+		}
 	}
 	code := m.Run()
 	if left := running(); code == 0 && len(left) > 0 {
