@@ -75,7 +75,7 @@ func (m metrics) indexed(queue string, b *batch, newest time.Time) {
 func label(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
-		schemas.Replayed, schemas.Discarded, schemas.Quarantined, schemas.Dropped:
+		schemas.Replayed, schemas.Discarded, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		return string(action)
 	}
 	return "other"

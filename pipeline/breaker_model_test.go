@@ -128,8 +128,8 @@ func (m *outageModel) run() {
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
 		breaker: breaker,
 	}
-	subscriber := newRouteSubscriber(business.route, breaker, m.queue.subscriber(m.concurrency), m.queue.subscriber(1),
-		Config{Logger: business.logger, StopTimeout: time.Minute}, metrics)
+	subscriber := newRouteSubscriber(
+		business.steps, business.route, breaker, m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
 	var routing sync.WaitGroup
 	messages, err := subscriber.Subscribe(ctx, "orders")
 	if err != nil {

@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // routeSubscriber is the subscriber of a route. While the route's breaker is
@@ -20,11 +22,11 @@ import (
 // back to the queue; they are at its head and the next to be handled, so this
 // does not count up to a delivery limit.
 type routeSubscriber struct {
+	*steps
 	route       Route
 	breaker     *breaker
 	all, one    message.Subscriber // of as many messages at once as the route handles, and of one
 	stopTimeout time.Duration
-	logger      *slog.Logger
 	paused      prometheus.Gauge // 1 while the breaker is open
 
 	out     chan *message.Message
@@ -40,10 +42,10 @@ type routeSubscriber struct {
 // for no handler, and routeSubscriber.end bounds the end of the route.
 const unhurried = 10 * 365 * 24 * time.Hour
 
-func newRouteSubscriber(route Route, b *breaker, all, one message.Subscriber, cfg Config, m *metrics) *routeSubscriber {
+func newRouteSubscriber(s *steps, route Route, b *breaker, all, one message.Subscriber, stopTimeout time.Duration) *routeSubscriber {
 	return &routeSubscriber{
-		route: route, breaker: b, all: all, one: one, stopTimeout: cfg.StopTimeout, logger: cfg.Logger,
-		paused: m.paused.WithLabelValues(route.Queue),
+		steps: s, route: route, breaker: b, all: all, one: one, stopTimeout: stopTimeout,
+		paused: s.metrics.paused.WithLabelValues(route.Queue),
 		out:    make(chan *message.Message), expired: make(chan struct{}),
 		places: make(chan struct{}, route.Concurrency), hung: make(chan struct{}, route.Concurrency),
 		few: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
@@ -170,14 +172,16 @@ func (s *routeSubscriber) probe(ctx context.Context) {
 	since, why := s.breaker.outage()
 	s.paused.Set(1)
 	s.logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
-	s.rounds(ctx, closed)
+	s.record(ctx, schemas.Paused, since, why)
+	s.rounds(ctx, since, closed)
 	s.paused.Set(0)
 	if ctx.Err() == nil {
-		s.logger.Info("route resumed", "queue", s.route.Queue, "paused", time.Since(since).Round(time.Millisecond))
+		s.logger.Info("route resumed", "queue", s.route.Queue, "paused", s.now().Sub(since).Round(time.Millisecond))
+		s.record(ctx, schemas.Resumed, since, schemas.Failure{})
 	}
 }
 
-func (s *routeSubscriber) rounds(ctx context.Context, closed <-chan struct{}) {
+func (s *routeSubscriber) rounds(ctx context.Context, since time.Time, closed <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.running.Go(func() {
@@ -187,12 +191,41 @@ func (s *routeSubscriber) rounds(ctx context.Context, closed <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	})
-	for {
-		if !sleep(ctx, s.breaker.pause()) || !s.round(ctx) {
-			return
-		}
+	recorded := since
+	for sleep(ctx, s.breaker.pause()) && s.round(ctx) {
 		s.breaker.roundFailed()
+		if now := s.now(); now.Sub(recorded) >= PausedEvery {
+			_, why := s.breaker.outage()
+			s.record(ctx, schemas.Paused, since, why)
+			recorded = now
+		}
 	}
+}
+
+// PausedEvery is about how often a route that stays paused has a `paused` event, so
+// that the newest says whether it still is.
+const PausedEvery = 10 * time.Minute
+
+// recordTimeout is how long the event of a route may take. The log has it, too.
+const recordTimeout = 10 * time.Second
+
+// record publishes an event of the route. Probes do not wait for it.
+func (s *routeSubscriber) record(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
+	none := schemas.Envelope{}
+	state := schemas.State{
+		Fingerprint: none.Fingerprint(), EventID: s.newID(), Queue: s.route.Queue, Time: s.now(), FirstFailed: since, Failure: why,
+	}
+	if action == schemas.Resumed {
+		state.Duration = state.Time.Sub(since)
+	}
+	m := rabbit.Message{Exchange: s.topology.Events(), RoutingKey: string(action), Publishing: s.frameMax().Wrap(none, state)}
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		if err := s.publisher.Publish(ctx, m); err != nil && ctx.Err() == nil {
+			s.logger.Warn("recording that a route paused or resumed failed", "queue", s.route.Queue, "error", err)
+		}
+	})
 }
 
 // round tries messages one after the other; false when ctx ends. It waits for

@@ -53,9 +53,19 @@ func TestUnavailableRoutePauses(t *testing.T) {
 		if n := r.log.Count("route paused"); n != 1 {
 			t.Errorf("logged %d times that the route paused", n)
 		}
+		if e := r.wait(schemas.Paused); e.Queue != sick || e.Failure.Message != errBroken.Error() || e.FirstFailed.IsZero() {
+			t.Errorf("%+v", e.State)
+		}
+		states := r.pipeline.Routes()
+		if len(states) != 2 || states[0].Queue != sick || states[0].Paused.IsZero() || states[0].Error != errBroken.Error() || !states[1].Paused.IsZero() {
+			t.Errorf("%+v", states)
+		}
 		away.Store(false)
 		r.waitFor(backlog+1, schemas.Handled)
 		rabbittest.Eventually(t, "the route resumes", func() bool { return r.log.Count("route resumed") == 1 })
+		if e := r.wait(schemas.Resumed); e.Queue != sick || e.Duration <= 0 || !r.pipeline.Routes()[0].Paused.IsZero() {
+			t.Errorf("%+v", e.State)
+		}
 		for _, e := range r.all(func(e event) bool { return e.Action == schemas.Handled && e.Queue == sick }) {
 			if e.Attempt != 1 || len(e.Attempts) > 0 {
 				t.Errorf("an attempt was lost: %+v", e.State)

@@ -81,8 +81,9 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	breaker := newBreaker(*route.Breaker, time.Now)
+	p.breakers = append(p.breakers, breaker)
 	business := &business{steps: p.steps(route.Queue), route: route, breaker: breaker, onHang: p.cfg.OnHang}
-	p.router.AddConsumerHandler(route.Queue, route.Queue, newRouteSubscriber(route, breaker, all, one, p.cfg, p.metrics), business.handle)
+	p.router.AddConsumerHandler(route.Queue, route.Queue, newRouteSubscriber(business.steps, route, breaker, all, one, p.cfg.StopTimeout), business.handle)
 	return nil
 }
 

@@ -30,6 +30,7 @@ type Pipeline struct {
 	publisher *rabbit.Publisher
 	live      amqp.LiveTopology
 	restoring *amqp.Restoring // publishes, and brings back what of ours has vanished
+	breakers  []*breaker      // of Config.Routes, in their order
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -74,6 +75,23 @@ func (p *Pipeline) Router() *message.Router { return p.router }
 
 // Running closes once every handler consumes.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
+
+// RouteState is how a route is doing.
+type RouteState struct {
+	Queue  string
+	Paused time.Time // since when its breaker is open; zero: it is closed
+	Error  string    // with what its messages fail then
+}
+
+// Routes says how each route is doing, in the order of Config.Routes.
+func (p *Pipeline) Routes() []RouteState {
+	states := make([]RouteState, len(p.breakers))
+	for i, breaker := range p.breakers {
+		since, why := breaker.outage()
+		states[i] = RouteState{Queue: p.cfg.Routes[i].Queue, Paused: since, Error: why.Message}
+	}
+	return states
+}
 
 // Err says why no messages come in or go out now: nil while the broker is
 // connected.

@@ -23,7 +23,7 @@ const (
 	sameMessage     = "another event of the same message"
 	noQueue         = "no queue failed: the event is not about a failure"
 	noMessage       = "quarantined, and not about a message that can be sent"
-	aGap            = "about no message: a gap in the record"
+	ofNoMessage     = "about no message, but about the record or a route"
 	unreadable      = "the document cannot be read"
 	alreadyReplayed = "already replayed (--again sends them too)"
 	handledSince    = "failed and handled since (--again sends them too)"
@@ -40,8 +40,8 @@ func (c *choice) take(f *found, resolved string) (leftOut string) {
 	switch {
 	case c.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
-	case facts(e) == schemas.Dropped:
-		return aGap
+	case facts(e).OfNoMessage():
+		return ofNoMessage
 	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):
 		return noMessage
 	case c.anonymousFailure(e) && c.published.has(keyOf(f.origin)):

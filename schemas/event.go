@@ -22,7 +22,12 @@ const (
 	Discarded      Action = "discarded"       // an operator decided against it
 	Quarantined    Action = "quarantined"     // stands for a document that the store refused
 	Dropped        Action = "dropped"         // about no message: a gap in the record of what was published
+	Paused         Action = "paused"          // about no message: the breaker of a route opened, or still is open
+	Resumed        Action = "resumed"         // about no message: the breaker of a route closed
 )
+
+// OfNoMessage says whether events of the action are about no message.
+func (a Action) OfNoMessage() bool { return a == Dropped || a == Paused || a == Resumed }
 
 // Outcome is the value of event.outcome (ECS).
 func (a Action) Outcome() string {

@@ -33,7 +33,7 @@ func usualFields() []field {
 
 func actionColours() map[string]colour {
 	return map[string]colour{
-		string(schemas.Poisoned): red, string(schemas.Quarantined): red, string(schemas.Dropped): red, string(schemas.RetryScheduled): yellow,
+		string(schemas.Poisoned): red, string(schemas.Quarantined): red, string(schemas.Dropped): red, string(schemas.Paused): red, string(schemas.RetryScheduled): yellow,
 		string(schemas.Handled): green, string(schemas.Replayed): cyan,
 	}
 }

@@ -230,6 +230,6 @@ func valuesOf(ctx context.Context, s system, among query.Node, field string) []s
 func actions() []string {
 	return []string{
 		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
-		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined), string(schemas.Dropped),
+		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined), string(schemas.Dropped), string(schemas.Paused), string(schemas.Resumed),
 	}
 }

@@ -85,6 +85,7 @@ func (d *doctor) examine(ctx context.Context) {
 	if d.store != nil {
 		defer d.store.Close()
 	}
+	d.checkPaused(ctx)
 	if d.management == nil {
 		return
 	}

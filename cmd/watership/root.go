@@ -104,7 +104,7 @@ environment before the file.`,
 	})
 	from := addSettings(root.PersistentFlags(), environ)
 	for _, command := range []func(*settings) *cobra.Command{
-		newDev, newServe, newSetup, newPublish, newSearch, newShow, newFailed, newTail, newReplay, newJobs,
+		newDev, newServe, newSetup, newPublish, newSearch, newShow, newFailed, newTail, newReplay, newJobs, newRoutes,
 		newExport, newImport, newDoctor, newConfig, newHealthcheck,
 	} {
 		root.AddCommand(command(from))

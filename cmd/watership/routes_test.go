@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +92,60 @@ func TestRoutesAsConfigured(t *testing.T) {
 		}
 		i.checkExpired(t, broker)
 		serving.stop(t)
+	})
+}
+
+// A service refuses connections: the route pauses, and whoever looks is told, by
+// readiness, metrics, doctor, an event and the list of routes; it resumes by itself.
+func TestPausedRouteIsVisible(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		var refuses atomic.Bool
+		refuses.Store(true)
+		i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if refuses.Load() {
+				w.WriteHeader(http.StatusBadGateway)
+			}
+		})))
+		i.configure(t, "\nretry: {", "\nretry: {breaker: {cap: 1s}, ")
+		i.serve(t)
+		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
+		publisher := i.publisher(t)
+		for n := range 10 {
+			if err := publisher.Publish(t.Context(), rabbit.Message{
+				Exchange: i.exchange, RoutingKey: "order", Publishing: amqp.Publishing{MessageId: fmt.Sprint("m", n)},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paused := i.eventually(t, "action: paused", 1)[0]
+		if paused.Queue != i.queue || !strings.Contains(paused.Failure.Message, "502 Bad Gateway") {
+			t.Errorf("%+v", paused.State)
+		}
+		if status, body := i.ask(t, "/readyz"); status != http.StatusOK || !strings.HasPrefix(body, "ok\nthe route of queue "+i.queue+" is paused since ") {
+			t.Errorf("%d %s", status, body)
+		}
+		if got := i.scrape(t)[`watership_route_paused{queue="`+i.queue+`"}`]; got != 1 {
+			t.Errorf("the metric is %v", got)
+		}
+		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
+		var states []routeState
+		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
+			t.Errorf("%+v %v", states, err)
+		}
+		if text := i.run(t, "doctor").out; !strings.Contains(text, "the route of queue "+i.queue+" is paused since ") {
+			t.Error(text)
+		}
+		refuses.Store(false)
+		i.eventually(t, "action: handled", 10)
+		i.eventually(t, "action: resumed", 1)
+		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
+		if _, body := i.ask(t, "/readyz"); body != "ok\n" {
+			t.Error(body)
+		}
+		if text := i.run(t, "doctor").out; !strings.Contains(text, "paused        no route is") {
+			t.Error(text)
+		}
+		wantRun(t, i.run(t, "replay", "action: paused", "--dry-run"), 0, "about no message")
 	})
 }
 

@@ -70,12 +70,12 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	case schemas.Handled:
 		text += took(e, ", took ")
 	case schemas.RetryScheduled:
-		text += took(e, " failed after ") + fmt.Sprintf(", again in %s: %s", e.Delay, cell(e.Failure.Message, 120))
+		text += took(e, " failed after ") + waited(e) + fmt.Sprintf(", again in %s: %s", e.Delay, cell(e.Failure.Message, 120))
 	case schemas.Poisoned:
 		text += took(e, " failed after ") + ": " + cell(e.Failure.Message, 120)
 	case schemas.Replayed:
 		text = "sent again" + of(e.ReplayOf, life)
-	case schemas.Discarded, schemas.Dropped:
+	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = cell(e.Failure.Message, 120)
 	case schemas.Quarantined:
 		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, cell(e.Failure.Message, 120))
@@ -86,6 +86,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	return text
 }
 
+// attempted names an attempt; a message that only waited has none yet.
 func attempted(e schemas.Event) string {
 	if e.Attempt == 0 {
 		return ""
@@ -93,8 +94,19 @@ func attempted(e schemas.Event) string {
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, cell(e.Queue, 60))
 }
 
+// waited says how often a message has waited for its service without an attempt.
+func waited(e schemas.Event) string {
+	switch {
+	case e.Waits == 0:
+		return ""
+	case e.Attempt == 0:
+		return fmt.Sprintf("waits at queue %s, %s so far", cell(e.Queue, 60), plural(e.Waits, "time"))
+	}
+	return fmt.Sprintf(", waited %s", plural(e.Waits, "time"))
+}
+
 func took(e schemas.Event, words string) string {
-	if e.Duration <= 0 {
+	if e.Duration <= 0 || e.Attempt == 0 {
 		return ""
 	}
 	return words + shortDuration(e.Duration)

@@ -17,6 +17,9 @@ func testShowALife(t *testing.T, seed seeder) {
 	took := func(d time.Duration) func(*schemas.Event) { return func(e *schemas.Event) { e.Duration = d } }
 	a.keep(t,
 		a.event(10, schemas.Published, sameMessage(10)),
+		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "refused"), took(time.Millisecond), func(e *schemas.Event) {
+			e.EventID, e.Sequence, e.Attempt, e.Delay, e.Waits = "waits", e.Sequence+1, 0, time.Second, 3
+		}),
 		a.event(11, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "timeout"), took(1500*time.Microsecond), func(e *schemas.Event) { e.Attempt, e.Delay = 1, 2*time.Second }),
 		a.event(13, schemas.Poisoned, sameMessage(10), poisonedAt("orders", "timeout"), func(e *schemas.Event) { e.Attempt = 2; e.Failure.Stack = "main.go:3\nmain.go:\x1b[31m4" }),
 		a.event(14, schemas.Replayed, sameMessage(10), at("orders"), replayOf(a, 13)),
@@ -25,6 +28,7 @@ func testShowALife(t *testing.T, seed seeder) {
 	page := a.must(t, "show", "m-10")
 	_, page, _ = strings.Cut(page, "life\n")
 	wantLines(t, page, `2026-05-04 03:00:10.000 published to exchange shop, routing key order.created
+		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, 3 times so far, again in 1s: refused
 		2026-05-04 03:00:11.000 +1s retry_scheduled attempt 1 at queue orders failed after 1.5ms, again in 2s: timeout
 		2026-05-04 03:00:13.000 +2s poisoned attempt 2 at queue orders: timeout
 		2026-05-04 03:00:14.000 +1s replayed sent again, from what was poisoned at 03:00:13.000 (job job)

@@ -92,8 +92,8 @@ func (v *vitals) routes(live *gauges) http.Handler {
 	metrics := promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{Timeout: vitalsTimeout})
 	var looking singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answering(v.stuck))
-	mux.HandleFunc("GET /readyz", answering(v.ready))
+	mux.HandleFunc("GET /healthz", answering(v.stuck, nil))
+	mux.HandleFunc("GET /readyz", answering(v.ready, v.paused))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		_, _, _ = looking.Do("", func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), vitalsTimeout)
@@ -106,8 +106,9 @@ func (v *vitals) routes(live *gauges) http.Handler {
 	return mux
 }
 
-// answering answers with one line: ok, or why not.
-func answering(problem func(context.Context) error) http.HandlerFunc {
+// answering answers with one line: ok, or why not. After ok there may be more lines,
+// about what is no problem of serve. more may be nil.
+func answering(problem func(context.Context) error, more func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
 		defer cancel()
@@ -116,7 +117,24 @@ func answering(problem func(context.Context) error) http.HandlerFunc {
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		if more == nil {
+			return
+		}
+		for _, line := range more() {
+			fmt.Fprintln(w, cell(line, 0))
+		}
 	}
+}
+
+// paused tells of routes whose breaker is open.
+func (v *vitals) paused() []string {
+	var lines []string
+	for _, route := range v.handlers.Routes() {
+		if !route.Paused.IsZero() {
+			lines = append(lines, fmt.Sprintf("the route of queue %s is paused since %s: %s", route.Queue, route.Paused.UTC().Format(time.RFC3339), route.Error))
+		}
+	}
+	return lines
 }
 
 // stuck is what only a new process can mend. That a server is away is not.
