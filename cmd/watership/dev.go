@@ -69,6 +69,10 @@ store.url or a password is configured for them. One dev runs in a folder.`,
 
 const mostOrders = 1000 // a second
 
+// devRetention is shorter than that of a store for production: the example alone writes
+// some 8 GB a day.
+const devRetention = 24 * time.Hour
+
 // configOfDev has the embedded parts where nothing else is said. The example is
 // not let loose on a broker of somebody's.
 func configOfDev(from *settings) (config.Config, error) {
@@ -79,8 +83,15 @@ func configOfDev(from *settings) (config.Config, error) {
 	if !cfg.AMQP.URL.IsEmbedded() {
 		return cfg, usagef("dev brings its own broker, and amqp.url is %s: leave that out, or run watership serve", cfg.AMQP.URL)
 	}
-	if !cfg.Given("store.url") {
-		cfg.Store.URL = config.NewURL("sqlite:" + storeFile(cfg.Data))
+	if cfg.Given("store.url") {
+		return cfg, nil
+	}
+	cfg.Store.URL = config.NewURL("sqlite:" + storeFile(cfg.Data))
+	if !cfg.Given("store.retention.traffic") {
+		cfg.Store.Retention.Traffic = devRetention
+	}
+	if !cfg.Given("store.retention.failures") {
+		cfg.Store.Retention.Failures = devRetention
 	}
 	return cfg, nil
 }
@@ -184,8 +195,9 @@ func (d *dev) greet(v *vitals) {
 	fmt.Fprintf(d.out, `Watership runs here, on embedded parts. Ctrl-C ends it.
 
   broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
-  store   %s
-`, d.cfg.AMQP.URL.Reveal(), d.cfg.Store.URL)
+  store   %s  (keeps traffic for %s, failures for %s)
+`, d.cfg.AMQP.URL.Reveal(), d.cfg.Store.URL,
+		config.FormatDuration(d.cfg.Store.Retention.Traffic), config.FormatDuration(d.cfg.Store.Retention.Failures))
 	if v.http != nil {
 		fmt.Fprintf(d.out, "  http    http://%s/metrics, /healthz, /readyz\n", v.http.Addr())
 	}

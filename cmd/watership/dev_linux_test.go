@@ -39,6 +39,7 @@ func TestDevelopmentInATerminal(t *testing.T) {
 	}
 	i := &installation{binary: path, config: writeFile(t, "watership.yaml", "data: "+t.TempDir())}
 	s := i.terminal(t, []string{"NO_COLOR=1"}, "dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--rate", "30")
+	s.expect("(keeps traffic for 1d, failures for 1d)")
 	s.expect("Its payment provider fails in a moment")
 	until(t, "figures", func() bool { return strings.Count(s.screen.String(), "\r\x1b[K") > 3 })
 	s.press("\x03")
@@ -48,6 +49,9 @@ func TestDevelopmentInATerminal(t *testing.T) {
 		t.Errorf("the figures stand still: %q", figures)
 	}
 	for _, line := range figures {
+		if !regexp.MustCompile(`, store \d+ MB(\^C)?$`).MatchString(line[1]) {
+			t.Errorf("no size of the store: %q", line[1])
+		}
 		if utf8.RuneCountInString(line[1]) >= terminalWidth {
 			t.Errorf("a line of figures that is as wide as the terminal: %q", line[1])
 		}

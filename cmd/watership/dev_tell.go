@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ func (d *dev) tell(ctx context.Context, store eventStore) error {
 	if err != nil {
 		return err
 	}
-	line := &figures{terminal: d.terminal, screen: d.screen, store: store, since: schemas.Cursor{Sequence: since}}
+	line := &figures{terminal: d.terminal, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: schemas.Cursor{Sequence: since}}
 	defer line.clear()
 	tips := d.tips(line.since)
 	for {
@@ -107,11 +108,17 @@ Its payment provider fails in a moment, for a few seconds.
 	}
 }
 
-// oneOf is the id of the first message of a query that was recorded since.
+// tried is how many messages are looked at for one whose id can be typed.
+const tried = 100
+
+// oneOf finds the first message of a query, recorded since, whose id every shell takes
+// for one plain word: it becomes part of a command that is pasted.
 func oneOf(ctx context.Context, store eventStore, node query.Node, since schemas.Cursor) (string, error) {
-	sel := schemas.Selection{Query: node, Order: schemas.BySequence, After: since, Limit: 1, WithoutBody: true}
+	sel := schemas.Selection{Query: node, Order: schemas.BySequence, After: since, Limit: tried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
-		return event.Envelope.Properties.MessageID, err
+		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) {
+			return id, err
+		}
 	}
 	return "", nil
 }
@@ -121,6 +128,7 @@ type figures struct {
 	terminal
 	screen screen
 	store  eventStore
+	file   string // of the store; "" where it is a server
 	since  schemas.Cursor
 	drawn  bool
 }
@@ -143,9 +151,21 @@ func (f *figures) show(ctx context.Context) error {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[action], strings.ReplaceAll(action, "_", " ")))
 		}
 	}
+	if size := sizeOf(f.file) + sizeOf(f.file+"-wal"); size > 0 {
+		parts = append(parts, fmt.Sprintf("store %d MB", max(1, size/1e6)))
+	}
 	_, err = fmt.Fprintf(f.out, "\r\x1b[K%s", cell(strings.Join(parts, ", "), f.screen.width-1))
 	f.drawn = true
 	return err
+}
+
+// sizeOf is the size of a file in bytes; 0 where there is none.
+func sizeOf(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 func (f *figures) clear() {

