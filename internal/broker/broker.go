@@ -72,19 +72,36 @@ func (b *Broker) spawn(f func()) error {
 	return nil
 }
 
-// register takes notice of a connection that begins; false where there are so many
-// that not even a refusal can be had.
+// register takes notice of a connection that begins. Where there are so many that not
+// even a refusal can be had, it takes the place of the one that has been without a
+// login for longest, so that connections that never log in keep nobody out.
 func (b *Broker) register(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.connections) >= refusals*b.cfg.Limits.Connections {
-		return false
+		slowest := b.slowestHandshake()
+		if slowest == nil {
+			return false
+		}
+		delete(b.connections, slowest)
+		slowest.hangUp()
 	}
 	b.connections[c] = struct{}{}
 	if b.dismissed && !c.inside {
 		c.shutDown()
 	}
 	return true
+}
+
+// slowestHandshake is the oldest connection that has no login, or has left; nil where
+// there is none.
+func (b *Broker) slowestHandshake() (slowest *connection) {
+	for c := range b.connections {
+		if !c.admitted && (slowest == nil || c.begun.Before(slowest.begun)) {
+			slowest = c
+		}
+	}
+	return slowest
 }
 
 // refusals times as many connections as may be open get as far as to be told so.

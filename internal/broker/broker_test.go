@@ -173,6 +173,22 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
+// However many connections never log in, others can.
+func TestConnectionsWithoutALogin(t *testing.T) {
+	b := start(t, broker.Config{Limits: broker.Limits{Connections: 2}})
+	for range 10 {
+		stream, err := b.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		if _, err := stream.Write([]byte("AMQP")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect(t, b)
+}
+
 func TestTopologyLimits(t *testing.T) {
 	b := start(t, broker.Config{Limits: broker.Limits{Queues: 1, Exchanges: 8, Bindings: 1}})
 	conn := connect(t, b)

@@ -19,6 +19,7 @@ type connection struct {
 	gone   chan struct{} // closed when the writer has ended
 	beat   chan time.Duration
 
+	begun       time.Time
 	inside      bool          // see ListenInside
 	readTimeout time.Duration // zero: none
 	readUntil   time.Time     // in place of it where it is not zero
@@ -48,6 +49,7 @@ func newConnection(b *Broker, stream net.Conn) *connection {
 		log:      b.log.With("client", stream.RemoteAddr().String()),
 		stream:   stream,
 		out:      newOutbox(),
+		begun:    time.Now(),
 		gone:     make(chan struct{}),
 		beat:     make(chan time.Duration, 1),
 		channels: map[uint16]*channel{},
