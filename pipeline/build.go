@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -46,20 +47,27 @@ func (p *Pipeline) build() (err error) {
 
 func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 	topology := p.cfg.Topology
-	poisoner := &poisoner{steps: p.steps(topology.Poison()), parking: p.parking(), declare: p.declareQueue, hook: p.cfg.OnPoison}
-	for queue, handle := range map[string]message.NoPublishHandlerFunc{
-		topology.Retry():  p.retrier(topology.Retry()).handleDead,
-		topology.Due():    p.retrier(topology.Due()).handleDue,
-		topology.Poison(): poisoner.handle,
+	dead, due, poisoner := p.retrier(topology.Retry()), p.retrier(topology.Due()), p.poisoner()
+	for queue, hop := range map[string]hop{
+		topology.Retry():  {dead.steps, dead.handleDead, hopTries, dead.giveUpDead},
+		topology.Due():    {due.steps, due.handleDue, hopTries, due.giveUpDue},
+		topology.Poison(): {poisoner.steps, poisoner.handle, hopTries, poisoner.setAside},
 	} {
 		subscriber, err := p.subscriber(logger,
 			amqp.Concurrency(hopConcurrency), amqp.MaxBytes(p.cfg.MaxBytes), amqp.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
-		p.router.AddConsumerHandler(queue, queue, subscriber, handle)
+		p.router.AddConsumerHandler(queue, queue, subscriber, hop.run)
 	}
 	return nil
+}
+
+func (p *Pipeline) poisoner() *poisoner {
+	return &poisoner{
+		steps: p.steps(p.cfg.Topology.Poison()), parking: p.parking(), declare: p.declareQueue,
+		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout,
+	}
 }
 
 func (p *Pipeline) retrier(queue string) *retrier {
@@ -83,7 +91,8 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	breaker := newBreaker(*route.Breaker, time.Now)
 	p.breakers = append(p.breakers, breaker)
 	business := &business{steps: p.steps(route.Queue), route: route, breaker: breaker, onHang: p.cfg.OnHang}
-	p.router.AddConsumerHandler(route.Queue, route.Queue, newRouteSubscriber(business.steps, route, breaker, all, one, p.cfg.StopTimeout), business.handle)
+	subscriber := newRouteSubscriber(business.steps, route, breaker, all, one, p.cfg.StopTimeout)
+	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, hop{business.steps, business.handle, 1, business.giveUp}.run)
 	return nil
 }
 
@@ -105,9 +114,10 @@ func (p *Pipeline) subscription() wamqp.Config {
 func (p *Pipeline) steps(queue string) *steps {
 	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
 	return &steps{
-		queue: queue, topology: p.cfg.Topology, publisher: p.restoring, frameMax: p.frameMax, delays: p.live, taps: p.cfg.Tap,
+		queue: queue, topology: p.cfg.Topology, publisher: p.restoring, frameMax: p.frameMax, taps: p.cfg.Tap,
+		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics, holds: p.holds,
+		metrics: p.metrics, holds: p.holds, warnings: &throttle{},
 	}
 }
 

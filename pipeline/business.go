@@ -69,7 +69,7 @@ func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
 	if !ok {
 		return schemas.Belief{}, errors.New("the message has no envelope: its subscriber is not Watership's")
 	}
-	belief, err := schemas.Believe(arrived, b.route.Queue)
+	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, b.route.Queue) })
 	if belief.Mismatch {
 		b.reportMismatch(b.route.Queue, b.route.Queue, arrived)
 	}

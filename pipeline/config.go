@@ -62,10 +62,13 @@ type Config struct {
 	// OnPoison is called for each message that is given up, when its `poisoned`
 	// event and its parked copy are safe: to tell somebody, to open a ticket. It
 	// may be called twice for a message, and holds up the poison handler, which
-	// moves 256 messages at a time. The context ends when the pipeline has
-	// waited long enough for its end. An error or a panic is logged and
-	// changes nothing. Nil: nothing is called.
+	// moves 256 messages at a time. The context ends after OnPoisonTimeout, and
+	// when the pipeline has waited long enough for its end. An error or a panic is
+	// logged and changes nothing; a call that does not return is logged and left to
+	// itself. Nil: nothing is called.
 	OnPoison func(ctx context.Context, e schemas.Event) error
+
+	OnPoisonTimeout time.Duration // of one call of OnPoison; zero: 1 min
 
 	// OnHang is called once for each attempt whose handler has not returned a
 	// second after its time-out. The message stays with that handler until it
@@ -92,6 +95,7 @@ const (
 	defaultStopTimeout = 30 * time.Second
 	defaultReturnGrace = 5 * time.Minute
 	defaultReturnPause = 10 * time.Second
+	defaultHookTimeout = time.Minute
 )
 
 func (c Config) withDefaults() Config {
@@ -111,6 +115,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.StopTimeout, defaultStopTimeout)
 	orElse(&c.ReturnGrace, defaultReturnGrace)
 	orElse(&c.ReturnPause, defaultReturnPause)
+	orElse(&c.OnPoisonTimeout, defaultHookTimeout)
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
 		c.Routes[i] = c.Routes[i].withDefaults(c.Default, c.Breaker)

@@ -13,6 +13,9 @@ import (
 // FailNow does.
 var errGoexit = errors.New("runtime.Goexit ended the goroutine")
 
+// errEndless is the error of a function that went on for too long.
+var errEndless = errors.New("it did not return")
+
 // recoverPanic calls f, which runs code of users, in a goroutine of its own: a panic
 // and a runtime.Goexit end that goroutine alone and are returned as errors.
 func recoverPanic(f func() error) error {
@@ -36,7 +39,7 @@ func recoverWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
 		return r.value, r.err
 	case <-timer.C:
 		var none T
-		return none, fmt.Errorf("it did not return within %s", limit)
+		return none, fmt.Errorf("%w within %s", errEndless, limit)
 	}
 }
 

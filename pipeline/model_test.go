@@ -108,7 +108,7 @@ func (m *model) wire() {
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
-	s.holds = &holds{gauge: s.metrics.held}
+	s.holds, s.warnings = &holds{gauge: s.metrics.held}, &throttle{}
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },

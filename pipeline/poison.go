@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -19,12 +20,17 @@ type poisoner struct {
 	parking map[string]string // where copies go, by the queue that failed
 	declare func(queue string) error
 	hook    func(context.Context, schemas.Event) error // may be nil
+
+	hookTimeout time.Duration
 }
 
 func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, err := schemas.Unwrap(arrived)
+	e, state, err := unwrap(arrived)
+	if isFault(err) {
+		return err
+	}
 	if err != nil { // headers of a newer version: kept with the message
 		e, state = arrived, schemas.State{Failure: failure(err)}
 	}
@@ -84,7 +90,8 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	return nil
 }
 
-// tell calls the hook. Nothing that it does can keep the message here.
+// tell calls the hook. Nothing that it does can keep the message here for longer than
+// its time.
 func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
 	if p.hook == nil {
 		return
@@ -92,7 +99,10 @@ func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.S
 	event := schemas.Event{
 		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: body.Size, BodyIn: body.In,
 	}
-	if err := recoverPanic(func() error { return p.hook(ctx, event) }); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, p.hookTimeout)
+	defer cancel()
+	_, err := recoverWithin(p.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, p.hook(ctx, event) })
+	if err != nil {
 		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
 	}
 }

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,6 +167,94 @@ func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 			r.wait(schemas.Handled)
 		})
 	}
+}
+
+// A fault of the handlers that move messages ends with the message that it is about:
+// it is poison, or kept as it is where even that fails, and others go on. Here a
+// logger panics over what they log.
+func TestFaultsOfOurOwnHandlers(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		faults := map[string]func(){"cannot be recorded": func() { panic("the logger") }}
+		const pause = 77 * time.Millisecond
+		r := start(t, b, func(c *Config) {
+			c.ReturnPause, c.Default = pause, attemptsAfter()
+			declareFor(t, b, c.Topology.Delay(pause), amqp091.Table{"x-max-length": int32(0)}) // not as it is to be
+			c.Logger = slog.New(faultyLog{c.Logger.Handler(), faults})
+			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
+		})
+		theirs, exclusive := b.Channel(t), rabbittest.Name(t)
+		_, err := theirs.QueueDeclare(exclusive, true, false, true, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := schemas.Envelope{RoutingKey: exclusive, Body: []byte("x")}
+		state := schemas.State{Fingerprint: e.Fingerprint(), Message: "m"}
+		r.publish(r.topology.Direct(), r.topology.Due(), schemas.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
+		poisoned := r.wait(schemas.Poisoned)
+		if poisoned.Queue != exclusive || poisoned.Attempt != 1 || !strings.Contains(poisoned.Failure.Message, "panic: the logger") ||
+			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {
+			t.Errorf("%+v", poisoned)
+		}
+		r.publish("", queue, amqp091.Publishing{})
+		r.wait(schemas.Handled)
+		r.quiet()
+	})
+}
+
+func TestFaultsOfThePoisonHandler(t *testing.T) {
+	for name, fault := range map[string]func(){"a panic": func() { panic("the logger") }, "the end of a goroutine": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			b := rabbittest.Newest(t)
+			queue := rabbittest.Name(t)
+			r := start(t, b, func(c *Config) {
+				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"gave a message up": fault}})
+				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
+			})
+			r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+			kept := b.Take(t, r.topology.Unstorable(), 1)[0]
+			e, state, err := schemas.Unwrap(schemas.FromDelivery(kept))
+			if err != nil || string(e.Body) != "x" || state.Queue != queue || state.Fingerprint != e.Fingerprint() {
+				t.Errorf("%+v %v", state, err)
+			}
+			r.quiet()
+		})
+	}
+}
+
+// faultyLog does what its faults say where a message has their text.
+type faultyLog struct {
+	slog.Handler
+	faults map[string]func()
+}
+
+func (l faultyLog) Handle(ctx context.Context, record slog.Record) error {
+	for text, fault := range l.faults {
+		if strings.Contains(record.Message, text) {
+			fault()
+		}
+	}
+	return l.Handler.Handle(ctx, record)
+}
+
+func (l faultyLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return faultyLog{l.Handler.WithAttrs(attrs), l.faults}
+}
+
+// A hook that does not return holds up nobody for longer than its time.
+func TestHookThatDoesNotReturn(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue, release := rabbittest.Name(t), make(chan struct{})
+	r := start(t, b, func(c *Config) {
+		c.OnPoisonTimeout = time.Millisecond
+		c.OnPoison = func(context.Context, schemas.Event) error { <-release; return nil }
+		c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
+	})
+	defer close(release)
+	r.publish("", queue, amqp091.Publishing{})
+	r.wait(schemas.Poisoned)
+	rabbittest.Eventually(t, "the hook is given up", func() bool { return r.log.Count("the hook for poison failed") == 1 })
+	r.quiet()
 }
 
 // touchy is an error that cannot be read.

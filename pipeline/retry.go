@@ -25,7 +25,6 @@ type retrier struct {
 	retried  []string      // reasons of dead letters that are tried again
 	pause    time.Duration // before another try at a queue that is full or gone
 	grace    time.Duration // for which a queue may be gone
-	warnings throttle      // of what keeps messages from their queues
 }
 
 // handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
@@ -40,7 +39,10 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		return r.poisonUnknown(ctx, arrived, "its x-death header names no queue: "+err.Error())
 	}
 	label := r.labels.of(ctx, death.Queue)
-	belief, err := schemas.Believe(letter, death.Queue)
+	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(letter, death.Queue) })
+	if isFault(err) {
+		return err
+	}
 	if err != nil {
 		return r.poisonUnread(ctx, death.Queue, err)
 	}
@@ -55,7 +57,10 @@ func (r *retrier) handleDead(msg *message.Message) error {
 func (r *retrier) handleDue(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, err := schemas.Unwrap(arrived)
+	e, state, err := unwrap(arrived)
+	if isFault(err) {
+		return err
+	}
 	if err != nil {
 		return r.poisonUnread(ctx, "", err)
 	}

@@ -219,6 +219,26 @@ func TestDeletedTarget(t *testing.T) {
 	})
 }
 
+// A delay whose queue cannot be declared, as where a right is missing: the message
+// waits for one that has a queue.
+func TestDelayThatCannotBeDeclared(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		r := start(t, b, func(c *Config) {
+			declareFor(t, b, c.Topology.Delay(150*time.Millisecond), amqp091.Table{"x-max-length": int32(1)}) // not as it is to be
+			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50*time.Millisecond, 200*time.Millisecond), Handler: handler(
+				func(msg *message.Message) error {
+					return onAttempt(msg, 1, retry.After(120*time.Millisecond, errBroken))
+				})}}
+		})
+		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		r.wait(schemas.Handled)
+		if n := r.log.Count("messages wait for another time"); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+	})
+}
+
 // The grace period begins when a queue is first found gone, however late the message
 // is by then.
 func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {

@@ -38,6 +38,7 @@ type steps struct {
 	publisher publisher
 	frameMax  func() schemas.FrameMax // of the publisher's connection
 	delays    delayDeclarer
+	permanent []time.Duration // that policies name, the shortest first
 	taps      []amqp.Tap
 	now       func() time.Time
 	sleep     func(ctx context.Context, d time.Duration) bool // false when ctx ends before
@@ -46,6 +47,7 @@ type steps struct {
 	logger    *slog.Logger
 	metrics   *metrics
 	holds     *holds
+	warnings  *throttle
 }
 
 // attempted is an attempt that failed.
@@ -148,8 +150,23 @@ func (s *steps) delayed(ctx context.Context, e schemas.Envelope, state schemas.S
 		return err
 	}
 	if err := s.delays.DeclareDelay(ctx, delay); err != nil {
-		return fmt.Errorf("declaring the delay queue of %s: %w", delay, err)
+		return s.delayedByPolicy(ctx, m, delay, fmt.Errorf("declaring the delay queue of %s: %w", delay, err))
 	}
+	return s.publisher.Publish(ctx, m)
+}
+
+// delayedByPolicy takes a message whose delay has no queue, and can have none, to the
+// queue of another delay: of those that policies name the next longer one, or the longest.
+func (s *steps) delayedByPolicy(ctx context.Context, m rabbit.Message, delay time.Duration, cannot error) error {
+	other, found := slices.BinarySearch(s.permanent, delay)
+	if other = min(other, len(s.permanent)-1); found || other < 0 {
+		return cannot
+	}
+	if s.warnings.allows(s.topology.Delay(delay), s.now()) {
+		s.logger.Error("messages wait for another time than they should", "queue", s.queue,
+			"delay", delay, "waits", s.permanent[other], "error", cannot)
+	}
+	m.RoutingKey = s.topology.Delay(s.permanent[other])
 	return s.publisher.Publish(ctx, m)
 }
 

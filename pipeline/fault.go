@@ -1,0 +1,135 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	hopTries   = 3
+	faultPause = 100 * time.Millisecond
+)
+
+// hop is a handler that moves messages from one queue to the next.
+type hop struct {
+	*steps
+	handle message.NoPublishHandlerFunc
+	tries  int // of a message over which handle panics
+
+	// giveUp ends a message for a fault of handle.
+	giveUp func(ctx context.Context, arrived schemas.Envelope, fault error) error
+}
+
+// run calls handle. A message over which it panics, ends its goroutine or goes on
+// without an end would come again and do the same: it is given up after so many tries.
+func (h hop) run(msg *message.Message) error {
+	ctx := msg.Context()
+	err := h.try(msg)
+	for tries := 1; isFault(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {
+		err = h.try(msg)
+	}
+	if !isFault(err) {
+		return err
+	}
+	arrived, _ := schemas.FromContext(ctx)
+	fault := err
+	if err = recoverPanic(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || over(ctx, err) {
+		return err
+	}
+	return recoverPanic(func() error { return h.setAside(ctx, arrived, fault) })
+}
+
+func (h hop) try(msg *message.Message) error {
+	return recoverPanic(func() error { return h.handle(msg) })
+}
+
+// parseTimeout bounds what only reads a message in memory.
+const parseTimeout = 30 * time.Second
+
+// parse reads what others have written.
+func parse[T any](f func() (T, error)) (T, error) { return recoverWithin(parseTimeout, f) }
+
+// unwrap is schemas.Unwrap as parse does it.
+func unwrap(arrived schemas.Envelope) (schemas.Envelope, schemas.State, error) {
+	type unwrapped struct {
+		schemas.Envelope
+		schemas.State
+	}
+	u, err := parse(func() (u unwrapped, err error) {
+		u.Envelope, u.State, err = schemas.Unwrap(arrived)
+		return u, err
+	})
+	return u.Envelope, u.State, err
+}
+
+// isFault says whether an error is one of our own code.
+func isFault(err error) bool {
+	var panicked *retry.PanicError
+	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errEndless)
+}
+
+// poisonFaulty gives a message up for a fault of ours.
+func (s *steps) poisonFaulty(ctx context.Context, e schemas.Envelope, state schemas.State, fault error) error {
+	why := failure(fmt.Errorf("handling a message of queue %q failed, which is a fault of Watership: %w", s.queue, fault))
+	if state.Failure.Message != "" {
+		why.Message += "; it had failed with: " + state.Failure.Message
+	}
+	if state.FirstFailed.IsZero() {
+		state = state.Failed(s.now(), 0, state.Queue, why)
+	}
+	state.Failure = why
+	return s.poison(ctx, e, state)
+}
+
+// giveUp ends a message of a route for a fault of ours.
+func (b *business) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, b.route.Queue) })
+	if err != nil {
+		return err
+	}
+	belief.State.Queue = b.route.Queue
+	return b.poisonFaulty(ctx, belief.Envelope, belief.State, fault)
+}
+
+// giveUpDead ends a dead letter for a fault of ours.
+func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, "") })
+	if err != nil {
+		return err
+	}
+	return r.poisonFaulty(ctx, belief.Envelope, belief.State, fault)
+}
+
+// giveUpDue ends a message that is due for a fault of ours.
+func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	e, state, err := unwrap(arrived)
+	if err != nil {
+		return err
+	}
+	return r.poisonFaulty(ctx, e, state, fault)
+}
+
+// setAside keeps a message as it arrived in the queue of unstorable messages.
+func (s *steps) setAside(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	m := rabbit.Message{Exchange: s.topology.Direct(), RoutingKey: s.topology.Unstorable(), Publishing: arrived.Publishing()}
+	m.Publishing.Headers = maps.Clone(arrived.Headers)
+	maps.DeleteFunc(m.Publishing.Headers, func(name string, _ any) bool {
+		return schemas.SetByBroker(name) || name == "CC" || name == "BCC"
+	})
+	m.Publishing.Expiration, m.Publishing.UserId = "", ""
+	err := s.hold(ctx, "setting a message aside", func() error { return s.publisher.Publish(ctx, m) })
+	if err == nil {
+		s.logger.Error("a message can neither be handled nor given up, which is a fault of Watership; it is kept as it is",
+			"queue", s.queue, "kept", s.topology.Unstorable(), "error", fault)
+	}
+	return err
+}
