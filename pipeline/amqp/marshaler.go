@@ -23,7 +23,9 @@ const defaultUUIDHeader = wamqp.DefaultMessageUUIDHeaderKey
 // String headers are metadata. Everything else (headers of other types, the
 // properties, exchange and routing key) is one metadata value under EnvelopeKey,
 // so that it survives message.Copy. Marshal of what Unmarshal returned is the
-// message as it was, with the payload, the UUID and the metadata that it has by then.
+// message as it was, with the payload, the UUID and the metadata that it has by then,
+// and without CC and BCC: RabbitMQ would send it, with the rights of who passes it on,
+// to queues that its publisher chose (https://www.rabbitmq.com/docs/sender-selected).
 //
 // The UUID is the header that the stock marshaler uses; else the message id
 // property; else empty. Marshal sets both for a message that is new or whose UUID
@@ -87,6 +89,10 @@ func (m Marshaler) Marshal(msg *message.Message) (amqp091.Publishing, error) {
 		if key != EnvelopeKey {
 			envelope.Headers[key] = value
 		}
+	}
+	if _, received := msg.Metadata[EnvelopeKey]; received {
+		delete(envelope.Headers, "CC")
+		delete(envelope.Headers, "BCC")
 	}
 	envelope.Body = msg.Payload
 	return envelope.Publishing(), nil

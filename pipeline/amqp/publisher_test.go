@@ -105,3 +105,29 @@ func TestPublishEndsWithItsContextItsTimeoutOrClose(t *testing.T) {
 		t.Error("published by a closed publisher")
 	}
 }
+
+// TestPassingAMessageOnObeysNoCC: its publisher may reach fewer queues than we.
+func TestPassingAMessageOnObeysNoCC(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		from, to, victim := b.Queue(t, nil), b.Queue(t, nil), b.Queue(t, nil)
+		cfg := queueConfig(b)
+		p := newTestPublisher(t, cfg)
+		messages := subscribe(t, newTestSubscriber(t, cfg), from)
+		headers := amqp091.Table{"CC": []any{victim}, "kept": int64(1)}
+		if err := b.Channel(t).Publish("", from, false, false, amqp091.Publishing{Headers: headers}); err != nil {
+			t.Fatal(err)
+		}
+		b.Take(t, victim, 1) // by the rights of its publisher
+		msg := rabbittest.Receive(t, messages)
+		publish(t, p, to, msg, msg.Copy())
+		msg.Ack()
+		for _, d := range b.Take(t, to, 2) {
+			if d.Headers["kept"] != int64(1) {
+				t.Errorf("headers %v", d.Headers)
+			}
+		}
+		if n := b.Len(t, victim); n > 0 {
+			t.Errorf("%d more reached the queue in CC", n)
+		}
+	})
+}
