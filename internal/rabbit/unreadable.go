@@ -26,6 +26,11 @@ import (
 // package it is a header like others, part of what a message is known by.
 const UnreadableHeaders = "unreadable-headers"
 
+// UnreadableCC is the name of the header under which a delivery holds a CC or BCC
+// that the client library cannot read, in the same form. It is there for the record:
+// it is published as it is, and never becomes CC or BCC again.
+const UnreadableCC = "unreadable-cc"
+
 // setAside is a frame that the client can read in place of one that it cannot; nil
 // for one that it can.
 func setAside(frame []byte) []byte {
@@ -38,9 +43,12 @@ func setAside(frame []byte) []byte {
 	if fits {
 		return nil
 	}
-	table, aside := part(headers, crowded)
+	table, aside, cc := part(headers, crowded)
 	if len(aside) > 0 {
 		table = appendBytes(table, UnreadableHeaders, aside)
+	}
+	if len(cc) > 0 {
+		table = appendBytes(table, UnreadableCC, cc)
 	}
 	return withHeaders(frame, start, end, table)
 }
@@ -88,9 +96,9 @@ func clientReads(name []byte, kind byte, content []byte) bool {
 }
 
 // part divides a table. What cannot be taken apart stays the end of what is aside.
-// An unreadable header that is obeyed is in neither part.
-func part(table []byte, crowded bool) (kept, aside []byte) {
-	var others []entry
+// An unreadable header that is obeyed is in no part but the last.
+func part(table []byte, crowded bool) (kept, aside, cc []byte) {
+	var others, copies []entry
 	count := 0
 	for len(table) > 0 {
 		e, rest, ok := firstEntry(table)
@@ -101,22 +109,31 @@ func part(table []byte, crowded bool) (kept, aside []byte) {
 		if clientReads(e.name, e.kind, e.content) && count < clientElements-1 && (!crowded || changes(e.name)) {
 			kept = append(kept, e.whole...)
 			count++
+		} else if carbonCopy(e.name) {
+			copies = append(copies, e)
 		} else if !obeyed(e.name) {
 			others = append(others, e)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b entry) int { return bytes.Compare(a.name, b.name) })
-	for _, e := range others {
-		aside = append(aside, e.whole...)
-	}
-	return kept, append(aside, unsplit(table)...)
+	return kept, append(inOrder(others), unsplit(table)...), inOrder(copies)
 }
+
+// inOrder is a table of headers in the order of their names.
+func inOrder(headers []entry) (table []byte) {
+	slices.SortStableFunc(headers, func(a, b entry) int { return bytes.Compare(a.name, b.name) })
+	for _, e := range headers {
+		table = append(table, e.whole...)
+	}
+	return table
+}
+
+func carbonCopy(name []byte) bool { return string(name) == "CC" || string(name) == "BCC" }
 
 // obeyed says whether a header tells RabbitMQ or Watership what to do with a message.
 // RabbitMQ follows the names in a CC array of which the client cannot read another
 // element: published again with our rights, the message would reach any queue.
 func obeyed(name []byte) bool {
-	return string(name) == "CC" || string(name) == "BCC" || bytes.HasPrefix(name, []byte("watership-")) ||
+	return carbonCopy(name) || bytes.HasPrefix(name, []byte("watership-")) ||
 		bytes.HasPrefix(name, []byte("x-")) && schemas.SetByBroker(string(name))
 }
 
@@ -135,7 +152,7 @@ func unsplit(end []byte) []byte {
 // they are the ones that have to be seen.
 func changes(name []byte) bool {
 	switch string(name) {
-	case "CC", "BCC", "timestamp_in_ms":
+	case "CC", "BCC", UnreadableCC, "timestamp_in_ms":
 		return true
 	}
 	return bytes.HasPrefix(name, []byte("x-")) || bytes.HasPrefix(name, []byte("watership-"))
