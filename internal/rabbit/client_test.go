@@ -1,0 +1,181 @@
+package rabbit
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// speaker is a peer that speaks as much AMQP as it takes to deliver frames to the
+// client, by way of frames.
+type speaker struct {
+	to         net.Conn
+	client     *amqp.Connection
+	deliveries <-chan amqp.Delivery
+	closed     <-chan *amqp.Error
+	tag        uint64
+}
+
+func shortText(s string) []byte { return append([]byte{byte(len(s))}, s...) }
+
+func longText(s string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...)
+}
+
+func onChannel(n byte, frame []byte) []byte {
+	frame[2] = n
+	return frame
+}
+
+// answer is what a broker answers to a method of the client, nil for nothing.
+func answer(class, method uint16) []byte {
+	switch uint32(class)<<16 | uint32(method) {
+	case 10<<16 | 11: // start-ok
+		return tune(methodTune, 131072)
+	case 10<<16 | 40: // open
+		return methodFrame(classConn, 41, 0)
+	case 10<<16 | 50: // close
+		return methodFrame(classConn, 51)
+	case 20<<16 | 10: // channel.open
+		return onChannel(1, methodFrame(20, 11, 0, 0, 0, 0))
+	case 60<<16 | 20: // basic.consume
+		return onChannel(1, methodFrame(60, 21, shortText("tag")...))
+	}
+	return nil
+}
+
+func converse(server net.Conn) {
+	greeting := make([]byte, 8)
+	if _, err := io.ReadFull(server, greeting); err != nil {
+		return
+	}
+	start := append([]byte{0, 9, 0, 0, 0, 0}, longText("PLAIN")...)
+	_, _ = server.Write(methodFrame(classConn, 10, append(start, longText("en_US")...)...))
+	for {
+		frame := make([]byte, frameHeader)
+		if _, err := io.ReadFull(server, frame); err != nil {
+			return
+		}
+		payload := make([]byte, binary.BigEndian.Uint32(frame[3:])+1)
+		if _, err := io.ReadFull(server, payload); err != nil {
+			return
+		}
+		if frame[0] == frameMethod {
+			_, _ = server.Write(answer(binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])))
+		}
+	}
+}
+
+func speak(t testing.TB) *speaker {
+	t.Helper()
+	client, server := net.Pipe()
+	go converse(server)
+	s := &speaker{to: server}
+	var err error
+	if s.client, err = amqp.Open(newFrames(client, true), amqp.Config{
+		SASL: []amqp.Authentication{&amqp.PlainAuth{}}, FrameSize: amqp.FrameSizeUnlimited,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := s.client.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+	if s.deliveries, err = ch.Consume("queue", "tag", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var errClientClosed = errors.New("the client has closed the connection")
+
+// deliver sends a message with a content header and no body.
+func (s *speaker) deliver(content []byte) (amqp.Delivery, error) {
+	s.tag++
+	arguments := binary.BigEndian.AppendUint64(shortText("tag"), s.tag)
+	arguments = append(append(append(arguments, 0), shortText("exchange")...), shortText("key")...)
+	if _, err := s.to.Write(append(onChannel(1, methodFrame(60, 60, arguments...)), content...)); err != nil {
+		return amqp.Delivery{}, err
+	}
+	select {
+	case d, ok := <-s.deliveries:
+		if ok {
+			return d, nil
+		}
+	case reason := <-s.closed:
+		return amqp.Delivery{}, errors.Join(errClientClosed, reason)
+	}
+	return amqp.Delivery{}, errClientClosed
+}
+
+// FuzzClientReads: the client reads every message whose headers were looked at, with
+// the headers that were to be kept, and can publish it again if it was a table at all.
+func FuzzClientReads(f *testing.F) {
+	for _, table := range [][]byte{
+		nil, deep(3), deep(31), deep(32), deep(33), deep(40), wireTable("a", "Z"), wireTable("a", ofLength('A', []byte("VVt\x01"))),
+		wireTable("a", ofLength('A', []byte("s\x00"))), wireTable("a", "x\xff\xff\xff\xff"), wireTable("a", "S\x80\x00\x00\x00"),
+		wireTable("", "V", "", "V"), wireTable("CC", ofLength('A', []byte(ofLength('S', []byte("q"))+"Z"))),
+		wireTable("a", ofLength('A', []byte(strings.Repeat("V", 8193)))),
+		wireTable("a", ofLength('F', wireTable("t", "T\xff\xff\xff\xff\xff\xff\xff\xff", "D", "D\xff\xff\xff\xff\xff"))),
+	} {
+		f.Add(table)
+	}
+	var s *speaker
+	f.Fuzz(func(t *testing.T, table []byte) {
+		if s == nil {
+			s = speak(t)
+		}
+		frame := contentFrame(table)
+		d, err := s.deliver(slices.Clone(frame))
+		if err != nil {
+			s = nil
+			t.Fatalf("%v: %q", err, table)
+		}
+		if d.ContentType != "text" || d.MessageId != "id" {
+			t.Fatalf("%+v", d)
+		}
+		seen := frame
+		if instead := setAside(frame); instead != nil {
+			seen = instead
+		}
+		names := map[string]bool{}
+		eachEntry(tableOf(t, seen), func(e entry) { names[string(e.name)] = true })
+		if len(names) != len(d.Headers) {
+			t.Fatalf("the client has %d headers of %d", len(d.Headers), len(names))
+		}
+		m := Message{Publishing: amqp.Publishing{Headers: d.Headers}}
+		err = m.check()
+		if err != nil && wellFormed(table) && !strings.Contains(err.Error(), "no place in a RabbitMQ header") {
+			t.Fatalf("cannot be published again: %v", err)
+		}
+	})
+}
+
+// wellFormed says whether a table is one on the wire, but for types that nobody knows.
+func wellFormed(table []byte) bool {
+	sound := true
+	end := eachEntry(table, func(e entry) { sound = sound && judge(e.kind, e.content, len(table), len(table)) != broken })
+	return sound && len(end) == 0
+}
+
+func TestSpeaker(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	s := speak(t)
+	d, err := s.deliver(contentFrame(wireTable("a", "V", "b", ofLength('F', deep(40)))))
+	if err != nil || len(d.Headers) != 2 || d.DeliveryTag != 1 || d.Exchange != "exchange" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if err := s.client.Close(); err != nil {
+		t.Error(err)
+	}
+	s.to.Close()
+}
