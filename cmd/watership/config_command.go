@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -75,9 +73,5 @@ func (l list) settingsJSON(settings []config.Setting) error {
 	for i, setting := range settings {
 		all[i] = shown{setting.Key, setting.Value, setting.Origin.String()}
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return err
-	}
-	return l.say("%s", text)
+	return writeIndentedJSON(l.out, all)
 }

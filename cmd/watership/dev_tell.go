@@ -111,12 +111,12 @@ Its payment provider fails in a moment, for a few seconds.
 // tried is how many messages are looked at for one whose id can be typed.
 const tried = 100
 
-// oneOf finds the first message of a query, recorded since, whose id every shell takes
-// for one plain word: it becomes part of a command that is pasted.
+// oneOf finds the first message of a query, recorded since, whose id a shell and a
+// query take for one plain word: it becomes part of a command that is pasted.
 func oneOf(ctx context.Context, store eventStore, node query.Node, since schemas.Cursor) (string, error) {
 	sel := schemas.Selection{Query: node, Order: schemas.BySequence, After: since, Limit: tried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
-		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) {
+		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
 			return id, err
 		}
 	}

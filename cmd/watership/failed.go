@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -136,18 +135,10 @@ func (k failureKind) query() query.Node {
 func (l list) groups(groups []*group, format output) error {
 	switch format.name {
 	case "json":
-		text, err := json.MarshalIndent(append([]*group{}, groups...), "", "  ")
-		if err != nil {
-			return err
-		}
-		return l.say("%s", text)
+		return writeIndentedJSON(l.out, append([]*group{}, groups...))
 	case "ndjson":
 		for _, g := range groups {
-			text, err := json.Marshal(g)
-			if err != nil {
-				return err
-			}
-			if err := l.say("%s", text); err != nil {
+			if err := writeJSON(l.out, g); err != nil {
 				return err
 			}
 		}

@@ -112,7 +112,7 @@ it has sent by then stays sent.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(t.out, "cancelled job %s, which had sent %d of %d\n", job.ID, job.Sent, job.Total)
+		_, err = fmt.Fprintf(t.out, "cancelled job %s, which had sent %d of %d\n", cell(job.ID, 0), job.Sent, job.Total)
 		return err
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
@@ -175,7 +175,7 @@ func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func
 		if errors.As(err, &store) {
 			return nil, err
 		}
-		if err == nil && wanted(job) {
+		if err == nil && isWord(job.ID) && isWord(string(job.State)) && wanted(job) {
 			ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +55,7 @@ func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, 
 func (o *output) writeJobs(to list, jobs []replayer.Job) error {
 	switch o.name {
 	case "json":
-		return indented(to.out, jobs)
+		return writeIndentedJSON(to.out, jobs)
 	case "ndjson":
 		return eachLine(to.out, jobs)
 	}
@@ -64,19 +63,12 @@ func (o *output) writeJobs(to list, jobs []replayer.Job) error {
 }
 
 func eachLine(out io.Writer, jobs []replayer.Job) error {
-	encoder := json.NewEncoder(out)
 	for _, job := range jobs {
-		if err := encoder.Encode(job); err != nil {
+		if err := writeJSON(out, job); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func indented(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }
 
 func (l list) jobs(jobs []replayer.Job) error {
@@ -118,14 +110,14 @@ func stateOf(job replayer.Job) string {
 func (o *output) job(out io.Writer, job replayer.Job) error {
 	switch o.name {
 	case "json":
-		return indented(out, job)
+		return writeIndentedJSON(out, job)
 	case "ndjson":
-		return json.NewEncoder(out).Encode(job)
+		return writeJSON(out, job)
 	}
 	var page bytes.Buffer
 	field := func(name string, value any) {
 		if text := fmt.Sprint(value); text != "" {
-			fmt.Fprintf(&page, "%-12s %s\n", name, text)
+			fmt.Fprintf(&page, "%-12s %s\n", name, cell(text, 0))
 		}
 	}
 	field("job", job.ID)

@@ -87,7 +87,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 			return found, err
 		case err != nil:
 			unreadable++
-			fmt.Fprintf(l.err, "watership: %v\n", err)
+			l.complain("%v", err)
 			continue
 		}
 		found++

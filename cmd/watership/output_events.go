@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 
 	"github.com/watershipmq/watership/schemas"
@@ -18,7 +17,7 @@ func (s system) writer(to list, format output, fields []field, only bool) eventW
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{s, csv.NewWriter(to.out), fields, false}
+		return &csvWriter{s, newSheet(to.out), fields, false}
 	case "json":
 		return &jsonWriter{bufio.NewWriter(to.out), encode, "[\n"}
 	case "ndjson":
@@ -27,7 +26,7 @@ func (s system) writer(to list, format output, fields []field, only bool) eventW
 	return tableWriter{s, newTable(to.out, to.screen, columnsOfFields(fields)...), fields}
 }
 
-func document(e schemas.Event) []byte { return schemas.DocumentFormat{}.Append(nil, e) }
+func document(e schemas.Event) []byte { return inertJSON(schemas.DocumentFormat{}.Append(nil, e)) }
 
 // object is a JSON object of some fields alone.
 func (r record) object(fields []field) []byte {
@@ -45,7 +44,7 @@ func (r record) object(fields []field) []byte {
 		b.Write(text)
 	}
 	b.WriteByte('}')
-	return b.Bytes()
+	return inertJSON(b.Bytes())
 }
 
 // lineWriter writes one JSON object a line.
@@ -80,10 +79,10 @@ func (w *jsonWriter) end() error {
 	return w.out.Flush()
 }
 
-// csvWriter writes comma-separated values (RFC 4180), headed by the names of the fields.
+// csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
 	system system
-	out    *csv.Writer
+	out    sheet
 	fields []field
 	headed bool
 }
@@ -95,7 +94,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	r := w.system.record(e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
-		values[i] = r.text(f.name)
+		values[i] = w.out.value(r, f.name)
 	}
 	return w.out.Write(values)
 }

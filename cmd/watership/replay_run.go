@@ -128,20 +128,20 @@ func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job repla
 
 func failureText(f replayer.Failure) string {
 	if f.Message != "" {
-		return fmt.Sprintf("message %s, event %s: %s", cell(f.Message, 80), f.EventID, cell(f.Reason, 0))
+		return fmt.Sprintf("message %s, event %s: %s", cell(f.Message, 80), cell(f.EventID, 0), cell(f.Reason, 0))
 	}
-	return fmt.Sprintf("event %s: %s", f.EventID, cell(f.Reason, 0))
+	return fmt.Sprintf("event %s: %s", cell(f.EventID, 0), cell(f.Reason, 0))
 }
 
 // report says how a run ended.
 func (t terminal) report(job replayer.Job, err error) error {
-	fmt.Fprintf(t.out, "sent %d of %d, job %s\n", job.Sent, job.Total, job.ID)
+	fmt.Fprintf(t.out, "sent %d of %d, job %s\n", job.Sent, job.Total, cell(job.ID, 0))
 	if job.Skipped > 0 {
 		fmt.Fprintf(t.err, "%s left out: other jobs replayed them meanwhile\n", plural(job.Skipped, "message"))
 	}
 	if err != nil && !job.Finished() {
 		// Not in the error: one that is an interruption is not printed.
-		fmt.Fprintf(t.err, "go on with: watership jobs resume %s\n", job.ID)
+		fmt.Fprintf(t.err, "go on with: watership jobs resume %s\n", cell(job.ID, 0))
 	}
 	switch {
 	case err != nil:

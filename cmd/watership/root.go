@@ -52,7 +52,7 @@ func run(ctx context.Context, t terminal, args, environ []string) int {
 		fmt.Fprintln(t.err, "watership: interrupted")
 		return exitInterrupted
 	}
-	fmt.Fprint(t.err, complaint(err))
+	fmt.Fprint(t.err, inertLines(complaint(err)))
 	var usage usageError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {

@@ -27,7 +27,10 @@ func newSearch(from *settings) *cobra.Command {
 		Long: `search takes Kibana's query language: field: value, "phrases", wildcards, and,
 or, not, parentheses, ranges. A field may be named by the end of its name, such
 as queue or action, and a header as headers.NAME. A time without a zone is in
-the zone of the machine (TZ), as times are shown. No query finds everything.`,
+the zone of the machine (TZ), as times are shown. No query finds everything.
+
+-o csv puts an apostrophe before a text that a spreadsheet would take for a
+formula; -o json and -o ndjson have every value as it is.`,
 		Example: `  watership search 'action: poisoned and headers.tenant: acme' --since 1h
   watership search 'error.message: timeout' -o ndjson --limit 0
   watership search 'action: handled' --fields @timestamp,message.id,headers.tenant -o csv

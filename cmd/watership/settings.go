@@ -48,7 +48,7 @@ func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
 func (t terminal) logger(cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(t.err, options))
+		return slog.New(slog.NewJSONHandler(inertWriter{t.err}, options))
 	}
 	return slog.New(slog.NewTextHandler(t.err, options))
 }

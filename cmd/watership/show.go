@@ -57,6 +57,9 @@ func (to list) raw(ctx context.Context, store eventStore, found lives) error {
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
 	}
+	if isTerminal(to.out) && steers(event.Envelope.Body) {
+		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", event.Fingerprint)
+	}
 	_, err = to.out.Write(event.Envelope.Body)
 	return err
 }

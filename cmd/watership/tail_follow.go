@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func (f *follower) goOn(err error) error {
 	}
 	if !f.away {
 		f.away = true
-		fmt.Fprintf(f.to.err, "watership: waiting for the store: %v\n", err)
+		f.to.complain("waiting for the store: %v", err)
 	}
 	return nil
 }
@@ -135,7 +134,7 @@ func (f *follower) print(ctx context.Context, sel schemas.Selection) error {
 			return err
 		}
 		if err != nil { // a document that cannot be read
-			fmt.Fprintf(f.to.err, "watership: %v\n", err)
+			f.to.complain("%v", err)
 			continue
 		}
 		if _, again := f.seen[e.EventID]; again {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -73,16 +72,20 @@ func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
 		return l.tallyJSON(tally)
 	case "ndjson":
 		for _, value := range tally.Values {
-			if err := l.say("%s", valueJSON(value)); err != nil {
+			if err := writeJSON(l.out, valueJSON(value)); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "csv":
-		w := csv.NewWriter(l.out)
+		w := newSheet(l.out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range tally.Values {
-			rows = append(rows, []string{value.Text, strconv.FormatInt(value.Count, 10)})
+			text := value.Text
+			if f.Type != query.Long && f.Type != query.Double {
+				text = w.text(text)
+			}
+			rows = append(rows, []string{text, strconv.FormatInt(value.Count, 10)})
 		}
 		return w.WriteAll(rows)
 	}
@@ -94,15 +97,11 @@ func (l list) tallyJSON(tally schemas.Tally) error {
 	for i, value := range tally.Values {
 		values[i] = valueJSON(value)
 	}
-	text, err := json.Marshal(struct {
+	return writeJSON(l.out, struct {
 		Values  []json.RawMessage `json:"values"`
 		Others  int64             `json:"others"`
 		Without int64             `json:"without"`
 	}{values, tally.Others, tally.Without})
-	if err != nil {
-		return err
-	}
-	return l.say("%s", text)
 }
 
 func valueJSON(value schemas.Value) json.RawMessage {
