@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrClosed says that the broker is closed.
@@ -20,12 +21,17 @@ type Broker struct {
 	failed chan error        // has room for one
 	work   sync.WaitGroup    // connections, acceptors and vhosts' clocks
 
+	faulty   atomic.Bool // there are faults
+	refusing atomic.Bool // see RefuseConnections
+
 	mu          sync.Mutex // guards what follows
 	closed      bool
 	dismissed   bool
 	listeners   map[net.Listener]bool // whether they are for the inside
 	connections map[*connection]struct{}
-	open        int // connections that were let in
+	open        int              // connections that were let in
+	address     net.Addr         // of the first listener; nil before Listen
+	faults      []*injectedFault // never changed in place
 }
 
 // New returns a running broker that nobody can reach yet.

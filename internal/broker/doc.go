@@ -3,6 +3,19 @@
 // client uses, and refuses the rest with RabbitMQ's own error. It keeps everything
 // in memory, and nothing after Close.
 //
+// A test has one of its own in a line, makes it misbehave, and sees what the program
+// under test does:
+//
+//	func TestOrdersAreSentAgain(t *testing.T) {
+//		b := broker.Start(t, broker.Config{})
+//		b.Inject(broker.Fault{Times: 1, Do: broker.Nack()})
+//		sendOrder(b.URL())
+//		...
+//	}
+//
+// It is no broker for production: use RabbitMQ, and this where a test needs neither
+// streams nor permissions nor policies nor anything on a disk.
+//
 // One lock guards the exchanges, queues, consumers and messages of a virtual host.
 // A connection has two goroutines, and neither waits for the network under that
 // lock: the reader takes frames, does what they ask and appends what is to be said

@@ -29,9 +29,19 @@ const (
 // exception is an error as a client gets to see it: it closes the channel, or the
 // connection.
 type exception struct {
-	code uint16
-	text string
+	code  uint16
+	text  string
+	scope scope
 }
+
+// scope is what an exception closes.
+type scope int
+
+const (
+	scopeOfCode scope = iota
+	channelScope
+	connectionScope
+)
 
 // reason is the text without the name of its code.
 func (e *exception) reason() string {
@@ -42,12 +52,15 @@ func (e *exception) Error() string { return fmt.Sprintf("%d %s", e.code, e.text)
 
 // hard says that the connection is to be closed rather than the channel (§4.10).
 func (e *exception) hard() bool {
+	if e.scope != scopeOfCode {
+		return e.scope == connectionScope
+	}
 	return e.code >= lowestHardErrorCode || e.code == connectionForced
 }
 
 // fail makes an exception worded as RabbitMQ words it: NAME - explanation.
 func fail(code uint16, format string, args ...any) *exception {
-	return &exception{code, codeName(code) + " - " + fmt.Sprintf(format, args...)}
+	return &exception{code: code, text: codeName(code) + " - " + fmt.Sprintf(format, args...)}
 }
 
 func codeName(code uint16) string {

@@ -34,6 +34,11 @@ func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
 		listener.Close()
 		return nil, err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.address == nil && !inside {
+		b.address = listener.Addr()
+	}
 	return listener.Addr(), nil
 }
 
@@ -115,6 +120,9 @@ func (b *Broker) ending(listener net.Listener) bool {
 }
 
 func (b *Broker) accept(stream net.Conn, inside bool) error {
+	if b.refusing.Load() && !inside {
+		return stream.Close()
+	}
 	c := newConnection(b, stream)
 	c.inside = inside
 	return b.spawn(c.serve)

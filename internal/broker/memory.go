@@ -65,6 +65,7 @@ type alarm struct {
 	on    atomic.Bool
 
 	mu      sync.Mutex
+	forced  bool          // see Broker.RaiseAlarm
 	relief  chan struct{} // closed when the alarm ends; replaced when one begins
 	waiting bool          // the alarm is on
 }
@@ -91,14 +92,21 @@ func (a *alarm) review() {
 	defer a.mu.Unlock()
 	used, limit := a.used.Load(), a.limit.Load()
 	switch {
-	case !a.waiting && used > limit:
+	case !a.waiting && (a.forced || used > limit):
 		a.waiting, a.relief = true, make(chan struct{})
 		a.log.Error("out of memory: who publishes waits until messages are consumed or purged", "limit_bytes", limit)
-	case a.waiting && used <= a.enough():
+	case a.waiting && !a.forced && used <= a.enough():
 		a.waiting = false
 		close(a.relief)
 	}
 	a.on.Store(a.waiting)
+}
+
+func (a *alarm) force(on bool) {
+	a.mu.Lock()
+	a.forced = on
+	a.mu.Unlock()
+	a.review()
 }
 
 // lift ends the alarm for good.

@@ -108,6 +108,9 @@ func (ch *channel) publishWhole() *exception {
 	if ch.tooLarge() {
 		return ch.sizeRefused()
 	}
+	if do := ch.conn.broker.meet(ch); do != nil {
+		return do(ch)
+	}
 	return ch.publish()
 }
 
@@ -144,10 +147,15 @@ func (ch *channel) publish() *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	p, err := ch.routeIncoming()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case ch.tx != nil:
+	}
+	return ch.publishRouted(p)
+}
+
+// publishRouted gives a message to its queues, in a transaction with its commit.
+func (ch *channel) publishRouted(p routed) *exception {
+	if ch.tx != nil {
 		p.targets = slices.Clone(p.targets)
 		return ch.tx.add(p, ch.vhost.memory)
 	}

@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"net"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -23,13 +22,7 @@ func TestSuiteInProcess(t *testing.T) {
 
 func TestSuiteOverTCP(t *testing.T) {
 	t.Parallel()
-	b := broker.New(broker.Config{})
-	t.Cleanup(func() { b.Close() })
-	addr, err := b.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	brokertest.Run(t, brokertest.Target{URL: "amqp://guest:guest@" + addr.String() + "/"})
+	brokertest.Run(t, brokertest.Target{URL: broker.Start(t, broker.Config{}).URL()})
 }
 
 func TestSuiteOnRabbitMQ(t *testing.T) {
@@ -44,9 +37,7 @@ func TestSuiteOnRabbitMQ(t *testing.T) {
 
 func TestManagementSuite(t *testing.T) {
 	t.Parallel()
-	b := broker.New(broker.Config{})
-	t.Cleanup(func() { b.Close() })
-	brokertest.RunManagement(t, management(t, b))
+	brokertest.RunManagement(t, broker.StartManagement(t, broker.Start(t, broker.Config{})))
 }
 
 func TestManagementSuiteOnRabbitMQ(t *testing.T) {
@@ -70,11 +61,3 @@ func servers(t *testing.T, variable string) []string {
 }
 
 func hostOf(url string) string { return strings.Trim(url[strings.LastIndex(url, "@")+1:], "/") }
-
-// management serves a broker's management API, and returns its URL with a login.
-func management(t *testing.T, b *broker.Broker) string {
-	t.Helper()
-	server := httptest.NewServer(b.Management())
-	t.Cleanup(server.Close)
-	return strings.Replace(server.URL, "http://", "http://guest:guest@", 1)
-}

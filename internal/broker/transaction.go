@@ -6,6 +6,7 @@ type transaction struct {
 	publishes   []routed
 	settlements []settlement
 	bytes       int64 // of the publishes
+	refused     bool  // a fault refused a publish
 }
 
 // routed is a message with the queues that it was routed to when it was published.
@@ -55,7 +56,7 @@ func (ch *channel) txCommit() *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	tx := ch.beginTransaction()
-	complete := true
+	complete := !tx.refused
 	for _, p := range tx.publishes {
 		complete = ch.enqueue(p) && complete
 	}

@@ -1,8 +1,6 @@
 package rabbittest
 
 import (
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/broker"
@@ -12,20 +10,9 @@ import (
 // with the test.
 func Embedded(t testing.TB) Broker {
 	t.Helper()
-	inside := broker.New(broker.Config{})
-	t.Cleanup(func() {
-		if err := inside.Close(); err != nil {
-			t.Errorf("close the embedded broker: %v", err)
-		}
-	})
-	address, err := inside.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listen for the embedded broker: %v", err)
-	}
-	management := httptest.NewServer(inside.Management())
-	t.Cleanup(management.Close)
+	inside := broker.Start(t, broker.Config{})
 	return Broker{
-		Version: broker.Version, Own: true, URL: "amqp://guest:guest@" + address.String() + "/",
-		ManagementURL: strings.Replace(management.URL, "http://", "http://guest:guest@", 1),
+		Version: broker.Version, Own: true, URL: inside.URL() + "/",
+		ManagementURL: broker.StartManagement(t, inside),
 	}
 }

@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// TB is what Start needs of a test.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Fatalf(format string, args ...any)
+}
+
+// Start runs a broker until the test ends. It listens on a port of 127.0.0.1: URL
+// says where. In a bubble of testing/synctest use New and Dial instead, as sockets
+// have no place in it; TTLs, heartbeats and time-outs then follow the bubble's clock.
+func Start(t TB, cfg Config) *Broker {
+	t.Helper()
+	b := New(cfg)
+	t.Cleanup(func() { _ = b.Close() })
+	if _, err := b.Listen("127.0.0.1:0"); err != nil {
+		t.Fatalf("start a broker: %v", err)
+	}
+	return b
+}
+
+// URL is the address for clients, with a login and a virtual host: guest and "/"
+// where there are these. It is "" before Listen.
+func (b *Broker) URL() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.address == nil {
+		return ""
+	}
+	u := url.URL{Scheme: "amqp", User: b.login(), Host: b.address.String()}
+	if vhost := b.cfg.VHosts[0]; vhost != "/" {
+		u.Path, u.RawPath = "/"+vhost, "/"+url.PathEscape(vhost)
+	}
+	return u.String()
+}
+
+func (b *Broker) login() *url.Userinfo {
+	if password, there := b.cfg.Users["guest"]; there {
+		return url.UserPassword("guest", password)
+	}
+	for _, user := range slices.Sorted(maps.Keys(b.cfg.Users)) {
+		return url.UserPassword(user, b.cfg.Users[user])
+	}
+	return nil
+}
+
+// StartManagement serves Management on a port of 127.0.0.1 until the test ends, and
+// returns its URL with a login.
+func StartManagement(t TB, b *Broker) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("start the management API: %v", err)
+	}
+	server := &http.Server{Handler: b.Management(), ReadHeaderTimeout: handshakeTimeout}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // until Close
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return (&url.URL{Scheme: "http", User: b.login(), Host: listener.Addr().String()}).String()
+}
