@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -72,6 +73,10 @@ func documentOf(whole bool) string {
 		body = "body"
 	}
 	return `SELECT "event.id", stream, head, ` + body + ` FROM event JOIN document USING (n) WHERE n = ?`
+}
+
+func (d stored) document() schemas.Document {
+	return schemas.Document{ID: d.id, Stream: schemas.Stream(d.stream), Source: slices.Concat(d.head, d.body)}
 }
 
 func (d stored) event(whole bool) (schemas.Event, error) {

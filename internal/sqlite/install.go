@@ -16,7 +16,7 @@ var schema string
 
 const (
 	// fileVersion is that of schema.sql (PRAGMA user_version).
-	fileVersion = 2
+	fileVersion = 3
 
 	// fileMark says that a file is ours (PRAGMA application_id): "WTSH".
 	fileMark = 0x57545348

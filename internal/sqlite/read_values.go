@@ -94,7 +94,7 @@ func (r *reading) keep(field query.Field, value any, listed bool) error {
 func (r *reading) keepText(name string, value any) {
 	for i, column := range r.texts {
 		if column == name {
-			r.words[i] = value
+			r.words[i] = spaced(words(value.(string)))
 		}
 	}
 }

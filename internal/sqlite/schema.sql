@@ -85,13 +85,13 @@ CREATE TABLE term (
 	PRIMARY KEY (key, value, n)
 ) WITHOUT ROWID;
 
--- The words of texts; the texts themselves are in the document. Words are runs
--- of letters, digits and _, in any case. (Elasticsearch's are by Unicode's rules
--- for words, which also keep the likes of 3.14, example.com and don't together.)
+-- The words of texts, with spaces between them; the texts themselves are in the
+-- document. Words are those of Elasticsearch's standard analyzer (segment.go), which
+-- are found before: for this tokenizer only white space ends one.
 CREATE VIRTUAL TABLE text USING fts5 (
 	"error.message", "error.stack_trace", "body.text",
 	content = '', contentless_delete = 1,
-	tokenize = "unicode61 remove_diacritics 0 tokenchars '_'"
+	tokenize = "ascii tokenchars '!""#$%&()*+,-./:;<=>?@[\]^_`{|}~'''"
 );
 
 CREATE VIRTUAL TABLE word USING fts5vocab (text, instance);

@@ -3,13 +3,16 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // upgrade makes of a file what schema.sql makes now. It does all of it or nothing.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	steps := []func(context.Context, *sql.Tx) error{
 		1: s.addHandover,
+		2: s.findWordsAgain,
 	}
 	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", fileVersion)
 	for _, step := range steps[version:] {
@@ -19,6 +22,51 @@ func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
 	return err
+}
+
+// findWordsAgain fills the table of words from the documents: before version 3 words
+// were runs of letters and digits.
+func (s *Store) findWordsAgain(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "DROP TABLE word; DROP TABLE text;"+textTables()); err != nil {
+		return err
+	}
+	write, err := tx.PrepareContext(ctx, s.layout.insertTexts())
+	if err != nil {
+		return err
+	}
+	read, err := tx.PrepareContext(ctx, `SELECT event.n, "event.id", stream, head, body FROM event JOIN document USING (n)
+		WHERE event.n > ? ORDER BY event.n LIMIT 1`)
+	if err != nil {
+		return err
+	}
+	for last := int64(0); ; {
+		var found stored
+		err := read.QueryRowContext(ctx, last).Scan(&last, &found.id, &found.stream, &found.head, &found.body)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		entry, err := s.layout.read(found.document())
+		if err != nil {
+			s.logger.Warn("the words of an event cannot be searched any more", "event", found.id, "error", err)
+			continue
+		}
+		if !entry.hasText() {
+			continue
+		}
+		if _, err := write.ExecContext(ctx, append([]any{last}, entry.words...)...); err != nil {
+			return err
+		}
+	}
+}
+
+// textTables is the part of schema.sql that makes the tables of words.
+func textTables() string {
+	_, after, _ := strings.Cut(schema, "CREATE VIRTUAL TABLE text")
+	tables, _, _ := strings.Cut(after, "-- Replay jobs")
+	return "CREATE VIRTUAL TABLE text" + tables
 }
 
 func (s *Store) addHandover(ctx context.Context, tx *sql.Tx) error {

@@ -3,43 +3,48 @@ package sqlite
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// words takes a text apart as the table text does.
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return !isWord(r) })
-}
+// The table text is given words with spaces between them, and its tokenizer takes
+// everything else for a part of a word: see schema.sql.
 
-// isWord is the rule of the tokenizer unicode61, and `_`
-// (https://www.sqlite.org/fts5.html#unicode61_tokenizer).
-func isWord(r rune) bool {
-	return r == '_' || unicode.In(r, unicode.L, unicode.N, unicode.M, unicode.Co)
-}
+// spaced is a text for the table, or a phrase that it is asked for.
+func spaced(words []string) string { return strings.Join(words, " ") }
+
+// isSeparator says whether a character is in no word for the table's tokenizer.
+func isSeparator(r rune) bool { return r <= ' ' || r == '\x7f' }
 
 // anyWord is true where a text has any of the words.
 func anyWord(column, text string) condition {
-	return wordsIn(column, words(text), func(words []string) string { return `"` + strings.Join(words, `" OR "`) + `"` })
+	list := words(text)
+	for i, word := range list {
+		list[i] = quoted(word)
+	}
+	return wordsIn(column, strings.Join(list, " OR "))
 }
 
 // phrase is true where a text has the words in this order.
 func phrase(column, text string) condition {
-	return wordsIn(column, words(text), func(words []string) string { return `"` + strings.Join(words, " ") + `"` })
-}
-
-func wordBeginning(column, prefix string) condition {
-	return wordsIn(column, []string{prefix}, func(words []string) string { return `"` + words[0] + `"*` })
-}
-
-// wordsIn asks for words in the language of FTS5, where nothing in quotes that
-// consists of letters and digits can mean anything else.
-func wordsIn(column string, words []string, ask func([]string) string) condition {
-	if len(words) == 0 {
+	list := words(text)
+	if len(list) == 0 {
 		return where("FALSE")
 	}
-	return listed("SELECT rowid AS n FROM text WHERE text MATCH ? AND rowid >= ?", name(column)+" : ("+ask(words)+")", lowest{})
+	return wordsIn(column, quoted(spaced(list)))
+}
+
+func wordBeginning(column, prefix string) condition { return wordsIn(column, quoted(prefix)+"*") }
+
+// quoted is words in the language of FTS5
+// (https://www.sqlite.org/fts5.html#fts5_strings).
+func quoted(words string) string { return `"` + strings.ReplaceAll(words, `"`, `""`) + `"` }
+
+func wordsIn(column, asked string) condition {
+	if asked == "" {
+		return where("FALSE")
+	}
+	return listed("SELECT rowid AS n FROM text WHERE text MATCH ? AND rowid >= ?", name(column)+" : ("+asked+")", lowest{})
 }
 
 // wordPattern is true where a text has a word of the pattern. But for one that
@@ -47,7 +52,7 @@ func wordsIn(column string, words []string, ask func([]string) string) condition
 func wordPattern(column string, pattern query.Pattern) condition {
 	lower := make(query.Pattern, len(pattern))
 	for i, part := range pattern {
-		if strings.ContainsFunc(part, func(r rune) bool { return !isWord(r) }) {
+		if strings.ContainsFunc(part, isSeparator) {
 			return where("FALSE") // no word has this
 		}
 		lower[i] = strings.ToLower(part)

@@ -80,17 +80,19 @@ func (c corpus) date() string {
 func (c corpus) text() string {
 	one, other := c.word(), c.word()
 	letters := []rune(one)
-	first, last := string(letters[:1]), string(letters[len(letters)-1:])
-	switch c.IntN(6) {
-	case 0:
+	first, last := escaped(string(letters[:1])), escaped(string(letters[len(letters)-1:]))
+	if c.IntN(6) == 0 {
 		return `"` + strings.ToUpper(one) + " " + other + `"`
-	case 1:
+	}
+	one, other = escaped(one), escaped(other)
+	switch c.IntN(5) {
+	case 0:
 		return one + " " + other
-	case 2:
+	case 1:
 		return first + "*"
-	case 3:
+	case 2:
 		return other + " " + first + "*"
-	case 4:
+	case 3:
 		return "*" + last
 	}
 	return first + "*" + last
