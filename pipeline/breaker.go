@@ -19,14 +19,14 @@ import (
 //	  │ Messages succeed                 a probe succeeds│    │
 //	  └────────────── closed, a few at once ◄────────────┘────┘
 //
-// Of attempts that began before the breaker opened, no outcome closes it or
-// opens it again.
+// An attempt that began before the breaker opened does not close it. One that began
+// before it opened or closed, and fails after that, does not open it and is returned.
 type breaker struct {
 	cfg retry.Breaker
 	now func() time.Time
 
 	mu        sync.Mutex    // guards what follows
-	trips     int           // how often the breaker opened
+	epoch     int           // how often the breaker opened or closed
 	open      bool          // since the time in opened
 	changed   chan struct{} // closed when open changes
 	opened    time.Time
@@ -66,17 +66,17 @@ func newBreaker(cfg retry.Breaker, now func() time.Time) *breaker {
 }
 
 // begin is called before an attempt; its result goes with the attempt's outcome.
-func (b *breaker) begin() (trips int) {
+func (b *breaker) begin() (epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.trips
+	return b.epoch
 }
 
 // success records that an attempt succeeded.
-func (b *breaker) success(trips int) {
+func (b *breaker) success(epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open && trips < b.trips {
+	if b.open && epoch < b.epoch {
 		return
 	}
 	b.succeeded, b.row = b.now(), nil
@@ -93,11 +93,11 @@ func (b *breaker) success(trips int) {
 
 // failed records that an attempt failed, and rules on it. before is the state of
 // the message before the attempt, with an instance id.
-func (b *breaker) failed(trips int, before schemas.State, v verdict) ruling {
+func (b *breaker) failed(epoch int, before schemas.State, v verdict) ruling {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	ruling := b.rule(trips, before, v, now)
+	ruling := b.rule(epoch, before, v, now)
 	if b.spent(before, v.cause, now) {
 		return attemptCounts
 	}
@@ -105,11 +105,11 @@ func (b *breaker) failed(trips int, before schemas.State, v verdict) ruling {
 }
 
 // rule is failed for a message that may wait any number of times.
-func (b *breaker) rule(trips int, before schemas.State, v verdict, now time.Time) ruling {
+func (b *breaker) rule(epoch int, before schemas.State, v verdict, now time.Time) ruling {
 	switch {
 	case v.cause == judged:
 		return attemptCounts
-	case trips < b.trips, v.cause == handedBack:
+	case epoch < b.epoch, v.cause == handedBack:
 		return attemptReturned
 	case b.open:
 		b.last = v
@@ -171,12 +171,13 @@ func (b *breaker) note(s signal, v verdict) {
 			b.owed = newest(append(b.owed, other.message), mostOwed)
 		}
 	}
-	b.row, b.trips, b.opened, b.last = nil, b.trips+1, s.at, v
+	b.row, b.opened, b.last = nil, s.at, v
 	b.set(true)
 }
 
 func (b *breaker) set(open bool) {
 	b.open = open
+	b.epoch++
 	close(b.changed)
 	b.changed = make(chan struct{})
 }

@@ -37,7 +37,7 @@ func (b *business) handle(msg *message.Message) error {
 		return err
 	}
 	belief.State = b.repaid(belief.State)
-	trips, started := b.breaker.begin(), b.now()
+	epoch, started := b.breaker.begin(), b.now()
 	produced, why := b.attempt(msg, belief)
 	took := b.now().Sub(started)
 	if why == nil {
@@ -47,9 +47,9 @@ func (b *business) handle(msg *message.Message) error {
 	case err != nil:
 		return err
 	case why != nil:
-		return b.fail(ctx, belief, trips, took, why)
+		return b.fail(ctx, belief, epoch, took, why)
 	}
-	b.breaker.success(trips)
+	b.breaker.success(epoch)
 	return b.succeed(ctx, belief, took)
 }
 
@@ -118,7 +118,7 @@ func undeliverable(ctx context.Context, err error) (why, unknown error) {
 
 // fail does what follows a failed attempt. One whose delivery has ended says
 // nothing: the message comes again.
-func (b *business) fail(ctx context.Context, before schemas.Belief, trips int, took time.Duration, why error) error {
+func (b *business) fail(ctx context.Context, before schemas.Belief, epoch int, took time.Duration, why error) error {
 	if ended := context.Cause(ctx); ended != nil {
 		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
 	}
@@ -126,7 +126,7 @@ func (b *business) fail(ctx context.Context, before schemas.Belief, trips int, t
 		before.State.Message = b.newID()
 	}
 	v := b.judge(*b.route.Policy, why, before.State)
-	switch b.breaker.failed(trips, before.State, v) {
+	switch b.breaker.failed(epoch, before.State, v) {
 	case attemptReturned:
 		v.decision = v.waiting
 	case ownFailure:

@@ -21,6 +21,7 @@ func TestMaxBytes(t *testing.T) {
 		exchange, queue := topicExchange(t, b), rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
 			c.MaxBytes = limit
+			c.Breaker.Messages = -1 // each message fails once
 			c.Routes = []Route{{Queue: queue, Bind: []Binding{{exchange, "#"}}, Handler: handler(func(msg *message.Message) error {
 				size := int64(len(msg.Payload))
 				now := handled.Add(size)

@@ -78,6 +78,7 @@ func bodies(of string, n int) []string {
 // none loses an attempt, although the outage takes longer than all attempts.
 func TestOutageLosesNoAttempt(t *testing.T) {
 	const messages = 200
+	timeout := map[string]time.Duration{"time-out": 500 * time.Millisecond}
 	for name, outage := range map[string]http.HandlerFunc{
 		"refused":  nil,
 		"503":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
@@ -106,10 +107,10 @@ func TestOutageLosesNoAttempt(t *testing.T) {
 					c.Breaker = retry.Breaker{First: 20 * time.Millisecond, Cap: 200 * time.Millisecond}
 					c.Routes = []Route{{
 						Queue: queue, Concurrency: 8, Policy: attemptsAfter(20*time.Millisecond, 20*time.Millisecond),
-						Handler: HTTP(HTTPConfig{URL: service.url(), Timeout: 100 * time.Millisecond}),
+						Handler: HTTP(HTTPConfig{URL: service.url(), Timeout: timeout[name]}),
 					}}
 				})
-				r.waitFor(40, schemas.RetryScheduled) // many more than its attempts of each message that is tried
+				r.waitFor(20, schemas.RetryScheduled) // many more than its attempts of each message that is tried
 				over.Store(true)
 				if outage == nil {
 					service.start()
