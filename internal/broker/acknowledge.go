@@ -220,7 +220,7 @@ func (ch *channel) credit(o outstanding) {
 func (ch *channel) serve(settled []outstanding) {
 	ch.vhost.rounds++
 	for _, o := range settled {
-		o.queue.once()
+		o.queue.afterOnce()
 	}
 	if ch.limit > 0 && ch.charged+len(settled) >= ch.limit { // it had none left
 		ch.serveConsumers()
@@ -231,7 +231,7 @@ func (ch *channel) serve(settled []outstanding) {
 // round.
 func (ch *channel) serveConsumers() {
 	for _, c := range ch.consumers {
-		c.queue.once()
+		c.queue.afterOnce()
 	}
 }
 

@@ -12,11 +12,11 @@ const blockedHeartbeat = 2 * time.Second
 // (https://www.rabbitmq.com/docs/connection-blocked). Other connections go on.
 func (c *connection) awaitMemory() {
 	memory := c.broker.memory
-	if memory.hasTurn(c) {
+	if memory.isExempt(c) {
 		if c.unfinished() {
 			return
 		}
-		memory.endTurn(c)
+		memory.endExemption(c)
 	}
 	relieved := memory.alarmFor(c).relieved()
 	if relieved == nil {
@@ -30,7 +30,7 @@ func (c *connection) awaitMemory() {
 	}
 	c.blocked.Store(true)
 	defer c.blocked.Store(false)
-	if !c.outlasts(relieved) {
+	if !c.awaitEndOf(relieved) {
 		return
 	}
 	c.log.Info("publisher unblocked")
@@ -49,9 +49,9 @@ func (c *connection) unfinished() bool {
 	return false
 }
 
-// outlasts waits for the end of an alarm, or until the connection may finish its
+// awaitEndOf waits for the end of an alarm, or until the connection may finish its
 // message. It returns false where the connection or the broker ends first.
-func (c *connection) outlasts(alarm <-chan struct{}) bool {
+func (c *connection) awaitEndOf(alarm <-chan struct{}) bool {
 	beat := time.NewTicker(blockedHeartbeat)
 	defer beat.Stop()
 	for {
@@ -59,7 +59,7 @@ func (c *connection) outlasts(alarm <-chan struct{}) bool {
 		case <-alarm:
 			return true
 		case <-beat.C:
-			if c.unfinished() && c.broker.memory.takeTurn(c) {
+			if c.unfinished() && c.broker.memory.exempt(c) {
 				return true
 			}
 			c.out.heartbeat()

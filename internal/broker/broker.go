@@ -124,12 +124,12 @@ func (b *Broker) admit(c *connection) bool {
 	return c.admitted
 }
 
-// letGo makes room for another connection, as the client has closed this one. It
+// markLeft makes room for another connection, as the client has closed this one. It
 // returns false where the broker does not wait for the client to hang up.
-func (b *Broker) letGo(c *connection) bool {
+func (b *Broker) markLeft(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.expel(c)
+	b.freePlace(c)
 	c.left = true
 	return !b.closed && (!b.dismissed || c.inside)
 }
@@ -138,10 +138,10 @@ func (b *Broker) unregister(c *connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.connections, c)
-	b.expel(c)
+	b.freePlace(c)
 }
 
-func (b *Broker) expel(c *connection) {
+func (b *Broker) freePlace(c *connection) {
 	if c.admitted {
 		c.admitted = false
 		b.open--

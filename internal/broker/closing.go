@@ -39,7 +39,7 @@ func (c *connection) end(err error) {
 // writing, and a stream that is closed with bytes unread is reset, which destroys
 // the close-ok that the client has not read yet.
 func (c *connection) awaitHangUp() {
-	if !c.broker.letGo(c) {
+	if !c.broker.markLeft(c) {
 		return
 	}
 	if half, ok := c.stream.(interface{ CloseWrite() error }); ok {

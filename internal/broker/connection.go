@@ -93,7 +93,7 @@ func (c *connection) serve() {
 // release takes back all that the client holds: what came of messages, consumers,
 // unacknowledged messages, exclusive queues. It may be called again.
 func (c *connection) release() {
-	c.broker.memory.endTurn(c)
+	c.broker.memory.endExemption(c)
 	if c.vhost == nil {
 		return
 	}

@@ -81,7 +81,7 @@ func (ch *channel) begin(c *consumer, answer bool) *exception {
 	if c.tag == "" {
 		c.tag = generatedName("amq.ctag")
 	}
-	if err := ch.vhost.charge(c.weight()); err != nil {
+	if err := ch.vhost.reserve(c.bytes()); err != nil {
 		return err
 	}
 	if answer {

@@ -93,7 +93,7 @@ func (q *queue) unsubscribe(gone func(*consumer) bool) {
 		if !gone(c) {
 			return false
 		}
-		q.vhost.refund(c.weight())
+		q.vhost.free(c.bytes())
 		return true
 	})
 	if len(q.consumers) == before {

@@ -100,7 +100,7 @@ func (v *vhost) bind(b *binding) *exception {
 	if v.bindings >= v.limits.Bindings {
 		return fail(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
 	}
-	if err := v.charge(b.weight()); err != nil {
+	if err := v.reserve(b.bytes()); err != nil {
 		return err
 	}
 	v.bindings++
@@ -125,7 +125,7 @@ func (v *vhost) unbindLike(like *binding) {
 // with its last one.
 func (v *vhost) unbind(b *binding) {
 	v.bindings--
-	v.refund(b.weight())
+	v.free(b.bytes())
 	delete(b.source.bindings, b.id)
 	b.source.matcher.remove(b)
 	if b.queue != nil {
@@ -141,7 +141,7 @@ func (v *vhost) unbind(b *binding) {
 func (v *vhost) deleteExchange(x *exchange) {
 	x.autoDelete = false // it is going already
 	delete(v.exchanges, x.name)
-	v.refund(x.weight())
+	v.free(x.bytes())
 	for _, b := range x.bindings {
 		v.unbind(b)
 	}

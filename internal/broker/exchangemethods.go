@@ -72,7 +72,7 @@ func (v *vhost) declareExchange(x *exchange) *exception {
 		}
 		x.alternate = alternate
 	}
-	if err := v.charge(x.weight()); err != nil {
+	if err := v.reserve(x.bytes()); err != nil {
 		return err
 	}
 	v.exchanges[x.name] = x

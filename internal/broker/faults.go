@@ -34,7 +34,7 @@ type Outcome struct{ do func(*channel) *exception }
 // fail. Without confirms the message is lost and the client is told nothing.
 func Nack() Outcome {
 	return Outcome{func(ch *channel) *exception {
-		ch.acceptNothing(false)
+		ch.confirmOnly(false)
 		return nil
 	}}
 }
@@ -89,9 +89,9 @@ func Delay(d time.Duration) Outcome {
 	}}
 }
 
-// acceptNothing tells the publisher that its message was taken or not, with nothing
+// confirmOnly tells the publisher that its message was taken or not, with nothing
 // done.
-func (ch *channel) acceptNothing(accepted bool) {
+func (ch *channel) confirmOnly(accepted bool) {
 	if ch.tx != nil {
 		ch.tx.refused = ch.tx.refused || !accepted
 		return
@@ -122,9 +122,9 @@ func (b *Broker) removeFault(f *injectedFault) {
 	b.faulty.Store(len(b.faults) > 0)
 }
 
-// meet is what a fault does with the message that a channel publishes; nil where it
+// faultFor is what a fault does with the message that a channel publishes; nil where it
 // meets none.
-func (b *Broker) meet(ch *channel) func(*channel) *exception {
+func (b *Broker) faultFor(ch *channel) func(*channel) *exception {
 	if !b.faulty.Load() {
 		return nil
 	}
@@ -137,15 +137,15 @@ func (b *Broker) meet(ch *channel) func(*channel) *exception {
 	faults := b.faults
 	b.mu.Unlock()
 	for _, f := range faults {
-		if (f.Match == nil || f.Match(p)) && b.spend(f) {
+		if (f.Match == nil || f.Match(p)) && b.countDown(f) {
 			return f.Do.do
 		}
 	}
 	return nil
 }
 
-// spend counts a publish that meets a fault; false where the fault has ended.
-func (b *Broker) spend(f *injectedFault) bool {
+// countDown counts a publish that meets a fault; false where the fault has ended.
+func (b *Broker) countDown(f *injectedFault) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f.Times == 0 {

@@ -155,8 +155,8 @@ func survives(t *testing.T, all ...[]byte) {
 		t.Errorf("%d bytes are kept, %d of unfinished messages", used, b.memory.unfinished.Load())
 	}
 	for _, v := range b.vhosts {
-		if v.weight < 0 {
-			t.Errorf("the topology has %d bytes", v.weight)
+		if v.topologyBytes < 0 {
+			t.Errorf("the topology has %d bytes", v.topologyBytes)
 		}
 	}
 }

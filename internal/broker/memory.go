@@ -13,7 +13,7 @@ import (
 type memory struct {
 	used            atomic.Int64 // all of them
 	unfinished      atomic.Int64 // of messages that have come in part
-	turn            atomic.Pointer[connection]
+	exempted        atomic.Pointer[connection]
 	outside, inside *alarm
 }
 
@@ -39,16 +39,16 @@ func (m *memory) addUnfinished(bytes int64) {
 	m.add(bytes)
 }
 
-// takeTurn lets one connection at a time finish its message where unfinished ones
-// alone are what there is too much of: no consumer could ever end that.
-func (m *memory) takeTurn(c *connection) bool {
+// exempt lets one connection at a time finish its message where unfinished messages
+// alone exceed the limit, since no consumer can end that.
+func (m *memory) exempt(c *connection) bool {
 	kept := m.used.Load() - m.unfinished.Load()
-	return kept <= m.alarmFor(c).enough() && m.turn.CompareAndSwap(nil, c)
+	return kept <= m.alarmFor(c).enough() && m.exempted.CompareAndSwap(nil, c)
 }
 
-func (m *memory) hasTurn(c *connection) bool { return m.turn.Load() == c }
+func (m *memory) isExempt(c *connection) bool { return m.exempted.Load() == c }
 
-func (m *memory) endTurn(c *connection) { m.turn.CompareAndSwap(c, nil) }
+func (m *memory) endExemption(c *connection) { m.exempted.CompareAndSwap(c, nil) }
 
 func (m *memory) alarmFor(c *connection) *alarm {
 	if c.inside {

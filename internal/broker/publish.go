@@ -108,7 +108,7 @@ func (ch *channel) publishWhole() *exception {
 	if ch.tooLarge() {
 		return ch.sizeRefused()
 	}
-	if do := ch.conn.broker.meet(ch); do != nil {
+	if do := ch.conn.broker.faultFor(ch); do != nil {
 		return do(ch)
 	}
 	return ch.publish()
@@ -180,7 +180,7 @@ func (ch *channel) routeIncoming() (routed, *exception) {
 	}
 	p := routed{m, v.route(x, m), in.mandatory}
 	if x.name == "" {
-		v.answer(m)
+		v.deliverReplies(m)
 	}
 	return p, nil
 }

@@ -124,8 +124,8 @@ func (q *queue) discard(e *entry, reason string) {
 	q.release(e)
 }
 
-// once is after, done once in a round however often it is called.
-func (q *queue) once() {
+// afterOnce is after, done once in a round however often it is called.
+func (q *queue) afterOnce() {
 	if q.round != q.vhost.rounds {
 		q.round = q.vhost.rounds
 		q.after()
@@ -175,13 +175,13 @@ func (q *queue) delete() int {
 	} else {
 		delete(q.vhost.queues, q.name)
 	}
-	q.vhost.refund(q.weight())
+	q.vhost.free(q.bytes())
 	q.vhost.due.set(q, time.Time{})
 	for b := range q.inbound {
 		q.vhost.unbind(b)
 	}
 	for _, c := range q.consumers {
-		q.vhost.refund(c.weight())
+		q.vhost.free(c.bytes())
 		c.cancelledByServer()
 	}
 	q.consumers, q.active = nil, nil

@@ -99,7 +99,7 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 	if d.exclusive {
 		q.owner = ch.conn
 	}
-	if err := ch.vhost.charge(q.weight()); err != nil {
+	if err := ch.vhost.reserve(q.bytes()); err != nil {
 		return nil, err
 	}
 	ch.vhost.queues[q.name] = q

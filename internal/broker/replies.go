@@ -2,10 +2,11 @@ package broker
 
 import "strings"
 
-// Direct reply-to (https://www.rabbitmq.com/docs/direct-reply-to): who consumes
-// from the pseudo-queue amq.rabbitmq.reply-to gets the answers to what it publishes
-// with that name as its reply-to, which becomes an address that the default exchange
-// knows. An address is a queue that nothing else can name, and that ends with its
+// replyToName is the pseudo-queue of direct reply-to
+// (https://www.rabbitmq.com/docs/direct-reply-to). A channel that consumes from it gets
+// an address: its messages with the name as their reply-to are sent with the address in
+// place of it, and messages that are published to the address come to the channel. An
+// address is a queue that the default exchange alone knows, and that ends with its
 // consumer.
 const replyToName = "amq.rabbitmq.reply-to"
 
@@ -19,12 +20,16 @@ func (ch *channel) consumeReplies(tag string, noAck, answer bool) *exception {
 	v := ch.vhost
 	q := newQueue(v, replyToName+"."+generatedID(), defaultSettings(false), nil)
 	q.autoDelete, q.replies = true, true
-	if err := v.charge(q.weight()); err != nil {
+	if err := v.reserve(q.bytes()); err != nil {
 		return err
 	}
 	v.replies[q.name] = q
 	ch.replyQueue = q
-	return ch.begin(&consumer{channel: ch, queue: q, tag: tag, noAck: true}, answer)
+	err := ch.begin(&consumer{channel: ch, queue: q, tag: tag, noAck: true}, answer)
+	if err != nil {
+		q.delete()
+	}
+	return err
 }
 
 func (ch *channel) awaitsReplies() bool { return ch.replyQueue != nil && !ch.replyQueue.deleted }
@@ -42,9 +47,9 @@ func (ch *channel) addressReplies(m *message, p *properties) *exception {
 	return nil
 }
 
-// answer delivers a message that was published to addresses. They do not count as
-// queues that it is routed to.
-func (v *vhost) answer(m *message) {
+// deliverReplies delivers a message that was published to addresses, which do not
+// count as queues that it is routed to.
+func (v *vhost) deliverReplies(m *message) {
 	if len(v.replies) == 0 {
 		return
 	}
@@ -57,8 +62,7 @@ func (v *vhost) answer(m *message) {
 
 func isReplyName(queue string) bool { return strings.HasPrefix(queue, replyToName) }
 
-// knowsReplyName reports whether such a name can be published to, by this channel
-// or by any.
+// knowsReplyName reports whether declaring such a name succeeds.
 func (v *vhost) knowsReplyName(name string) bool {
 	_, there := v.replies[name]
 	return there || name == replyToName

@@ -13,17 +13,17 @@ type vhost struct {
 	memory *memory
 	alarm  chan struct{} // has a token when the earliest deadline may have moved
 
-	mu        sync.Mutex // guards what follows, and all that hangs on it
-	exchanges map[string]*exchange
-	queues    map[string]*queue
-	replies   map[string]*queue // by address; see replyToName
-	bindings  int
-	weight    int64 // bytes of the topology
-	due       deadlines
-	dead      []death // to be published before the lock is let go
-	routes    uint64  // numbers routings; see queue.routed
-	targets   []*queue
-	rounds    uint64 // numbers rounds of deliveries; see queue.round
+	mu            sync.Mutex // guards what follows, and all that hangs on it
+	exchanges     map[string]*exchange
+	queues        map[string]*queue
+	replies       map[string]*queue // by address; see replyToName
+	bindings      int
+	topologyBytes int64 // see Limits.Topology
+	due           deadlines
+	dead          []death // to be published before the lock is let go
+	routes        uint64  // numbers routings; see queue.routed
+	targets       []*queue
+	rounds        uint64 // numbers rounds of deliveries; see queue.round
 }
 
 func newVHost(b *Broker, name string) *vhost {

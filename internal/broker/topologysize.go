@@ -1,0 +1,44 @@
+package broker
+
+// Bytes that the broker keeps for each besides names, keys and arguments, about.
+const (
+	exchangeOverhead = 1024
+	queueOverhead    = 1024
+	bindingOverhead  = 512
+	consumerOverhead = 512
+	wordOverhead     = 256 // of a topic pattern
+	headerOverhead   = 64  // of a headers exchange's pattern
+)
+
+// reserve counts the bytes of something that is to be added to the topology, or
+// refuses it where they are too many.
+func (v *vhost) reserve(bytes int64) *exception {
+	if v.topologyBytes+bytes > v.limits.Topology {
+		return fail(resourceError, "topology limit in vhost '%s' (%d bytes) is reached", v.name, v.limits.Topology)
+	}
+	v.topologyBytes += bytes
+	return nil
+}
+
+func (v *vhost) free(bytes int64) { v.topologyBytes -= bytes }
+
+func (x *exchange) bytes() int64 { return exchangeOverhead + int64(len(x.name)+len(x.args)) }
+
+func (q *queue) bytes() int64 { return queueOverhead + int64(len(q.name)+len(q.args)) }
+
+func (c *consumer) bytes() int64 { return consumerOverhead + int64(len(c.tag)) }
+
+// bytes counts the arguments twice, since they are a part of the identity, too, and
+// the words of a pattern even where other bindings share them.
+func (b *binding) bytes() int64 {
+	bytes := bindingOverhead + int64(len(b.key)+2*len(b.args))
+	switch b.source.kind {
+	case "topic":
+		bytes += int64(wordOverhead * len(topicWords(b.key)))
+	case "headers":
+		for range b.args.fields() {
+			bytes += headerOverhead
+		}
+	}
+	return bytes
+}
