@@ -81,7 +81,7 @@ func ExampleStreamTemplate() {
 
 func ExampleKibanaObjects() {
 	objects, err := schemas.KibanaObjects("watership-messages")
-	fmt.Println(bytes.Contains(objects, []byte(`"title":"watership-messages-*"`)), err)
+	fmt.Println(bytes.Contains(objects, []byte(`"title":"watership-messages-traffic,watership-messages-failures"`)), err)
 	// Output: true <nil>
 }
 

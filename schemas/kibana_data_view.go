@@ -9,13 +9,15 @@ const (
 		` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
 )
 
-// dataView has the id of the stream, so that links to it can be guessed.
+// dataView has the id of the stream, so that links to it can be guessed. It names the
+// data streams one by one: STREAM-* would also find those of another Watership, whose
+// stream begins with this one's name.
 func (k kibana) dataView() savedObject {
 	return savedObject{
 		Type: "index-pattern", ID: k.stream, References: []reference{},
 		CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaDataView,
 		Attributes: map[string]any{
-			"title":         k.stream + "-*",
+			"title":         k.stream + "-" + string(Traffic) + "," + k.stream + "-" + string(Failures),
 			"name":          "Watership messages",
 			"timeFieldName": "@timestamp",
 			"allowNoIndex":  true, // it may be imported before the first message
@@ -51,8 +53,13 @@ func (k kibana) formats() map[string]any {
 // timeline links a value to all events that have it, in the search of that name
 // (https://www.elastic.co/guide/en/kibana/8.19/field-formatters-string.html). A
 // URL without a slash in front is one of Kibana's own applications.
+//
+// The value goes into a text of Rison, which Kibana escapes for a URL only: one with
+// ' or ! has no link that works. In a filter it needs no other escapes, as it would in
+// a query.
 func (k kibana) timeline(field string) map[string]any {
-	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(query:(language:kuery,query:'%s:"{{value}}"'))`, k.id("timeline"), field)
+	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, k.stream, field)
+	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, k.id("timeline"), filter)
 	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
 }
 
@@ -69,7 +76,7 @@ func (k kibana) searches() []savedObject {
 	failure := []string{"watership.queue", "watership.attempt", "error.type", "error.message"}
 	list := []discoverSearch{
 		{
-			"timeline", "Watership: the life of a message", "Every event, the oldest first. Search for a message id or a fingerprint.", "",
+			"timeline", "Watership: the life of a message", "Every event, the oldest first. Search for a message id or a fingerprint; ids with ' or ! have no link to it.", "",
 			append(append([]string{"event.action"}, where...), append(failure, "watership.replay.job")...), true,
 		},
 		{

@@ -3,6 +3,7 @@ package schemas
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -268,7 +269,30 @@ func TestKibanaVersions(t *testing.T) {
 func TestKibanaTimelineLink(t *testing.T) {
 	k := kibana{"shop"}
 	url := k.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
-	if !strings.Contains(url, "/view/"+k.id("timeline")+"?") || !strings.Contains(url, `messaging.message.id:"{{value}}"`) {
+	if !strings.Contains(url, "/view/"+k.id("timeline")+"?") || !strings.Contains(url, `match_phrase:(messaging.message.id:'{{value}}')`) {
 		t.Error(url)
+	}
+}
+
+// The data view has the data streams of one Watership, and not those of shop-messages-eu.
+func TestKibanaDataViewNamesItsStreams(t *testing.T) {
+	if title := kibanaObjects(t)[0].Attributes["title"]; title != "shop-messages-traffic,shop-messages-failures" {
+		t.Errorf("its title is %v", title)
+	}
+}
+
+// A link has a value as a text of Rison, in which only ' and ! mean anything.
+func TestKibanaLinksTakeOddValues(t *testing.T) {
+	template := kibana{"shop-messages"}.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	for _, id := range []string{`say "no"`, `C:\dir`, "a b&c=d#e?f", "(a,b:c)", "é*", "%41"} {
+		link := strings.ReplaceAll(template, "{{value}}", strings.ReplaceAll(url.QueryEscape(id), "+", "%20"))
+		_, hash, _ := strings.Cut(link, "#")
+		parsed, err := url.Parse(hash)
+		if err != nil {
+			t.Fatalf("%q: %v", id, err)
+		}
+		if state := parsed.Query().Get("_a"); !strings.Contains(state, "match_phrase:(messaging.message.id:'"+id+"')") {
+			t.Errorf("%q: the state is %s", id, state)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -230,4 +231,44 @@ func TestRetain(t *testing.T) {
 	if removed, err := s.Retain(t.Context()); err != nil || removed != 0 {
 		t.Errorf("removed %d once more, %v", removed, err)
 	}
+}
+
+// What was changed by hand, or has spoilt on the disk, goes with the rest.
+func TestRetainRemovesWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := installed(t, Config{Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}})
+	create(t, s, eventDocuments("old-", 1, 5)...)
+	change(t, s.path, "UPDATE document SET head = x'7b7b' WHERE n = 3")
+	change(t, s.path, "UPDATE document SET body = x'' WHERE n = 4")
+	if removed, err := s.Retain(t.Context()); removed != 5 || err != nil {
+		t.Errorf("removed %d of 5, %v", removed, err)
+	}
+	wantWhole(t, s)
+	if left := column(t, s, "SELECT count(*) FROM term")[0]; left != "0" {
+		t.Errorf("%s terms are left", left)
+	}
+}
+
+// Large events are removed a few at a time.
+func TestRetainHoldsLittleAtOnce(t *testing.T) {
+	t.Parallel()
+	s := installed(t, Config{})
+	const large = 6 << 20
+	for n := range 5 {
+		e := event("large-", n+1)
+		e.Envelope.Body = bytes.Repeat([]byte("x"), large)
+		if n == 4 {
+			e.Envelope.Body = bytes.Repeat([]byte("x"), 4*large)
+		}
+		create(t, s, schemas.DocumentFormat{NoBodyText: true}.Document(e))
+	}
+	for round, want := range []struct {
+		removed int64
+		more    bool
+	}{{2, true}, {2, true}, {1, false}, {0, false}} {
+		if removed, more, err := s.retain(t.Context(), schemas.Traffic, time.Now()); removed != want.removed || more != want.more || err != nil {
+			t.Errorf("round %d removed %d, more: %v, %v; want %+v", round, removed, more, err, want)
+		}
+	}
+	wantWhole(t, s)
 }
