@@ -3,6 +3,7 @@ package replayer
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +53,10 @@ func (c Changes) Check() error {
 		}
 	}
 	return nil
+}
+
+func (c Changes) equal(other Changes) bool {
+	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove)
 }
 
 func (c Changes) none() bool { return len(c.Set) == 0 && len(c.Remove) == 0 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
@@ -98,6 +99,13 @@ func (j Job) Running(now time.Time) bool {
 	return j.State == Running && now.Sub(j.Updated) < silence
 }
 
+// sameOrder says whether two jobs send the same messages in the same way.
+func (j Job) sameOrder(other Job) bool {
+	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
+		j.Changes.equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
+		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
+}
+
 // Finished says that there is nothing more to do.
 func (j Job) Finished() bool { return j.State == Done || j.State == Cancelled }
 
@@ -151,7 +159,12 @@ func (r *Replayer) Begin(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	job.version, err = repeat(ctx, patience, func() (string, error) { return r.create(ctx, job.ID, document) })
+	version, err := repeat(ctx, patience, func() (string, error) { return r.create(ctx, job.ID, document) })
+	if err != nil {
+		return job, err
+	}
+	job, err = readJob(document) // as everybody reads it
+	job.version = version
 	return job, err
 }
 

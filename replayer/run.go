@@ -9,6 +9,7 @@ import (
 
 // RunOptions are about one run of a job. The zero value runs it to its end.
 type RunOptions struct {
+	Agreed    *Job      // what the job is to do; nil: what is kept. Where that is something else, nothing is run.
 	StopAfter int       // pause the job after so many messages; 0: do not
 	Progress  func(Job) // hears of each message, by one goroutine at a time; may be nil
 }
@@ -102,7 +103,7 @@ func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again 
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := repeat(ctx, storePatience, func() (Job, error) { return r.take(ctx, id, runner, again) })
+	job, err := repeat(ctx, storePatience, func() (Job, error) { return r.take(ctx, id, runner, again, o.Agreed) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
@@ -116,9 +117,10 @@ func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again 
 	return r.end(ctx, job, err)
 }
 
-// take enters a runner, who holds the queue, in the job. Whoever ran it before
-// may be about to save it for the last time.
-func (r *Replayer) take(ctx context.Context, id, runner string, again bool) (Job, error) {
+// take enters a runner, who holds the queue, in the job. Its document is checked as
+// a plan is: others may write to the store. Whoever ran it before may be about to
+// save it for the last time.
+func (r *Replayer) take(ctx context.Context, id, runner string, again bool, agreed *Job) (Job, error) {
 	for tries := 0; ; tries++ {
 		job, err := r.Job(ctx, id)
 		switch {
@@ -128,6 +130,11 @@ func (r *Replayer) take(ctx context.Context, id, runner string, again bool) (Job
 			return job, &TakenOverError{id}
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
+		case agreed != nil && !job.sameOrder(*agreed):
+			return job, fmt.Errorf("job %s was changed since it was shown: look again with `watership jobs show %[1]s`", id)
+		}
+		if err := job.check(r.cfg.Topology.Owns); err != nil {
+			return job, fmt.Errorf("job %s cannot be run: %w", id, err)
 		}
 		job.Runner, job.State, job.Problem = runner, Running, ""
 		if job.Started.IsZero() {

@@ -315,6 +315,48 @@ func TestPauseAndResume(t *testing.T) {
 	wantAs[*NoJobError](t, func() error { _, err := f.Run(t.Context(), "nobody", RunOptions{}); return err }())
 }
 
+// TestJobChangedByOthers: whoever may write to the store may change a job. What is run
+// is checked as a plan is, and is what was shown.
+func TestJobChangedByOthers(t *testing.T) {
+	f := newFixture(t)
+	f.keepMany(3)
+	for name, test := range map[string]struct {
+		change func(*Job)
+		agreed bool // what was shown was the job before the change
+		want   string
+	}{
+		"to our exchange": {func(j *Job) { j.Target = Target{Kind: ToExchange, Exchange: f.cfg.Topology.Events()} }, false, "one of Watership's own"},
+		"to our queue":    {func(j *Job) { j.Target = Target{Kind: ToQueue, Queue: f.cfg.Topology.Log()} }, false, "one of Watership's own"},
+		"to nowhere":      {func(j *Job) { j.Target = Target{} }, false, "no target"},
+		"our header":      {func(j *Job) { j.Changes.Set = []string{"watership-queue=x"} }, false, "watership-queue"},
+		"another query":   {func(j *Job) { j.Query = "messaging.message.id: m-1" }, true, "was changed since it was shown"},
+		"another target":  {func(j *Job) { j.Target = Target{Kind: ToQueue, Queue: f.queue} }, true, "was changed since it was shown"},
+		"another limit":   {func(j *Job) { j.Limit = 1 }, true, "was changed since it was shown"},
+	} {
+		shown := f.begin(f.job(""))
+		job := shown
+		test.change(&job)
+		if err := f.save(t.Context(), &job); err != nil {
+			t.Fatal(err)
+		}
+		var o RunOptions
+		if test.agreed {
+			o.Agreed = &shown
+		}
+		if _, err := f.Run(t.Context(), job.ID, o); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: ended with %v, want %q", name, err, test.want)
+		}
+		if kept, err := f.Job(t.Context(), job.ID); err != nil || kept.State != Planned {
+			t.Errorf("%s: the job is %s (%v)", name, kept.State, err)
+		}
+	}
+	if n := f.broker.Len(t, f.queue) + f.broker.Len(t, f.cfg.Topology.Log()); n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+	shown := f.begin(f.job(""))
+	wantJob(t, f.resume(shown, RunOptions{Agreed: &shown}), Done, 3, 0)
+}
+
 func TestCancel(t *testing.T) {
 	f := newFixture(t)
 	f.keepMany(200)

@@ -10,10 +10,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestCanaryInATerminal sends two of five failures, waits until the service has
+// TestCanaryInATerminal sends two of four failures, waits until the service has
 // handled them, and asks. A yes sends the rest, a no leaves them to a resume.
 func TestCanaryInATerminal(t *testing.T) {
-	const failures, canaries = 5, 2
+	const failures, canaries = 4, 2 // one more, and the route would pause
 	for answer, goesOn := range map[string]bool{"y": true, "n": false} {
 		t.Run(answer, func(t *testing.T) {
 			service := newService(t, func(post, int) int { return http.StatusInternalServerError })
@@ -26,10 +26,10 @@ func TestCanaryInATerminal(t *testing.T) {
 			service.mend()
 
 			s := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue", "--canary", fmt.Sprint(canaries))
-			s.expect("Send 5 messages? [y/N]")
+			s.expect("Send 4 messages? [y/N]")
 			s.press("y\n")
 			s.expect("of the first 2 messages: 2 handled, 0 failed, 0 not heard of")
-			s.expect("Send the other 3? [y/N]")
+			s.expect("Send the other 2? [y/N]")
 			if got := len(service.got()); got != canaries {
 				t.Errorf("the service got %d messages before the answer, want %d", got, canaries)
 			}
@@ -39,11 +39,15 @@ func TestCanaryInATerminal(t *testing.T) {
 			}
 			s.press(answer + "\n")
 			if goesOn {
-				wantWords(t, s.end(exitOK), "sent 5 of 5, job "+job.ID)
+				wantWords(t, s.end(exitOK), "sent 4 of 4, job "+job.ID)
 			} else {
-				wantWords(t, s.end(exitFailed), "stopped after the first 2 messages", "sent 2 of 5", "go on with: watership jobs resume "+job.ID)
+				wantWords(t, s.end(exitFailed), "stopped after the first 2 messages", "sent 2 of 4", "go on with: watership jobs resume "+job.ID)
 				wantRun(t, i.run(t, "jobs", "show", job.ID), 0, "paused", "sent         2")
-				wantRun(t, i.run(t, "jobs", "resume", job.ID), 0, "sent 5 of 5, job "+job.ID)
+				s := i.terminal(t, nil, "jobs", "resume", job.ID)
+				s.expect("Send the other 2? [y/N]")
+				s.press("n\n")
+				wantWords(t, s.end(exitFailed), "the queue that failed", "nothing was sent")
+				wantRun(t, i.run(t, "jobs", "resume", job.ID, "--yes"), 0, "sent 4 of 4, job "+job.ID)
 			}
 			i.eventually(t, "action: handled", failures)
 			for id, posts := range service.got() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,17 +69,23 @@ func newJobsShow(from *settings) *cobra.Command {
 
 func newJobsResume(from *settings) *cobra.Command {
 	stopped := func(job replayer.Job) bool { return !job.Finished() && !job.Running(time.Now()) }
-	return onOneJob(from, stopped, &cobra.Command{
+	var yes bool
+	cmd := onOneJob(from, stopped, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Go on with a job that was stopped",
-		Long: fmt.Sprintf(`resume sends what a job has left. What was confirmed is not sent again; after a
-crash up to %d messages, which were on their way then, may come twice.
-A job that somebody runs is not touched.`, replayer.Window),
+		Long: fmt.Sprintf(`resume sends what a job has left. It shows the job first, since whoever may write
+to the store may have changed it; a terminal is asked, a script needs --yes. What
+was confirmed is not sent again; after a crash up to %d messages, which were on
+their way then, may come twice. A job that somebody runs is not touched.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
-	}, resumeJob)
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		return t.resume(ctx, replays, id, yes)
+	})
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "send without asking")
+	return cmd
 }
 
-func resumeJob(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+func (t terminal) resume(ctx context.Context, replays *replayer.Replayer, id string, yes bool) error {
 	job, err := replays.Job(ctx, id)
 	if err != nil {
 		return err
@@ -86,12 +93,33 @@ func resumeJob(ctx context.Context, t terminal, replays *replayer.Replayer, id s
 	if job.Finished() {
 		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
 	}
+	if agreed, err := t.agreesToResume(ctx, job, yes); !agreed {
+		return err
+	}
 	ran, err := t.run(ctx, replays, job, 0)
 	var busy *replayer.BusyError
 	if errors.As(err, &busy) {
 		return err
 	}
 	return t.report(ran, err)
+}
+
+// agreesToResume shows what a job is to do.
+func (t terminal) agreesToResume(ctx context.Context, job replayer.Job, yes bool) (bool, error) {
+	if !yes && !isTerminal(t.in) {
+		return false, usagef("jobs resume asks before it sends, and there is no terminal to ask: give --yes, or look first with jobs show")
+	}
+	var page bytes.Buffer
+	writeOrder(fieldsOn(&page), job)
+	if _, err := t.out.Write(page.Bytes()); err != nil || yes {
+		return err == nil, err
+	}
+	left := job.Total - job.Sent - job.Skipped - job.Failed
+	agreed, err := t.ask(ctx, fmt.Sprintf("Send the other %d?", left))
+	if err == nil && !agreed {
+		err = errors.New("nothing was sent")
+	}
+	return agreed, err
 }
 
 func newJobsCancel(from *settings) *cobra.Command {

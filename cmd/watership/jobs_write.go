@@ -115,11 +115,33 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 		return writeJSON(out, job)
 	}
 	var page bytes.Buffer
-	field := func(name string, value any) {
-		if text := fmt.Sprint(value); text != "" {
-			fmt.Fprintf(&page, "%-12s %s\n", name, cell(text, 0))
+	field := fieldsOn(&page)
+	writeOrder(field, job)
+	writeCounts(field, job)
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
+		if !at.time.IsZero() {
+			field(at.name, oneLine(at.time))
 		}
 	}
+	writeFailures(&page, job)
+	_, err := out.Write(page.Bytes())
+	return err
+}
+
+// fieldsOn writes a name and a value a line, and nothing where there is no value.
+func fieldsOn(page *bytes.Buffer) func(name string, value any) {
+	return func(name string, value any) {
+		if text := fmt.Sprint(value); text != "" {
+			fmt.Fprintf(page, "%-12s %s\n", name, cell(text, 0))
+		}
+	}
+}
+
+// writeOrder says what a job is to do.
+func writeOrder(field func(string, any), job replayer.Job) {
 	field("job", job.ID)
 	field("state", stateOf(job))
 	field("problem", cell(job.Problem, 400))
@@ -134,18 +156,6 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 	for _, name := range job.Changes.Remove {
 		field("remove header", cell(name, 200))
 	}
-	writeCounts(field, job)
-	for _, at := range []struct {
-		name string
-		time time.Time
-	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
-		if !at.time.IsZero() {
-			field(at.name, oneLine(at.time))
-		}
-	}
-	writeFailures(&page, job)
-	_, err := out.Write(page.Bytes())
-	return err
 }
 
 func writeCounts(field func(string, any), job replayer.Job) {

@@ -37,7 +37,7 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
 	arrived := a.arrivals()
 	id, killed := "", 0
 	for n := range kills {
-		args := []string{"jobs", "resume", id}
+		args := []string{"jobs", "resume", id, "--yes"}
 		if id == "" {
 			args = []string{"replay", "destination.name: " + a.exchange, "--yes", "--rate", "3000"}
 		}
@@ -46,7 +46,7 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
 		}
 		id = a.onlyJob(a.t).ID
 	}
-	wantRun(t, a.run(t, "jobs", "resume", id), 0, fmt.Sprintf("sent %d of %d, job %s", messages, messages, id))
+	wantRun(t, a.run(t, "jobs", "resume", id, "--yes"), 0, fmt.Sprintf("sent %d of %d, job %s", messages, messages, id))
 	until(t, "every message to arrive", func() bool { different, _ := arrived(); return different == messages })
 	_, twice := arrived()
 	t.Logf("%d messages, %d kills, %d came twice", messages, killed, twice)
@@ -142,7 +142,7 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 		return len(jobs) == 1 && jobs[0].Sent > 0
 	})
 	wantRun(t, a.run(t, "jobs", "list"), 0, jobs[0].ID, "running")
-	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID), exitFailed, "is being run by somebody else")
+	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID, "--yes"), exitFailed, "is being run by somebody else")
 	wantRun(t, a.run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "has 1 of these messages")
 	wantRun(t, a.run(t, "replay", "message.id: m-1000", "--dry-run"), 0, "0 messages to send", "1  left out: job "+jobs[0].ID+" is sending them now")
 	wantRun(t, a.run(t, "jobs", "cancel", jobs[0].ID), 0, "cancelled job")

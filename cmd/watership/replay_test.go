@@ -324,6 +324,7 @@ func testCanary(t *testing.T, a *playback) {
 	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
 		t.Fatalf("%d messages were sent; the job is %+v", n, job)
 	}
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitUsage, "jobs resume asks before it sends", "--yes")
 	wantRun(t, a.run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
 	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled")
 	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
@@ -357,7 +358,7 @@ func TestReplayDSL(t *testing.T) {
 	wantRun(t, a.run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
 	id := a.onlyJob(t).ID
 	wantRun(t, a.run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
-	wantRun(t, a.run(t, "jobs", "resume", id), 0, "sent 2 of 2")
+	wantRun(t, a.run(t, "jobs", "resume", id, "--yes"), 0, "state        paused", "to           the queue that failed", `"m-1","m-3","m-4"`, "sent 2 of 2")
 	if got := a.broker.Len(t, a.queue); got != 2 {
 		t.Errorf("%d messages arrived, want 2", got)
 	}
