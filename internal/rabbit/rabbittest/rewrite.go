@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // frames changes frames (AMQP 0-9-1 §4.2.3) on their way: it returns what is sent
@@ -105,9 +106,9 @@ const (
 	flagHeaders   = 0x2000
 )
 
-// AddHeader adds a header with a value as on the wire, type first, in front of the
-// headers of a content header frame (AMQP 0-9-1 §4.2.6.1). Other frames it leaves
-// alone.
+// AddHeader adds a header with a value as on the wire, type first, to a content
+// header frame (AMQP 0-9-1 §4.2.6.1). Clients take it for the value of a header of
+// that name which is there already. Other frames it leaves alone.
 func AddHeader(frame []byte, name, value string) []byte {
 	if frame[0] != contentHeader {
 		return frame
@@ -128,7 +129,7 @@ func AddHeader(frame []byte, name, value string) []byte {
 	}
 	changed := append([]byte(nil), frame[:at]...)
 	changed = binary.BigEndian.AppendUint32(changed, uint32(len(entry)+len(table)))
-	changed = append(append(append(changed, entry...), table...), rest...)
+	changed = append(append(append(changed, table...), entry...), rest...)
 	binary.BigEndian.PutUint16(changed[flagsAt:], flags|flagHeaders)
 	binary.BigEndian.PutUint32(changed[3:], uint32(len(changed)-frameStart-1))
 	return changed
@@ -144,8 +145,9 @@ func SetFrameMax(frame []byte, frameMax uint32) []byte {
 	return frame
 }
 
-// SetTimestamp sets timestamp_in_ms, as RabbitMQ does where
-// message_interceptors.incoming.set_header_timestamp is configured.
+// SetTimestamp sets timestamp_in_ms to another value each time, as RabbitMQ does where
+// message_interceptors.incoming.set_header_timestamp is configured to overwrite it.
 func SetTimestamp(frame []byte) []byte {
-	return AddHeader(frame, "timestamp_in_ms", "l\x00\x00\x01\x8b\x00\x00\x00\x00")
+	now := binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))
+	return AddHeader(frame, "timestamp_in_ms", "l"+string(now))
 }
