@@ -49,3 +49,33 @@ func TestMaxBytes(t *testing.T) {
 		}
 	})
 }
+
+// TestStopDuringAMemoryAlarm: the broker stops reading in the middle of a large message.
+func TestStopDuringAMemoryAlarm(t *testing.T) {
+	rabbittest.NeedFaults(t)
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		failed := make(chan struct{}, 100)
+		goOn := make(chan struct{})
+		r := startSilent(t, b, func(c *Config) {
+			c.StopTimeout = 2 * time.Second
+			c.TopologyEvery = 100 * time.Millisecond // looks at the topology meanwhile
+			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error {
+				failed <- struct{}{}
+				<-goOn
+				return errBroken
+			})}}
+		})
+		for range 8 {
+			r.publish("", queue, amqp091.Publishing{Body: make([]byte, 15<<20), DeliveryMode: amqp091.Persistent})
+		}
+		rabbittest.Receive(t, failed)
+		lift := b.Alarm(t)
+		close(goOn)
+		rabbittest.Eventually(t, "a handler goes on", func() bool { return len(failed) > 0 || r.log.Count("takes no messages") > 0 })
+		if err := r.stop(); err != nil { // fails where it does not end
+			t.Log(err)
+		}
+		lift()
+	})
+}

@@ -3,7 +3,6 @@ package rabbit
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -14,10 +13,7 @@ import (
 // wait, and say so once; whoever waits may stop waiting; and when there is memory
 // again everything arrives, each message that was not given up once.
 func TestMemoryAlarm(t *testing.T) {
-	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
-		t.Skip("stops every publisher of the broker: set WATERSHIP_TEST_FAULTS=1")
-	}
-	rabbittest.NeedServices(t)
+	rabbittest.NeedFaults(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
@@ -27,7 +23,7 @@ func TestMemoryAlarm(t *testing.T) {
 		if err := p.Publish(patient(t), to(queue, "0")); err != nil {
 			t.Fatal(err)
 		}
-		lift := alarm(t, b)
+		lift := b.Alarm(t)
 		// The broker says that it blocks a connection when that publishes.
 		results := make(chan error)
 		for _, body := range []string{"1", "2", "3"} {
@@ -53,14 +49,4 @@ func TestMemoryAlarm(t *testing.T) {
 			t.Errorf("said more than once:\n%s", log)
 		}
 	})
-}
-
-// alarm lets a broker find that it has too little memory, until lift is called or
-// the test ends.
-func alarm(t *testing.T, b rabbittest.Broker) (lift func()) {
-	t.Helper()
-	lift = func() { b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.7") } // as in scripts/services.d
-	t.Cleanup(lift)
-	b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.000001")
-	return lift
 }

@@ -207,6 +207,26 @@ func NeedServices(t testing.TB) {
 	t.Skip(reason)
 }
 
+// NeedFaults skips a test that stops every publisher of a broker, unless
+// WATERSHIP_TEST_FAULTS is set.
+func NeedFaults(t testing.TB) {
+	t.Helper()
+	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
+		t.Skip("stops every publisher of the broker: set WATERSHIP_TEST_FAULTS=1")
+	}
+	NeedServices(t)
+}
+
+// Alarm lets a broker find that it has too little memory, until lift is called or
+// the test ends.
+func (b Broker) Alarm(t testing.TB) (lift func()) {
+	t.Helper()
+	lift = func() { b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.7") } // as in scripts/services.d
+	t.Cleanup(lift)
+	b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.000001")
+	return lift
+}
+
 // Service runs scripts/services for this broker, such as Service(t, "restart") or
 // Service(t, "ctl", "status").
 // It may be called by any goroutine.
