@@ -47,7 +47,7 @@ type Limits struct {
 
 	// Topology is how many bytes a virtual host's exchanges, queues, bindings and
 	// consumers may take: their names, keys and arguments, and some hundred bytes
-	// for each. What would exceed it is refused with 506. Default 256 MiB.
+	// for each. More is refused with 506. Default 256 MiB.
 	Topology int64
 
 	// MessageSize is the greatest body in bytes; a greater one is refused with 406.

@@ -15,8 +15,8 @@ func generatedID() string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// queueName is the name that a method means: an empty one is that of the queue that
-// the channel declared last.
+// queueName resolves a method's queue name: an empty one stands for the queue that the
+// channel declared last.
 func (ch *channel) queueName(name string) (string, *exception) {
 	switch {
 	case name != "":

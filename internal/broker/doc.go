@@ -3,8 +3,7 @@
 // client uses, and refuses the rest with RabbitMQ's own error. It keeps everything
 // in memory, and nothing after Close.
 //
-// A test has one of its own in a line, makes it misbehave, and sees what the program
-// under test does:
+// Start gives a test a broker of its own in a line, Inject makes it misbehave:
 //
 //	func TestOrdersAreSentAgain(t *testing.T) {
 //		b := broker.Start(t, broker.Config{})

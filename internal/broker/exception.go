@@ -34,7 +34,7 @@ type exception struct {
 	scope scope
 }
 
-// scope is what an exception closes.
+// scope says whether an exception closes the channel or the connection.
 type scope int
 
 const (

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Fault makes the broker misbehave, for tests of what a program does then.
+// Fault makes the broker misbehave, for tests of programs that have to survive it.
 type Fault struct {
 	// Match says which publishes meet the fault. Nil: all. It is called by the
 	// goroutines of connections, several at a time.
@@ -15,7 +15,7 @@ type Fault struct {
 	// until the function that Inject returned is called.
 	Times int
 
-	// Do is what becomes of the publish.
+	// Do is the outcome of the publish.
 	Do Outcome
 }
 
@@ -27,7 +27,7 @@ type Publish struct {
 	Body                 []byte // not to be changed
 }
 
-// Outcome is what becomes of a publish that meets a fault.
+// Outcome says how a publish that meets a fault ends.
 type Outcome struct{ do func(*channel) *exception }
 
 // Nack refuses the message with basic.nack; in a transaction it makes the commit
@@ -74,8 +74,8 @@ func HangUp() Outcome {
 	}}
 }
 
-// Delay takes the message and what the connection sends after it only then, so that
-// confirms come late.
+// Delay takes the message late, and so everything that the connection sends after it.
+// Confirms come late, too.
 func Delay(d time.Duration) Outcome {
 	return Outcome{func(ch *channel) *exception {
 		timer := time.NewTimer(d)
@@ -122,8 +122,8 @@ func (b *Broker) removeFault(f *injectedFault) {
 	b.faulty.Store(len(b.faults) > 0)
 }
 
-// faultFor is what a fault does with the message that a channel publishes; nil where it
-// meets none.
+// faultFor returns the outcome that a fault has for the message that a channel
+// publishes; nil where it meets none.
 func (b *Broker) faultFor(ch *channel) func(*channel) *exception {
 	if !b.faulty.Load() {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/broker"
 )
 
-// publisher is a channel with confirms, and what it was told.
+// publisher is a channel with confirms, and the answers it got.
 type publisher struct {
 	t        *testing.T
 	conn     *amqp.Connection

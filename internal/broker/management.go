@@ -14,8 +14,8 @@ import (
 )
 
 // Management answers the part of RabbitMQ's management API
-// (https://www.rabbitmq.com/docs/http-api-reference) that lists what there is,
-// declares, deletes and purges exchanges, queues and bindings, publishes and gets
+// (https://www.rabbitmq.com/docs/http-api-reference) that lists
+// objects, declares, deletes and purges exchanges, queues and bindings, publishes and gets
 // messages, and closes connections. Logins are those of AMQP. Counts do not lag.
 func (b *Broker) Management() http.Handler {
 	endpoints := managementEndpoints()
@@ -42,13 +42,13 @@ type request struct {
 	header http.Header // of the answer
 	user   string
 	vhost  *vhost   // of the path; nil where it names none
-	names  []string // of the path, behind the virtual host
+	names  []string // of the path, after the virtual host
 }
 
 // action answers a request.
 type action func(*request) (status int, body any)
 
-// endpoint is what a path answers. Segments of its path are words, {vhost}, or {}
+// endpoint is a path and its methods. Segments of the path are words, {vhost}, or {}
 // for any other name.
 type endpoint struct {
 	path    string
@@ -161,7 +161,7 @@ func badRequest(reason string) (status int, body any) {
 	return http.StatusBadRequest, map[string]string{"error": "bad_request", "reason": reason}
 }
 
-// refused is how the management API tells what AMQP tells by an exception.
+// refused translates an exception of AMQP.
 func refused(e *exception) (status int, body any) {
 	switch e.code {
 	case notFound:

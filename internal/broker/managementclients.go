@@ -23,7 +23,8 @@ func (b *Broker) opened() []*connection {
 	return all
 }
 
-// name is what RabbitMQ calls a connection. One within the process has its own.
+// name identifies a connection as RabbitMQ does. One within the process has no
+// addresses.
 func (c *connection) name() string {
 	host, port := hostPort(c.stream.RemoteAddr())
 	if port == 0 {

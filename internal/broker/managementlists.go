@@ -15,8 +15,8 @@ import (
 // view is something as the management API shows it.
 type view = map[string]any
 
-// list answers with what a request's query asks for: some columns, in some order,
-// and a page of those of a name.
+// list answers with the columns, the order and the page that a request's query asks
+// for, of the objects of a name.
 func (r *request) list(all []view) (status int, body any) {
 	query := r.URL.Query()
 	total := len(all)

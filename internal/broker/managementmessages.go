@@ -97,7 +97,7 @@ func getMessages(r *request) (status int, body any) {
 	return http.StatusOK, views
 }
 
-// verdicts are what becomes of a message that was got, by ackmode.
+// verdicts are how the deliveries of a get end, by ackmode.
 func verdicts() map[string]verdict {
 	return map[string]verdict{
 		"ack_requeue_true": requeued, "reject_requeue_true": requeued,

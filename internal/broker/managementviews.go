@@ -23,7 +23,7 @@ func getOverview(r *request) (status int, body any) {
 	}, r.URL.Query())
 }
 
-// totals count what there is in some virtual hosts.
+// totals count the objects of all virtual hosts.
 type totals struct{ connections, channels, consumers, exchanges, queues, ready, unacked int }
 
 func (b *Broker) totals() totals {

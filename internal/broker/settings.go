@@ -238,7 +238,7 @@ func queueVersion(_ *settings, f field) (problem string) {
 	return ""
 }
 
-// oneOf takes a text that is one of some, or says what is wrong.
+// oneOf takes a text that is one of the known, or returns the problem.
 func oneOf(f field, value *string, wrong string, known ...string) (problem string) {
 	text, isText := f.text()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// TB is what Start needs of a test.
+// TB is the part of testing.TB that Start uses.
 type TB interface {
 	Helper()
 	Cleanup(f func())

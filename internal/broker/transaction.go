@@ -1,6 +1,6 @@
 package broker
 
-// transaction is what a channel in transaction mode does with its next commit
+// transaction holds the publishes and acknowledgements of a channel's next commit
 // (https://www.rabbitmq.com/docs/semantics#tx). The reader alone uses it.
 type transaction struct {
 	publishes   []routed
@@ -47,8 +47,8 @@ func (ch *channel) txSelect() *exception {
 	return nil
 }
 
-// txCommit answers once everything is done. What a queue refuses closes the channel,
-// and the rest is done all the same.
+// txCommit answers once everything is done. A publish that a queue refuses closes the
+// channel, and the rest is done all the same.
 func (ch *channel) txCommit() *exception {
 	if ch.tx == nil {
 		return notTransactional()
@@ -85,7 +85,7 @@ func notTransactional() *exception {
 	return fail(preconditionFailed, "channel is not transactional")
 }
 
-// rollBack drops publishes, and makes what was acknowledged outstanding again.
+// rollBack drops publishes, and makes acknowledged deliveries outstanding again.
 func (ch *channel) rollBack() {
 	if ch.tx == nil {
 		return

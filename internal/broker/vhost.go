@@ -90,9 +90,9 @@ func (v *vhost) runDue() time.Duration {
 }
 
 // release takes back the unacknowledged messages and the consumers of channels
-// that end. All messages are back before one is delivered again: to a channel that
-// is to end, too, it would be a failed delivery more, and the next single active
-// consumer is to get them before what is behind them.
+// that end. All messages are back before one is delivered again: a delivery to a
+// channel that is about to end would count as failed, and the next single active
+// consumer gets them before later ones.
 func (v *vhost) release(channels ...*channel) {
 	touched := map[*queue]struct{}{}
 	for _, ch := range channels {

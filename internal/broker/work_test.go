@@ -11,9 +11,9 @@ import (
 	"github.com/watershipmq/watership/internal/broker"
 )
 
-// Everything in a virtual host waits for its lock, so that what is done under it
-// must not grow faster than what clients asked for. These tests compare the time of
-// undoing much at once with the time that doing it took, frame by frame.
+// Everything in a virtual host waits for its lock, so work under it must not grow
+// faster than the number of requests that caused it. These tests compare the time of
+// undoing much at once with the time that doing it took, request by request.
 
 func fasterThan(t *testing.T, doing time.Duration, undo func()) {
 	t.Helper()
@@ -140,8 +140,8 @@ func TestReturningManyMessages(t *testing.T) {
 	})
 }
 
-// What a lost connection had is not delivered again to another of its channels,
-// which would count as one more failed delivery.
+// The messages of a lost connection are not delivered again to another of its
+// channels, which would count as one more failed delivery.
 func TestLostConnectionCountsOnce(t *testing.T) {
 	b := start(t, broker.Config{})
 	conn, ch := connect(t, b), channel(t, connect(t, b))

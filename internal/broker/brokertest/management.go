@@ -76,7 +76,7 @@ func (m *management) answers(method, path, body string, status int, want string)
 	}
 }
 
-// eventually is answers for what RabbitMQ counts late.
+// eventually is answers for lists that RabbitMQ updates late.
 func (m *management) eventually(path, want string) {
 	m.Helper()
 	want = strings.ReplaceAll(want, "NAME", m.object)

@@ -154,7 +154,7 @@ func replies() []behaviour {
 	}
 }
 
-// answers consumes the replies to what a channel asks.
+// answers consumes the replies to a channel's questions.
 func (p *probe) answers(ch *amqp.Channel) <-chan amqp.Delivery {
 	p.Helper()
 	deliveries, err := ch.Consume(replyTo, "", true, false, false, false, nil)
