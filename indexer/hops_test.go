@@ -131,14 +131,16 @@ func (h *hops) take(t *testing.T, queue string) amqp091.Delivery {
 	return taken
 }
 
-func (h *hops) believed(t *testing.T, arrived schemas.Envelope, queue string) schemas.Belief {
+// verified is a message that came to the queue by an exchange.
+func (h *hops) verified(t *testing.T, arrived schemas.Envelope, by string) schemas.VerifiedState {
 	t.Helper()
-	belief, err := schemas.Believe(arrived, queue)
-	if err != nil || belief.Mismatch {
-		t.Fatalf("mismatch %v, %v", belief.Mismatch, err)
+	verifier := schemas.Verifier{Topology: h.topology}
+	verified, err := verifier.Verify(arrived, by, h.queue)
+	if err != nil || verified.Mismatch {
+		t.Fatalf("mismatch %v, %v", verified.Mismatch, err)
 	}
-	h.same(t, belief.Envelope)
-	return belief
+	h.same(t, verified.Envelope)
+	return verified
 }
 
 func (h *hops) tapped(t *testing.T, queue string) schemas.Event {
@@ -151,7 +153,8 @@ func (h *hops) tapped(t *testing.T, queue string) schemas.Event {
 func (h *hops) tap(t *testing.T) {
 	h.publish(h.want)
 	h.tapped(t, h.topology.Index())
-	h.believed(t, schemas.FromDelivery(h.take(t, h.queue)), h.queue)
+	arrived := schemas.FromDelivery(h.take(t, h.queue))
+	h.verified(t, arrived, arrived.Exchange)
 }
 
 func (h *hops) expiry(t *testing.T) {
@@ -170,7 +173,7 @@ func (h *hops) deadLetter(t *testing.T) {
 }
 
 // rejected is what the retry handler gets when a consumer rejects a message.
-func (h *hops) rejected(t *testing.T) schemas.Belief {
+func (h *hops) rejected(t *testing.T) schemas.VerifiedState {
 	t.Helper()
 	d, ok, err := h.Channel(t).Get(h.queue, false)
 	if err != nil || !ok {
@@ -179,11 +182,11 @@ func (h *hops) rejected(t *testing.T) schemas.Belief {
 	if err := d.Reject(false); err != nil {
 		t.Fatal(err)
 	}
-	letter, death, dead := schemas.DeadLetter(schemas.FromDelivery(h.take(t, h.topology.Retry())))
+	letter, death, dead := schemas.DeadLetter(schemas.FromDelivery(h.take(t, h.topology.Retry())), nil)
 	if !dead || death.Queue != h.queue || death.Reason != "rejected" {
 		t.Fatalf("got death %+v", death)
 	}
-	return h.believed(t, letter, death.Queue)
+	return h.verified(t, letter, death.Exchange)
 }
 
 func (h *hops) failed() schemas.State {
@@ -193,18 +196,20 @@ func (h *hops) failed() schemas.State {
 
 func (h *hops) delay(t *testing.T) {
 	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delay(delay), Publishing: schemas.Wrap(h.want, h.failed())})
-	h.unwrapped(t, h.topology.Due())
+	h.inQueueOfOurs(t, h.topology.Due(), (*schemas.Verifier).VerifyDue)
 }
 
-func (h *hops) unwrapped(t *testing.T, queue string) {
+func (h *hops) inQueueOfOurs(t *testing.T, queue string,
+	verify func(*schemas.Verifier, schemas.Envelope) (schemas.VerifiedState, bool, error),
+) {
 	t.Helper()
-	e, state, err := schemas.Unwrap(schemas.FromDelivery(h.take(t, queue)))
-	if err != nil {
-		t.Fatal(err)
+	got, found, err := verify(&schemas.Verifier{Topology: h.topology}, schemas.FromDelivery(h.take(t, queue)))
+	if err != nil || !found || got.Mismatch {
+		t.Fatalf("found %v, mismatch %v, %v", found, got.Mismatch, err)
 	}
-	h.same(t, e)
-	if state.Fingerprint != h.fingerprint || state.Attempt != 1 || state.Queue != h.queue {
-		t.Errorf("the state changed: %+v", state)
+	h.same(t, got.Envelope)
+	if got.State.Fingerprint != h.fingerprint || got.State.Attempt != 1 || got.State.Queue != h.queue {
+		t.Errorf("the state changed: %+v", got.State)
 	}
 }
 
@@ -215,12 +220,12 @@ func (h *hops) lastHop(t *testing.T, exchange, key string) {
 	if want := h.want.Properties; schemas.FromDelivery(d).Properties != want {
 		t.Errorf("the consumer gets %+v, first published was %+v", schemas.FromDelivery(d).Properties, want)
 	}
-	if belief := h.believed(t, schemas.FromDelivery(d), h.queue); belief.State.Attempt != 1 {
-		t.Errorf("got attempt %d", belief.State.Attempt)
+	if got := h.verified(t, schemas.FromDelivery(d), d.Exchange); got.State.Attempt != 1 {
+		t.Errorf("got attempt %d", got.State.Attempt)
 	}
 	h.send(message)
-	if belief := h.rejected(t); belief.State.Attempt != 1 {
-		t.Errorf("got attempt %d after it was rejected again", belief.State.Attempt)
+	if got := h.rejected(t); got.State.Attempt != 1 {
+		t.Errorf("got attempt %d after it was rejected again", got.State.Attempt)
 	}
 }
 
@@ -245,7 +250,7 @@ func (h *hops) wrapped(t *testing.T) {
 		t.Error("the message is to be retried")
 	}
 	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: schemas.Wrap(full.want, full.failed())})
-	full.unwrapped(t, h.topology.Poison())
+	full.inQueueOfOurs(t, h.topology.Poison(), (*schemas.Verifier).VerifyPoison)
 	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: schemas.WrapForQueue(full.want, full.failed(), "guest")})
 	h.take(t, h.queue)
 }
@@ -256,7 +261,7 @@ func (h *hops) replay(t *testing.T) {
 	if event := h.tapped(t, h.topology.Index()); event.Replay != "job-1" || event.ReplayOf != "01K" {
 		t.Errorf("the tap's copy is marked %q, %q", event.Replay, event.ReplayOf)
 	}
-	if belief := h.rejected(t); belief.State.Replay != "job-1" {
-		t.Errorf("the queue's copy is marked %q", belief.State.Replay)
+	if got := h.rejected(t); got.State.Replay != "job-1" {
+		t.Errorf("the queue's copy is marked %q", got.State.Replay)
 	}
 }

@@ -36,10 +36,10 @@ func AttemptFrom(ctx context.Context) Attempt {
 
 // attempt calls the handler with a copy of the message as first published. A
 // panic is a failure.
-func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produced []*message.Message, err error) {
+func (b *business) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
 	this := Attempt{
-		Number: belief.State.Attempt + 1, Queue: b.route.Queue,
-		Fingerprint: belief.State.Fingerprint, Replay: belief.State.Replay,
+		Number: verified.State.Attempt + 1, Queue: b.route.Queue,
+		Fingerprint: verified.State.Fingerprint, Replay: verified.State.Replay,
 	}
 	ctx := context.WithValue(msg.Context(), attemptKey{}, this)
 	if b.route.Timeout > 0 {
@@ -48,7 +48,7 @@ func (b *business) attempt(msg *message.Message, belief schemas.Belief) (produce
 		defer cancel()
 		defer time.AfterFunc(b.route.Timeout+hangGrace, func() { b.reportHang(this) }).Stop()
 	}
-	given := givenTo(ctx, msg, belief.Envelope)
+	given := givenTo(ctx, msg, verified.Envelope)
 	produced, err = recoverValue(func() ([]*message.Message, error) { return b.route.Handler(given) })
 	return produced, nackedOr(given, err)
 }

@@ -121,7 +121,7 @@ func (m *outageModel) run() {
 	}
 	business := &business{
 		steps: &steps{
-			publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
+			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, holds: &holds{gauge: metrics.held},
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},

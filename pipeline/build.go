@@ -73,7 +73,7 @@ func (p *Pipeline) poisoner() *poisoner {
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
 		steps: p.steps(queue), hop: p.hop(), policyOf: p.policyOf,
-		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), retried: p.cfg.RetriedDeaths,
+		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deaths: p.deaths, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
@@ -114,18 +114,21 @@ func (p *Pipeline) subscription() wamqp.Config {
 func (p *Pipeline) steps(queue string) *steps {
 	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
 	return &steps{
-		queue: queue, topology: p.cfg.Topology, publisher: p.restoring, frameMax: p.frameMax, taps: p.cfg.Tap,
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(), frameMax: p.frameMax, taps: p.cfg.Tap,
 		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, holds: p.holds, warnings: &throttle{},
 	}
 }
 
+// signing publishes what carries a state with a signature, where there are keys.
+func (p *Pipeline) signing() signing { return signing{p.restoring, p.verifier} }
+
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
 func (p *Pipeline) hop() lasthop.Hop {
 	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, Publisher: p.restoring, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, Publisher: p.signing(), FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		hop.Own[route.Queue] = true

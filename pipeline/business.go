@@ -28,7 +28,7 @@ type business struct {
 // could be made, so that the message must come again.
 func (b *business) handle(msg *message.Message) error {
 	ctx := msg.Context()
-	belief, err := b.believe(ctx)
+	verified, err := b.verify(ctx)
 	var newer *schemas.NewerVersionError
 	if errors.As(err, &newer) {
 		return b.poisonUnread(ctx, b.route.Queue, newer)
@@ -36,21 +36,24 @@ func (b *business) handle(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	belief.State = b.repaid(belief.State)
+	verified.State = b.repaid(verified.State)
+	if most := b.route.Policy.MaxAttempts(); verified.State.Attempt >= most {
+		return b.usedUp(ctx, verified, most)
+	}
 	epoch, started := b.breaker.begin(), b.now()
-	produced, why := b.attempt(msg, belief)
+	produced, why := b.attempt(msg, verified)
 	took := b.now().Sub(started)
 	if why == nil {
-		why, err = b.publish(ctx, belief, produced)
+		why, err = b.publish(ctx, verified, produced)
 	}
 	switch {
 	case err != nil:
 		return err
 	case why != nil:
-		return b.fail(ctx, belief, epoch, took, why)
+		return b.fail(ctx, verified, epoch, took, why)
 	}
 	b.breaker.success(epoch)
-	return b.succeed(ctx, belief, took)
+	return b.succeed(ctx, verified, took)
 }
 
 // repaid is the state of a message after it got its latest attempt back, where the
@@ -64,22 +67,35 @@ func (b *business) repaid(s schemas.State) schemas.State {
 	return s.Waited(b.now())
 }
 
-func (b *business) believe(ctx context.Context) (schemas.Belief, error) {
+// usedUp is for a message that comes though its attempts are used up: the policy allows
+// fewer than it did, or a copy of it found a way back. It is not tried again.
+func (b *business) usedUp(ctx context.Context, verified schemas.VerifiedState, most int) error {
+	b.metrics.attempts.WithLabelValues(b.route.Queue, retry.Poison.String()).Inc()
+	state := verified.State
+	state.Time, state.Duration = b.now(), 0
+	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
+		state.Attempt, most, state.Failure.Message)
+	return b.poison(ctx, verified.Envelope, state)
+}
+
+func (b *business) verify(ctx context.Context) (schemas.VerifiedState, error) {
 	arrived, ok := schemas.FromContext(ctx)
 	if !ok {
-		return schemas.Belief{}, errors.New("the message has no envelope: its subscriber is not Watership's")
+		return schemas.VerifiedState{}, errors.New("the message has no envelope: its subscriber is not Watership's")
 	}
-	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, b.route.Queue) })
-	if belief.Mismatch {
+	verified, err := parse(func() (schemas.VerifiedState, error) {
+		return b.verifier.Verify(arrived, arrived.Exchange, b.route.Queue)
+	})
+	if verified.Mismatch {
 		b.reportMismatch(b.route.Queue, b.route.Queue, arrived)
 	}
-	return belief, err
+	return verified, err
 }
 
 // publish sends a handler's outgoing messages and waits until all are
 // confirmed. Its first error is that of a message that cannot be published,
 // which is a failure of the attempt; its second says that nothing is known.
-func (b *business) publish(ctx context.Context, parent schemas.Belief, produced []*message.Message) (why, err error) {
+func (b *business) publish(ctx context.Context, parent schemas.VerifiedState, produced []*message.Message) (why, err error) {
 	messages, why := b.allOutgoing(produced, parent)
 	if why != nil {
 		return why, nil
@@ -118,7 +134,7 @@ func undeliverable(ctx context.Context, err error) (why, unknown error) {
 
 // fail does what follows a failed attempt. One whose delivery has ended says
 // nothing: the message comes again.
-func (b *business) fail(ctx context.Context, before schemas.Belief, epoch int, took time.Duration, why error) error {
+func (b *business) fail(ctx context.Context, before schemas.VerifiedState, epoch int, took time.Duration, why error) error {
 	if ended := context.Cause(ctx); ended != nil {
 		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
 	}
@@ -136,11 +152,11 @@ func (b *business) fail(ctx context.Context, before schemas.Belief, epoch int, t
 }
 
 // succeed says that the handler has handled the message.
-func (b *business) succeed(ctx context.Context, belief schemas.Belief, took time.Duration) error {
-	state := belief.State
+func (b *business) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
+	state := verified.State
 	state.Queue, state.Time, state.Duration = b.route.Queue, b.now(), took
 	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
 	state.Attempt++
 	b.metrics.handled(b.route.Queue, took)
-	return b.event(ctx, schemas.Handled, belief.Envelope, state)
+	return b.event(ctx, schemas.Handled, verified.Envelope, state)
 }

@@ -25,11 +25,18 @@ type Config struct {
 	// QueueType of our queues, and of route queues that do not exist yet. Zero: quorum.
 	QueueType amqp.QueueType
 
+	// StateKeys sign what travels with messages, so that a state counts only with a
+	// signature. Every process of Watership in the virtual host needs the same. Zero:
+	// states count that came by Watership's exchanges, to which others must not have
+	// the right to write.
+	StateKeys schemas.StateKeys
+
 	Tap    []amqp.Tap // exchanges whose messages are recorded
 	Routes []Route    // each queue once; none: only dead letters are retried
 
 	// Discovery finds the keys of direct exchanges that are tapped without, and
-	// those that are bound later within TopologyEvery. Nil: each needs its keys.
+	// those that are bound later within TopologyEvery. Nil: each needs its keys, and
+	// what dead letters say of the queues that they died in is not checked.
 	Discovery *amqp.Discovery
 
 	// TopologyEvery is about how often the topology is looked at, and what is

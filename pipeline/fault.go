@@ -58,17 +58,19 @@ const parseTimeout = 30 * time.Second
 // parse reads what others have written.
 func parse[T any](f func() (T, error)) (T, error) { return recoverWithin(parseTimeout, f) }
 
-// unwrap is schemas.Unwrap as parse does it.
-func unwrap(arrived schemas.Envelope) (schemas.Envelope, schemas.State, error) {
-	type unwrapped struct {
-		schemas.Envelope
-		schemas.State
+// verifyHop verifies a message in a queue of ours as parse does it.
+func verifyHop(
+	arrived schemas.Envelope, verify func(schemas.Envelope) (schemas.VerifiedState, bool, error),
+) (verified schemas.VerifiedState, found bool, err error) {
+	type hopped struct {
+		schemas.VerifiedState
+		found bool
 	}
-	u, err := parse(func() (u unwrapped, err error) {
-		u.Envelope, u.State, err = schemas.Unwrap(arrived)
-		return u, err
+	h, err := parse(func() (h hopped, err error) {
+		h.VerifiedState, h.found, err = verify(arrived)
+		return h, err
 	})
-	return u.Envelope, u.State, err
+	return h.VerifiedState, h.found, err
 }
 
 // isFault says whether an error is one of our own code.
@@ -92,30 +94,32 @@ func (s *steps) poisonFaulty(ctx context.Context, e schemas.Envelope, state sche
 
 // giveUp ends a message of a route for a fault of ours.
 func (b *business) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, b.route.Queue) })
+	verified, err := parse(func() (schemas.VerifiedState, error) {
+		return b.verifier.Verify(arrived, arrived.Exchange, b.route.Queue)
+	})
 	if err != nil {
 		return err
 	}
-	belief.State.Queue = b.route.Queue
-	return b.poisonFaulty(ctx, belief.Envelope, belief.State, fault)
+	verified.State.Queue = b.route.Queue
+	return b.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
 }
 
 // giveUpDead ends a dead letter for a fault of ours.
 func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(arrived, "") })
+	verified, err := parse(func() (schemas.VerifiedState, error) { return r.verifier.VerifyMark(arrived), nil })
 	if err != nil {
 		return err
 	}
-	return r.poisonFaulty(ctx, belief.Envelope, belief.State, fault)
+	return r.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
 }
 
 // giveUpDue ends a message that is due for a fault of ours.
 func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	e, state, err := unwrap(arrived)
+	verified, _, err := verifyHop(arrived, r.verifier.VerifyDue)
 	if err != nil {
 		return err
 	}
-	return r.poisonFaulty(ctx, e, state, fault)
+	return r.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
 }
 
 // setAside keeps a message as it arrived in the queue of unstorable messages.

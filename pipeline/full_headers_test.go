@@ -148,7 +148,7 @@ func TestSmallFrames(t *testing.T) {
 
 // What a newer Watership wrote for a queue is not guessed at, not handled, and holds
 // up nobody: it is given up with its headers. Where its headers name no queue, or
-// another, somebody copied them.
+// another, or it came by another exchange, somebody copied them.
 func TestMessagesOfANewerVersion(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const many = defaultConcurrency + 1
@@ -165,14 +165,14 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 		named := maps.Clone(headers)
 		named["watership-queue"] = queue
 		for range many {
-			r.publish("", queue, amqp091.Publishing{Body: []byte("newer"), Headers: named, Expiration: "600000"})
+			r.publish(r.topology.Direct(), queue, amqp091.Publishing{Body: []byte("newer"), Headers: named, Expiration: "600000"})
 		}
 		r.publish("", queue, amqp091.Publishing{Body: []byte("ours")})
 		if first, second := rabbittest.Receive(t, handled), rabbittest.Receive(t, handled); first != "copied" || second != "ours" {
 			t.Errorf("handled %q and %q", first, second)
 		}
 		want := schemas.Envelope{
-			RoutingKey: queue, Headers: named, Body: []byte("newer"), Properties: schemas.Properties{Expiration: "600000"},
+			Exchange: r.topology.Direct(), RoutingKey: queue, Headers: named, Body: []byte("newer"), Properties: schemas.Properties{Expiration: "600000"},
 		}
 		for _, e := range r.waitFor(many, schemas.Poisoned) {
 			if diff := cmp.Diff(want, e.Envelope); diff != "" || !strings.Contains(e.Failure.Message, "upgrade this one") {
@@ -189,8 +189,11 @@ func TestDeadLettersOfANewerVersion(t *testing.T) {
 	r := start(t, b, nil)
 	queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
 	const many = hopConcurrency + 1
+	if err := b.Channel(t).QueueBind(queue, queue, r.topology.Direct(), false, nil); err != nil {
+		t.Fatal(err)
+	}
 	for range many {
-		r.publish("", queue, amqp091.Publishing{Headers: amqp091.Table{
+		r.publish(r.topology.Direct(), queue, amqp091.Publishing{Headers: amqp091.Table{
 			"watership-v": int64(schemas.WireVersion + 1), "watership-queue": queue,
 		}})
 	}

@@ -70,7 +70,7 @@ func TestOutgoingHasNoStateOfAnother(t *testing.T) {
 	b := &business{steps: &steps{newID: func() string { return "id" }}}
 	out, err := b.outgoing(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp091.Table{
 		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
-	}}), schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}, 0)
+	}}), schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
 	want := amqp091.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
 	if diff := cmp.Diff(want, out.Publishing.Headers); err != nil || diff != "" {
 		t.Error(err, diff)

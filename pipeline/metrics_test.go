@@ -71,7 +71,10 @@ func TestMetrics(t *testing.T) {
 func TestMetricsNameQueuesThatExist(t *testing.T) {
 	b := rabbittest.Newest(t)
 	registry := prometheus.NewPedanticRegistry()
-	r := startSilent(t, b, func(c *Config) { c.Registerer, c.Default = registry, attemptsAfter() })
+	r := startSilent(t, b, func(c *Config) {
+		openRetry(t, b)(c)
+		c.Registerer, c.Default = registry, attemptsAfter()
+	})
 	queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
 	publishTo(t, b, queue, "x")
 	rejectOne(t, b, queue)

@@ -41,7 +41,8 @@ type modelBroker struct {
 // waiting is a message in a delay queue.
 type waiting struct {
 	amqp091.Delivery
-	due time.Time
+	queue string
+	due   time.Time
 }
 
 func (b *modelBroker) declare(queues ...string) {
@@ -114,7 +115,7 @@ func (b *modelBroker) put(queue string, d amqp091.Delivery) error {
 		return &rabbit.NackedError{RoutingKey: queue}
 	}
 	if ms, isDelay := b.delayOf(queue); isDelay {
-		b.waiting = append(b.waiting, waiting{d, b.now.Add(ms)})
+		b.waiting = append(b.waiting, waiting{d, queue, b.now.Add(ms)})
 		return nil
 	}
 	b.queues[queue] = append(b.queues[queue], d)
@@ -170,13 +171,13 @@ func (b *modelBroker) pass() {
 		if w.due.After(b.now) {
 			return false
 		}
-		b.queues[b.topology.Due()] = append(b.queues[b.topology.Due()], dead(w.Delivery, "delay", "expired"))
+		b.queues[b.topology.Due()] = append(b.queues[b.topology.Due()], dead(w.Delivery, w.queue, "expired", b.topology.Direct(), b.topology.Due()))
 		return true
 	})
 }
 
-// dead is a message with the death that the broker adds.
-func dead(d amqp091.Delivery, queue, reason string) amqp091.Delivery {
+// dead is a message with the death that the broker adds, by the dead-letter exchange.
+func dead(d amqp091.Delivery, queue, reason, exchange, key string) amqp091.Delivery {
 	headers := amqp091.Table{}
 	for name, value := range d.Headers {
 		headers[name] = value
@@ -185,7 +186,7 @@ func dead(d amqp091.Delivery, queue, reason string) amqp091.Delivery {
 	headers["x-death"] = append([]any{amqp091.Table{
 		"queue": queue, "reason": reason, "exchange": d.Exchange, "routing-keys": []any{d.RoutingKey}, "count": int64(1),
 	}}, deaths...)
-	d.Headers = headers
+	d.Headers, d.Exchange, d.RoutingKey = headers, exchange, key
 	return d
 }
 

@@ -103,7 +103,7 @@ func (m *model) wire() {
 	}
 	ids := 0
 	s := &steps{
-		publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
+		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
@@ -112,8 +112,8 @@ func (m *model) wire() {
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
-		labels:  newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
-		retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
+		labels: newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
+		deaths: &deaths{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
 	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
@@ -229,7 +229,7 @@ func (m *model) consumeForeign(d amqp091.Delivery) bool {
 		m.foreign[body] = true
 		return true
 	}
-	_ = m.broker.put(m.broker.topology.Retry(), dead(d, "foreign", deathRejected))
+	_ = m.broker.put(m.broker.topology.Retry(), dead(d, "foreign", deathRejected, m.broker.topology.Retry(), d.RoutingKey))
 	return true
 }
 

@@ -35,7 +35,8 @@ const headerStockUUID = "_watermill_message_uuid"
 // A handler may also return plain Watermill messages: they go to Route.Publish
 // with their metadata as headers, and their UUID, which is another at each
 // attempt, does not count. Headers of Watership's and of RabbitMQ's that were
-// copied from another message are taken off.
+// copied from another message are taken off, and so are the routing keys in CC and BCC
+// that were copied from the message being handled.
 func NewMessage(e schemas.Envelope) *message.Message {
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, headerStockUUID)
@@ -63,7 +64,7 @@ func chosen(msg *message.Message) (schemas.Envelope, bool) {
 
 // allOutgoing is what goes on the wire for all that a handler returned. What a handler
 // returns is the handler's: a panic over it is its failure.
-func (b *business) allOutgoing(produced []*message.Message, parent schemas.Belief) ([]rabbit.Message, error) {
+func (b *business) allOutgoing(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
 	return recoverValue(func() (messages []rabbit.Message, err error) {
 		messages = make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
@@ -79,7 +80,7 @@ func (b *business) allOutgoing(produced []*message.Message, parent schemas.Belie
 }
 
 // outgoing is what goes on the wire for one message that a handler returned.
-func (b *business) outgoing(msg *message.Message, parent schemas.Belief, ordinal int) (rabbit.Message, error) {
+func (b *business) outgoing(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
 	e, ok := b.envelope(msg)
 	if !ok {
 		return rabbit.Message{}, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, chosenKey)
@@ -89,6 +90,7 @@ func (b *business) outgoing(msg *message.Message, parent schemas.Belief, ordinal
 			ordinal+1, b.route.Queue)
 	}
 	e.Headers = schemas.PublisherHeaders(e.Headers)
+	withoutCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
 		e.Properties.MessageID = b.derivedID(parent, ordinal)
 	}
@@ -109,7 +111,7 @@ func (b *business) envelope(msg *message.Message) (schemas.Envelope, bool) {
 
 // relate says what an outgoing message belongs to, unless the handler has said
 // so. A causation that was copied from the parent is the parent's own.
-func relate(e *schemas.Envelope, parent schemas.Belief) {
+func relate(e *schemas.Envelope, parent schemas.VerifiedState) {
 	p := parent.Envelope.Properties
 	if e.Properties.CorrelationID == "" {
 		e.Properties.CorrelationID = p.CorrelationID
@@ -152,7 +154,7 @@ func (b *business) plainEnvelope(msg *message.Message) schemas.Envelope {
 
 // derivedID makes a repeat of a handler recognisable. Where the parent has no
 // id of its own, equal parents could not be told apart, so it is random.
-func (b *business) derivedID(parent schemas.Belief, ordinal int) string {
+func (b *business) derivedID(parent schemas.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
 		return b.newID()
 	}

@@ -60,7 +60,7 @@ func TestOutgoingMessages(t *testing.T) {
 // An outgoing message belongs to the parent's correlation where it has one, and
 // names a parent without an id by its fingerprint.
 func TestRelation(t *testing.T) {
-	parent := schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}
+	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.CorrelationID = "c"
 	parent.Envelope.Headers = amqp091.Table{HeaderCausation: "grandparent"}
 	copied := schemas.Envelope{Headers: amqp091.Table{HeaderCausation: "grandparent"}}
@@ -79,8 +79,8 @@ func TestRelation(t *testing.T) {
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
 	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
-	parent := func(id, replay string) schemas.Belief {
-		return schemas.Belief{
+	parent := func(id, replay string) schemas.VerifiedState {
+		return schemas.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
 			State:    schemas.State{Fingerprint: "v1:" + id, Replay: replay},
 		}
@@ -289,7 +289,7 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 // the stock transport keeps it. What is published is another message.
 func TestNewMessageIsNotItsParent(t *testing.T) {
 	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
-	parent := schemas.Belief{State: schemas.State{Fingerprint: "v1:f"}}
+	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp091.Table{headerStockUUID: "parent", "tenant": "acme"}}
 	m, err := b.outgoing(NewMessage(e), parent, 0)

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Pipeline is a Watermill router with its handlers.
@@ -31,6 +34,8 @@ type Pipeline struct {
 	live      amqp.LiveTopology
 	restoring *amqp.Restoring // publishes, and brings back what of ours has vanished
 	breakers  []*breaker      // of Config.Routes, in their order
+	verifier  *schemas.Verifier
+	deaths    *deaths
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -55,6 +60,8 @@ func New(cfg Config) (*Pipeline, error) {
 	p.publisher = rabbit.NewPublisher(p.sending, rabbit.PublisherConfig{})
 	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = amqp.NewRestoring(p.publisher, p.live)
+	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
+	p.deaths = &deaths{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -113,6 +120,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		}
 		return errors.Join(fmt.Errorf("declaring the topology: %w", err), p.close())
 	}
+	if err := p.learn(ctx); err != nil {
+		return errors.Join(ignoreEnd(ctx, err), p.close())
+	}
 	// Handlers still publish while they finish, so it is kept longer than ctx.
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
@@ -121,6 +131,38 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stop()
 	work.Wait()
 	return errors.Join(err, p.close())
+}
+
+// firstCertain is the first major version of RabbitMQ that believes no x-death of a
+// publisher (https://www.rabbitmq.com/docs/dlx).
+const firstCertain = 4
+
+// learn finds out, before any message comes, what states and deaths may be believed.
+func (p *Pipeline) learn(ctx context.Context) error {
+	version, err := p.sending.ServerVersion(ctx)
+	if err != nil {
+		return err
+	}
+	major, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(major)
+	p.deaths.certain = n >= firstCertain
+	former, err := p.live.FormerDelays(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for delay queues of a former release: %w", err)
+	}
+	if p.verifier.FormerRelease = len(former) > 0; p.verifier.FormerRelease {
+		p.cfg.Logger.Warn("delay queues of a former release are there, so states that come by the default exchange are believed; "+
+			"`watership setup` moves what waits in them, and deletes them", "queues", former)
+	}
+	return nil
+}
+
+// ignoreEnd: being stopped is no failure.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func (p *Pipeline) close() error {

@@ -27,21 +27,9 @@ type poisoner struct {
 func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, err := unwrap(arrived)
-	if isFault(err) {
+	e, state, body, err := p.given(arrived)
+	if err != nil {
 		return err
-	}
-	if err != nil { // headers of a newer version: kept with the message
-		e, state = arrived, schemas.State{Failure: failure(err)}
-	}
-	if state.EventID == "" { // put here by hand: the same id each time it is delivered
-		state.Fingerprint = e.Fingerprint()
-		state.EventID = "poison:" + state.Fingerprint
-		state.Time = p.now()
-	}
-	body, omitted := schemas.BodyOmitted(arrived)
-	if !omitted {
-		body = schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
 	}
 	if err := p.poisoned(ctx, e, state, body); err != nil {
 		return err
@@ -53,6 +41,27 @@ func (p *poisoner) handle(msg *message.Message) error {
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
 	p.tell(ctx, e, state, body)
 	return nil
+}
+
+// given is a message that was given up, its state, and where its body is.
+func (p *poisoner) given(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
+	verified, found, err := verifyHop(arrived, p.verifier.VerifyPoison)
+	e, state = verified.Envelope, verified.State
+	switch {
+	case isFault(err):
+		return e, state, body, err
+	case err != nil: // headers of a newer version: kept with the message
+		e, state = arrived, schemas.State{Fingerprint: arrived.Fingerprint(), Failure: failure(err)}
+	case !found:
+		state.Failure = failure(errors.New("it was in the queue of messages that were given up without a state of its own"))
+	}
+	if state.EventID == "" { // the same id each time it is delivered
+		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
+	}
+	if elsewhere, omitted := schemas.BodyOmitted(arrived); found && omitted {
+		return e, state, elsewhere, nil
+	}
+	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}, nil
 }
 
 func (p *poisoner) poisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {

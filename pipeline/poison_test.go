@@ -176,7 +176,7 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		faults := map[string]func(){"cannot be recorded": func() { panic("the logger") }}
-		const pause = 77 * time.Millisecond
+		const delay, pause = 50 * time.Millisecond, 77 * time.Millisecond
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.Default = pause, attemptsAfter()
 			declareFor(t, b, c.Topology.Delay(pause), amqp091.Table{"x-max-length": int32(0)}) // not as it is to be
@@ -188,9 +188,13 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := r.pipeline.live.DeclareDelay(t.Context(), delay); err != nil {
+			t.Fatal(err)
+		}
+		b.DeleteQueue(t, r.topology.Delay(delay))
 		e := schemas.Envelope{RoutingKey: exclusive, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: "m"}
-		r.publish(r.topology.Direct(), r.topology.Due(), schemas.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
+		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
 		poisoned := r.wait(schemas.Poisoned)
 		if poisoned.Queue != exclusive || poisoned.Attempt != 1 || !strings.Contains(poisoned.Failure.Message, "panic: the logger") ||
 			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {

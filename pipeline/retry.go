@@ -22,6 +22,7 @@ type retrier struct {
 	hop      lasthop.Hop
 	policyOf func(queue string) retry.Policy
 	labels   *queueLabels
+	deaths   *deaths
 	retried  []string      // reasons of dead letters that are tried again
 	pause    time.Duration // before another try at a queue that is full or gone
 	grace    time.Duration // for which a queue may be gone
@@ -31,46 +32,62 @@ type retrier struct {
 func (r *retrier) handleDead(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	letter, death, dead := schemas.DeadLetter(arrived)
-	if !dead {
-		return r.poisonUnknown(ctx, arrived, "it reached the retry exchange without being dead-lettered: no x-death header")
-	}
-	if err := rabbit.CheckName(death.Queue); err != nil {
-		return r.poisonUnknown(ctx, arrived, "its x-death header names no queue: "+err.Error())
+	letter, death, reason := r.deadLetter(ctx, arrived)
+	if reason != "" {
+		return r.poisonUnknown(ctx, arrived, reason)
 	}
 	label := r.labels.of(ctx, death.Queue)
-	belief, err := parse(func() (schemas.Belief, error) { return schemas.Believe(letter, death.Queue) })
+	verified, err := parse(func() (schemas.VerifiedState, error) {
+		return r.verifier.Verify(letter, death.Exchange, death.Queue)
+	})
 	if isFault(err) {
 		return err
 	}
 	if err != nil {
 		return r.poisonUnread(ctx, death.Queue, err)
 	}
-	if belief.Mismatch {
+	if verified.Mismatch {
 		r.reportMismatch(label, death.Queue, letter)
 	}
-	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), belief.State)
-	return r.failed(ctx, belief, attempted{queue: death.Queue, label: label, verdict: v})
+	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), verified.State)
+	return r.failed(ctx, verified, attempted{queue: death.Queue, label: label, verdict: v})
+}
+
+// deadLetter is a dead letter as it was before it died, and the death for which it is
+// here; or else the reason for which it cannot go back to a queue.
+func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (letter schemas.Envelope, death schemas.Death, reason string) {
+	if arrived.Exchange != r.topology.Retry() {
+		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
+			arrived.Exchange, r.topology.Retry())
+	}
+	letter, death, dead := schemas.DeadLetter(arrived, r.deaths.lead(ctx))
+	if !dead {
+		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
+	}
+	if err := rabbit.CheckName(death.Queue); err != nil {
+		return arrived, death, "its x-death header names no queue: " + err.Error()
+	}
+	return letter, death, r.deaths.doubt(ctx, death.Queue)
 }
 
 // handleDue takes a message that has waited to its queue, then acknowledges.
 func (r *retrier) handleDue(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, err := unwrap(arrived)
-	if isFault(err) {
+	verified, found, err := verifyHop(arrived, r.verifier.VerifyDue)
+	switch {
+	case isFault(err):
 		return err
-	}
-	if err != nil {
+	case err != nil:
 		return r.poisonUnread(ctx, "", err)
-	}
-	if state.Version == 0 || state.Queue == "" {
+	case !found:
 		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
 	}
-	if fingerprint := e.Fingerprint(); fingerprint != state.Fingerprint {
-		state.Failure.Message = fmt.Sprintf("it changed while it waited, or somebody put it into the queue of due messages: "+
-			"its fingerprint was %s; it had failed with: %s", state.Fingerprint, state.Failure.Message)
-		state.Fingerprint = fingerprint
+	e, state := verified.Envelope, verified.State
+	if verified.Mismatch {
+		state.Failure.Message = fmt.Sprintf("it changed while it waited: its fingerprint was %s; it had failed with: %s",
+			state.Fingerprint, state.Failure.Message)
+		state.Fingerprint = e.Fingerprint()
 		return r.poison(ctx, e, state)
 	}
 	return r.back(ctx, e, state)
@@ -117,10 +134,7 @@ func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, sta
 
 // poisonUnknown gives up what somebody put into a queue of ours by hand.
 func (r *retrier) poisonUnknown(ctx context.Context, arrived schemas.Envelope, reason string) error {
-	belief, err := schemas.Believe(arrived, "")
-	if err != nil {
-		return r.poisonUnread(ctx, "", err)
-	}
-	state := belief.State.Failed(r.now(), 0, "", failure(errors.New(reason)))
-	return r.poison(ctx, belief.Envelope, state)
+	verified := r.verifier.VerifyMark(arrived)
+	state := verified.State.Failed(r.now(), 0, "", failure(errors.New(reason)))
+	return r.poison(ctx, verified.Envelope, state)
 }

@@ -245,13 +245,13 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) {
 			c.ReturnGrace, c.ReturnPause = time.Hour, 100*time.Millisecond
-			c.Default = attemptsAfter(100 * time.Millisecond)
+			c.Default = attemptsAfter(50 * time.Millisecond)
 		})
 		queue := rabbittest.Name(t)
 		late := schemas.Envelope{RoutingKey: queue, Body: []byte("x")}
 		state := schemas.State{Fingerprint: late.Fingerprint()}.Failed(time.Now().Add(-24*time.Hour), 0, queue, schemas.Failure{})
 		state.Delay = time.Second
-		r.publish("", r.topology.Due(), schemas.Wrap(late, state))
+		r.publish(r.topology.Direct(), r.topology.Delay(50*time.Millisecond), schemas.Wrap(late, state))
 		rabbittest.Eventually(t, "the message waits for its queue", func() bool {
 			return delayed(t, b, r.topology.Delay(100*time.Millisecond))
 		})
@@ -393,11 +393,21 @@ func TestExclusiveTarget(t *testing.T) {
 	})
 }
 
+// openRetry makes the exchange of dead letters as a former release did: anybody with
+// the right to write may publish to it.
+func openRetry(t *testing.T, b rabbittest.Broker) func(*Config) {
+	return func(c *Config) {
+		if err := b.Channel(t).ExchangeDeclare(c.Topology.Retry(), "topic", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Dead letters whose x-death header names what is no queue are given up, and nobody
 // else is held up. RabbitMQ passes on what a client publishes as x-death.
 func TestMalformedDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		r := start(t, b, nil)
+		r := start(t, b, openRetry(t, b))
 		deaths := map[string]any{
 			"long":     []any{amqp091.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},
 			"no UTF-8": []any{amqp091.Table{"queue": "\xff\xfe", "reason": "rejected"}},

@@ -35,6 +35,7 @@ type delayDeclarer interface {
 type steps struct {
 	queue     string // whose messages are handled
 	topology  schemas.Topology
+	verifier  *schemas.Verifier
 	publisher publisher
 	frameMax  func() schemas.FrameMax // of the publisher's connection
 	delays    delayDeclarer
@@ -59,7 +60,7 @@ type attempted struct {
 }
 
 // failed sends a message whose attempt failed to where its policy says.
-func (s *steps) failed(ctx context.Context, before schemas.Belief, a attempted) error {
+func (s *steps) failed(ctx context.Context, before schemas.VerifiedState, a attempted) error {
 	decision := s.reachable(a.decision, before.Envelope)
 	s.metrics.failed(a, decision.Verb)
 	state := before.State.Failed(s.now(), a.took, a.queue, a.failure)
@@ -191,6 +192,6 @@ func (s *steps) poisonUnread(ctx context.Context, queue string, why error) error
 
 func (s *steps) reportMismatch(label, queue string, arrived schemas.Envelope) {
 	s.metrics.mismatches.WithLabelValues(label).Inc()
-	s.logger.Error("a message named this queue but its fingerprint is another's; took it for a new one",
+	s.logger.Error("a message carried a state for this queue that is not its own; took it for a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }

@@ -131,6 +131,11 @@ func (f *fixture) log(context.Context) (Log, error) {
 	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err
 }
 
+// verify reads a delivery as what consumes a queue does.
+func (f *fixture) verify(d amqp.Delivery, queue string) (schemas.VerifiedState, error) {
+	return (&schemas.Verifier{Topology: f.cfg.Topology}).Verify(schemas.FromDelivery(d), d.Exchange, queue)
+}
+
 // binder binds queues of routes.
 type binder struct {
 	conn     *rabbit.Connection

@@ -85,13 +85,13 @@ func (f *fixture) work(queue string) {
 			f.sequence++
 			f.keep(decoder.Tapped(d, time.Now(), f.sequence))
 		}
-		belief, err := schemas.Believe(schemas.FromDelivery(d), queue)
+		verified, err := f.verify(d, queue)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		handled := f.event(schemas.Handled, belief.Envelope)
+		handled := f.event(schemas.Handled, verified.Envelope)
 		handled.Queue, handled.Message = queue, ""
-		handled.Replay, handled.ReplayOf = belief.State.Replay, belief.State.ReplayOf
+		handled.Replay, handled.ReplayOf = verified.State.Replay, verified.State.ReplayOf
 		f.keep(handled)
 	}
 	f.index()

@@ -40,12 +40,12 @@ func TestReplay(t *testing.T) {
 	}
 	for i, want := range []int{1, 3, 2} {
 		arrived := schemas.FromDelivery(deliveries[i])
-		belief, err := schemas.Believe(arrived, "")
+		verified, err := f.verify(deliveries[i], "")
 		if err != nil || string(arrived.Body) != fmt.Sprintf(`{"order":%d}`, want) {
 			t.Fatalf("message %d in place %d (%v)", want, i, err)
 		}
-		if belief.State.Fingerprint != f.message(want).Fingerprint() || belief.State.Replay != job.ID || belief.State.Attempt != 0 || belief.State.Message != "" {
-			t.Errorf("message %d is believed to be %+v", want, belief.State)
+		if verified.State.Fingerprint != f.message(want).Fingerprint() || verified.State.Replay != job.ID || verified.State.Attempt != 0 || verified.State.Message != "" {
+			t.Errorf("message %d is taken for %+v", want, verified.State)
 		}
 	}
 	events := f.index()
@@ -88,9 +88,9 @@ func TestReplayToFailedQueue(t *testing.T) {
 	if len(d) != 1 || d[0].MessageId != "m-1" {
 		t.Fatalf("arrived: %v", d)
 	}
-	belief, err := schemas.Believe(schemas.FromDelivery(d[0]), f.queue)
-	if err != nil || belief.Mismatch || belief.State.ReplayOf != failed.EventID || belief.State.Attempt != 0 || belief.Envelope.Exchange != f.exchange {
-		t.Errorf("what arrived is believed to be %+v (%v)", belief, err)
+	verified, err := f.verify(d[0], f.queue)
+	if err != nil || verified.Mismatch || verified.State.ReplayOf != failed.EventID || verified.State.Attempt != 0 || verified.Envelope.Exchange != f.exchange {
+		t.Errorf("what arrived is taken for %+v (%v)", verified, err)
 	}
 	if f := job.Failures[0]; f.EventID != gone.EventID || f.Message != "m-2" || !strings.Contains(f.Reason, "does not exist") {
 		t.Errorf("the failure is %+v", f)
@@ -259,16 +259,16 @@ func TestHeaders(t *testing.T) {
 	order.Changes = Changes{Set: []string{"tenant=umbrella", "retries:int=3"}, Remove: []string{"n"}}
 	job := f.run(order)
 	wantJob(t, job, Done, 1, 0)
-	belief, err := schemas.Believe(schemas.FromDelivery(f.take(f.queue)[0]), "")
+	verified, err := f.verify(f.take(f.queue)[0], "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	headers := belief.Envelope.Headers
+	headers := verified.Envelope.Headers
 	if headers["tenant"] != "umbrella" || headers["retries"] != int64(3) || len(headers) != 2 {
 		t.Errorf("headers %v", headers)
 	}
-	if belief.State.Replay != job.ID || belief.State.ReplayOf != event.EventID || belief.State.Fingerprint == event.Fingerprint {
-		t.Errorf("the mark is %+v", belief.State)
+	if verified.State.Replay != job.ID || verified.State.ReplayOf != event.EventID || verified.State.Fingerprint == event.Fingerprint {
+		t.Errorf("the mark is %+v", verified.State)
 	}
 	if said := f.index(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
 		t.Errorf("the replayed event is about %+v", said[0])

@@ -71,6 +71,15 @@ func (p Policy) AllDelays() []time.Duration {
 	return slices.Compact(all)
 }
 
+// MaxAttempts is the number of attempts after which a message of any class is given up.
+func (p Policy) MaxAttempts() int {
+	most := p.attempts()
+	for _, class := range p.Classes {
+		most = max(most, class.attempts())
+	}
+	return most
+}
+
 // named are the delays without those of classes, each once, in their order.
 func (p Policy) named() []time.Duration {
 	var named []time.Duration

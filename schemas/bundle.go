@@ -75,7 +75,8 @@ const (
 // which is for Lifecycle.
 func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 	headers := ours(d.Headers)
-	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() {
+	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() ||
+		!dec.Keys.signed(FromDelivery(d), forEvent(Action(d.RoutingKey))) {
 		return nil, false
 	}
 	lines, err := unzip(d.Body)

@@ -56,15 +56,23 @@ func readDeath(entry amqp.Table) Death {
 	return death
 }
 
-// DeadLetter is the envelope of a dead letter as it was before it first died,
-// its latest death, and whether the message is a dead letter at all. A message
-// that died more than once on its way has its origin in the oldest death.
-func DeadLetter(arrived Envelope) (Envelope, Death, bool) {
+// DeadLetter is the envelope of a dead letter as it was before it died, its newest
+// death, and whether the message is a dead letter at all.
+//
+// A message that died more than once on its way has its origin in the oldest death that
+// leads to the newest: leads says whether a death took the message to the exchange of
+// the death after it; nil: none does. RabbitMQ before 4.0 adds to an x-death that a
+// publisher copied from another message, whose deaths these are not.
+func DeadLetter(arrived Envelope, leads func(older, newer Death) bool) (Envelope, Death, bool) {
 	deaths := deathsOf(arrived.Headers)
 	if len(deaths) == 0 {
 		return arrived, Death{}, false
 	}
-	return arrived.asBefore(deaths[len(deaths)-1]), deaths[0], true
+	origin := 0
+	for leads != nil && origin+1 < len(deaths) && leads(deaths[origin+1], deaths[origin]) {
+		origin++
+	}
+	return arrived.asBefore(deaths[origin]), deaths[0], true
 }
 
 // asBefore undoes what dead-lettering did to a message.

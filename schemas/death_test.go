@@ -21,7 +21,9 @@ func TestDeadLetterOfAChain(t *testing.T) {
 		"tenant": "acme", "x-first-death-queue": "orders",
 		"x-death": []any{death("orders.parked", "expired", "shop.dlx", "order.created"), first},
 	}}
-	before, latest, dead := DeadLetter(arrived)
+	before, latest, dead := DeadLetter(arrived, func(older, newer Death) bool {
+		return older.Queue == "orders" && newer.Exchange == "shop.dlx"
+	})
 	if !dead || latest.Queue != "orders.parked" || latest.Reason != "expired" {
 		t.Errorf("its latest death is %+v (%v)", latest, dead)
 	}
@@ -33,11 +35,29 @@ func TestDeadLetterOfAChain(t *testing.T) {
 	}
 }
 
+// TestDeathsOfAnother: a service copied the headers of a message that had died to the
+// one that it published, which died as well. RabbitMQ 3.x takes them for its own.
+func TestDeathsOfAnother(t *testing.T) {
+	theirs := death("orders", "rejected", "shop", "order.paid")
+	theirs["original-expiration"] = "60000"
+	arrived := Envelope{Exchange: "watership.retry", RoutingKey: "invoice.made", Headers: amqp.Table{
+		"x-death": []any{death("invoices", "rejected", "billing", "invoice.made"), theirs},
+	}}
+	for name, leads := range map[string]func(older, newer Death) bool{
+		"nobody knows": nil, "the queue's dead letters go elsewhere": func(Death, Death) bool { return false },
+	} {
+		before, latest, _ := DeadLetter(arrived, leads)
+		if before.Exchange != "billing" || before.RoutingKey != "invoice.made" || before.Properties.Expiration != "" || latest.Queue != "invoices" {
+			t.Errorf("%s: it was published to %q with %q, expiration %q", name, before.Exchange, before.RoutingKey, before.Properties.Expiration)
+		}
+	}
+}
+
 func TestNoDeadLetter(t *testing.T) {
 	for name, headers := range map[string]amqp.Table{
 		"no headers": nil, "another type": {"x-death": "rejected"}, "empty": {"x-death": []any{}}, "no tables": {"x-death": []any{1}},
 	} {
-		if _, _, dead := DeadLetter(Envelope{Exchange: "shop", Headers: headers}); dead {
+		if _, _, dead := DeadLetter(Envelope{Exchange: "shop", Headers: headers}, nil); dead {
 			t.Errorf("%s: taken for a dead letter", name)
 		}
 	}

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,7 +87,10 @@ type Decoder struct {
 	Source   string
 	VHost    string
 	Topology Topology
+	Keys     StateKeys // of those that publish events and replays
 }
+
+func (dec Decoder) verifier() *Verifier { return &Verifier{Topology: dec.Topology, Keys: dec.Keys} }
 
 // Lifecycle reads an event from the log, taken at a time with a sequence: an
 // ordinary message that one of ours published to the exchange of events, its
@@ -97,6 +101,9 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 	if d.Exchange != dec.Topology.Events() {
 		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
 			d.Exchange, dec.Topology.Events())
+	}
+	if !dec.Keys.signed(arrived, forEvent(Action(d.RoutingKey))) {
+		return Event{}, errors.New("a message in the log is not signed by any key of amqp.state_key_file")
 	}
 	envelope, state, err := Unwrap(arrived)
 	if err != nil {
@@ -140,11 +147,11 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 	if d.Redelivered && arrived.Headers != nil { // our own queue has counted
 		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
 	}
-	belief, err := Believe(arrived, "")
-	if err != nil { // headers of a newer version: kept with the message, meaning nothing here
-		belief = Belief{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+	verified := dec.verifier().VerifyMark(arrived)
+	if ours(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, meaning nothing here
+		verified.Envelope = arrived
 	}
-	event := dec.event(Published, belief.Envelope, belief.State)
+	event := dec.event(Published, verified.Envelope, verified.State)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
 	event.Time, event.TimeSource = publishedAt(arrived, event.Replay != "", taken)

@@ -75,14 +75,21 @@ func ExampleWrapWithoutBody() {
 	// Output: 0 8
 }
 
-// Headers of ours that a service copied to another message are not believed.
-func ExampleBelieve() {
+// A state counts that came by an exchange to which Watership alone publishes. That a
+// service, or anybody else, sent with a message of its own does not.
+func ExampleVerifier() {
+	var verifier schemas.Verifier
 	e := order()
 	p := schemas.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
-	copied := schemas.Envelope{Exchange: "shop", RoutingKey: "invoice.made", Headers: p.Headers}
-	belief, err := schemas.Believe(copied, "invoices")
-	fmt.Println(belief.State.Attempt, len(belief.Envelope.Headers), err)
-	// Output: 0 1 <nil>
+	for _, exchange := range []string{verifier.Topology.Direct(), "shop"} {
+		arrived := e
+		arrived.Exchange, arrived.Headers = exchange, p.Headers
+		verified, err := verifier.Verify(arrived, exchange, "stock")
+		fmt.Println(exchange, verified.State.Attempt, verified.Mismatch, err)
+	}
+	// Output:
+	// watership.direct 2 false <nil>
+	// shop 0 true <nil>
 }
 
 func ExampleState_Failed() {
@@ -101,7 +108,7 @@ func ExampleDeadLetter() {
 		Headers: amqp.Table{"x-death": []any{amqp.Table{
 			"queue": "stock", "reason": "rejected", "exchange": "shop", "routing-keys": []any{"order.created"},
 		}}},
-	})
+	}, nil)
 	fmt.Println(dead, letter.Exchange, death.Queue, death.Reason)
 	// Output: true shop stock rejected
 }
@@ -136,7 +143,7 @@ func ExampleParseTable() {
 func ExampleTopology() {
 	ours := schemas.Topology{Prefix: "shop.messages"}
 	fmt.Println(ours.Retry(), ours.Delay(1500*time.Millisecond), ours.Owns("stock"))
-	// Output: shop.messages.retry shop.messages.delay.1500 false
+	// Output: shop.messages.retry shop.messages.wait.1500 false
 }
 
 // Many events travel as one message, and are taken apart where they are read.

@@ -13,6 +13,7 @@ const (
 	frameMax  = 128 << 10 // bytes
 	deathRoom = 4 << 10   // for x-death, of a message that passes two queues of ours
 	stateRoom = 12 << 10  // for our headers, without a stack
+	signRoom  = 1 + len(headerSignature) + 5 + 43
 )
 
 // LeavesRoom is FrameMax.LeavesRoom for RabbitMQ's default.

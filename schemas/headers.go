@@ -40,6 +40,7 @@ const (
 	headerReplay      = "watership-replay"
 	headerReplayOf    = "watership-replay-of"
 	headerBodySize    = "watership-body-size"
+	headerSignature   = "watership-signature"
 	headerBodyIn      = "watership-body-in"
 
 	headerExpiration   = "watership-expiration"

@@ -106,7 +106,7 @@ func (s State) write(h ours) {
 }
 
 func readState(h ours) State {
-	return State{
+	return bounded(State{
 		Version:     int(h.int(headerVersion)),
 		Fingerprint: h.text(headerFingerprint),
 		Message:     h.text(headerMessage),
@@ -121,7 +121,7 @@ func readState(h ours) State {
 		},
 		EventID:  h.text(headerEventID),
 		Time:     h.time(headerTime),
-		Delay:    time.Duration(h.int(headerDelay)) * time.Millisecond,
+		Delay:    time.Duration(min(max(0, h.int(headerDelay)), longestDelay.Milliseconds())) * time.Millisecond,
 		Duration: time.Duration(h.int(headerDuration)),
 		Parent:   h.text(headerParent),
 		Replay:   h.text(headerReplay),
@@ -132,7 +132,34 @@ func readState(h ours) State {
 		WaitsSince: h.time(headerWaitsSince),
 
 		MissingSince: h.time(headerMissing),
+	})
+}
+
+const (
+	mostCounted  = 1 << 20 // attempts, or waits
+	longestDelay = (1<<32 - 1) * time.Millisecond
+	longestName  = 255 // bytes, of what names a queue or an instance
+)
+
+// bounded is a state within the bounds of those that Watership writes: what reads it
+// need not expect a publisher's.
+func bounded(s State) State {
+	s.Version = max(0, s.Version)
+	s.Attempt = min(max(0, s.Attempt), mostCounted)
+	s.Waits = min(max(0, s.Waits), mostCounted)
+	s.Delay = min(max(0, s.Delay), longestDelay)
+	s.Duration = max(0, s.Duration)
+	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
+	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince} {
+		*at = storable(*at)
 	}
+	for _, name := range []*string{&s.Message, &s.Queue, &s.Parent} {
+		*name = shorten(*name, longestName)
+	}
+	why := &s.Failure
+	why.Message, why.Stack = shorten(why.Message, errorBudget), shorten(why.Stack, stackBudget)
+	why.Type, why.Class = shorten(why.Type, errorBudget/4), shorten(why.Class, errorBudget/4)
+	return s
 }
 
 func writeAttempts(attempts []FailedAttempt) []any {

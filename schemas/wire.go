@@ -119,7 +119,7 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 		}
 	}
 	p := f.shortened(wrapInHeaders(e, s))
-	if HeaderFrameSize(p) > f.limit() {
+	if HeaderFrameSize(p)+signRoom > f.limit() {
 		p.Headers = withoutState(e.Headers)
 		delete(p.Headers, headerCC)
 		p.Headers[headerQueue] = s.Queue
@@ -137,7 +137,7 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 // older attempts and of the error, which only frames smaller than RabbitMQ's default
 // need.
 func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
-	excess := func() int { return HeaderFrameSize(p) + f.deathRoom() - f.limit() }
+	excess := func() int { return HeaderFrameSize(p) + signRoom + f.deathRoom() - f.limit() }
 	cut := func(name string) {
 		if text := ours(p.Headers).text(name); text != "" && excess() > 0 {
 			p.Headers[name] = shorten(text, max(0, len(text)-excess()))
@@ -155,7 +155,8 @@ func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 // WrapForExchange makes a replay to the exchange and routing key of e: the
 // message as first published, marked with fingerprint and replay alone. It
 // begins anew, without attempts and without an instance id. Where its headers
-// leave no room even for the mark, it goes without.
+// leave no room even for the mark, it goes without. RabbitMQ lets user_id name login
+// alone, so another's is left out.
 func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
 	headers := ours(without(e.Headers, ofState, roomForMark))
@@ -164,9 +165,8 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p.Headers = amqp.Table(headers)
 	if e.Properties.UserID != login {
 		p.UserId = ""
-		headers.setText(headerUserID, e.Properties.UserID)
 	}
-	if HeaderFrameSize(p) > frameMax {
+	if HeaderFrameSize(p)+signRoom > frameMax {
 		p.Headers = withoutState(e.Headers)
 	}
 	return p
@@ -196,8 +196,6 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 		e.Properties.Priority = uint8(headers.int(headerPriority))
 		e.Properties.DeliveryMode = uint8(headers.int(headerDeliveryMode))
 		e.Properties.UserID = headers.text(headerUserID)
-	} else if user := headers.text(headerUserID); user != "" {
-		e.Properties.UserID = user
 	}
 	e.Headers = withoutState(arrived.Headers)
 	headers.restoreTimes(&e)

@@ -182,7 +182,7 @@ func TestTheLastHopRestoresTheProperties(t *testing.T) {
 		e := everyEnvelope()
 		state := fullState(e.Fingerprint())
 		p := WrapForQueue(e, state, login)
-		got := arriving(p, "", "orders")
+		got := returned(p)
 		want := e.Properties
 		if login != want.UserID {
 			want.UserID = ""
@@ -190,11 +190,11 @@ func TestTheLastHopRestoresTheProperties(t *testing.T) {
 		if got.Properties != want || got.Headers["CC"] != nil {
 			t.Errorf("as %s: got %+v and CC %v, want %+v", login, got.Properties, got.Headers["CC"], want)
 		}
-		belief, err := Believe(got, state.Queue)
-		if err != nil || belief.Mismatch {
-			t.Fatalf("its own state is not believed: %v %v", belief.Mismatch, err)
+		v := verified(t, got, state.Queue)
+		if v.Mismatch {
+			t.Fatal("its own state does not count")
 		}
-		wantEnvelope(t, belief.Envelope, e)
+		wantEnvelope(t, v.Envelope, e)
 	}
 }
 
@@ -206,9 +206,8 @@ func TestTheLastHopFits(t *testing.T) {
 		if got := HeaderFrameSize(p); got > frameMax {
 			t.Errorf("headers of %d bytes become %d", size, got)
 		}
-		belief, err := Believe(arriving(p, "", "orders"), state.Queue)
-		if err != nil || belief.State.Replay != state.Replay {
-			t.Errorf("headers of %d bytes: its mark is not believed: %+v %v", size, belief.State, err)
+		if v := verified(t, returned(p), state.Queue); v.State.Replay != state.Replay {
+			t.Errorf("headers of %d bytes: its mark does not count: %+v", size, v.State)
 		}
 	}
 }
@@ -220,13 +219,11 @@ func TestAReplayIsAsFirstPublished(t *testing.T) {
 		if login == e.Properties.UserID && p.UserId != login || login != e.Properties.UserID && p.UserId != "" {
 			t.Errorf("as %s the user is %q", login, p.UserId)
 		}
-		belief, err := Believe(arriving(p, e.Exchange, e.RoutingKey), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantEnvelope(t, belief.Envelope, e)
+		v := verifier().VerifyMark(arriving(p, e.Exchange, e.RoutingKey))
 		want := State{Fingerprint: e.Fingerprint(), Replay: fullState("").Replay, ReplayOf: fullState("").ReplayOf}
-		if diff := cmp.Diff(want, belief.State); diff != "" {
+		e.Properties.UserID = p.UserId
+		wantEnvelope(t, v.Envelope, e)
+		if diff := cmp.Diff(want, v.State); diff != "" {
 			t.Errorf("the mark (-want +got):\n%s", diff)
 		}
 	}
@@ -309,15 +306,15 @@ func TestTimesThatBrokersSet(t *testing.T) {
 				}
 				back := WrapForQueue(due, state, "guest")
 				broker(&back)
-				belief, err := Believe(arriving(back, "", "orders"), "orders")
-				if diff := cmp.Diff(e, belief.Envelope, cmpopts.EquateEmpty()); diff != "" || err != nil || belief.Mismatch {
-					t.Errorf("back at its queue: %+v %v\n%s", belief.State, err, diff)
+				v := verified(t, returned(back), "orders")
+				if diff := cmp.Diff(e, v.Envelope, cmpopts.EquateEmpty()); diff != "" || v.Mismatch {
+					t.Errorf("back at its queue: %+v\n%s", v.State, diff)
 				}
 				replay := WrapForExchange(e, state, "guest")
 				broker(&replay)
-				belief, err = Believe(arriving(replay, e.Exchange, e.RoutingKey), "")
-				if diff := cmp.Diff(e, belief.Envelope, cmpopts.EquateEmpty()); diff != "" || err != nil || belief.State.Replay != "job" {
-					t.Errorf("replayed: %+v %v\n%s", belief.State, err, diff)
+				v = verifier().VerifyMark(arriving(replay, e.Exchange, e.RoutingKey))
+				if diff := cmp.Diff(e, v.Envelope, cmpopts.EquateEmpty()); diff != "" || v.State.Replay != "job" {
+					t.Errorf("replayed: %+v\n%s", v.State, diff)
 				}
 			})
 		}

@@ -157,7 +157,7 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 	exchanges := map[string]bool{"": true}
 	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
 		queue := d.queues[name]
-		exchange, has := deadLetterExchange(queue)
+		exchange, has := queue.DeadLetterExchange()
 		if !has || d.topology.Owns(name) {
 			continue
 		}

@@ -165,17 +165,8 @@ func (d *doctor) deliveryLimit(queue rabbit.Queue) int64 {
 }
 
 func hasDeadLetters(queue rabbit.Queue) bool {
-	_, found := deadLetterExchange(queue)
+	_, found := queue.DeadLetterExchange()
 	return found
-}
-
-func deadLetterExchange(queue rabbit.Queue) (string, bool) {
-	for _, value := range []any{queue.Arguments["x-dead-letter-exchange"], queue.Effective["dead-letter-exchange"]} {
-		if name, is := value.(string); is {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // few lists some of many names.

@@ -13,3 +13,14 @@ func (c *Connection) ClusterName(ctx context.Context) (string, error) {
 	name, _ := live.Properties["cluster_name"].(string)
 	return name, nil
 }
+
+// ServerVersion is the version of the broker, as it says when a connection opens, such
+// as 4.0.5; "" where it says nothing. It waits as ClusterName does.
+func (c *Connection) ServerVersion(ctx context.Context) (string, error) {
+	live, _, err := c.await(ctx)
+	if err != nil {
+		return "", err
+	}
+	version, _ := live.Properties["version"].(string)
+	return version, nil
+}

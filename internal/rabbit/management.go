@@ -153,6 +153,17 @@ type Queue struct {
 	} `json:"message_stats"`
 }
 
+// DeadLetterExchange is where the queue's dead letters go, by argument or policy, and
+// whether it has one; "" is the default exchange.
+func (q Queue) DeadLetterExchange() (name string, has bool) {
+	for _, value := range []any{q.Arguments["x-dead-letter-exchange"], q.Effective["dead-letter-exchange"]} {
+		if name, is := value.(string); is {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // policyDefinition is an object, but an empty one is [] in some versions.
 type policyDefinition map[string]any
 

@@ -402,7 +402,8 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 		var known string
 		for attempt := range 4 {
 			d := rabbittest.Receive(t, r.deliveries)
-			belief, err := schemas.Believe(schemas.FromDelivery(d), last)
+			verifier := schemas.Verifier{FormerRelease: true} // which used the default exchange
+			belief, err := verifier.Verify(schemas.FromDelivery(d), d.Exchange, last)
 			if err != nil || belief.Mismatch || belief.State.Attempt != attempt {
 				t.Fatalf("attempt %d: %+v, %v; headers %.500v", attempt, belief.State, err, d.Headers)
 			}

@@ -28,6 +28,18 @@ func NewDiscovery(managementURL, vhost string, client *http.Client) (*Discovery,
 	return &Discovery{management, vhost}, nil
 }
 
+// DeadLetterExchange is where the dead letters of a queue go, "" where it has no
+// dead-letter exchange, or the default one. It fails with rabbit.ErrNotFound where
+// there is no such queue.
+func (d *Discovery) DeadLetterExchange(ctx context.Context, queue string) (string, error) {
+	q, err := d.management.Queue(ctx, d.vhost, queue)
+	if err != nil {
+		return "", err
+	}
+	name, _ := q.DeadLetterExchange()
+	return name, nil
+}
+
 // keys lists the routing keys by which an exchange feeds others, and those by
 // which it feeds our tap.
 func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, ours []string, err error) {

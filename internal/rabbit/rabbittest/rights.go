@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -92,4 +95,41 @@ func withUser(t testing.TB, address, user string) string {
 	}
 	u.User = url.UserPassword(user, "p@ss/word")
 	return u.String()
+}
+
+// DocumentedRights are those that docs/security.md gives to Watership, with other names
+// in place of those of the page: watership, shop and orders.
+func DocumentedRights(t testing.TB, prefix, exchange, queue string) Rights {
+	t.Helper()
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(document(t, "docs/security.md"), -1)
+	for _, block := range blocks {
+		var rights Rights
+		if err := json.Unmarshal([]byte(block[1]), &rights); err != nil || rights.Configure == "" {
+			continue
+		}
+		names := strings.NewReplacer(
+			"watership", regexp.QuoteMeta(prefix), "shop", regexp.QuoteMeta(exchange), "orders", regexp.QuoteMeta(queue))
+		return Rights{names.Replace(rights.Configure), names.Replace(rights.Write), names.Replace(rights.Read)}
+	}
+	t.Fatal("docs/security.md gives no rights at RabbitMQ")
+	return Rights{}
+}
+
+// document is a file of the repository.
+func document(t testing.TB, path string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if err == nil {
+			return string(text)
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatalf("%s is in no folder above", path)
+		}
+		dir = filepath.Dir(dir)
+	}
 }

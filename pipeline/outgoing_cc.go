@@ -1,0 +1,36 @@
+package pipeline
+
+import (
+	"slices"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// withoutCopiedCC takes out of CC and BCC what was copied from the message being
+// handled: RabbitMQ would take the outgoing message, by the rights of our login, to
+// queues that the publisher of the other chose
+// (https://www.rabbitmq.com/docs/sender-selected).
+func withoutCopiedCC(headers amqp091.Table, parent schemas.Envelope) {
+	theirs := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
+	if len(theirs) == 0 {
+		return
+	}
+	for _, header := range []string{"CC", "BCC"} {
+		own := slices.DeleteFunc(names(headers[header]), func(name any) bool { return slices.Contains(theirs, name) })
+		delete(headers, header)
+		if len(own) > 0 {
+			headers[header] = own
+		}
+	}
+}
+
+// names are the routing keys of a CC or BCC header; RabbitMQ ignores other elements.
+func names(header any) []any {
+	all, _ := header.([]any)
+	return slices.DeleteFunc(slices.Clone(all), func(element any) bool {
+		_, is := element.(string)
+		return !is
+	})
+}

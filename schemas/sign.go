@@ -1,0 +1,134 @@
+package schemas
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// StateKeys sign the state that travels with messages (HMAC-SHA-256, RFC 2104), for
+// virtual hosts in which others may publish to Watership's exchanges or queues. The
+// zero value neither signs nor checks: ParseStateKeys makes others.
+type StateKeys struct {
+	keys     [][]byte // the first signs, all verify
+	unsigned bool     // a state without a signature counts as well
+}
+
+// use is what a state is signed for. Signed for one, it counts for no other: services
+// see the states of the messages that they consume.
+type use string
+
+// The uses of a state besides those of forEvent.
+const (
+	forQueue   use = "queue"   // the last hop, to the queue that the state names
+	forDelay   use = "delay"   // a delay queue
+	forPoison  use = "poison"  // the queue of messages that were given up
+	forReplay  use = "replay"  // the mark of a replay to an exchange
+	forKeeping use = "keeping" // another queue of ours, where it counts for nothing
+)
+
+// forEvent is the use of a state in an event of an action.
+func forEvent(action Action) use { return use("event " + action) }
+
+// useOf is the use of what is published to an exchange with a routing key.
+func (t Topology) useOf(exchange, key string) use {
+	switch {
+	case exchange == t.Events():
+		return forEvent(Action(key))
+	case exchange == t.Direct() && key == t.Poison():
+		return forPoison
+	case exchange == t.Direct() && t.IsDelay(key):
+		return forDelay
+	case exchange == t.Direct() && t.Owns(key):
+		return forKeeping
+	case exchange == t.Direct(), exchange == t.Return():
+		return forQueue
+	}
+	return forReplay
+}
+
+// Sign signs what Wrap or another function of this package made, as it is published to
+// an exchange with a routing key. Without keys, or a state, it changes nothing.
+func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing {
+	if v.Keys.Signs() && ours(p.Headers).int(headerVersion) > 0 {
+		sum := signature(v.Keys.keys[0], p.Headers, p.Body, v.Topology.useOf(exchange, key))
+		p.Headers[headerSignature] = base64.RawStdEncoding.EncodeToString(sum)
+	}
+	return p
+}
+
+const (
+	shortestKey = 32 // bytes, as many as SHA-256 gives
+
+	// unsignedToo is a line of keys that stands for none: what travels unsigned since
+	// before there was a key counts until the line is taken away.
+	unsignedToo = "unsigned"
+)
+
+// ParseStateKeys reads keys, one a line of at least 32 bytes. The first signs and all
+// verify, so that a key is replaced in three steps: the new one second everywhere, then
+// first, then alone. A line "unsigned" makes states without a signature count too, for
+// the time until what travels without has arrived.
+func ParseStateKeys(text []byte) (StateKeys, error) {
+	var k StateKeys
+	for n, line := range bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n")) {
+		switch line = bytes.TrimSpace(line); {
+		case string(line) == unsignedToo:
+			k.unsigned = true
+		case len(line) < shortestKey:
+			return StateKeys{}, fmt.Errorf("line %d has %d bytes: expected a key of at least %d, such as of `openssl rand -hex %[3]d`",
+				n+1, len(line), shortestKey)
+		default:
+			k.keys = append(k.keys, bytes.Clone(line))
+		}
+	}
+	if len(k.keys) == 0 {
+		return StateKeys{}, errors.New("there is no key")
+	}
+	return k, nil
+}
+
+// Signs says whether there are keys; Unsigned whether states without a signature count
+// all the same.
+func (k StateKeys) Signs() bool    { return len(k.keys) > 0 }
+func (k StateKeys) Unsigned() bool { return !k.Signs() || k.unsigned }
+
+// signed says whether the headers of a message were signed for a use, or need not be.
+func (k StateKeys) signed(arrived Envelope, u use) bool {
+	text, present := arrived.Headers[headerSignature]
+	if !present {
+		return k.Unsigned()
+	}
+	if !k.Signs() {
+		return true
+	}
+	encoded, _ := text.(string)
+	given, err := base64.RawStdEncoding.DecodeString(encoded)
+	return err == nil && slices.ContainsFunc(k.keys, func(key []byte) bool {
+		return hmac.Equal(given, signature(key, arrived.Headers, arrived.Body, u))
+	})
+}
+
+// signature covers the use and every header of Watership's, with the fingerprint, which
+// stands for the message. A body that holds more than that of the message is covered
+// itself.
+func signature(key []byte, headers amqp.Table, body []byte, u use) []byte {
+	mac := hmac.New(sha256.New, key)
+	var room [keysRoom]string
+	names := slices.DeleteFunc(sortedKeys(room[:0], headers), func(name string) bool {
+		return !ownedByUs(name) || name == headerSignature
+	})
+	text := canonicalText(canonicalText(make([]byte, 0, 2048), "watership state 1"), string(u))
+	mac.Write(canonicalMembers(text, headers, names))
+	if headers[headerWrapped] != nil || headers[headerBundled] != nil {
+		sum := sha256.Sum256(body)
+		mac.Write(sum[:])
+	}
+	return mac.Sum(nil)
+}

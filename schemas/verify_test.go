@@ -1,0 +1,279 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// verifier is one of the default topology, without keys.
+func verifier() *Verifier { return &Verifier{} }
+
+// returned is what comes by the exchange of the last hop.
+func returned(p amqp.Publishing) Envelope {
+	return arriving(p, Topology{}.Direct(), "orders")
+}
+
+func verified(t *testing.T, arrived Envelope, queue string) VerifiedState {
+	t.Helper()
+	v, err := verifier().Verify(arrived, arrived.Exchange, queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func with(e Envelope, headers amqp.Table) Envelope {
+	e.Headers = maps.Clone(e.Headers)
+	maps.Copy(e.Headers, headers)
+	return e
+}
+
+func by(exchange string, e Envelope) Envelope {
+	e.Exchange = exchange
+	return e
+}
+
+func TestVerify(t *testing.T) {
+	e := everyEnvelope()
+	fp := e.Fingerprint()
+	state := State{Fingerprint: fp, Message: "01J", Queue: "orders", Attempt: 2, Replay: "job", ReplayOf: "01A"}
+	own := func() Envelope { return returned(WrapForQueue(e, state, "guest")) }
+	marked := arriving(WrapForExchange(e, state, "guest"), e.Exchange, e.RoutingKey)
+	other := func(e Envelope) Envelope { e.Body = []byte("another"); return e }
+	// What a publisher sends who has computed the fingerprint that the message has there.
+	forged := by("shop", with(e, WrapForQueue(e, state, "guest").Headers))
+	for name, test := range map[string]struct {
+		arrived  Envelope
+		queue    string
+		attempt  int
+		replay   string
+		mismatch bool
+	}{
+		"a new message":                                 {e, "orders", 0, "", false},
+		"its own state":                                 {own(), "orders", 2, "job", false},
+		"by the exchange for queues of others":          {by(Topology{}.Return(), own()), "orders", 2, "job", false},
+		"by the default exchange":                       {by("", own()), "orders", 0, "", true},
+		"by the exchange of dead letters":               {by(Topology{}.Retry(), own()), "orders", 0, "", true},
+		"by the exchange of events":                     {by(Topology{}.Events(), own()), "orders", 0, "", true},
+		"forged by its publisher":                       {forged, "orders", 0, "job", true},
+		"headers copied to another message, same queue": {other(own()), "orders", 0, "", true},
+		"headers copied to another queue":               {by(e.Exchange, own()), "invoices", 0, "", false},
+		"headers copied to another message and queue":   {other(own()), "invoices", 0, "", false},
+		"at the tap no queue is right":                  {own(), "", 0, "", false},
+		"a state that names no queue":                   {returned(amqp.Publishing{Headers: amqp.Table{headerVersion: int64(1), headerQueue: "", headerFingerprint: fp, headerAttempt: int64(9)}}), "", 0, "", false},
+		"a state without a version":                     {with(own(), amqp.Table{headerVersion: int64(0)}), "orders", 0, "", false},
+		"a state of a negative version":                 {with(own(), amqp.Table{headerVersion: int64(-1)}), "orders", 0, "", false},
+		"a replay mark at the tap":                      {marked, "", 0, "job", false},
+		"a replay mark at a queue":                      {marked, "orders", 0, "job", false},
+		"a replay mark on another message":              {other(marked), "", 0, "", false},
+		"a replay mark that would make no id":           {with(marked, amqp.Table{headerReplay: strings.Repeat("j", 129)}), "", 0, "", false},
+		"a replay mark that is no text":                 {with(marked, amqp.Table{headerReplay: "\xff"}), "", 0, "", false},
+		"a replay mark that rings":                      {with(marked, amqp.Table{headerReplay: "\a"}), "", 0, "", false},
+		"a replay mark of no job":                       {with(marked, amqp.Table{headerReplay: ""}), "", 0, "", false},
+		"a replay mark of a coloured event":             {with(marked, amqp.Table{headerReplayOf: "\x1b[31m"}), "", 0, "", false},
+		"a replay mark of a long event":                 {with(marked, amqp.Table{headerReplayOf: strings.Repeat("e", 513)}), "", 0, "", false},
+		"a fingerprint of another type":                 {with(marked, amqp.Table{headerFingerprint: int64(1)}), "", 0, "", false},
+		"a claim to be wrapped":                         {with(e, amqp.Table{headerWrapped: int64(1)}), "orders", 0, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := verified(t, test.arrived, test.queue)
+			if v.State.Attempt != test.attempt || v.State.Replay != test.replay || v.Mismatch != test.mismatch {
+				t.Errorf("got attempt %d, replay %q, mismatch %v", v.State.Attempt, v.State.Replay, v.Mismatch)
+			}
+			if v.State.Fingerprint != v.Envelope.Fingerprint() {
+				t.Error("the fingerprint is not the envelope's")
+			}
+			if carriesOurs(v.Envelope.Headers) {
+				t.Error("a header of ours is taken for the publisher's")
+			}
+			if test.attempt == 0 && v.State.Message != "" {
+				t.Error("a new message has an instance id")
+			}
+			if v.Envelope.Properties.UserID != e.Properties.UserID && test.arrived.Properties.UserID == e.Properties.UserID {
+				t.Errorf("the user is %q", v.Envelope.Properties.UserID)
+			}
+		})
+	}
+}
+
+// Nothing that a publisher wrote in a header of Watership's becomes a property, or a
+// header that brokers obey.
+func TestHeadersOfAPublisherBecomeNoProperties(t *testing.T) {
+	e := Envelope{Exchange: "shop", RoutingKey: "k", Body: []byte("x")}
+	state := State{Queue: "orders", Replay: "job", ReplayOf: "01A", Attempt: -7}
+	forge := func(as Envelope) Envelope {
+		state.Fingerprint = as.Fingerprint()
+		wrapped := Wrap(as, state)
+		return Envelope{Exchange: "shop", RoutingKey: "k", Body: e.Body, Headers: wrapped.Headers}
+	}
+	as := e
+	as.Properties = Properties{UserID: "admin", Expiration: "1", Priority: 9, DeliveryMode: 1}
+	as.Headers = amqp.Table{"CC": []any{"victim"}}
+	elsewhere := as
+	elsewhere.Exchange, elsewhere.RoutingKey = "", "victim"
+	for _, arrived := range []Envelope{forge(as), forge(elsewhere)} {
+		for what, got := range map[string]VerifiedState{
+			"at a queue": verified(t, arrived, "orders"), "at the tap": verifier().VerifyMark(arrived),
+			"due": orNew(verifier().VerifyDue(arrived)), "given up": orNew(verifier().VerifyPoison(arrived)),
+		} {
+			if diff := cmp.Diff(e, got.Envelope, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s, the message is another (-want +got):\n%s", what, diff)
+			}
+			if got.State.Attempt != 0 || got.State.Queue != "" {
+				t.Errorf("%s, it has the state %+v", what, got.State)
+			}
+		}
+	}
+}
+
+func orNew(v VerifiedState, found bool, err error) VerifiedState {
+	if found || err != nil {
+		return VerifiedState{State: State{Queue: fmt.Sprint("found ", found, err)}}
+	}
+	return v
+}
+
+// died is what comes out of a delay queue.
+func died(p amqp.Publishing, queue, by, out string) Envelope {
+	arrived := arriving(p, out, Topology{}.Due())
+	arrived.Headers = maps.Clone(arrived.Headers)
+	arrived.Headers["x-death"] = []any{death(queue, "expired", by, queue)}
+	return arrived
+}
+
+func TestVerifyDue(t *testing.T) {
+	e, ours := everyEnvelope(), Topology{}
+	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2}
+	wrapped, wait, former := Wrap(e, state), ours.Delay(time.Second), ours.FormerDelay(time.Second)
+	changed := died(wrapped, wait, ours.Direct(), ours.Direct())
+	changed.Body = []byte("another")
+	for name, test := range map[string]struct {
+		arrived         Envelope
+		found, mismatch bool
+		formerRelease   bool
+	}{
+		"has waited":           {died(wrapped, wait, ours.Direct(), ours.Direct()), true, false, false},
+		"without room":         {died(Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, ours.Direct(), ours.Direct()), true, false, false},
+		"changed meanwhile":    {changed, true, true, false},
+		"put there directly":   {arriving(wrapped, "", ours.Due()), false, false, false},
+		"put into a delay":     {died(wrapped, wait, "", ours.Direct()), false, false, false},
+		"by another exchange":  {died(wrapped, wait, ours.Direct(), "shop"), false, false, false},
+		"from another queue":   {died(wrapped, "orders", ours.Direct(), ours.Direct()), false, false, false},
+		"of no delay":          {died(wrapped, wait+"x", ours.Direct(), ours.Direct()), false, false, false},
+		"for no queue":         {died(Wrap(e, State{Fingerprint: e.Fingerprint(), Attempt: 2}), wait, ours.Direct(), ours.Direct()), false, false, false},
+		"without a state":      {died(amqp.Publishing{Headers: amqp.Table{}}, wait, ours.Direct(), ours.Direct()), false, false, false},
+		"of a former release":  {died(wrapped, former, "", ""), true, false, true},
+		"of one that is gone":  {died(wrapped, former, "", ""), false, false, false},
+		"not of a former one":  {died(wrapped, "orders", "", ""), false, false, true},
+		"that never died":      {arriving(wrapped, "", ours.Due()), false, false, true},
+		"of this one, however": {died(wrapped, wait, ours.Direct(), ours.Direct()), true, false, true},
+	} {
+		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyDue(test.arrived)
+		if err != nil || found != test.found || v.Mismatch != test.mismatch || found != (v.State.Attempt == 2) {
+			t.Errorf("%s: found %v, mismatch %v, %+v, %v", name, found, v.Mismatch, v.State, err)
+		}
+		if found && !v.Mismatch && v.Envelope.Fingerprint() != v.State.Fingerprint {
+			t.Errorf("%s: it is another message", name)
+		}
+	}
+}
+
+func TestVerifyPoison(t *testing.T) {
+	e, ours := everyEnvelope(), Topology{}
+	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2, EventID: "01K"}
+	for name, test := range map[string]struct {
+		exchange      string
+		formerRelease bool
+		found         bool
+	}{
+		"of ours": {ours.Direct(), false, true}, "put there": {"", false, false}, "by a publisher's": {"shop", false, false},
+		"of a former release": {"", true, true}, "put there by a publisher's": {"shop", true, false},
+	} {
+		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyPoison(arriving(Wrap(e, state), test.exchange, ours.Poison()))
+		if err != nil || found != test.found || found != (v.State.EventID == "01K") {
+			t.Errorf("%s: found %v, %+v, %v", name, found, v.State, err)
+		}
+	}
+}
+
+func TestVerifyKeepsANewerVersionAsItIs(t *testing.T) {
+	arrived := by(Topology{}.Direct(), everyEnvelope())
+	arrived.Headers[headerVersion], arrived.Headers[headerQueue] = int64(2), "orders"
+	if v, err := verifier().Verify(arrived, arrived.Exchange, "payments"); err != nil || carriesOurs(v.Envelope.Headers) {
+		t.Errorf("where it does not belong: %v, %v", v.Envelope.Headers, err)
+	}
+	if v, err := verifier().Verify(by("shop", arrived), "shop", "orders"); err != nil || carriesOurs(v.Envelope.Headers) {
+		t.Errorf("a publisher's: %v, %v", v.Envelope.Headers, err)
+	}
+	var newer *NewerVersionError
+	if _, err := verifier().Verify(arrived, arrived.Exchange, "orders"); !errors.As(err, &newer) || newer.Version != 2 {
+		t.Errorf("got %v", err)
+	}
+	event := Decoder{}.Tapped(delivery(arrived), goldenEvent().Time, 1)
+	wantEnvelope(t, event.Envelope, arrived)
+}
+
+// However far out of bounds what travels is, it is read within them.
+func TestStatesAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	attempts := slices.Repeat([]any{amqp.Table{"time": "9999-12-31T23:59:59Z", "class": long}}, 1000)
+	state := readState(ours{
+		headerVersion: int64(1), headerAttempt: int64(-1000000), headerDelay: int64(math.MaxInt64), headerDuration: int64(-1),
+		headerMessage: long, headerQueue: long, headerError: long, headerErrorType: long, headerErrorClass: long, headerStack: long,
+		headerParent: long, headerAttempts: attempts, headerWaits: int64(math.MinInt64),
+		headerTime: "-0001-01-01T00:00:00Z",
+	})
+	if state.Attempt != 0 || state.Waits != 0 || state.Delay != longestDelay || state.Duration != 0 || len(state.Attempts) != maxAttempts || !state.Time.IsZero() {
+		t.Errorf("%d attempts of %d, %d waits, delay %s, duration %s, time %s", state.Attempt, len(state.Attempts), state.Waits, state.Delay, state.Duration, state.Time)
+	}
+	all := ours{}
+	state.write(all)
+	if size := tableSize(amqp.Table(all)); size > stateRoom+stackBudget {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+// A message that was published by somebody who knows our headers is indexed
+// and restored like any other.
+func TestHeadersNamedLikeOursAreNoTrouble(t *testing.T) {
+	e := Envelope{Exchange: "shop", RoutingKey: "k", Headers: amqp.Table{"tenant": "acme"}}
+	clean := e.Fingerprint()
+	for name := range fullTable() {
+		for _, value := range []any{nil, true, int64(-1), "text", []any{"x"}, amqp.Table{"a": "b"}, strings.Repeat("x", 40000)} {
+			arrived := e
+			arrived.Headers = amqp.Table{"tenant": "acme", name: value}
+			if name == headerVersion && integer(value) > 0 {
+				continue
+			}
+			event := Decoder{Source: "s"}.Tapped(delivery(arrived), goldenEvent().Time, 1)
+			if event.Fingerprint != clean || event.Action != Published || event.Replay != "" {
+				t.Errorf("%s: %v makes it %+v", name, value, event)
+			}
+		}
+	}
+}
+
+// fullTable has every header of ours.
+func fullTable() amqp.Table {
+	e := nearlyFull(frameMax)
+	all := Wrap(everyEnvelope(), fullState("v1:x")).Headers
+	maps.Copy(all, WrapWithoutBody(e, fullState("v1:x")).Headers)
+	maps.DeleteFunc(all, func(name string, _ any) bool { return !ownedByUs(name) })
+	return all
+}
+
+func TestOurHeadersAreAllThere(t *testing.T) {
+	if n := len(fullTable()); n != 31 {
+		t.Errorf("there are %d headers of ours", n)
+	}
+}
