@@ -42,7 +42,7 @@ func (in *intake) takeAll(ctx context.Context) (resume bool) {
 			in.takeRest(ctx, d)
 			return !in.stopped() && ctx.Err() == nil
 		}
-		if !in.budget.take(ctx, in.stop, size) {
+		if !in.takeRoom(ctx, size) {
 			in.leavePlace()
 			in.putBack(in.acks, d)
 			return false
@@ -50,6 +50,18 @@ func (in *intake) takeAll(ctx context.Context) (resume bool) {
 		in.dispatch(ctx, d, size)
 	}
 	return false
+}
+
+// takeRoom waits for room in the budget; false when the session ends or the
+// subscription is stopped.
+func (in *intake) takeRoom(ctx context.Context, size int) bool {
+	if in.budget.try(size) {
+		return true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer closeWith(in.stop, cancel)()
+	return in.budget.take(ctx, size)
 }
 
 // next waits for a message; false when there are no more, or the subscription is stopped.

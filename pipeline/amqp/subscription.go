@@ -141,7 +141,7 @@ func (s *subscription) tryPlace(size int) bool {
 	default:
 		return false
 	}
-	if ok, _ := s.budget.try(size); !ok {
+	if !s.budget.try(size) {
 		s.leavePlace()
 		return false
 	}
