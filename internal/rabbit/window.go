@@ -67,11 +67,16 @@ func (w *window) start(m *Pending) {
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
 		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, m.message.Publishing)
-	if err != nil {
-		m.confirm = nil
-		w.release()
-		w.end(<-w.closed) // check has refused all else that the client refuses
+	switch {
+	case err == nil:
+		return
+	case !w.conn.explains(err): // check should have refused it
+		w.finish(m, m.message.refused(codeSyntax, err.Error()))
+		return
 	}
+	m.confirm = nil
+	w.release()
+	w.end(<-w.closed)
 }
 
 func (w *window) hold() {
