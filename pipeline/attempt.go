@@ -20,7 +20,7 @@ var errNacked = errors.New("the handler nacked the message")
 
 // Attempt is one try by a handler.
 type Attempt struct {
-	Number      int // the first is 1
+	Number      int // the first is 1; that of an attempt which was given back comes again
 	Queue       string
 	Fingerprint string // what the message is known by
 	Replay      string // the job that sent the message again; "": none
