@@ -18,6 +18,7 @@ func TestCanaryInATerminal(t *testing.T) {
 		t.Run(answer, func(t *testing.T) {
 			service := newService(t, func(post, int) int { return http.StatusInternalServerError })
 			i := install(t, rabbittest.Newest(t), service.url)
+			i.configure(t, "\nretry: {", "\nretry: {breaker: {messages: 0}, ") // or the route would pause, and none be given up
 			i.serve(t)
 			for n := range failures {
 				i.must(t, "publish", "--exchange", i.exchange, "--message-id", fmt.Sprint("m-", n), writeFile(t, "order.json", "{}"))
