@@ -16,7 +16,7 @@ func (x *Indexer) setAside(ctx context.Context, it *item) error {
 	}
 	err := x.cfg.Publisher.Publish(ctx, rabbit.Message{
 		Exchange: x.cfg.Decoder.Topology.Direct(), RoutingKey: x.cfg.Decoder.Topology.Unstorable(),
-		Publishing: schemas.Wrap(it.event.Envelope, it.event.State),
+		Publishing: schemas.WrapKept(it.event, x.cfg.Now()),
 	})
 	if err != nil {
 		return fmt.Errorf("setting aside event %s, too large for the store: %w", it.event.EventID, err)

@@ -41,6 +41,10 @@ func (p printer) HighestSequence(context.Context) (int64, error) { return 0, nil
 
 func (p printer) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
 
+func (p printer) Handover(context.Context, string) ([]byte, error) { return nil, nil }
+
+func (p printer) SaveHandover(context.Context, string, []byte) error { return nil }
+
 // Every message of a tapped exchange reaches the store.
 func ExampleNew() {
 	conn, err := rabbit.Open(rabbit.Config{URL: os.Getenv("AMQP_URL"), Name: "example", LargeFrames: true})

@@ -292,17 +292,23 @@ func TestTooLargeForTheStoreIsSetAside(t *testing.T) {
 
 func (s *system) wantSetAside(large schemas.Envelope, events []schemas.Event) {
 	s.t.Helper()
+	var id string
 	for _, event := range events {
 		if event.Envelope.Properties.MessageID != large.Properties.MessageID {
 			continue
 		}
+		id = event.EventID
 		if event.BodyIn != schemas.BodyInUnstorable || event.BodySize != len(large.Body) || len(event.Envelope.Body) != 0 {
 			s.t.Errorf("its document says %q, %d bytes", event.BodyIn, event.BodySize)
 		}
 	}
-	kept, _, err := schemas.Unwrap(schemas.FromDelivery(s.Take(s.t, s.topology.Unstorable(), 1)[0]))
+	arrived := schemas.FromDelivery(s.Take(s.t, s.topology.Unstorable(), 1)[0])
+	kept, _, err := schemas.Unwrap(arrived)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if until, is := schemas.KeptFor(arrived); !is || until.EventID != id || until.Stream != schemas.Traffic {
+		s.t.Errorf("it is kept for %+v, its document is %s", until, id)
 	}
 	if diff := diff(large, kept); diff != "" {
 		s.t.Errorf("it is kept as another message (-want +got):\n%s", diff)

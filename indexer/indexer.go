@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -45,8 +46,9 @@ type Store interface {
 	SaveHandover(ctx context.Context, name string, document []byte) error
 }
 
-// Broker is where the indexer consumes.
+// Broker is where the indexer consumes, and looks into the queue of unstorable messages.
 type Broker interface {
+	Do(ctx context.Context, f func(*amqp.Channel) error) error
 	Consume(ctx context.Context, q rabbit.ConsumeConfig, each func(ctx context.Context, s *rabbit.Session) error) error
 }
 
@@ -79,6 +81,11 @@ type Config struct {
 	// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 	// Zero: 3 minutes.
 	GiveBack time.Duration
+
+	// Retention is how long the store keeps documents. A message that is too large
+	// for it is kept in a queue for as long. A stream that is not in it, or has 0,
+	// keeps them for ever.
+	Retention map[schemas.Stream]time.Duration
 
 	Logger     *slog.Logger          // nil: nobody is told
 	Registerer prometheus.Registerer // of the metrics, for one indexer; nil: nobody sees them
@@ -160,6 +167,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 	for queue, take := range queues {
 		running.Go(func() { failures <- x.drain(ctx, queue, take) })
 	}
+	running.Go(func() { x.retainUnstorable(ctx) })
 	running.Wait()
 	close(failures)
 	for err := range failures {

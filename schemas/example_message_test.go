@@ -169,3 +169,27 @@ func ExampleBundle() {
 	// 17
 	// 18
 }
+
+// A store that never takes a document with its body gets it without, and the message is
+// kept in a queue for as long.
+func ExampleWrapKept() {
+	message := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte("a very long order")}
+	event := schemas.Event{Action: schemas.Published, Envelope: message}
+	event.EventID, event.Fingerprint = "shop:17", message.Fingerprint()
+	kept := schemas.WrapKept(event, time.Unix(1_800_000_000, 0))
+	restored, _, err := schemas.Unwrap(schemas.Envelope{Headers: kept.Headers, Body: kept.Body})
+	fmt.Printf("%s of %s, %v\n", restored.Body, restored.Exchange, err)
+	// Output:
+	// a very long order of shop, <nil>
+}
+
+// What the queue of unstorable messages keeps for a document can go with that.
+func ExampleKept() {
+	event := schemas.Event{Action: schemas.Poisoned}
+	event.EventID = "shop:17"
+	kept := schemas.WrapKept(event, time.Unix(1_800_000_000, 0))
+	until, is := schemas.KeptFor(schemas.Envelope{Headers: kept.Headers})
+	fmt.Println(until.EventID, until.Stream, until.Since.Unix(), is)
+	// Output:
+	// shop:17 failures 1800000000 true
+}

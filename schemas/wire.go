@@ -94,10 +94,12 @@ func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
 }
 
 // WrapBody makes what keeps the body of a message that is too large with its headers:
-// the body, and what it is recognised by.
+// the body, and what it is recognised by, for as long as failures are kept.
 func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 	alone := Envelope{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Body: e.Body}
-	return f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
+	p := f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
+	ours(p.Headers).keep(Failures, s.Time)
+	return p
 }
 
 // WrapForQueue is Wrap for the last hop, to the single queue s.Queue: the
