@@ -3,6 +3,7 @@ package schemas_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -75,6 +76,41 @@ func ExampleWrapWithoutBody() {
 	// Output: 0 8
 }
 
+func ExampleOmittedBody() {
+	p := schemas.FrameMax(0).WrapWithoutBody(order(), schemas.State{Queue: "stock", Attempt: 1},
+		schemas.OmittedBody{Size: 8, In: schemas.BodyInPublished})
+	body, omitted := schemas.BodyOmitted(schemas.Envelope{Headers: p.Headers})
+	fmt.Println(body.Size, body.In, omitted)
+	// Output: 8 published true
+}
+
+// A connection that agreed on small frames leaves less room for headers.
+func ExampleFrameMax() {
+	e := order()
+	e.Headers["report"] = strings.Repeat("x", 10<<10)
+	fmt.Println(schemas.FrameMax(0).LeavesRoom(e), schemas.FrameMax(16<<10).LeavesRoom(e))
+	// Output: true false
+}
+
+// A state counts only with a signature by one of the keys.
+func ExampleStateKeys() {
+	keys, err := schemas.ParseStateKeys([]byte("00112233445566778899aabbccddeeff\n"))
+	signs := schemas.Verifier{Keys: keys}
+	e := order()
+	p := schemas.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
+	direct := signs.Topology.Direct()
+	arrived := e
+	for range 2 {
+		arrived.Exchange, arrived.Headers = direct, p.Headers
+		verified, _ := signs.Verify(arrived, direct, "stock")
+		fmt.Println(verified.State.Attempt, verified.Mismatch, err)
+		p = signs.Sign(direct, "stock", p)
+	}
+	// Output:
+	// 0 true <nil>
+	// 2 false <nil>
+}
+
 // A state counts that came by an exchange to which Watership alone publishes. That a
 // service, or anybody else, sent with a message of its own does not.
 func ExampleVerifier() {
@@ -116,6 +152,11 @@ func ExampleDeadLetter() {
 func ExampleHeaderFrameSize() {
 	fmt.Println(schemas.HeaderFrameSize(amqp.Publishing{Headers: amqp.Table{"tenant": "acme"}}))
 	// Output: 42
+}
+
+func ExampleSetByBroker() {
+	fmt.Println(schemas.SetByBroker("x-death"), schemas.SetByBroker("x-tenant"))
+	// Output: true false
 }
 
 func ExamplePublisherHeaders() {
