@@ -130,6 +130,7 @@ func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
 	}
 	if s.tag == "" {
 		s.tag = consumerTag()
+		s.consume.Tag = s.tag
 	}
 	return s.begin(ch, q)
 }

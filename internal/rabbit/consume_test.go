@@ -213,6 +213,54 @@ func TestCancelDrainsAndKeepsTheSession(t *testing.T) {
 	rabbittest.Eventually(t, "only the later messages left", func() bool { return b.Len(t, queue) == 2 })
 }
 
+// TestResumeDeliversOnce resumes with messages that are neither acknowledged nor given
+// back, as a subscriber with busy handlers does.
+func TestResumeDeliversOnce(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []string{"classic", "quorum"} {
+			t.Run(kind, func(t *testing.T) {
+				queue := b.Queue(t, amqp.Table{"x-queue-type": kind})
+				c := open(t, b.URL, nil)
+				waitAll(t, sendAll(t, publisher(t, c, 0), queue, 100))
+				got := map[string]int{}
+				var busy uint64
+				err := c.Consume(patient(t), ConsumeConfig{Queue: queue, Prefetch: 4, Tag: "mine"}, func(_ context.Context, s *Session) error {
+					for n := range 3 {
+						d := rabbittest.Receive(t, s.Deliveries)
+						got[string(d.Body)]++
+						busy = d.DeliveryTag
+						if err := s.Cancel(); err != nil {
+							return err
+						}
+						for d := range s.Deliveries {
+							got[string(d.Body)]++
+							busy = d.DeliveryTag
+						}
+						if err := s.Resume(100*n + 8); err != nil {
+							return err
+						}
+					}
+					for len(got) < 100 {
+						d := rabbittest.Receive(t, s.Deliveries)
+						got[string(d.Body)]++
+						busy = d.DeliveryTag
+					}
+					return s.Ack(busy, true)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for body, times := range got {
+					if times != 1 {
+						t.Errorf("message %s was delivered %d times", body, times)
+					}
+				}
+				rabbittest.Eventually(t, "an empty queue", func() bool { return b.Len(t, queue) == 0 })
+			})
+		}
+	})
+}
+
 func TestConsumeEndsWithContextAndConnection(t *testing.T) {
 	b := rabbittest.Newest(t)
 	rabbittest.NoLeaks(t)

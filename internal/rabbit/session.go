@@ -18,7 +18,8 @@ type Session struct {
 	conn    *Connection
 	ch      *amqp.Channel
 	stream  *frames // that ch is on
-	tag     string
+	tag     string  // of the newest consumer
+	resumed int     // how often
 	consume ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -76,10 +77,18 @@ func (s *Session) Cancel() error {
 }
 
 // Resume consumes again with another prefetch, after Cancel and the end of
-// Deliveries, which it replaces. What is not acknowledged stays so.
+// Deliveries, which it replaces. Unacknowledged messages stay so. It must not run at
+// the same time as Cancel.
+//
+// The consumer tag gets a number: a quorum queue goes on counting the deliveries to a
+// tag while some of them are unacknowledged, and a channel on which the tag begins again
+// asks for those that it seems to have missed, which ends the connection with a 541 on
+// RabbitMQ 3.10.
 func (s *Session) Resume(prefetch int) error {
+	s.resumed++
 	again := s.consume
 	again.Prefetch = prefetch
+	s.tag = fmt.Sprintf("%s-%d", s.consume.Tag, s.resumed)
 	return s.begin(s.ch, again)
 }
 
