@@ -128,7 +128,7 @@ func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sendi
 
 func (p *Pipeline) hop() lasthop.Hop {
 	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, Publisher: p.signing(), FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.restoring, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		hop.Own[route.Queue] = true

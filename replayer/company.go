@@ -83,11 +83,11 @@ func (f *flight) say(c *company, events *schemas.Bundle) {
 	if events.Len() == 0 {
 		return
 	}
-	c.said, c.err = f.line.publisher.Send(f.flying, rabbit.Message{
+	c.said, c.err = f.line.publisher.Send(f.flying, f.r.signed(rabbit.Message{
 		Exchange:   f.r.cfg.Topology.Events(),
 		RoutingKey: string(schemas.Replayed),
 		Publishing: events.Publishing(),
-	})
+	}))
 }
 
 // settle waits until the events are safe.

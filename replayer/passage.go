@@ -91,10 +91,10 @@ func (f *flight) depart(p *passage) {
 	case p.event.BodyIn != schemas.BodyHere:
 		p.err = &NoBodyError{p.event.EventID, p.event.Fingerprint}
 	case queue == "":
-		p.pending, p.err = f.line.publisher.Send(f.flying, rabbit.Message{
+		p.pending, p.err = f.line.publisher.Send(f.flying, f.r.signed(rabbit.Message{
 			Exchange: p.sent.Exchange, RoutingKey: p.sent.RoutingKey,
 			Publishing: schemas.WrapForExchange(p.sent, p.state, f.r.cfg.Login),
-		})
+		}))
 	case !f.reached[queue]:
 		p.err = f.line.hop.Deliver(f.flying, p.sent, p.state)
 		f.reached[queue] = p.err == nil

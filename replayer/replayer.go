@@ -86,8 +86,13 @@ type Config struct {
 
 	Routes   Routes // nil: routes are not checked
 	Topology schemas.Topology
-	Login    string        // the user_id that the broker lets us restore
-	NewID    func() string // ids that sort in the order in which they were made, such as ULIDs
+
+	// StateKeys sign marks and events, as those of pipeline.Config do. Zero: they are
+	// not signed.
+	StateKeys schemas.StateKeys
+
+	Login string        // the user_id that the broker lets us restore
+	NewID func() string // ids that sort in the order in which they were made, such as ULIDs
 
 	// Log looks at the queue of events, from which the store learns what was
 	// replayed. nil: a plan compares jobs with their records alone.
@@ -117,6 +122,13 @@ func New(cfg Config) *Replayer { return &Replayer{cfg: cfg, now: time.Now, recor
 // recordTime is how long a plan, or the resume of a job, waits for the record of what
 // was sent before.
 const recordTime = 10 * time.Second
+
+// signed signs the state of a message, where there are keys.
+func (r *Replayer) signed(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: r.cfg.Topology, Keys: r.cfg.StateKeys}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
+	return m
+}
 
 func (r *Replayer) choice(target Target) *choice {
 	return newChoice(target, func(exchange string) bool { return r.cfg.Topology.Owns(exchange) })

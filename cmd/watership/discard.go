@@ -122,7 +122,7 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 	discarded := 0
 	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
 		for some := range slices.Chunk(ids, discardedAtOnce) {
-			n, err := d.publish(ctx, store, publisher, s.topology, some)
+			n, err := d.publish(ctx, s, store, publisher, some)
 			discarded += n
 			if err != nil {
 				return err

@@ -12,13 +12,13 @@ import (
 
 // publish says of each failure that it is discarded, and waits until the broker
 // has all of it.
-func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbit.Publisher, topology schemas.Topology, ids []string) (confirmed int, err error) {
+func (d discard) publish(ctx context.Context, s system, store eventStore, publisher *rabbit.Publisher, ids []string) (confirmed int, err error) {
 	var either query.Or
 	for _, id := range ids {
 		either = append(either, is("event.id", id))
 	}
 	failures := store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence})
-	sent, err := d.send(ctx, failures, publisher, topology)
+	sent, err := d.send(ctx, s, failures, publisher)
 	for _, pending := range sent { // also where not all of them were
 		switch waited := pending.Wait(ctx); {
 		case waited == nil:
@@ -31,15 +31,15 @@ func (d discard) publish(ctx context.Context, store eventStore, publisher *rabbi
 }
 
 // send ends with the first failure that cannot be read or sent.
-func (d discard) send(ctx context.Context, failures iter.Seq2[schemas.Event, error], publisher *rabbit.Publisher, topology schemas.Topology) (sent []*rabbit.Pending, err error) {
+func (d discard) send(ctx context.Context, s system, failures iter.Seq2[schemas.Event, error], publisher *rabbit.Publisher) (sent []*rabbit.Pending, err error) {
 	for e, err := range failures {
 		if err != nil {
 			return sent, err
 		}
-		pending, err := publisher.Send(ctx, rabbit.Message{
-			Exchange: topology.Events(), RoutingKey: string(schemas.Discarded),
+		pending, err := publisher.Send(ctx, s.signed(rabbit.Message{
+			Exchange: s.topology.Events(), RoutingKey: string(schemas.Discarded),
 			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
-		})
+		}))
 		if err != nil {
 			return sent, err
 		}

@@ -20,6 +20,7 @@ func exposures(cfg config.Config) []exposure {
 	var found []exposure
 	for key, file := range map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
+		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
 		"store.password_file": cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
 	} {
 		if readByAll(file) {

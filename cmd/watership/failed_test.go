@@ -329,7 +329,7 @@ func TestDiscardCountsWhatItSaid(t *testing.T) {
 	defer conn.Close()
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
-	confirmed, err := discard{reason: "x"}.publish(t.Context(), stopping{a.testStore}, publisher, topology, []string{a.source + ":1", a.source + ":2"})
+	confirmed, err := discard{reason: "x"}.publish(t.Context(), system{topology: topology}, stopping{a.testStore}, publisher, []string{a.source + ":1", a.source + ":2"})
 	var failed *schemas.StoreError
 	if confirmed != 1 || !errors.As(err, &failed) {
 		t.Errorf("confirmed %d, %v", confirmed, err)

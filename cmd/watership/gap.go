@@ -150,9 +150,9 @@ func (g *gaps) record(ctx context.Context, until time.Time) error {
 			"%s messages that were published between %s and %s are not recorded: more than tap.limit (%d) waited for the store",
 			many, g.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), g.topology.IndexLimit)},
 	}
-	err := g.publisher.Publish(ctx, rabbit.Message{
+	err := g.publisher.Publish(ctx, g.signed(rabbit.Message{
 		Exchange: g.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.Wrap(none, state),
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
 	}

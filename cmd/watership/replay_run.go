@@ -28,7 +28,7 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	cfg := replayer.Config{
 		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
 		Retention: s.cfg.Store.Retention.Failures,
-		Broker:    s.broker("replay"),
+		Broker:    s.broker("replay"), StateKeys: s.secrets.stateKeys,
 	}
 	cfg.Broker.Logger = s.logger
 	if r == nil {
@@ -63,7 +63,7 @@ func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log,
 
 func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.Hop {
 	hop := lasthop.Hop{
-		Topology: s.topology, Publisher: publisher, Login: s.login, Own: map[string]bool{},
+		Topology: s.topology, StateKeys: s.secrets.stateKeys, Publisher: publisher, Login: s.login, Own: map[string]bool{},
 		Binder: amqp.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},
 	}
 	for _, route := range s.cfg.Routes {

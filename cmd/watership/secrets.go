@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // secrets are what the configuration names files for.
@@ -20,6 +21,7 @@ type secrets struct {
 	storeTLS      *tls.Config // nil: what the system trusts
 	storePassword string
 	storeAPIKey   string
+	stateKeys     schemas.StateKeys
 }
 
 // readSecrets reads the files, and puts the password of RabbitMQ where it is
@@ -43,8 +45,25 @@ func readSecrets(cfg *config.Config) (s secrets, err error) {
 	if s.storePassword, err = secret("store.password_file", cfg.Store.PasswordFile); err != nil {
 		return s, err
 	}
-	s.storeAPIKey, err = secret("store.api_key_file", cfg.Store.APIKeyFile)
+	if s.storeAPIKey, err = secret("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
+		return s, err
+	}
+	s.stateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
 	return s, err
+}
+
+// stateKeys are none where no file is named.
+func stateKeys(file string) (schemas.StateKeys, error) {
+	const key = "amqp.state_key_file"
+	text, err := contentOf(key, file)
+	if err != nil || file == "" {
+		return schemas.StateKeys{}, err
+	}
+	keys, err := schemas.ParseStateKeys(text)
+	if err != nil {
+		return keys, usagef("%s: %s: %w", key, file, err)
+	}
+	return keys, nil
 }
 
 // secret is the text of a file without the line break at its end.

@@ -156,7 +156,7 @@ func (v *vitals) index(ctx context.Context) (err error) {
 func (s system) indexer(source string) indexer.Config {
 	return indexer.Config{
 		Logger: s.storing, Format: s.format(), Memory: s.cfg.Index.Memory, Retention: s.retention(),
-		Decoder: schemas.Decoder{Source: source, VHost: s.vhost, Topology: s.topology},
+		Decoder: schemas.Decoder{Source: source, VHost: s.vhost, Topology: s.topology, Keys: s.secrets.stateKeys},
 		Batch: indexer.Batch{
 			Events: s.cfg.Index.Batch.Events, Bytes: s.cfg.Index.Batch.Bytes, Wait: s.cfg.Index.Batch.Wait,
 		},

@@ -114,6 +114,13 @@ func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, er
 	return cluster + "/" + s.vhost, nil
 }
 
+// signed signs the state of a message, where there are keys.
+func (s system) signed(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.stateKeys}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
+	return m
+}
+
 func (s system) format() schemas.DocumentFormat {
 	return schemas.DocumentFormat{
 		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,

@@ -58,6 +58,10 @@ type AMQP struct {
 	// Empty: they say it themselves.
 	PasswordFile string
 
+	// StateKeyFile holds the keys that sign what travels with messages, one a line; see
+	// schemas.ParseStateKeys. Empty: it is not signed.
+	StateKeyFile string
+
 	// TLS is for amqps, and for ManagementURL with https.
 	TLS TLS
 }

@@ -61,6 +61,7 @@ func serverKeys(c *Config) []Key {
 		{Name: "amqp.listen", Help: "host:port at which the embedded broker listens (default: 127.0.0.1:5672, or another port where that is taken)", read: value(listenAddress, &c.AMQP.Listen)},
 		{Name: "amqp.management_url", Help: "RabbitMQ's HTTP API (default: from amqp.url)", read: value(address("http", "https"), &c.AMQP.ManagementURL)},
 		{Name: "amqp.password_file", Help: "file with the password of the login in amqp.url", read: value(path, &c.AMQP.PasswordFile)},
+		{Name: "amqp.state_key_file", Help: "file with the keys, one a line, that sign the state of messages (default: it is not signed)", read: value(path, &c.AMQP.StateKeyFile)},
 		{Name: "amqp.tls.ca", Help: "file with the certificates to trust for RabbitMQ (default: the system's)", read: value(path, &c.AMQP.TLS.CA)},
 		{Name: "amqp.tls.cert", Help: "file with our certificate for RabbitMQ", read: value(path, &c.AMQP.TLS.Cert)},
 		{Name: "amqp.tls.key", Help: "file with the key of our certificate for RabbitMQ", read: value(path, &c.AMQP.TLS.Key)},

@@ -31,6 +31,7 @@ type Binder interface {
 // Hop is the last hop.
 type Hop struct {
 	Topology  schemas.Topology
+	StateKeys schemas.StateKeys // sign what travels
 	Publisher Publisher
 	Binder    Binder
 	Own       map[string]bool // queues of our routes
@@ -71,6 +72,8 @@ func (h Hop) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
 	if !h.Own[state.Queue] {
 		message.Exchange, message.RoutingKey = h.Topology.Return(), e.RoutingKey
 	}
+	verifier := schemas.Verifier{Topology: h.Topology, Keys: h.StateKeys}
+	message.Publishing = verifier.Sign(message.Exchange, message.RoutingKey, message.Publishing)
 	return message
 }
 
