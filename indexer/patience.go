@@ -72,6 +72,9 @@ func (p *patience) progress() {
 func (p *patience) failed(ctx context.Context, err error) error { return p.again(ctx, p.writes, err) }
 
 func (p *patience) again(ctx context.Context, refusal *refusal, err error) error {
+	if ctx.Err() != nil { // which cut the request short
+		return context.Cause(ctx)
+	}
 	refusal.failed(p.tried, err)
 	defer func() { p.tried = time.Now() }()
 	if p.attempt == 0 {

@@ -244,6 +244,23 @@ func TestAStoreThatHangsIsSaidSo(t *testing.T) {
 	})
 }
 
+// A request that the end of the indexer cuts short says nothing about the store.
+func TestAnInterruptedRequestIsNoRefusal(t *testing.T) {
+	log := &rabbittest.Log{}
+	x := New(Config{Logger: log.Logger()})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	interrupted := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "context canceled"}
+	for range notAtOnce + 1 {
+		if err := x.patience().failed(ended, interrupted); err == nil {
+			t.Error("it is tried again")
+		}
+	}
+	if n := log.Count("did not take everything"); n > 0 || x.Refused() != nil {
+		t.Errorf("it is said %d times that the store took not everything, %v", n, x.Refused())
+	}
+}
+
 // unreadable is a store that refuses to be read, or written to, while it is told to.
 type unreadable struct {
 	*picky
