@@ -172,7 +172,13 @@ func (d *dev) trade(ctx context.Context) error {
 		return ignoreEnd(ctx, err)
 	}
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{StopTimeout: time.Millisecond})
-	err = d.shop.Open(ctx, publisher.Publish)
+	err = d.shop.Open(ctx, func(ctx context.Context, m rabbit.Message) (func(context.Context) error, error) {
+		pending, err := publisher.Send(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return pending.Wait, nil
+	})
 	return errors.Join(err, ignoreEnd(ctx, errors.Join(publisher.Close(), conn.Close())))
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -87,25 +88,57 @@ func (s *Shop) Routes() []pipeline.Route {
 	}
 }
 
+// Send sends a message in the order of its calls, and returns before it is confirmed;
+// confirmed waits for that.
+type Send func(context.Context, rabbit.Message) (confirmed func(context.Context) error, err error)
+
+// unconfirmed is how many messages wait for their confirms at once.
+const unconfirmed = 1000
+
 // Open publishes orders until ctx ends.
-func (s *Shop) Open(ctx context.Context, publish func(context.Context, rabbit.Message) error) error {
+func (s *Shop) Open(ctx context.Context, send Send) error {
 	s.mu.Lock()
 	s.opened = time.Now()
 	s.mu.Unlock()
-	pace := rate.NewLimiter(rate.Limit(s.cfg.Rate), 1)
-	for n := s.cfg.First; ; n++ {
-		if err := pace.Wait(ctx); err != nil {
-			return nil // the end
+	group, open := errgroup.WithContext(ctx)
+	sent := make(chan func(context.Context) error, unconfirmed)
+	group.Go(func() error {
+		defer close(sent)
+		return s.publish(open, send, sent)
+	})
+	group.Go(func() error {
+		for confirmed := range sent {
+			if err := confirmed(open); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("publishing an order of the example shop: %w", err)
+	}
+	return nil
+}
+
+// publish sends orders at the rate until ctx ends, faster after a pause of at most a
+// second.
+func (s *Shop) publish(ctx context.Context, send Send, sent chan<- func(context.Context) error) error {
+	atOnce := max(1, int(s.cfg.Rate))
+	pace := rate.NewLimiter(rate.Limit(s.cfg.Rate), atOnce)
+	pace.AllowN(time.Now(), atOnce-1)
+	for n := s.cfg.First; pace.Wait(ctx) == nil; n++ {
 		for _, e := range s.messages(n) {
-			if err := publish(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return fmt.Errorf("publishing an order of the example shop: %w", err)
+			confirmed, err := send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
+			if err != nil {
+				return err
+			}
+			select {
+			case sent <- confirmed:
+			case <-ctx.Done():
 			}
 		}
 	}
+	return nil
 }
 
 // Times of the outage, from when the shop opens: within every minute, a while

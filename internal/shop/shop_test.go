@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,9 +20,9 @@ func opened(t *testing.T, cfg Config) []string {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
-		err := New(cfg).Open(ctx, func(_ context.Context, m rabbit.Message) error {
+		err := New(cfg).Open(ctx, func(_ context.Context, m rabbit.Message) (func(context.Context) error, error) {
 			published = append(published, fmt.Sprint(m.Exchange, m.RoutingKey, m.Publishing.MessageId, m.Publishing.Headers, string(m.Publishing.Body)))
-			return nil
+			return func(context.Context) error { return nil }, nil
 		})
 		if err != nil {
 			t.Error(err)
@@ -40,6 +41,56 @@ func TestSeed(t *testing.T) {
 	cfg.Seed = 4
 	if got := opened(t, cfg); slices.Equal(got, want) {
 		t.Errorf("seeds 3 and 4 both give %q", got)
+	}
+}
+
+// A broker that takes its time to confirm does not make orders fewer.
+func TestSlowConfirms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		orders := 0
+		err := New(Config{Rate: 50, First: 1}).Open(ctx, func(context.Context, rabbit.Message) (func(context.Context) error, error) {
+			orders++
+			sent := time.Now()
+			return func(context.Context) error { time.Sleep(time.Until(sent.Add(time.Second))); return nil }, nil
+		})
+		if err != nil || orders < 90 {
+			t.Errorf("%d orders in two seconds, %v", orders, err)
+		}
+	})
+}
+
+// Orders that a full broker held up for a while are made up for, at most those of a second.
+func TestOrdersAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		orders := 0
+		err := New(Config{Rate: 50, First: 1}).Open(ctx, func(context.Context, rabbit.Message) (func(context.Context) error, error) {
+			if orders++; orders == 5 {
+				time.Sleep(5 * time.Second)
+			}
+			return func(context.Context) error { return nil }, nil
+		})
+		if err != nil || orders < 300 || orders > 340 { // of 50 a second, with some changes
+			t.Errorf("%d messages in ten seconds, five of them at rest, %v", orders, err)
+		}
+	})
+}
+
+// An order that the broker does not take ends the shop with its error.
+func TestOrderThatIsRefused(t *testing.T) {
+	refused := errors.New("refused")
+	for name, send := range map[string]Send{
+		"when it is sent": func(context.Context, rabbit.Message) (func(context.Context) error, error) { return nil, refused },
+		"when it is confirmed": func(context.Context, rabbit.Message) (func(context.Context) error, error) {
+			return func(context.Context) error { return refused }, nil
+		},
+	} {
+		if err := New(Config{Rate: 1000}).Open(t.Context(), send); !errors.Is(err, refused) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
