@@ -45,6 +45,9 @@ func (s *session) collect(ctx, work context.Context) error {
 		if current.allAgain() && s.flow.further(current.messages, current.bodies) {
 			return nil
 		}
+		if err := s.checkMarks(work, current); err != nil {
+			return err
+		}
 		if err := s.recognise(work, current); err != nil {
 			return err
 		}
@@ -94,6 +97,9 @@ func (s *session) flush(work context.Context, b *batch) error {
 func (s *session) flushWhole(work context.Context, b *batch) error {
 	if b.again {
 		return nil
+	}
+	if err := s.checkMarks(work, b); err != nil {
+		return err
 	}
 	return s.flush(work, b)
 }

@@ -41,6 +41,8 @@ func (p printer) HighestSequence(context.Context) (int64, error) { return 0, nil
 
 func (p printer) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
 
+func (p printer) KnownJobs(context.Context, []string) (map[string]bool, error) { return nil, nil }
+
 func (p printer) Handover(context.Context, string) ([]byte, error) { return nil, nil }
 
 func (p printer) SaveHandover(context.Context, string, []byte) error { return nil }

@@ -39,6 +39,9 @@ type Store interface {
 	// HighestSequenceOf is that of the events of a source, 0 where there is none.
 	HighestSequenceOf(ctx context.Context, source string) (int64, error)
 
+	// KnownJobs says which replays there are, of those with some ids, as just stored.
+	KnownJobs(ctx context.Context, ids []string) (map[string]bool, error)
+
 	// Handover is what SaveHandover kept last under a name, nil where it kept nothing.
 	Handover(ctx context.Context, name string) ([]byte, error)
 
@@ -131,6 +134,7 @@ type Indexer struct {
 	appetite *appetite
 	metrics  metrics
 	progress map[string]*progress // by queue
+	jobs     jobs
 
 	reads, writes refusal      // of the store
 	refusedInARow atomic.Int64 // documents, since one was accepted

@@ -22,6 +22,7 @@ type metrics struct {
 	setAside    prometheus.Counter
 	givenBack   prometheus.Counter
 	mismatches  prometheus.Counter
+	forgedMarks prometheus.Counter
 }
 
 // newMetrics registers nothing where to is nil.
@@ -50,10 +51,11 @@ func newMetrics(to prometheus.Registerer) metrics {
 		batchBytes:  factory.NewHistogram(histogram("batch_bytes", "Size of the documents of a bulk request.", prometheus.ExponentialBuckets(1<<10, 4, 9))),
 		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
 			prometheus.ExponentialBuckets(0.004, 2, 14)), []string{"result"}),
-		resent:     counter("resent_events_total", "Events that were sent to the store again."),
-		setAside:   counter("set_aside_total", "Messages too large for the store, kept in a queue."),
-		givenBack:  counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
-		mismatches: counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint is not their message's, which should never happen."),
+		resent:      counter("resent_events_total", "Events that were sent to the store again."),
+		setAside:    counter("set_aside_total", "Messages too large for the store, kept in a queue."),
+		givenBack:   counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
+		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint is not their message's, which should never happen."),
+		forgedMarks: counter("unknown_replays_total", "Events of messages that say that a replay sent them of which there is no job; they count as new messages."),
 	}
 }
 

@@ -62,6 +62,8 @@ func (p *picky) HighestSequence(context.Context) (int64, error) { return 0, nil 
 
 func (p *picky) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
 
+func (p *picky) KnownJobs(context.Context, []string) (map[string]bool, error) { return nil, nil }
+
 func (p *picky) Handover(context.Context, string) ([]byte, error) { return nil, nil }
 
 func (p *picky) SaveHandover(context.Context, string, []byte) error { return nil }

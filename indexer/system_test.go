@@ -169,6 +169,7 @@ func (s *system) config(store Store) Config {
 // testStore is a store that a test reads.
 type testStore interface {
 	Store
+	CreateJob(ctx context.Context, id string, document []byte) (version string, err error)
 	Refresh(ctx context.Context) error
 	Count(ctx context.Context, sel schemas.Selection) (int64, error)
 	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]

@@ -17,18 +17,37 @@ func (x *Indexer) takeTapped(b *batch, d amqp.Delivery) {
 	event := x.cfg.Decoder.Tapped(d, now, sequence)
 	event.Ingested = now
 	b.add(x.cfg.Format, d, event)
+	if event.Replay != "" {
+		b.mark(func() schemas.Event {
+			unmarked := x.cfg.Decoder.TappedUnmarked(d, now, sequence)
+			unmarked.Ingested = now
+			return unmarked
+		})
+	}
 }
 
 func (x *Indexer) takeLifecycle(b *batch, d amqp.Delivery) {
 	events, bundled := x.cfg.Decoder.Unbundle(d)
 	if !bundled {
-		b.add(x.cfg.Format, d, x.lifecycle(d))
+		x.addLifecycle(b, d, x.lifecycle(d))
 		return
 	}
 	for _, event := range events {
 		event.Sequence, event.Ingested = x.sequence.next()
 		x.count(event)
-		b.add(x.cfg.Format, d, event)
+		x.addLifecycle(b, d, event)
+	}
+}
+
+// addLifecycle adds an event of the log. What a handler reports of a message repeats
+// the message's mark.
+func (x *Indexer) addLifecycle(b *batch, d amqp.Delivery, event schemas.Event) {
+	b.add(x.cfg.Format, d, event)
+	if event.Replay != "" && event.Action != schemas.Replayed {
+		b.mark(func() schemas.Event {
+			event.Replay, event.ReplayOf = "", ""
+			return event
+		})
 	}
 }
 
@@ -58,6 +77,8 @@ type item struct {
 	document    schemas.Document
 	redelivered bool
 	deliveries  int64 // so far, where a quorum queue counts them
+
+	unmarked func() schemas.Event // without the mark of a replay; nil: it has none to be checked
 }
 
 // replace gives the item another event, with the document that goes with it.
@@ -94,6 +115,10 @@ func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schema
 		},
 	})
 }
+
+// mark notes that the event which was added last says of itself that a replay led to
+// it, and the event without that.
+func (b *batch) mark(unmarked func() schemas.Event) { b.items[len(b.items)-1].unmarked = unmarked }
 
 // deliveries is how often a message was delivered before
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).

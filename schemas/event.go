@@ -136,8 +136,18 @@ func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, 
 
 // Tapped makes a `published` event of a copy that the tap took at a time with
 // a sequence. Its origin is always the delivery's. Nothing that a message
-// carries can make it fail.
+// carries can make it fail. Where it says that a replay sent it, there may be no such
+// replay: then the event is that of TappedUnmarked.
 func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Event {
+	return dec.tapped(d, taken, sequence, dec.verifier().VerifyMark)
+}
+
+// TappedUnmarked is Tapped for a copy that no replay sent, whatever its headers say.
+func (dec Decoder) TappedUnmarked(d amqp.Delivery, taken time.Time, sequence int64) Event {
+	return dec.tapped(d, taken, sequence, newMessage)
+}
+
+func (dec Decoder) tapped(d amqp.Delivery, taken time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {
 	arrived := FromDelivery(d)
 	if d.Exchange == dec.Topology.Late() {
 		if death, found := dec.Topology.lateDeath(d.Headers); found {
@@ -147,7 +157,7 @@ func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Even
 	if d.Redelivered && arrived.Headers != nil { // our own queue has counted
 		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
 	}
-	verified := dec.verifier().VerifyMark(arrived)
+	verified := verify(arrived)
 	if ours(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, meaning nothing here
 		verified.Envelope = arrived
 	}

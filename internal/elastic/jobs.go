@@ -142,6 +142,34 @@ func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 	}
 }
 
+// KnownJobs says which jobs there are, of those with some ids.
+func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, error) {
+	const doing = "looking up jobs"
+	docs := make([]map[string]any, len(ids))
+	for i, id := range ids {
+		docs[i] = map[string]any{"_index": s.jobs(), "_id": id, "_source": []string{"id"}}
+	}
+	var answer struct {
+		Docs []struct {
+			Error  *cause `json:"error"`
+			Source job    `json:"_source"`
+		} `json:"docs"`
+	}
+	if err := s.ask(ctx, doing, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &answer); err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, found := range answer.Docs {
+		if found.Error != nil && found.Error.Type != "index_not_found_exception" {
+			return nil, s.nonsense(doing, "failed: "+found.Error.String())
+		}
+		if found.Source.ID != "" { // a handover has none
+			known[found.Source.ID] = true
+		}
+	}
+	return known, nil
+}
+
 // Jobs gives all jobs that were kept before, the highest id first.
 func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {

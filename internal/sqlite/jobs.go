@@ -62,6 +62,21 @@ func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 	return document, version, s.failed("reading job "+id, err)
 }
 
+// KnownJobs says which jobs there are, of those with some ids.
+func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, id := range ids {
+		document, _, err := s.Job(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if document != nil {
+			known[id] = true
+		}
+	}
+	return known, nil
+}
+
 // Jobs gives all jobs that were kept before, the highest id first.
 func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {

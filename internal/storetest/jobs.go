@@ -15,6 +15,7 @@ type Jobs interface {
 	CreateJob(ctx context.Context, id string, document []byte) (version string, err error)
 	SaveJob(ctx context.Context, id, version string, document []byte) (newVersion string, err error)
 	Job(ctx context.Context, id string) (document []byte, version string, err error)
+	KnownJobs(ctx context.Context, ids []string) (map[string]bool, error)
 	Jobs(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
@@ -49,6 +50,9 @@ func wantNoJob(t *testing.T, jobs Jobs, id string) {
 	t.Helper()
 	if document, version, err := jobs.Job(t.Context(), id); document != nil || version != "" || err != nil {
 		t.Errorf("job %s: got %s, %q, %v", id, document, version, err)
+	}
+	if known, err := jobs.KnownJobs(t.Context(), []string{id}); known[id] || err != nil {
+		t.Errorf("job %s is known: %v, %v", id, known, err)
 	}
 }
 
@@ -154,5 +158,8 @@ func wantJobIs(t *testing.T, jobs Jobs, id, version, document string) {
 	got, at, err := jobs.Job(t.Context(), id)
 	if err != nil || string(got) != document || at != version {
 		t.Errorf("job %s: got %.200s, version %q, %v; want %.200s, version %q", id, got, at, err, document, version)
+	}
+	if known, err := jobs.KnownJobs(t.Context(), []string{"nobody", id}); !known[id] || known["nobody"] || err != nil {
+		t.Errorf("of job %s and nobody's, %v are known, %v", id, known, err)
 	}
 }
