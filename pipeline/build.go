@@ -72,7 +72,7 @@ func (p *Pipeline) poisoner() *poisoner {
 
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		steps: p.steps(queue), hop: p.hop(), policyOf: p.policyOf,
+		steps: p.steps(queue), hop: p.hop(), targets: p.targets, policyOf: p.policyOf,
 		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deaths: p.deaths, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}

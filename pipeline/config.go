@@ -62,9 +62,16 @@ type Config struct {
 	// that is due first finds the queue gone. Zero: 5 min.
 	ReturnGrace time.Duration
 
-	// ReturnPause is the wait before another try at a queue that is full or
-	// gone; whole milliseconds. Zero: 10 s.
+	// ReturnPause is the wait before another try at a queue that is full, gone or
+	// silent; whole milliseconds. Zero: 10 s.
 	ReturnPause time.Duration
+
+	// ConfirmTimeout is how long a queue may take to confirm a message that goes to it:
+	// a message that is retried or parked, and what a handler publishes. A quorum
+	// queue without a majority confirms nothing. A message that is due tries again
+	// after ReturnPause then, and may arrive twice; an attempt whose outgoing messages
+	// are not confirmed is one at an unavailable service. Zero: 30 s.
+	ConfirmTimeout time.Duration
 
 	// OnPoison is called for each message that is given up, when its `poisoned`
 	// event and its parked copy are safe: to tell somebody, to open a ticket. It
@@ -103,6 +110,8 @@ const (
 	defaultReturnGrace = 5 * time.Minute
 	defaultReturnPause = 10 * time.Second
 	defaultHookTimeout = time.Minute
+
+	defaultConfirmTimeout = 30 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -122,6 +131,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.StopTimeout, defaultStopTimeout)
 	orElse(&c.ReturnGrace, defaultReturnGrace)
 	orElse(&c.ReturnPause, defaultReturnPause)
+	orElse(&c.ConfirmTimeout, defaultConfirmTimeout)
 	orElse(&c.OnPoisonTimeout, defaultHookTimeout)
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {

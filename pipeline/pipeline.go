@@ -36,6 +36,7 @@ type Pipeline struct {
 	breakers  []*breaker      // of Config.Routes, in their order
 	verifier  *schemas.Verifier
 	deaths    *deaths
+	targets   *targets
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -61,6 +62,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = amqp.NewRestoring(p.publisher, p.live)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
+	p.targets = newTargets(cfg.ConfirmTimeout)
 	p.deaths = &deaths{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())

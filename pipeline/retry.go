@@ -20,6 +20,7 @@ import (
 type retrier struct {
 	*steps
 	hop      lasthop.Hop
+	targets  *targets
 	policyOf func(queue string) retry.Policy
 	labels   *queueLabels
 	deaths   *deaths
@@ -93,12 +94,12 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	return r.back(ctx, e, state)
 }
 
-// back is the last hop. Nobody is held up by a queue that is full or gone. What is no
-// fault of the message, such as a right that our login lacks, is waited for.
+// back is the last hop. No queue that is full, gone or silent holds up the others. What
+// is no fault of the message, such as a right that our login lacks, is waited for.
 func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
-	err := r.hop.Deliver(ctx, e, state)
+	err := r.targets.publish(ctx, state.Queue, func(ctx context.Context) error { return r.hop.Deliver(ctx, e, state) })
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError
 	var refused *rabbit.RefusedError

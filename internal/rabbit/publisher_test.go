@@ -324,7 +324,8 @@ func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
 		rabbittest.NoLeaks(t)
 		stuck, queue := b.Queue(t, nil), b.Queue(t, nil)
 		log := &rabbittest.Log{}
-		c := open(t, b.Unconfirmed(t, stuck), func(cfg *Config) { cfg.Logger = log.Logger() })
+		url, _ := b.Unconfirmed(t, stuck)
+		c := open(t, url, func(cfg *Config) { cfg.Logger = log.Logger() })
 		p := publisher(t, c, 10)
 		giveUp := func(n int) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

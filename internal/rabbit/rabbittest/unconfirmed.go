@@ -4,23 +4,28 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 // Unconfirmed starts a proxy before the broker by way of which messages with a
 // routing key are taken and never confirmed, as by a quorum queue without a
-// majority. It returns the broker's URL by way of the proxy, which ends with the test.
-func (b Broker) Unconfirmed(t testing.TB, key string) string {
+// majority, until recover is called: what is published from then on is confirmed. It
+// returns the broker's URL by way of the proxy, which ends with the test.
+func (b Broker) Unconfirmed(t testing.TB, key string) (url string, recover func()) {
 	t.Helper()
-	return b.between(t, func() (frames, frames) {
-		c := &confirms{key: key, channels: map[uint16]*published{}}
+	var over atomic.Bool
+	url = b.between(t, func() (frames, frames) {
+		c := &confirms{key: key, over: &over, channels: map[uint16]*published{}}
 		return c.up, c.down
 	})
+	return url, func() { over.Store(true) }
 }
 
 // confirms are those of one connection.
 type confirms struct {
 	key      string
+	over     *atomic.Bool
 	mu       sync.Mutex // guards channels
 	channels map[uint16]*published
 }
@@ -58,7 +63,7 @@ func (c *confirms) up(frame []byte) []byte {
 		ch.open = append(ch.open, ch.last)
 		rest := arguments[2:]
 		rest = rest[1+int(rest[0]):] // the exchange
-		ch.stuck[ch.last] = string(rest[1:1+int(rest[0])]) == c.key
+		ch.stuck[ch.last] = string(rest[1:1+int(rest[0])]) == c.key && !c.over.Load()
 	}
 	return frame
 }

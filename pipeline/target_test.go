@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A queue that confirms nothing, as a quorum queue without a majority: more messages
+// than the retry handler moves at once are due for it, and those of another queue come
+// back all the same. None of its own is lost or given up.
+func TestTargetThatDoesNotConfirm(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		const messages = hopConcurrency + 50
+		stuck := rabbittest.Name(t)
+		url, recovers := b.Unconfirmed(t, stuck)
+		r := start(t, b, func(c *Config) {
+			c.URL, c.ReturnPause, c.ConfirmTimeout = url, 100*time.Millisecond, time.Second
+		})
+		args := amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()}
+		declareFor(t, b, stuck, args)
+		for i := range messages {
+			r.publish("", stuck, amqp091.Publishing{Body: []byte(fmt.Sprint(i))})
+		}
+		rejectMany(t, b, stuck, messages)
+		r.waitFor(messages, schemas.RetryScheduled)
+		other := b.Queue(t, args)
+		publishTo(t, b, other, "x")
+		rejectOne(t, b, other)
+		if d := b.Take(t, other, 1)[0]; string(d.Body) != "x" {
+			t.Errorf("%+v", d)
+		}
+		recovers()
+		came := map[string]bool{}
+		deliveries, err := b.Channel(t).Consume(stuck, "", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(came) < messages {
+			came[string(rabbittest.Receive(t, deliveries).Body)] = true
+		}
+		if given := r.all(func(e event) bool { return e.Action == schemas.Poisoned }); len(given) > 0 {
+			t.Errorf("given up: %+v", given)
+		}
+	})
+}
+
+func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
+	t.Helper()
+	ch := b.Channel(t)
+	defer ch.Close()
+	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		d := rabbittest.Receive(t, deliveries)
+		if err := d.Reject(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A queue that does not confirm takes a share of the places, and one place as soon as
+// that is known. Messages beyond that are not sent, so they do not arrive twice.
+func TestTargetsBoundASilentQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		targets := newTargets(30 * time.Second)
+		var sent atomic.Int32
+		silent := func(ctx context.Context) error {
+			sent.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		publish := func(n int, f func(context.Context) error) (refused *atomic.Int32) {
+			refused = &atomic.Int32{}
+			for range n {
+				go func() {
+					if err := targets.publish(t.Context(), "silent", f); errors.Is(err, errSilent) {
+						refused.Add(1)
+					}
+				}()
+			}
+			return refused
+		}
+		check := func(when string, got, want int32) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %d, want %d", when, got, want)
+			}
+		}
+
+		refused := publish(100, silent)
+		synctest.Wait()
+		check("sent at first", sent.Load(), targetShare)
+		time.Sleep(targetPatience)
+		synctest.Wait()
+		check("refused after a while", refused.Load(), 100-targetShare)
+		publish(10, silent)
+		synctest.Wait()
+		check("sent once that is known", sent.Load(), targetShare+1)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		check("refused in the end", refused.Load(), 100)
+		publish(10, silent)
+		synctest.Wait()
+		check("sent after that", sent.Load(), targetShare+2)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+
+		if err := targets.publish(t.Context(), "silent", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		publish(100, silent)
+		synctest.Wait()
+		check("sent once the queue confirms again", sent.Load(), 2*targetShare+2)
+		time.Sleep(time.Minute)
+	})
+}
