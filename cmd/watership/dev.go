@@ -161,7 +161,9 @@ func (d *dev) show(ctx context.Context, v *vitals) error {
 		err = d.trade(ctx)
 		stop()
 	}
-	return errors.Join(err, ignoreEnd(ctx, <-told))
+	err = errors.Join(err, ignoreEnd(ctx, <-told))
+	fmt.Fprintln(d.out, "Ending when the handlers have finished. Another Ctrl-C ends it at once.")
+	return err
 }
 
 // trade runs the example until ctx ends. It publishes as others do, and so is

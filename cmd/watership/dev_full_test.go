@@ -153,6 +153,7 @@ func TestDevelopmentInterruptedTwice(t *testing.T) {
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	d.says(t, "Another Ctrl-C ends it at once.")
 	until(t, "the end to begin", func() bool {
 		answer, err := http.Get(health)
 		if err == nil {
