@@ -123,6 +123,7 @@ func (m *outageModel) run() {
 		steps: &steps{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, holds: &holds{gauge: metrics.held},
+			targets: newTargets(time.Hour, targetShare), delayTargets: newTargets(time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},

@@ -72,7 +72,7 @@ func (p *Pipeline) poisoner() *poisoner {
 
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		steps: p.steps(queue), hop: p.hop(), targets: p.targets, policyOf: p.policyOf,
+		steps: p.steps(queue), hop: p.hop(), policyOf: p.policyOf,
 		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deaths: p.deaths, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
@@ -117,7 +117,7 @@ func (p *Pipeline) steps(queue string) *steps {
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(), frameMax: p.frameMax, taps: p.cfg.Tap,
 		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics, holds: p.holds, warnings: &throttle{},
+		metrics: p.metrics, holds: p.holds, warnings: &throttle{}, targets: p.targets, delayTargets: p.delayTargets,
 	}
 }
 

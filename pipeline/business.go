@@ -100,7 +100,9 @@ func (b *business) publish(ctx context.Context, parent schemas.VerifiedState, pr
 	if why != nil {
 		return why, nil
 	}
-	for i, err := range b.publisher.PublishAll(ctx, messages) {
+	limited, cancel := context.WithTimeout(ctx, b.confirmTimeout(messages))
+	defer cancel()
+	for i, err := range b.publisher.PublishAll(limited, messages) {
 		if err == nil {
 			continue
 		}
@@ -113,6 +115,16 @@ func (b *business) publish(ctx context.Context, parent schemas.VerifiedState, pr
 		}
 	}
 	return why, nil
+}
+
+// confirmTimeout is the time in which messages are to be confirmed, which leaves room
+// for a slow broker: a second for each thousand of them, and for each MB.
+func (b *business) confirmTimeout(messages []rabbit.Message) time.Duration {
+	timeout := b.targets.timeout + time.Duration(len(messages))*time.Millisecond
+	for _, m := range messages {
+		timeout += time.Duration(len(m.Publishing.Body)) * time.Microsecond
+	}
+	return timeout
 }
 
 // undeliverable tells an outgoing message that the broker will not have from a

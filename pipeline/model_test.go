@@ -109,6 +109,7 @@ func (m *model) wire() {
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
 	s.holds, s.warnings = &holds{gauge: s.metrics.held}, &throttle{}
+	s.targets, s.delayTargets = newTargets(time.Hour, targetShare), newTargets(time.Hour, delayShare)
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },

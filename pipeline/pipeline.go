@@ -37,6 +37,8 @@ type Pipeline struct {
 	verifier  *schemas.Verifier
 	deaths    *deaths
 	targets   *targets
+
+	delayTargets *targets
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -62,7 +64,8 @@ func New(cfg Config) (*Pipeline, error) {
 	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = amqp.NewRestoring(p.publisher, p.live)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
-	p.targets = newTargets(cfg.ConfirmTimeout)
+	p.targets = newTargets(cfg.ConfirmTimeout, targetShare)
+	p.delayTargets = newTargets(cfg.ConfirmTimeout, delayShare)
 	p.deaths = &deaths{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())

@@ -72,7 +72,7 @@ func (p *poisoner) poisoned(ctx context.Context, e schemas.Envelope, state schem
 }
 
 // park keeps a copy for those who look into queues. A parking queue that takes no
-// more holds up nobody: the event has the message.
+// more, or confirms nothing, holds up nobody: the event has the message.
 func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
 	queue, wanted := p.parking[state.Queue]
 	if !wanted {
@@ -82,13 +82,17 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	if body.In != schemas.BodyHere {
 		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
 	}
-	err := p.publisher.Publish(ctx, m)
-	var missing *rabbit.UnroutableError
-	if errors.As(err, &missing) {
-		if err = p.declare(queue); err == nil {
-			err = p.publisher.Publish(ctx, m)
+	err := p.targets.publish(ctx, queue, func(ctx context.Context) error {
+		err := p.publisher.Publish(ctx, m)
+		var missing *rabbit.UnroutableError
+		if !errors.As(err, &missing) {
+			return err
 		}
-	}
+		if err := p.declare(queue); err != nil {
+			return err
+		}
+		return p.publisher.Publish(ctx, m)
+	})
 	if err != nil && over(ctx, err) {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}

@@ -20,7 +20,6 @@ import (
 type retrier struct {
 	*steps
 	hop      lasthop.Hop
-	targets  *targets
 	policyOf func(queue string) retry.Policy
 	labels   *queueLabels
 	deaths   *deaths

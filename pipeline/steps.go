@@ -49,6 +49,9 @@ type steps struct {
 	metrics   *metrics
 	holds     *holds
 	warnings  *throttle
+
+	targets      *targets // queues of services
+	delayTargets *targets // delay queues
 }
 
 // attempted is an attempt that failed.
@@ -141,34 +144,66 @@ func (s *steps) wait(ctx context.Context, e schemas.Envelope, state schemas.Stat
 	return s.poison(ctx, e, state)
 }
 
+// delayed publishes to the delay queue, or to another where that is silent or can
+// have no queue: where there is none yet, one that policies name.
 func (s *steps) delayed(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
-	m := rabbit.Message{
-		Exchange: s.topology.Direct(), RoutingKey: s.topology.Delay(delay), Publishing: s.frameMax().Wrap(e, state),
-	}
-	err := s.publisher.Publish(ctx, m)
-	var missing *rabbit.UnroutableError
-	if !errors.As(err, &missing) {
+	m := rabbit.Message{Exchange: s.topology.Direct(), Publishing: s.frameMax().Wrap(e, state)}
+	err := s.delayedBy(ctx, m, delay)
+	var undeclared *undeclaredError
+	others := s.permanent
+	switch {
+	case errors.Is(err, errSilent):
+		others = slices.Concat(others, retry.Ladder())
+	case !errors.As(err, &undeclared):
 		return err
 	}
-	if err := s.delays.DeclareDelay(ctx, delay); err != nil {
-		return s.delayedByPolicy(ctx, m, delay, fmt.Errorf("declaring the delay queue of %s: %w", delay, err))
-	}
-	return s.publisher.Publish(ctx, m)
-}
-
-// delayedByPolicy takes a message whose delay has no queue, and can have none, to the
-// queue of another delay: of those that policies name the next longer one, or the longest.
-func (s *steps) delayedByPolicy(ctx context.Context, m rabbit.Message, delay time.Duration, cannot error) error {
-	other, found := slices.BinarySearch(s.permanent, delay)
-	if other = min(other, len(s.permanent)-1); found || other < 0 {
-		return cannot
+	other, found := otherDelay(others, delay)
+	if !found {
+		return err
 	}
 	if s.warnings.allows(s.topology.Delay(delay), s.now()) {
 		s.logger.Error("messages wait for another time than they should", "queue", s.queue,
-			"delay", delay, "waits", s.permanent[other], "error", cannot)
+			"delay", delay, "waits", other, "error", err)
 	}
-	m.RoutingKey = s.topology.Delay(s.permanent[other])
-	return s.publisher.Publish(ctx, m)
+	return s.delayedBy(ctx, m, other)
+}
+
+// otherDelay is the shortest delay that is longer than one, or else the longest.
+func otherDelay(others []time.Duration, than time.Duration) (other time.Duration, found bool) {
+	others = slices.DeleteFunc(slices.Sorted(slices.Values(others)), func(d time.Duration) bool { return d == than })
+	if len(others) == 0 {
+		return 0, false
+	}
+	i, _ := slices.BinarySearch(others, than)
+	return others[min(i, len(others)-1)], true
+}
+
+// undeclaredError says that a delay has no queue, and can have none.
+type undeclaredError struct {
+	delay time.Duration
+	err   error
+}
+
+func (e *undeclaredError) Error() string {
+	return fmt.Sprintf("declaring the delay queue of %s: %v", e.delay, e.err)
+}
+
+func (e *undeclaredError) Unwrap() error { return e.err }
+
+// delayedBy publishes to the queue of a delay, and declares it where it is not there.
+func (s *steps) delayedBy(ctx context.Context, m rabbit.Message, delay time.Duration) error {
+	m.RoutingKey = s.topology.Delay(delay)
+	return s.delayTargets.publish(ctx, m.RoutingKey, func(ctx context.Context) error {
+		err := s.publisher.Publish(ctx, m)
+		var missing *rabbit.UnroutableError
+		if !errors.As(err, &missing) {
+			return err
+		}
+		if err := s.delays.DeclareDelay(ctx, delay); err != nil {
+			return &undeclaredError{delay, err}
+		}
+		return s.publisher.Publish(ctx, m)
+	})
 }
 
 // poison gives a message up. The id of its event is given here, since the

@@ -31,6 +31,7 @@ type target struct {
 
 const (
 	targetShare = 32   // messages
+	delayShare  = 4096 // messages, of all routes
 	maxTargets  = 1000 // that are remembered
 
 	// targetPatience is how long a message waits for others of its queue.
@@ -40,8 +41,8 @@ const (
 // errSilent is the error of a message that its queue does not take now.
 var errSilent = errors.New("confirms nothing")
 
-func newTargets(timeout time.Duration) *targets {
-	return &targets{share: targetShare, timeout: timeout, all: map[string]*target{}}
+func newTargets(timeout time.Duration, share int) *targets {
+	return &targets{share: share, timeout: timeout, all: map[string]*target{}}
 }
 
 // publish calls f, which publishes a message that goes to queue, unless too many of

@@ -74,7 +74,7 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 // that is known. Messages beyond that are not sent, so they do not arrive twice.
 func TestTargetsBoundASilentQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		targets := newTargets(30 * time.Second)
+		targets := newTargets(30*time.Second, targetShare)
 		var sent atomic.Int32
 		silent := func(ctx context.Context) error {
 			sent.Add(1)
