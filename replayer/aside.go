@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -13,12 +14,21 @@ import (
 // missing are events without their bodies, by the fingerprint of their message.
 type missing map[string][]*schemas.Event
 
-// found gives a body to the events of its message, which then are not missing.
+// found gives a body to the events of its message, which then are not missing. A body
+// with which a message has another fingerprint is another's, whatever it is kept as.
 func (m missing) found(fingerprint string, body []byte) {
-	for _, e := range m[fingerprint] {
-		e.Envelope.Body, e.BodyIn = body, schemas.BodyHere
+	m[fingerprint] = slices.DeleteFunc(m[fingerprint], func(e *schemas.Event) bool {
+		whole := e.Envelope
+		whole.Body = body
+		if whole.Fingerprint() != fingerprint {
+			return false
+		}
+		e.Envelope, e.BodyIn = whole, schemas.BodyHere
+		return true
+	})
+	if len(m[fingerprint]) == 0 {
+		delete(m, fingerprint)
 	}
-	delete(m, fingerprint)
 }
 
 // fetch looks for bodies in the queue of what was too large for the store. It

@@ -6,7 +6,7 @@ import "github.com/watershipmq/watership/schemas"
 // a query matches.
 type choice struct {
 	target Target
-	own    func(exchange string) bool // whether an exchange is one of ours
+	own    func(name string) bool // whether an exchange or a queue is one of ours
 	taken  set
 
 	// published has the fingerprints of messages without an id of which a
@@ -14,7 +14,7 @@ type choice struct {
 	published set
 }
 
-func newChoice(target Target, own func(exchange string) bool) *choice {
+func newChoice(target Target, own func(name string) bool) *choice {
 	return &choice{target: target, own: own}
 }
 
@@ -24,6 +24,7 @@ const (
 	noQueue         = "no queue failed: the event is not about a failure"
 	noMessage       = "quarantined, and not about a message that can be sent"
 	ofNoMessage     = "about no message, but about the record or a route"
+	placeOfOurs     = "the place to send it to is Watership's own (--to-queue sends it elsewhere)"
 	unreadable      = "the document cannot be read"
 	alreadyReplayed = "already replayed (--again sends them too)"
 	handledSince    = "failed and handled since (--again sends them too)"
@@ -44,6 +45,8 @@ func (c *choice) take(f *found, resolved string) (leftOut string) {
 		return ofNoMessage
 	case e.Action == schemas.Quarantined && c.own(e.Envelope.Exchange):
 		return noMessage
+	case c.target.route(e).isOf(c.own):
+		return placeOfOurs
 	case c.anonymousFailure(e) && c.published.has(keyOf(f.origin)):
 		return sameMessage
 	case c.taken.has(f.message):

@@ -131,5 +131,5 @@ func (r *Replayer) signed(m rabbit.Message) rabbit.Message {
 }
 
 func (r *Replayer) choice(target Target) *choice {
-	return newChoice(target, func(exchange string) bool { return r.cfg.Topology.Owns(exchange) })
+	return newChoice(target, r.cfg.Topology.Owns)
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -136,7 +137,7 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 			}
 			replayed.Message = retried.Message
 			f.keep(retried, failure, replayed, handled)
-			f.keepJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}})
+			f.keepJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}, Created: time.Now()})
 			order := f.job("event.action: poisoned")
 			order.Target.Kind = ToFailedQueue
 			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[handledSince] != 1 {

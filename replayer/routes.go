@@ -36,6 +36,12 @@ func (r Route) String() string {
 	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
 }
 
+// isOf says whether it leads to an exchange or a queue of some. The default exchange
+// takes messages to the queue that the routing key names.
+func (r Route) isOf(some func(name string) bool) bool {
+	return some(r.Queue) || some(r.Exchange) || r.Queue == "" && r.Exchange == "" && some(r.RoutingKey)
+}
+
 // mostRoutes are told apart, since a routing key may hold an id.
 const mostRoutes = 10000
 

@@ -3,6 +3,7 @@ package replayer
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -83,10 +84,15 @@ func (t Target) queue(e schemas.Event) string {
 	return ""
 }
 
-// address is the envelope with the exchange and routing key it is sent to.
+// address is the envelope with the exchange and routing key it is sent to. To another
+// exchange it goes without CC: its publisher may have no right there.
 func (t Target) address(e schemas.Envelope) schemas.Envelope {
 	if t.Kind != ToExchange {
 		return e
+	}
+	if e.Exchange != t.Exchange {
+		e.Headers = maps.Clone(e.Headers)
+		delete(e.Headers, "CC")
 	}
 	e.Exchange = t.Exchange
 	if t.Key != nil {

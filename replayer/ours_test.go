@@ -1,0 +1,107 @@
+package replayer
+
+import (
+	"bytes"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// TestReplaysReachNothingOfOurs: where events say that a message came from, or failed
+// in, an exchange or a queue of Watership's, it is not sent there. What comes to them is
+// not taken for a message.
+func TestReplaysReachNothingOfOurs(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		f := newFixtureOn(t, broker)
+		ours := f.cfg.Topology
+		f.bind(ours.Due(), "", "", nil)
+		from := func(n int, exchange, key, queue string) schemas.Event {
+			e := f.message(n)
+			e.Exchange, e.RoutingKey = exchange, key
+			event := f.event(schemas.Poisoned, e)
+			event.Queue = queue
+			return event
+		}
+		f.keep(
+			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Due(), f.queue),
+			from(3, f.exchange, "k", ours.Due()), from(4, ours.Direct(), ours.Due(), ours.Due()),
+		)
+		due := ours.Due()
+		for _, target := range []Target{{Kind: ToOrigin}, {Kind: ToFailedQueue}, {Kind: ToExchange, Exchange: "", Key: &due}} {
+			job := f.job("")
+			job.Target, job.Again = target, true
+			plan, err := f.Plan(t.Context(), job)
+			want := 4 // of the target that is ours
+			switch target.Kind {
+			case ToOrigin:
+				want = 3
+			case ToFailedQueue:
+				want = 2
+			}
+			if err != nil || plan.LeftOut[placeOfOurs] != want || plan.Total != 4-want {
+				t.Errorf("to %s: %d messages, left out %v, %v", target, plan.Total, plan.LeftOut, err)
+			}
+			wantJob(t, f.run(job), Done, 4-want, 0)
+		}
+		if n := f.broker.Len(t, ours.Due()); n > 0 {
+			t.Errorf("%d messages reached a queue of ours", n)
+		}
+		for _, e := range f.index() {
+			if e.Action != schemas.Replayed {
+				t.Errorf("an event was forged: %+v", e)
+			}
+		}
+	})
+}
+
+// TestCarbonCopiesStayAtTheirExchange: a publisher who may write to one exchange does
+// not choose who gets a replay to another.
+func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		f := newFixtureOn(t, broker)
+		victim := f.source + "-victim"
+		f.bind(victim, "", "", nil)
+		e := f.message(1)
+		e.Headers["CC"] = []any{victim}
+		f.keep(f.event(schemas.Published, e))
+		job := f.job("")
+		job.Target = Target{Kind: ToExchange, Exchange: "", Key: &f.queue}
+		wantJob(t, f.run(job), Done, 1, 0)
+		if got := f.take(f.queue); len(got) != 1 || got[0].Headers["CC"] != nil {
+			t.Errorf("arrived: %+v", got)
+		}
+		if n := f.broker.Len(t, victim); n > 0 {
+			t.Errorf("%d messages reached a queue that CC names", n)
+		}
+		wantJob(t, f.run(f.job("")), Done, 1, 0)
+		if got := f.take(f.queue); len(got) != 1 || got[0].Headers["CC"] == nil {
+			t.Errorf("a replay to where it came from is another message: %+v", got)
+		}
+	})
+}
+
+// TestBodiesOfOthers: who may write to the default exchange can put a body beside those
+// that were too large for the store. It is not sent as another's.
+func TestBodiesOfOthers(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		f := newFixtureOn(t, broker)
+		real := f.setAside(1, 200_000)
+		queue := f.cfg.Topology.Unstorable()
+		kept := f.take(queue)
+		forged := schemas.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
+		for _, p := range []amqp.Publishing{forged, {Headers: kept[0].Headers, MessageId: kept[0].MessageId, Body: kept[0].Body}} {
+			if err := f.channel.Publish("", queue, false, false, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rabbittest.Eventually(t, "both are there", func() bool { return f.broker.Len(t, queue) == 2 })
+		f.keep(real)
+		wantJob(t, f.run(f.job("")), Done, 1, 0)
+		if got := f.take(f.queue); len(got) != 1 || !bytes.Equal(got[0].Body, bytes.Repeat([]byte{1}, 200_000)) {
+			t.Errorf("%d messages arrived, or another body", len(got))
+		}
+	})
+}
