@@ -39,6 +39,25 @@ func declareTwice(t *testing.T, b rabbittest.Broker, cfg TopologyConfig) {
 	}
 }
 
+// The exchanges of tap copies and of dead letters take what brokers put there, and
+// nothing that a client publishes: it would come with a history of its own making.
+func TestNobodyPublishesDeadLetters(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := topology(t, b, Classic)
+		declareTwice(t, b, cfg)
+		for _, exchange := range []string{cfg.Topology.Tap(), cfg.Retry(), cfg.Late()} {
+			ch := b.Channel(t)
+			closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
+			if err := ch.Publish(exchange, "k", false, false, amqp091.Publishing{}); err != nil {
+				t.Fatal(err)
+			}
+			if why := rabbittest.Receive(t, closed); why == nil || why.Code != amqp091.AccessRefused {
+				t.Errorf("a publish to %s ends with %v", exchange, why)
+			}
+		}
+	})
+}
+
 func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []QueueType{Quorum, Classic} {
