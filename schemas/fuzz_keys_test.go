@@ -1,0 +1,80 @@
+package schemas
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// FuzzStateKeys: of any file come keys that are long enough, the same whatever its
+// ends of lines, and that verify what they sign; or an error that shows nothing of it.
+func FuzzStateKeys(f *testing.F) {
+	key := strings.Repeat("0123456789abcdef", 4)
+	for _, text := range []string{
+		key, key + "\n", key + "\r\nunsigned\r\n", "unsigned", "", "\n\n", "short", key + "\n\n" + key, " " + key + "\t\n" + strings.Repeat("\xff", 32),
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := ParseStateKeys(text)
+		if err != nil {
+			if _, masked := ParseStateKeys(mask(text)); masked == nil || masked.Error() != err.Error() {
+				t.Errorf("the error depends on what the file holds: %v", err)
+			}
+			return
+		}
+		if !keys.Signs() {
+			t.Error("there is no key")
+		}
+		for _, key := range keys.keys {
+			if len(key) < shortestKey {
+				t.Errorf("a key of %d bytes", len(key))
+			}
+		}
+		text = bytes.ReplaceAll(bytes.TrimRight(text, "\r\n"), []byte("\n"), []byte("\r\n"))
+		again, err := ParseStateKeys(text)
+		if err != nil || len(again.keys) != len(keys.keys) || again.Unsigned() != keys.Unsigned() {
+			t.Fatalf("with other ends of lines: %d keys, not %d, %v", len(again.keys), len(keys.keys), err)
+		}
+		e := Envelope{RoutingKey: "orders", Headers: amqp.Table{"tenant": "acme"}, Body: text}
+		signing := Verifier{Keys: keys}
+		signed := signing.Sign(Topology{}.Direct(), "orders", WrapForQueue(e, State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 1}, ""))
+		v, err := (&Verifier{Keys: again}).Verify(returned(signed), Topology{}.Direct(), "orders")
+		if err != nil || v.State.Attempt != 1 {
+			t.Errorf("what was signed does not count: %+v, %v", v.State, err)
+		}
+		signed.Headers[headerAttempt] = int64(2)
+		if v, err := (&Verifier{Keys: keys}).Verify(returned(signed), Topology{}.Direct(), "orders"); err != nil || v.State.Attempt != 0 {
+			t.Errorf("what was changed counts: %+v, %v", v.State, err)
+		}
+	})
+}
+
+// mask is a file whose lines are as long and say nothing.
+func mask(text []byte) []byte {
+	lines := bytes.Split(text, []byte("\n"))
+	for i, line := range lines {
+		if string(bytes.TrimSpace(line)) != unsignedToo {
+			lines[i] = masked(line)
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+func masked(line []byte) []byte {
+	var text []byte
+	for len(line) > 0 {
+		r, size := utf8.DecodeRune(line)
+		if unicode.IsSpace(r) {
+			text = append(text, line[:size]...)
+		} else {
+			text = append(text, strings.Repeat("x", size)...)
+		}
+		line = line[size:]
+	}
+	return text
+}
