@@ -191,12 +191,20 @@ func get[T any](ctx context.Context, m *Management, path ...string) (answer T, e
 	}
 	body, err := m.fetch(ctx, strings.Join(path, "/"))
 	if err == nil {
-		err = json.Unmarshal(body, &answer)
+		err = unmarshal(body, &answer)
 	}
 	if err != nil {
 		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, what, err)
 	}
 	return answer, nil
+}
+
+// unmarshal shortens errors, which may quote a part of the answer.
+func unmarshal(body []byte, answer any) error {
+	if err := json.Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("%.200s", err.Error())
+	}
+	return nil
 }
 
 func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
@@ -224,7 +232,7 @@ func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
 	case response.StatusCode == http.StatusUnauthorized:
 		return nil, errors.New("login refused (401)")
 	case response.StatusCode/100 == 3:
-		return nil, fmt.Errorf("%s to %q, which is not followed; give the address of the management API itself",
+		return nil, fmt.Errorf("%s to %.200q, which is not followed; give the address of the management API itself",
 			response.Status, response.Header.Get("Location"))
 	case response.StatusCode/100 != 2:
 		return nil, fmt.Errorf("%s: %.200s", response.Status, body)
