@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// FuzzHTTP holds every message to this: its request is one request with its body, and
+// has no header under a name of the publisher's choice; and every answer to this: it
+// makes the message wait no longer than it may, and its error is text of bounded length.
+func FuzzHTTP(f *testing.F) {
+	f.Add("tenant", "acme", "order", []byte("body"), 404, "120", "", "no such order")
+	f.Add("a\r\nHost: evil", "b\r\n\r\nGET / HTTP/1.1", "gzip", []byte("0\r\n\r\n"), 503, "-1", "", "\xff\x1b[2J")
+	f.Add("Transfer-Encoding", "chunked", "\u0085", []byte{}, 429, "Wed, 21 Oct 9999 07:28:00 GMT", "Mon, 01 Jan 0001 00:00:00 GMT", "")
+	f.Add("traceparent", "\t", "\x7f", []byte{0}, 308, "99999999999999999999", "x", strings.Repeat("€", 500))
+	f.Fuzz(func(t *testing.T, name, value, text string, body []byte, status int, after, date, answer string) {
+		e := schemas.Envelope{
+			Exchange: text, RoutingKey: value, Body: body,
+			Properties: schemas.Properties{ContentType: text, ContentEncoding: value, MessageID: text, CorrelationID: value, Type: name},
+			Headers: amqp091.Table{
+				name: value, value: name, text: []byte(value), name + "-table": amqp091.Table{value: []any{text}}, "tracestate": text, "X-Forwarded-For": value,
+			},
+		}
+		answering := func(r *http.Request) (*http.Response, error) {
+			checkRequest(t, r, body)
+			return &http.Response{
+				StatusCode: 100 + int(uint(status)%500), Body: io.NopCloser(strings.NewReader(answer)),
+				Header: http.Header{"Retry-After": {after}, "Date": {date}, "Location": {value}},
+			}, nil
+		}
+		msg := message.NewMessage("uuid", body)
+		msg.SetContext(schemas.NewContext(t.Context(), e))
+		_, err := HTTP(HTTPConfig{URL: "http://service/orders", MaxRetryAfter: time.Minute, Client: &http.Client{Transport: roundTrip(answering)}})(msg)
+		var wait *retry.AfterError
+		if errors.As(err, &wait) && (wait.Delay < 0 || wait.Delay > time.Minute) {
+			t.Errorf("%q makes it wait %s", after, wait.Delay)
+		}
+		if err != nil && (!utf8.ValidString(err.Error()) || len(err.Error()) > 4*responseLimit) {
+			t.Errorf("an error of %d bytes: %q", len(err.Error()), err)
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// checkRequest looks at a request as it is on the wire.
+func checkRequest(t *testing.T, r *http.Request, body []byte) {
+	t.Helper()
+	var wire bytes.Buffer
+	if err := r.Write(&wire); err != nil {
+		t.Fatalf("%v cannot be sent: %v", r.Header, err)
+	}
+	reader := bufio.NewReader(&wire)
+	got, err := http.ReadRequest(reader)
+	if err != nil {
+		t.Fatalf("%v cannot be read: %v", r.Header, err)
+	}
+	sent, err := io.ReadAll(got.Body)
+	if err != nil || !bytes.Equal(sent, body) {
+		t.Errorf("the body %q is %q, %v", body, sent, err)
+	}
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("something follows the request: %v", r.Header)
+	}
+	if got.Host != "service" || got.Method != http.MethodPost || got.URL.String() != "/orders" {
+		t.Errorf("it is %s %s to %q", got.Method, got.URL, got.Host)
+	}
+	known := []string{"User-Agent", "Content-Length", "Content-Type", "Content-Encoding", "Idempotency-Key", "Traceparent", "Tracestate"}
+	for name := range got.Header {
+		if !strings.HasPrefix(name, "Watership-") && !slices.Contains(known, name) {
+			t.Errorf("a publisher's header is %s: %q", name, got.Header[name])
+		}
+	}
+}
