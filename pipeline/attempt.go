@@ -48,6 +48,7 @@ func (b *business) attempt(msg *message.Message, verified schemas.VerifiedState)
 		defer cancel()
 		defer time.AfterFunc(b.route.Timeout+hangGrace, func() { b.reportHang(this) }).Stop()
 	}
+	defer b.running.begin(msg.Context(), verified.State, b.now())()
 	given := givenTo(ctx, msg, verified.Envelope)
 	produced, err = recoverValue(func() ([]*message.Message, error) { return b.route.Handler(given) })
 	return produced, nackedOr(given, err)

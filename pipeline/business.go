@@ -22,6 +22,7 @@ type business struct {
 	route   Route
 	breaker *breaker
 	onHang  func(Attempt) // may be nil
+	running running
 }
 
 // handle acknowledges by returning nil. An error means that no durable copy
@@ -41,6 +42,9 @@ func (b *business) handle(msg *message.Message) error {
 		return b.usedUp(ctx, verified, most)
 	}
 	epoch, started := b.breaker.begin(), b.now()
+	if why := b.stillRunning(ctx, &verified); why != nil {
+		return b.fail(ctx, verified, epoch, 0, why)
+	}
 	produced, why := b.attempt(msg, verified)
 	took := b.now().Sub(started)
 	if why == nil {

@@ -86,8 +86,9 @@ type Config struct {
 
 	// OnHang is called once for each attempt whose handler has not returned a
 	// second after its time-out. The message stays with that handler until it
-	// returns or the pipeline ends, since it may still do its work. It is
-	// logged and counted in any case. Nil: nothing is called.
+	// returns or the pipeline ends, since it may still do its work; if the broker
+	// delivers it again meanwhile, as after its consumer_timeout, that is an attempt
+	// that failed. It is logged and counted in any case. Nil: nothing is called.
 	OnHang func(a Attempt)
 
 	// MaxBytes bounds the messages that are in flight of each queue, of routes and

@@ -57,7 +57,7 @@ func causeOf(err error) cause {
 	switch {
 	case retry.IsPermanent(err):
 		return judged
-	case is(errNacked):
+	case is(errNacked), is(errRunning) && !is(context.DeadlineExceeded):
 		return handedBack
 	case asksForTime(err) && !isUnavailable(err):
 		return judged
