@@ -106,6 +106,7 @@ func acknowledging() []behaviour {
 			ch := p.channel()
 			p.getWith(ch, q, false)
 			p.must(ch.Close())
+			p.ready(q, 2) // the queue hears of the end of a channel after its client
 			d := p.get(q)
 			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"a", true})
 		}},
