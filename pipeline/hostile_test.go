@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -323,4 +324,58 @@ func TestCCReachesNoOtherQueue(t *testing.T) {
 			t.Errorf("%d events instead of %d:\n%s", n, 3*len(attacks), r.lives())
 		}
 	})
+}
+
+// TestForgedDeathsInOnesOwnQueue: RabbitMQ 3.x counts a death in the entry of x-death
+// that a publisher wrote for the queue, and leaves the rest of it as it is. There it
+// takes keys to tell a state from a forged one.
+func TestForgedDeathsInOnesOwnQueue(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		keys, err := schemas.ParseStateKeys([]byte(strings.Repeat("k", 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := startTown(t, b, func(c *Config) {
+			if strings.HasPrefix(b.Version, "3.") {
+				c.StateKeys = keys
+			}
+		})
+		own := o.broker.Queue(t, amqp091.Table{"x-dead-letter-exchange": o.topology.Retry()})
+		exchange := topicExchange(t, o.broker)
+		if err := o.broker.Channel(t).QueueBind(own, "#", exchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		publisher := o.broker.Login(t, rabbittest.Rights{Write: "^" + exchange + "$"}).Channel(t)
+		attacks := map[string][]any{
+			"by our exchange":      {deathIn(own, o.topology.Return(), o.victim)},
+			"by the default one":   {deathIn(own, "", o.victim)},
+			"after an older death": {deathIn("elsewhere", "", o.victim)},
+		}
+		for name, deaths := range attacks {
+			forgery := forged(schemas.Envelope{RoutingKey: o.victim, Body: []byte(name)}, schemas.State{Queue: own, Attempt: 2})
+			forgery["x-death"] = deaths
+			if err := publisher.Publish(exchange, "k", false, false, amqp091.Publishing{Headers: forgery, Body: []byte(name)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rabbittest.Eventually(t, "they are there", func() bool { return o.broker.Len(t, own) == len(attacks) })
+		service := o.broker.Channel(t)
+		for range attacks {
+			d, _, err := service.Get(own, false)
+			if err != nil || d.Reject(false) != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, e := range o.waitFor(len(attacks), schemas.RetryScheduled)[:len(attacks)] {
+			if e.Attempt != 1 || e.Envelope.RoutingKey == o.victim || e.Queue != own || o.topology.Owns(e.Envelope.Exchange) {
+				t.Errorf("%s: %+v of exchange %q, key %q", e.Envelope.Body, e.State, e.Envelope.Exchange, e.Envelope.RoutingKey)
+			}
+		}
+	})
+}
+
+func deathIn(queue, exchange, key string) amqp091.Table {
+	return amqp091.Table{
+		"queue": queue, "reason": "rejected", "exchange": exchange, "routing-keys": []any{key}, "count": int64(1), "time": time.Now(),
+	}
 }

@@ -67,6 +67,9 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 	if err := rabbit.CheckName(death.Queue); err != nil {
 		return arrived, death, "its x-death header names no queue: " + err.Error()
 	}
+	if r.topology.Owns(letter.Exchange) { // its state has the origin, if that counts
+		letter.Exchange, letter.RoutingKey = "", death.Queue
+	}
 	return letter, death, r.deaths.doubt(ctx, death.Queue)
 }
 

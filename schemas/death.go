@@ -53,6 +53,9 @@ func readDeath(entry amqp.Table) Death {
 	if keys, _ := entry["routing-keys"].([]any); len(keys) > 0 {
 		death.RoutingKey, _ = keys[0].(string)
 	}
+	if death.Exchange == "" { // the default exchange, whatever a publisher wrote
+		death.RoutingKey = death.Queue
+	}
 	return death
 }
 

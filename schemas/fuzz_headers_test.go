@@ -244,6 +244,9 @@ func FuzzDeadLetter(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 3, 'a', 'b', 'c', 3, 5, 0, 0}, uint8(3), "", "\xff")
 	f.Add([]byte{5, 0, 1, 9, 1, 1, 9, 2, 1, 9, 3, 4, 2, 0, 4, 1, 0x80}, uint8(9), "a", "")
 	f.Fuzz(func(t *testing.T, data []byte, older uint8, exchange, key string) {
+		if exchange == "" { // which takes messages to the queue that the key names
+			key = "orders"
+		}
 		maker := &tableMaker{data}
 		list := []any{death("orders", "rejected", exchange, key)}
 		for range older % 16 {
