@@ -14,7 +14,8 @@ func (s system) pipeline() pipeline.Config {
 	cfg := pipeline.Config{
 		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
 		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
-		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause, Logger: s.logger,
+		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause,
+		ConfirmTimeout: s.cfg.Retry.Return.Timeout, StopTimeout: s.cfg.StopTimeout, Logger: s.logger,
 	}
 	for _, r := range s.cfg.Routes {
 		cfg.Routes = append(cfg.Routes, s.route(r))

@@ -95,6 +95,31 @@ func TestRoutesAsConfigured(t *testing.T) {
 	})
 }
 
+// The end of serve waits for handlers no longer than stop_timeout, and gives their
+// messages back.
+func TestStopTimeout(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	asked := make(chan struct{}, 1)
+	i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})))
+	i.configure(t, "timeout: 10s", "timeout: 10m", "\nretry:", "\nstop_timeout: 150ms\nretry:")
+	serving := i.serve(t)
+	err := i.publisher(t).Publish(t.Context(), rabbit.Message{Exchange: i.exchange, RoutingKey: "order"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rabbittest.Receive(t, asked)
+	serving.stop(t)
+	if log := serving.logs.String(); !strings.Contains(log, "timeout=150ms") {
+		t.Error("no handler was cut off")
+	}
+	if n := broker.Len(t, i.queue); n != 1 {
+		t.Errorf("%d messages went back to the queue instead of 1", n)
+	}
+}
+
 // A service refuses connections: the route pauses, and whoever looks is told, by
 // readiness, metrics, doctor, an event and the list of routes; it resumes by itself.
 func TestPausedRouteIsVisible(t *testing.T) {

@@ -36,6 +36,10 @@ type Config struct {
 	HTTP  HTTP
 	Log   Log
 
+	// StopTimeout is how long serve waits at its end for handlers; messages of those
+	// that have not finished go back to their queues. Default: 30s.
+	StopTimeout time.Duration
+
 	settings []Setting
 }
 
@@ -216,11 +220,12 @@ type Retry struct {
 	Return Return
 }
 
-// Return says what becomes of messages that are due for a queue which is gone or
-// full.
+// Return says what becomes of messages that are due for a queue which is gone, full
+// or silent.
 type Return struct {
-	Grace time.Duration // how long a queue may be gone before they are given up; default 5m
-	Pause time.Duration // between two tries, in whole milliseconds; default 10s
+	Grace   time.Duration // how long a queue may be gone before they are given up; default 5m
+	Pause   time.Duration // between two tries, in whole milliseconds; default 10s
+	Timeout time.Duration // for a queue's confirm of a message; default 30s
 }
 
 // Index says how events are written to the store.

@@ -61,7 +61,8 @@ retry:
         once: {first: 1s, attempts: 1}
   deaths: [rejected, expired]
   breaker: {messages: 0, within: 1m, first: 2s, cap: 10m, max_waits: 7, max_wait: 1h, max_alike: 0}
-  return: {grace: 1h, pause: 30s}
+  return: {grace: 1h, pause: 30s, timeout: 5s}
+stop_timeout: 20s
 index:
   batch: {events: 2000, bytes: 1MB, wait: 1s}
   memory: 256MiB
@@ -116,15 +117,15 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				},
 			},
 			Deaths: []string{"rejected", "expired"}, Breaker: breakerOfFull(),
-			Return: Return{Grace: time.Hour, Pause: 30 * time.Second},
+			Return: Return{Grace: time.Hour, Pause: 30 * time.Second, Timeout: 5 * time.Second},
 		},
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
 			Memory: 256 << 20,
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"}, Body: Body{MaxValues: 100},
 		},
-		HTTP: HTTP{Listen: ":8181"},
-		Log:  Log{Level: slog.LevelDebug, Format: "json"},
+		HTTP: HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
+		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
 	diffConfig(t, want, load(t, full, nil, nil))
 }
@@ -147,10 +148,10 @@ func TestDefaults(t *testing.T) {
 		Tap:      Tap{WhenFull: "keep", Limit: 1_000_000},
 		Retry: Retry{
 			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
-			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second},
+			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second, Timeout: 30 * time.Second},
 		},
 		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
-		Log:   Log{Format: "text"},
+		Log:   Log{Format: "text"}, StopTimeout: 30 * time.Second,
 	}, load(t, "", nil, nil))
 }
 
