@@ -220,7 +220,7 @@ func TestDevelopmentWithNode(t *testing.T) {
 	}
 	d := develop(t, nil, "--empty")
 	d.says(t, "Try, in a second terminal")
-	node := exec.Command("node", "../../internal/broker/testdata/client.js", regexp.MustCompile(`amqp://\S+`).FindString(d.out.String()))
+	node := exec.Command("node", "../../broker/testdata/client.js", regexp.MustCompile(`amqp://\S+`).FindString(d.out.String()))
 	node.Env = append(os.Environ(), "NODE_PATH="+amqplib)
 	if out, err := node.CombinedOutput(); err != nil || string(out) != "ok\n" {
 		t.Errorf("%v\n%s", err, out)

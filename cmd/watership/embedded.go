@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/schemas"

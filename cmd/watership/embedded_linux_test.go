@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"

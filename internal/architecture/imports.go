@@ -35,7 +35,8 @@ func rules() []rule {
 		{why: "a store serves the parts and does not know them", from: stores, not: append(parts, "cmd")},
 		{why: "only cmd/watership knows every part", from: []string{""}, not: []string{"cmd"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/storetest"}},
-		{why: "the suite of the brokers is for tests", from: []string{""}, not: []string{"internal/broker/brokertest"}},
+		{why: "broker works in a module of its own", from: []string{"broker"}, not: []string{""}, save: []string{"broker"}},
+		{why: "the suite of the brokers is for tests", from: []string{""}, not: []string{"broker/brokertest"}},
 	}
 	for _, part := range parts {
 		others := slices.DeleteFunc(slices.Clone(parts), func(other string) bool { return other == part })

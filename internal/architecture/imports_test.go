@@ -30,6 +30,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"a part of a store":         {"replayer internal/elastic", "replayer → internal/elastic: a part states"},
 		"a store of a part":         {"internal/sqlite indexer", "internal/sqlite → indexer: a store serves"},
 		"the command of everything": {"cmd/watership indexer, cmd/watership replayer, cmd/watership internal/elastic", ""},
+		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
 		"anything of the command":   {"internal/x cmd/watership", "internal/x → cmd/watership: only cmd/watership"},
 		"the suite outside tests":   {"internal/elastic internal/storetest", "internal/elastic → internal/storetest: the suite"},
 		"a name that only begins":   {"schemas indexerx, pipelinex internal/elastic", "schemas → indexerx: schemas is the leaf"},

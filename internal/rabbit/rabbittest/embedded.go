@@ -3,7 +3,7 @@ package rabbittest
 import (
 	"testing"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 // Embedded is a broker inside the process, with its management API, that ends

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 // WithExamples runs the tests of a package whose examples connect to AMQP_URL:

@@ -7,7 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 // inBubble runs a test with a broker and a client whose hours pass at once.

@@ -13,7 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 func TestCloseTellsClients(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 const patience = 20 * time.Second
@@ -68,7 +68,7 @@ func running() []string {
 	buffer = buffer[:runtime.Stack(buffer, true)]
 	var stacks []string
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
-		if strings.Contains(stack, "internal/broker.(") {
+		if strings.Contains(stack, "watership/broker.(") {
 			stacks = append(stacks, stack)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/broker"
-	"github.com/watershipmq/watership/internal/broker/brokertest"
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/broker/brokertest"
 )
 
 func TestSuiteInProcess(t *testing.T) {

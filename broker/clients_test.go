@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/broker"
+	"github.com/watershipmq/watership/broker"
 )
 
 // Programs in other languages, with the clients most used there. They skip where
