@@ -191,21 +191,19 @@ func get[T any](ctx context.Context, m *Management, path ...string) (answer T, e
 	}
 	body, err := m.fetch(ctx, strings.Join(path, "/"))
 	if err == nil {
-		err = unmarshal(body, &answer)
+		err = json.Unmarshal(body, &answer)
 	}
 	if err != nil {
-		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, what, err)
+		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, what, answerError{err})
 	}
 	return answer, nil
 }
 
-// unmarshal shortens errors, which may quote a part of the answer.
-func unmarshal(body []byte, answer any) error {
-	if err := json.Unmarshal(body, answer); err != nil {
-		return fmt.Errorf("%.200s", err.Error())
-	}
-	return nil
-}
+// answerError is an error that may quote any part of an answer.
+type answerError struct{ cause error }
+
+func (e answerError) Error() string { return fmt.Sprintf("%.500s", e.cause.Error()) }
+func (e answerError) Unwrap() error { return e.cause }
 
 func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+"/api/"+path, nil)
