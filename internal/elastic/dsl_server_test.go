@@ -159,6 +159,59 @@ func TestDatesAreInAZone(t *testing.T) {
 	}
 }
 
+// Where clocks are changed, a local time may exist twice or not at all, and a day may
+// begin an hour late. Elasticsearch decides by Java's rules.
+func TestDatesAtChangesOfClocks(t *testing.T) {
+	index := newDSLIndex(t)
+	for id, at := range map[string]string{"first": "1800-01-01", "last": "2200-01-01"} { // else it finds out that there are none, and says so
+		index.do(t, http.MethodPut, "/_doc/"+id+"?refresh=true", fmt.Sprintf(`{"@timestamp": %q}`, at))
+	}
+	now := time.Now()
+	for zone, dates := range map[string][]string{
+		"Europe/Berlin":       {"2026-10-25T01:59", "2026-10-25T02", "2026-10-25T02:30", "2026-10-25T03", "2026-03-29T02:30", "2026-03-29T02", "2026-10-24T02:30||+1d", "2026-10-25T01:30||+1h/h", "2026-10-25T01:30||+2h/h", "2026-09-25T02:30||+1M", "2026-10-26T02:30||-1d"},
+		"Europe/London":       {"2026-10-25T01:30", "2026-10-25T01", "2026-03-29T01:30", "2026-10-25T00:30||+1h", "2026-10-24T01:30||+1d", "2026-10-26T01:30||-1d"},
+		"Atlantic/Azores":     {"2026-10-25T00:30", "2026-10-25", "2026-03-29", "2026-03-29T00:30", "2026-10-25T12||/d", "2026-03-29T12||/d"},
+		"America/Havana":      {"2026-11-01", "2026-11-01T00:30", "2026-03-08", "2026-03-08T00:30", "2026-03-08T12||/d", "2026-11-01T12||/d", "2026-11-20||/M", "2026-11-01T12||-12h/d", "2026-10-31||+1d"},
+		"America/Santiago":    {"2026-04-04", "2026-04-05", "2026-04-04T23:30", "2026-09-06", "2026-09-05||+1d", "2026-09-06T12||/d", "2026-09-07||-1d", "2026-09-06T00:30", "2026-04-05||-30m", "2026-04-05||-30m/d", "2026-09-10||-1w/w"},
+		"Africa/Cairo":        {"2026-04-24", "2026-04-23", "2026-10-29", "2026-10-30", "2026-10-29T23:30", "2026-04-24T00:15", "2026-04-24T18||/d", "2026-10-29T18||/d"},
+		"Asia/Beirut":         {"2026-03-29", "2026-03-28", "2026-10-24", "2026-10-25", "2026-10-24T23:30", "2026-03-29T00:59:59", "2026-03-29T18||/d", "2026-10-24T23||/d", "2026-10-26||/w"},
+		"Australia/Lord_Howe": {"2026-10-04T02:15", "2026-10-04T02:45||/h", "2026-04-05T01:45", "2026-04-05T02:15||-30m/h", "2026-04-05T02"},
+		"Pacific/Apia":        {"2011-12-30", "2011-12-30T12", "2011-12-31||-1d", "2011-12-29||+1d/d"},
+		"America/New_York":    {"1883-11-18T12:01", "1883-11-18", "2040-11-04T01:30", "2040-03-11T02:30"},
+	} {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, date := range dates {
+			for op, end := range map[string]query.End{"gte": query.First, "gt": query.Last} {
+				at, err := query.Instant(date, now.In(location), end)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if end == query.Last {
+					at = at.Add(time.Millisecond)
+				}
+				if want := index.begin(t, op, date, zone); at.UnixMilli() != want {
+					t.Errorf("%s %s in %s: from %s on, want %s", op, date, zone, at, time.UnixMilli(want).UTC())
+				}
+			}
+		}
+	}
+}
+
+// begin is the first millisecond that Elasticsearch looks for.
+func (i dslIndex) begin(t *testing.T, op, date, zone string) (millis int64) {
+	t.Helper()
+	body := fmt.Sprintf(`{"query": {"range": {"@timestamp": {%q: %q, "time_zone": %q}}}}`, op, date, zone)
+	_, answer := i.request(t, http.MethodPost, "/_validate/query?explain=true", body)
+	_, bounds, found := strings.Cut(string(answer), "@timestamp:[")
+	if _, err := fmt.Sscan(bounds, &millis); !found || err != nil {
+		t.Fatalf("%s: %s", body, answer)
+	}
+	return millis
+}
+
 func (i dslIndex) findIn(t *testing.T, text string, zone *time.Location) string {
 	t.Helper()
 	return i.search(t, Compile(query.InZone(dslQuery(t, text), dslFields, time.Now().In(zone)), dslFields))

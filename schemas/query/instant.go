@@ -71,11 +71,11 @@ func instantOf(text string, end End, zone *time.Location) time.Time {
 	if parts[3] != "" {
 		own = zoneOf(parts[3])
 	}
-	at, _ := time.ParseInLocation(layoutOf(plain), plain, own)
+	wall, _ := time.Parse(layoutOf(plain), plain)
 	if end == Last {
-		at = add(at, missing(plain), 1).Add(-time.Millisecond)
+		wall = wall.Add(lengthOf(plain) - time.Millisecond)
 	}
-	return at.In(zone).Truncate(time.Millisecond)
+	return local(wall, own, 0).In(zone).Truncate(time.Millisecond)
 }
 
 func layoutOf(plain string) string {
@@ -83,23 +83,21 @@ func layoutOf(plain string) string {
 	return layout[:min(len(plain), len(layout))]
 }
 
-// missing is the unit of time that a date names. As in Elasticsearch a year and a
-// month stand for their first day.
-func missing(plain string) byte {
+// lengthOf is the length of the time that a date names. As in Elasticsearch a year and
+// a month stand for their first day.
+func lengthOf(plain string) time.Duration {
 	switch {
 	case len(plain) <= len("2006-01-02"):
-		return 'd'
+		return 24 * time.Hour
 	case len(plain) == len("2006-01-02T15"):
-		return 'h'
+		return time.Hour
 	case len(plain) == len("2006-01-02T15:04"):
-		return 'm'
+		return time.Minute
 	case len(plain) == len("2006-01-02T15:04:05"):
-		return 's'
+		return time.Second
 	}
-	return millisecond
+	return time.Millisecond
 }
-
-const millisecond = 0 // a unit that date math has no name for
 
 func zoneOf(text string) *time.Location {
 	hours, minutes := offsetOf(text)
@@ -140,15 +138,13 @@ func add(at time.Time, unit byte, count int) time.Time {
 	case 'M':
 		return addMonths(at, count)
 	case 'w':
-		return at.AddDate(0, 0, 7*count)
+		return relocate(at, wallOf(at).AddDate(0, 0, 7*count))
 	case 'd':
-		return at.AddDate(0, 0, count)
+		return relocate(at, wallOf(at).AddDate(0, 0, count))
 	case 'h', 'H':
 		return addSeconds(at, 3600*count)
 	case 'm':
 		return addSeconds(at, 60*count)
-	case millisecond:
-		return at.Add(time.Duration(count) * time.Millisecond)
 	default:
 		return addSeconds(at, count)
 	}
@@ -162,11 +158,12 @@ func addSeconds(at time.Time, count int) time.Time {
 // addMonths keeps to the last day of a shorter month, where AddDate would go on
 // into the next.
 func addMonths(at time.Time, count int) time.Time {
-	moved := at.AddDate(0, count, 0)
-	if moved.Day() != at.Day() {
+	wall := wallOf(at)
+	moved := wall.AddDate(0, count, 0)
+	if moved.Day() != wall.Day() {
 		moved = moved.AddDate(0, 0, -moved.Day())
 	}
-	return moved
+	return relocate(at, moved)
 }
 
 // round finds the first or the last millisecond of the unit of time that at is
@@ -180,26 +177,22 @@ func round(at time.Time, unit byte, end End) time.Time {
 }
 
 func begin(at time.Time, unit byte) time.Time {
-	year, month, day := at.Date()
-	_, minute, second := at.Clock()
+	wall := wallOf(at)
+	year, month, day := wall.Date()
 	switch unit {
 	case 'y':
-		return time.Date(year, 1, 1, 0, 0, 0, 0, at.Location())
+		month, day = time.January, 1
 	case 'M':
-		return time.Date(year, month, 1, 0, 0, 0, 0, at.Location())
+		day = 1
 	case 'w':
-		monday := (int(at.Weekday()) + 6) % 7
-		return time.Date(year, month, day-monday, 0, 0, 0, 0, at.Location())
+		day -= (int(wall.Weekday()) + 6) % 7
 	case 'd':
-		return time.Date(year, month, day, 0, 0, 0, 0, at.Location())
-	}
-	at = at.Truncate(time.Second) // what follows keeps to the side of a change of the clocks
-	switch unit {
 	case 'h', 'H':
-		return at.Add(-time.Duration(minute)*time.Minute - time.Duration(second)*time.Second)
+		return relocate(at, wall.Truncate(time.Hour))
 	case 'm':
-		return at.Add(-time.Duration(second) * time.Second)
+		return relocate(at, wall.Truncate(time.Minute))
 	default:
-		return at
+		return relocate(at, wall.Truncate(time.Second))
 	}
+	return relocate(at, time.Date(year, month, day, 0, 0, 0, 0, time.UTC))
 }

@@ -52,3 +52,35 @@ func TestInstant(t *testing.T) {
 		t.Errorf("yesterday was %s", at)
 	}
 }
+
+// What Elasticsearch 8.19 makes of local times that a change of clocks skips or shows
+// twice: those of a gap it moves forward, and of two it takes the earlier, unless date
+// math comes from the later side.
+func TestInstantAtChangesOfClocks(t *testing.T) {
+	for _, tt := range []struct{ zone, text, first, last string }{
+		{"Europe/Berlin", "2026-10-25T02:30", "2026-10-25T00:30:00.000Z", "2026-10-25T00:30:59.999Z"},
+		{"Europe/Berlin", "2026-03-29T02:30", "2026-03-29T01:30:00.000Z", "2026-03-29T01:30:59.999Z"},
+		{"Europe/London", "2026-10-25T01:30", "2026-10-25T01:30:00.000Z", "2026-10-25T01:30:59.999Z"}, // UTC, where it is one of the two
+		{"America/Havana", "2026-03-08", "2026-03-08T05:00:00.000Z", "2026-03-09T03:59:59.999Z"},
+		{"America/Havana", "2026-11-01", "2026-11-01T04:00:00.000Z", "2026-11-02T04:59:59.999Z"},
+		{"America/Havana", "2026-11-01T12||/d", "2026-11-01T05:00:00.000Z", "2026-11-02T04:59:59.999Z"},
+		{"America/Santiago", "2026-04-04", "2026-04-04T03:00:00.000Z", "2026-04-05T02:59:59.999Z"},
+		{"America/Santiago", "2026-09-05||+1d", "2026-09-06T04:00:00.000Z", "2026-09-06T04:00:00.000Z"},
+		{"Africa/Cairo", "2026-10-29", "2026-10-28T21:00:00.000Z", "2026-10-29T20:59:59.999Z"},
+		{"Asia/Beirut", "2026-03-29", "2026-03-28T22:00:00.000Z", "2026-03-29T20:59:59.999Z"},
+		{"Asia/Beirut", "2026-10-24T23:30", "2026-10-24T20:30:00.000Z", "2026-10-24T20:30:59.999Z"},
+		{"Australia/Lord_Howe", "2026-10-04T02:45||/h", "2026-10-03T15:30:00.000Z", "2026-10-03T16:29:59.999Z"},
+		{"Pacific/Apia", "2011-12-30", "2011-12-30T10:00:00.000Z", "2011-12-31T09:59:59.999Z"},
+	} {
+		zone, err := time.LoadLocation(tt.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end, want := range []string{tt.first, tt.last} {
+			at, err := Instant(tt.text, time.Date(2026, 5, 6, 7, 8, 9, 0, zone), End(end))
+			if got := at.Format(InstantLayout); err != nil || got != want {
+				t.Errorf("%s in %s, at its end %d: %s (%v), want %s", tt.text, tt.zone, end, got, err, want)
+			}
+		}
+	}
+}
