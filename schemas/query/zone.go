@@ -8,27 +8,54 @@ import (
 // InZone makes instants of the dates whose meaning depends on a time zone: those
 // without one, and those calculated in the calendar, such as now/d or now-1M. They are
 // in the zone of now, as Kibana takes them to be in that of its setting dateFormat:tz;
-// a store takes them to be UTC, as it does what is compared with a pattern of fields:
-// for those that are no dates it means something else. The node is one that [Resolve]
-// gave.
+// a store takes them to be UTC. For the fields of a pattern that are no dates the text
+// means something else, so each field gets a node of its own. The node is one that
+// [Resolve] gave.
 func InZone(node Node, fields Fields, now time.Time) Node {
 	return Rewrite(node, func(leaf Node) Node {
 		switch n := leaf.(type) {
 		case Is:
-			if n.Field != nil && fields.isOneDate(n.Field) && n.Value.dependsOnZone() {
-				return And{
-					InZone(Range{n.Field, GreaterOrEqual, n.Value, n.At}, fields, now),
-					InZone(Range{n.Field, LessOrEqual, n.Value, n.At}, fields, now),
-				}
+			if n.Field != nil && n.Value.dependsOnZone() && fields.IsDate(n.Field) {
+				return fields.apart(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
 			}
 		case Range:
-			if fields.isOneDate(n.Field) && n.Value.dependsOnZone() {
-				n.Value = n.Value.instant(now, n.Op.End())
-				return n
+			if n.Value.dependsOnZone() && fields.IsDate(n.Field) {
+				return fields.apart(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
 			}
 		}
 		return leaf
 	})
+}
+
+// apart makes a node of each field that a name or pattern stands for.
+func (f Fields) apart(name Pattern, fits func(Field) bool, node func(Field) Node) Node {
+	var nodes Or
+	for _, field := range f.Expand(name, fits) {
+		nodes = append(nodes, node(field))
+	}
+	if len(nodes) == 1 {
+		return nodes[0]
+	}
+	return nodes
+}
+
+func (n Is) inZone(field Field, now time.Time) Node {
+	n.Field = Pattern{field.Name}
+	if field.Type != Date {
+		return n
+	}
+	return And{
+		Range{n.Field, GreaterOrEqual, n.Value, n.At}.inZone(field, now),
+		Range{n.Field, LessOrEqual, n.Value, n.At}.inZone(field, now),
+	}
+}
+
+func (n Range) inZone(field Field, now time.Time) Node {
+	n.Field = Pattern{field.Name}
+	if field.Type == Date {
+		n.Value = n.Value.instant(now, n.Op.End())
+	}
+	return n
 }
 
 // dependsOnZone says whether a date names another instant in another zone.
@@ -79,8 +106,6 @@ func Rewrite(node Node, leaf func(Node) Node) Node {
 	}
 	return leaf(node)
 }
-
-func (f Fields) isOneDate(name Pattern) bool { return !name.Wild() && f.IsDate(name) }
 
 // IsDate says whether a name is a date's, or one of those that a pattern finds.
 func (f Fields) IsDate(name Pattern) bool {
