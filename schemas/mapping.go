@@ -54,7 +54,15 @@ func Fields() (query.Fields, error) {
 		return query.Fields{}, fmt.Errorf("reading the embedded mappings: %w", err)
 	}
 	families := []query.Field{{Name: "labels.*", Type: query.Keyword}, {Name: "numeric_labels.*", Type: query.Double}}
-	return query.Fields{Known: template.Template.Mappings.fields("", families)}, nil
+	return query.Fields{
+		Known: template.Template.Mappings.fields("", families),
+		Unsearched: map[string]string{
+			"amqp":           "is stored and not indexed: search headers.NAME or messaging.*",
+			"body.raw":       "is stored and not indexed: search body.text or body.json",
+			"body.unindexed": "is stored and not indexed: search body.text or body.json",
+			lagField:         "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
+		},
+	}, nil
 }
 
 // LabelFields are the full names of the labels that documents of this format

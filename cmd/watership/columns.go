@@ -67,7 +67,11 @@ func (s system) fieldNamed(name string) (query.Field, error) {
 	if err != nil {
 		return query.Field{}, usageError{err}
 	}
-	found, _ := fields.Lookup(resolved.(query.Exists).Field.Text())
+	full := resolved.(query.Exists).Field.Text()
+	found, isField := fields.Lookup(full)
+	if !isField {
+		return query.Field{}, usagef("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
+	}
 	return found, nil
 }
 

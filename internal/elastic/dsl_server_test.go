@@ -229,9 +229,13 @@ func TestRefusedQueriesWouldFail(t *testing.T) {
 		{`{"wildcard": {"headers.tenant": {"value": "*me"}}}`, "not currently supported on keyed"},
 		{`{"query_string": {"fields": ["headers.tenant"], "query": "*-acme"}}`, "other"}, // it has no such header
 		{`{"query_string": {"fields": ["headers.tenant"], "query": "a*e"}}`, ""},         // "late" has it
+		{`{"query_string": {"fields": ["headers.tenant"], "query": "o*me"}}`, "other"},   // by headers.other
 		{`{"query_string": {"fields": ["event.duration"], "query": "1*"}}`, "Can only use prefix queries"},
 		{`{"match": {"event.duration": "abc"}}`, "For input string"},
 		{`{"range": {"event.duration": {"gt": "1e30"}}}`, "out of range for a long"},
+		{`{"range": {"event.duration": {"gt": "-9223372036854775809"}}}`, "out of range for a long"},
+		{`{"range": {"event.duration": {"lt": "9223372036854775807.9"}}}`, "early late"}, // which is why it is not refused
+		{`{"range": {"event.action": {"gt": null}}}`, "early late other"},                // no bound
 		{`{"match": {"watership.ours": "yes"}}`, "Can't parse boolean value"},
 		{`{"range": {"@timestamp": {"gte": "yesterday"}}}`, "failed to parse date field"},
 	} {

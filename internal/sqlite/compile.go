@@ -35,7 +35,7 @@ func (c compiler) compile(node query.Node) (condition, error) {
 	case query.Is:
 		return c.is(n), nil
 	case query.Exists:
-		return c.either(n.Field, func(query.Field) bool { return true }, c.exists), nil
+		return c.existing(n.Field), nil
 	case query.Range:
 		return c.either(n.Field, n.Fits, func(f query.Field) condition { return c.ranged(f, n) }), nil
 	default:
@@ -165,7 +165,19 @@ func (c compiler) piece(f query.Field, piece query.Pattern) condition {
 	}
 }
 
-// exists of an object is a mark in the table event.
+// existing is true of what has the field, or one of those below an object.
+func (c compiler) existing(name query.Pattern) condition {
+	if below := c.fields.Below(name.Text()); !name.Wild() && len(below) > 0 {
+		conditions := make([]condition, len(below))
+		for i, field := range below {
+			conditions[i] = c.exists(field)
+		}
+		return eachBy(conditions)
+	}
+	return c.either(name, func(query.Field) bool { return true }, c.exists)
+}
+
+// exists of all keys of a field is a mark in the table event.
 func (c compiler) exists(f query.Field) condition {
 	at := c.place(f)
 	if _, marked := c.column[at.field]; marked && at.all {

@@ -32,6 +32,9 @@ var questions = []string{
 	"@timestamp: 2026-01||/M", "@timestamp < 2026-02-01||-1M/d", "@timestamp <= 1769817600000", "@timestamp > now-1000y", "@timestamp > now/w",
 	"labels.*: acme", "labels.ten*: a*", "numeric_labels.*: 9.5", "numeric_labels.* > 9", "labels.*: *", "not numeric_labels.*: *", "*labels.t*: acme",
 	"*: acme", "*: 7", "event.*: handled", "*labels.*: *", "*.class: ordering", "watership.*: default", "m*: *", "headers.x*: *",
+	"error: *", "not error: *", "labels: *", "numeric_labels: *", "body: *", "event: *", "watership: *", "watership.attempts: *", "messaging.message: *", "watership.replay: *", "body.*: *",
+	"event.duration: 9223372036854775808", "event.duration: 1e30", "event.duration: 9223372036854775807.5",
+	"event.duration <= 9223372036854775807", "event.duration >= -9223372036854775808", "event.duration < 9223372036854775807.5",
 }
 
 // SameLabels are the labels of the documents of RunSame, which its stores are to

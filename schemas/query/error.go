@@ -40,12 +40,17 @@ func (e *FieldError) Error() string {
 	return withCaret(e.Problem, hint, e.At)
 }
 
+// alternatives are names as a query has them.
 func alternatives(names []string) string {
-	last := len(names) - 1
-	if last == 0 {
-		return names[0]
+	written := make([]string, len(names))
+	for i, name := range names {
+		written[i] = fieldString(Pattern{name})
 	}
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	last := len(written) - 1
+	if last == 0 {
+		return written[0]
+	}
+	return strings.Join(written[:last], ", ") + " or " + written[last]
 }
 
 // withCaret shows the one line of the query that matters.
@@ -82,9 +87,10 @@ func nearby(before, after string) (string, string) {
 	return before, after
 }
 
-// visible keeps the caret in its column, and control sequences out of terminals.
+// visible keeps the caret in its column, and what steers a terminal out of it:
+// control characters, and those that change the direction of text.
 func visible(r rune) rune {
-	if unicode.IsControl(r) {
+	if unicode.In(r, unicode.Cc, unicode.Cf) {
 		return ' '
 	}
 	return r

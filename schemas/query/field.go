@@ -52,6 +52,9 @@ type Fields struct {
 	// without what stands before the key; of two with the same key the earlier
 	// one is meant.
 	Labels []string
+	// Unsearched are names that users know and no query can have, each with the
+	// reason. They stand for all names below them.
+	Unsearched map[string]string
 }
 
 // Lookup finds a field by its full name.
@@ -77,6 +80,21 @@ func (f Fields) below(name string) (field Field, key string, ok bool) {
 		}
 	}
 	return Field{}, "", false
+}
+
+// Below finds the fields and families below an object, which is a part of the
+// document and no field itself. There are none if the name is not that of an object.
+func (f Fields) Below(object string) []Field {
+	if _, isField := f.Lookup(object); isField {
+		return nil
+	}
+	var found []Field
+	for _, known := range f.Known {
+		if strings.HasPrefix(known.Name, object+".") {
+			found = append(found, known)
+		}
+	}
+	return found
 }
 
 // Match finds the fields whose names are of a pattern. All keys of a flattened
@@ -119,7 +137,9 @@ func (f Fields) Expand(name Pattern, fits func(Field) bool) []Field {
 	return found
 }
 
-// short finds the fields that a name without its first segments can mean.
+// short finds the fields that a name without its first segments can mean. Of two
+// within one object it means the outer: class is watership.class, and not
+// watership.attempts.class.
 func (f Fields) short(name string) []Field {
 	var found []Field
 	for _, known := range f.Known {
@@ -128,7 +148,11 @@ func (f Fields) short(name string) []Field {
 		}
 	}
 	if len(found) > 0 {
-		return found
+		return slices.DeleteFunc(slices.Clone(found), func(inner Field) bool {
+			return slices.ContainsFunc(found, func(outer Field) bool {
+				return inner != outer && strings.HasPrefix(inner.Name, strings.TrimSuffix(outer.Name, name))
+			})
+		})
 	}
 	for _, label := range f.Labels {
 		if field, key, ok := f.below(label); ok && key == name {

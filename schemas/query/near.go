@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -33,8 +34,51 @@ func (f Fields) near(name string) []string {
 	return names
 }
 
-// asKey says how a name is written that was meant as a key of a flattened field.
+// unknown says why there is no field of a name.
+func (f Fields) unknown(name string, at Place) *FieldError {
+	none := &FieldError{Field: name, At: at}
+	if none.Problem = f.unsearched(name); none.Problem != "" {
+		return none
+	}
+	below := f.Below(name)
+	switch {
+	case len(below) > 0:
+		none.Problem = strconv.Quote(name) + " is an object, which has no value"
+		none.Hint = "write " + alternatives(namesOf(below))
+	case strings.HasPrefix(name, "_"):
+		none.Problem = fieldString(Pattern{name}) + " is a field of Elasticsearch and of no event"
+		none.Hint = "search fields of events, such as event.id"
+	default:
+		none.Problem, none.Near, none.Hint = "no field "+strconv.Quote(name), f.near(name), f.asKey(name)
+	}
+	return none
+}
+
+// unsearched says why a name, or one that it is below, cannot be searched, if that is so.
+func (f Fields) unsearched(name string) string {
+	for known, reason := range f.Unsearched {
+		if name == known || strings.HasPrefix(name, known+".") {
+			return known + " " + reason
+		}
+	}
+	return ""
+}
+
+func namesOf(fields []Field) []string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.Name
+	}
+	return names
+}
+
+// asKey says how a name is written that was meant as a key of a flattened field, or
+// which names there are in the object that it begins with.
 func (f Fields) asKey(name string) string {
+	object, _, _ := strings.Cut(name, ".")
+	if below := f.Below(object); len(below) > 0 {
+		return object + " has the fields " + alternatives(namesOf(below))
+	}
 	var keys []string
 	for _, field := range f.Known {
 		if field.Type == Flattened {

@@ -3,6 +3,7 @@ package query
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -25,12 +26,20 @@ func (n Is) refusal(field Field) *FieldError {
 func (n Exists) refusal(Field) *FieldError { return nil }
 
 // refusal of a range: Elasticsearch compares the values of a flattened field as
-// text, by which 9 is more than 10, and only between two bounds.
+// text, by which 9 is more than 10, and only between two bounds. To Kibana null is no
+// bound at all, so that every event with the field matches.
 func (n Range) refusal(field Field) *FieldError {
+	if !n.Value.Quoted && n.Value.Pattern.Text() == "null" {
+		return &FieldError{
+			Field: field.Name, At: n.Value.At,
+			Problem: "null is no value to compare with",
+			Hint:    fmt.Sprintf(`write "not %s: *" for what has none, or "null" in quotes for that word`, field.written()),
+		}
+	}
 	if field.Type == Long && isNumber(n.Value.Pattern.Text()) && !isLong(n.Value.Pattern.Text()) {
 		return &FieldError{
 			Field: field.Name, At: n.Value.At,
-			Problem: fmt.Sprintf("%s is beyond the whole numbers of 64 bits, and %s has nothing else", n.Value.Pattern.Text(), field.Name),
+			Problem: fmt.Sprintf("%s is beyond the whole numbers of 64 bits, and %s has nothing else", n.Value.Pattern.Text(), field.written()),
 		}
 	}
 	if field.Type != Flattened {
@@ -44,9 +53,10 @@ func (n Range) refusal(field Field) *FieldError {
 	}
 }
 
-// wildRefusal of a flattened key is narrower than Elasticsearch: there
-// `headers.a: *x` also finds what ends in x under any other key, and `a*x`
-// finds nothing (8.19).
+// wildRefusal of a flattened key is narrower than Elasticsearch, which keeps keys and
+// values in one text: there `headers.a: *x` also finds what ends in x under any other
+// key, and `headers.a: b*x` what does so under a key that begins with b, but nothing
+// under the key a (8.19).
 func (n Is) wildRefusal(field Field) *FieldError {
 	_, prefix := n.Value.Pattern.Prefix()
 	refused := &FieldError{Field: field.Name, At: n.Value.At}
@@ -55,7 +65,7 @@ func (n Is) wildRefusal(field Field) *FieldError {
 		refused.Problem = "on " + field.keys() + " a wildcard works only at the end of a value"
 		refused.Hint = field.labelHint("labels")
 	case field.Type == Long, field.Type == Double, field.Type == Date, field.Type == Boolean:
-		refused.Problem = fmt.Sprintf("wildcards do not work on %s, a field of type %s", field.Name, field.Type)
+		refused.Problem = fmt.Sprintf("wildcards do not work on %s, a field of type %s", field.written(), field.Type)
 	default:
 		return nil
 	}
@@ -71,14 +81,17 @@ func (v Value) refusal(field Field) *FieldError {
 		refused.Problem = strconv.Quote(text) + " is not a date"
 		refused.Hint = `write 2026-01-31, "2026-01-31T10:00:00Z", now-1h, now-1d/d or milliseconds since 1970`
 	case field.Type == Boolean && text != "true" && text != "false":
-		refused.Problem = fmt.Sprintf("%q is neither true nor false, and %s has nothing else", text, field.Name)
+		refused.Problem = fmt.Sprintf("%q is neither true nor false, and %s has nothing else", text, field.written())
 	case (field.Type == Long || field.Type == Double) && !isNumber(text):
-		refused.Problem = fmt.Sprintf("%q is not a number, and %s has nothing else", text, field.Name)
+		refused.Problem = fmt.Sprintf("%q is not a number, and %s has nothing else", text, field.written())
 	default:
 		return nil
 	}
 	return refused
 }
+
+// written is the name of a field as a query has it.
+func (f Field) written() string { return fieldString(Pattern{f.Name}) }
 
 // keys names a flattened field by what is in it.
 func (f Field) keys() string {
@@ -94,14 +107,20 @@ func (f Field) labelHint(list string) string {
 	if f.Parent != "headers" {
 		return ""
 	}
-	key := strings.TrimPrefix(f.Name, f.Parent+".")
-	return fmt.Sprintf("put the header on the list %s and query %[1]s.%s", list, key)
+	label := list + strings.TrimPrefix(f.Name, f.Parent)
+	return fmt.Sprintf("put the header on the list %s and query %s", list, fieldString(Pattern{label}))
 }
 
-// isLong also takes what is behind the point, which a comparison minds.
+// isLong says whether a number without what follows its point has 64 bits. A float64
+// cannot tell the numbers next to the bounds from one another.
 func isLong(number string) bool {
+	const beyond = 1 << 63
 	value, _ := strconv.ParseFloat(number, 64)
-	return value >= math.MinInt64 && value < math.MaxInt64
+	if math.Abs(value) != beyond {
+		return math.Abs(value) < beyond
+	}
+	exact, ok := new(big.Rat).SetString(number)
+	return ok && new(big.Int).Quo(exact.Num(), exact.Denom()).IsInt64()
 }
 
 // isNumber takes the decimal numbers, and not what else Go reads as one.

@@ -11,7 +11,9 @@ import (
 //   - a full name, a key of a flattened field or a name of a family stays;
 //   - the last segments of a known name mean that field, if only one ends so;
 //   - a key of Fields.Labels means that label;
-//   - a pattern stays if it finds a field that can answer.
+//   - a pattern stays if it finds a field that can answer;
+//   - the name of an object stays where its existence is asked: it exists where a
+//     field below it does.
 //
 // Kibana sends unknown names as they are and finds nothing. Here a query also
 // selects what is replayed, so a name that cannot be right is an error, and so
@@ -35,6 +37,9 @@ func Resolve(node Node, fields Fields) (Node, error) {
 		n.Field = field
 		return n, err
 	case Exists:
+		if !n.Field.Wild() && len(fields.Below(n.Field.Text())) > 0 {
+			return n, nil
+		}
 		field, err := fields.resolve(n.Field, n.At, n.refusal)
 		n.Field = field
 		return n, err
@@ -91,9 +96,7 @@ func (f Fields) find(name Pattern, at Place) ([]Field, error) {
 	found := f.short(text)
 	switch len(found) {
 	case 0:
-		return nil, &FieldError{
-			Field: text, At: at, Problem: "no field " + strconv.Quote(text), Near: f.near(text), Hint: f.asKey(text),
-		}
+		return nil, f.unknown(text, at)
 	case 1:
 		return found, nil
 	}

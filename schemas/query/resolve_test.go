@@ -17,6 +17,8 @@ var testFields = Fields{
 		{Name: "error.message", Type: Text},
 		{Name: "watership.queue", Type: Keyword},
 		{Name: "watership.attempt", Type: Long},
+		{Name: "watership.class", Type: Keyword},
+		{Name: "watership.attempts.class", Type: Keyword},
 		{Name: "watership.fingerprint", Type: Keyword},
 		{Name: "watership.ours", Type: Boolean},
 		{Name: "body.text", Type: Text},
@@ -24,6 +26,10 @@ var testFields = Fields{
 		{Name: "headers", Type: Flattened},
 		{Name: "labels.*", Type: Keyword},
 		{Name: "numeric_labels.*", Type: Double},
+	},
+	Unsearched: map[string]string{
+		"body.raw": "is not indexed: search body.text or body.json",
+		"amqp":     "is not indexed: search headers.NAME",
 	},
 	Labels: []string{"labels.tenant", "labels.order.id", "numeric_labels.total", "headers.x-trace", "headers.tenant"},
 }
@@ -59,6 +65,11 @@ func TestResolve(t *testing.T) {
 		{"numbers", `attempt: 3 and duration <= "1e6"`, `watership.attempt: 3 and event.duration <= "1e6"`},
 		{"booleans", `ours: true`, `watership.ours: true`},
 		{"ranges of keywords", `queue > b`, `watership.queue > b`},
+		{"the word null, in quotes", `queue > "null"`, `watership.queue > "null"`},
+		{"the outer of two in one object", `class: x`, `watership.class: x`},
+		{"objects", `error: * and not messaging.message: * and labels: *`, `error: * and not messaging.message: * and labels: *`},
+		{"the lowest and the highest number", `attempt <= 9223372036854775807 and attempt >= -9223372036854775808`, `watership.attempt <= 9223372036854775807 and watership.attempt >= -9223372036854775808`},
+		{"what is cut off behind the point", `attempt < 9223372036854775807.9`, `watership.attempt < 9223372036854775807.9`},
 	} {
 		t.Run(tt.rule, func(t *testing.T) {
 			node, err := Parse(tt.text)
@@ -94,11 +105,11 @@ no field "timestamp"; did you mean @timestamp?
 timestamp > now
 ^`},
 		{`body: x`, `
-no field "body"; did you mean body.text or body.json?
+"body" is an object, which has no value; write body.text or body.json
 body: x
 ^`},
 		{`watership.ous: x`, `
-no field "watership.ous"; did you mean watership.ours or watership.queue?
+no field "watership.ous"; did you mean watership.ours, watership.queue or watership.class?
 watership.ous: x
 ^`},
 		{`größe: x and nothing.like.it: *`, `
@@ -165,6 +176,62 @@ no field "日本日本"; a key of that name is body.json.日本日本 or headers
 "third" is not a number, and watership.attempt has nothing else
 attempt: third
          ^`},
+		{`attempt > -9223372036854775809`, `
+-9223372036854775809 is beyond the whole numbers of 64 bits, and watership.attempt has nothing else
+attempt > -9223372036854775809
+          ^`},
+		{`attempt < 9223372036854775808`, `
+9223372036854775808 is beyond the whole numbers of 64 bits, and watership.attempt has nothing else
+attempt < 9223372036854775808
+          ^`},
+		{`queue > null`, `
+null is no value to compare with; write "not watership.queue: *" for what has none, or "null" in quotes for that word
+queue > null
+        ^`},
+		{`attempt <= null`, `
+null is no value to compare with; write "not watership.attempt: *" for what has none, or "null" in quotes for that word
+attempt <= null
+           ^`},
+		{`error: timeout`, `
+"error" is an object, which has no value; write error.message
+error: timeout
+^`},
+		{`messaging.message > 3`, `
+"messaging.message" is an object, which has no value; write messaging.message.id or messaging.message.body.size
+messaging.message > 3
+^`},
+		{`body.raw: *`, `
+body.raw is not indexed: search body.text or body.json
+body.raw: *
+^`},
+		{`amqp.headers.x: *`, `
+amqp is not indexed: search headers.NAME
+amqp.headers.x: *
+^`},
+		{`_index: x`, `
+_index is a field of Elasticsearch and of no event; search fields of events, such as event.id
+_index: x
+^`},
+		{`watership.nothing.like.it: x`, `
+no field "watership.nothing.like.it"; watership has the fields watership.queue, watership.attempt, watership.class, watership.attempts.class, watership.fingerprint or watership.ours
+watership.nothing.like.it: x
+^`},
+		{"\"gr\\u0007\\u202Eöße\": x", `
+no field "gr\a\u202eöße"; a key of that name is body.json.gr\u0007\u202Eöße or headers.gr\u0007\u202Eöße
+"gr\u0007\u202Eöße": x
+^`},
+		{"\"headers.a\x1b[31m\" > 3", `
+ranges do not work on headers.*; put the header on the list numeric_labels and query numeric_labels.a\u001B[31m
+"headers.a [31m" > 3
+^`},
+		{"\"numeric_labels.a\x1b\": x", `
+"x" is not a number, and numeric_labels.a\u001B has nothing else
+"numeric_labels.a ": x
+                     ^`},
+		{"\u202eabc\u202c > 3", `
+no field "\u202eabc\u202c"; a key of that name is body.json.\u202Eabc\u202C or headers.\u202Eabc\u202C
+ abc  > 3
+^`},
 		{`attempt >= 1e30`, `
 1e30 is beyond the whole numbers of 64 bits, and watership.attempt has nothing else
 attempt >= 1e30
