@@ -103,7 +103,8 @@ func TestProbesGrowApart(t *testing.T) {
 	}
 }
 
-// A slow handler is not hurried when its route pauses.
+// A slow handler is not hurried when its route pauses, and keeps no message waiting
+// that was handed out with its own.
 func TestPauseLetsHandlersFinish(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue := b.Queue(t, nil)
@@ -130,6 +131,7 @@ func TestPauseLetsHandlersFinish(t *testing.T) {
 		publishTo(t, b, queue, fmt.Sprint("m", i))
 	}
 	rabbittest.Eventually(t, "the route resumes", func() bool { return r.log.Count("route resumed") > 0 })
+	r.waitFor(6, schemas.Handled)
 	close(release)
 	for _, e := range r.waitFor(7, schemas.Handled) {
 		if e.Attempt != 1 {

@@ -63,10 +63,10 @@ const (
 // header Idempotency-Key of the message takes its place if HTTPConfig.Headers has
 // that name, also in a replay.
 //
-//	2xx                                                handled
-//	502, 503, 504, 429 with Retry-After, no connection the service is unavailable: no attempt is lost
-//	3xx, 401, 403, 404, 405, 408, 425, 429, other 5xx  an attempt that failed, as one that timed out
-//	any other                                          poison at once
+//	2xx                                                     handled
+//	502, 503, 504, 429 with Retry-After, no connection      the service is unavailable: no attempt is lost
+//	101, 3xx, 401, 403, 404, 405, 408, 425, 429, other 5xx  an attempt that failed, as one that timed out
+//	any other                                               poison at once
 //
 // Retry-After may make a message wait longer than its policy says. Where many
 // messages in a row fail, by any but the last, the breaker of the route opens.
@@ -124,9 +124,19 @@ func (p *httpPoster) post(ctx context.Context) error {
 		return noAnswer(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(response.Body, responseLimit)) // the status says enough without it
+	return p.judge(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
+}
+
+// beginning reads an answer so that its connection can be used again, and returns what
+// it begins with. The status says enough where it cannot be read. What follows a 101 is
+// no answer, and net/http ends it by no time-out.
+func beginning(response *http.Response) []byte {
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, responseLimit))
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, drainLimit))
-	return p.judge(&StatusError{response.StatusCode, p.shown, printable(text)}, response.Header)
+	return text
 }
 
 // noAnswer is what it means that a request had no answer. One that was sent, and

@@ -107,7 +107,7 @@ func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 	switch status / 100 {
 	case 2:
 		return MeansHandled
-	case 3, 5:
+	case 1, 3, 5:
 		return MeansRetry
 	}
 	return MeansPoison

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -350,5 +351,28 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 	}
 	if n := connections.Load(); n > 3*at || calls.Load() != at*each {
 		t.Errorf("%d connections for %d calls, %d at once", n, calls.Load(), at)
+	}
+}
+
+// A service that answers 101 hands over the connection, which nothing ends: whatever
+// comes then is no answer to the message, and is not waited for.
+func TestHTTPSwitchingProtocols(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n"))
+	}))
+	t.Cleanup(server.Close)
+	answered := make(chan error, 1)
+	go func() {
+		answered <- post(HTTPConfig{URL: server.URL, Timeout: 200 * time.Millisecond}, schemas.Envelope{}, Attempt{})
+	}()
+	var got *StatusError
+	if err := rabbittest.Receive(t, answered); !errors.As(err, &got) || got.Status != 101 || meaningOf(err) != MeansRetry {
+		t.Errorf("got %v", err)
 	}
 }
