@@ -91,6 +91,8 @@ func (d *doctor) examine(ctx context.Context) {
 	d.checkOurQueues()
 	d.checkRouteQueues()
 	d.checkBindings(ctx)
+	d.checkExchanges(ctx)
+	d.checkTrust(ctx)
 	d.checkTapped(ctx)
 	d.checkDeadLetters(ctx)
 	d.checkDelays(ctx)

@@ -48,7 +48,7 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
 		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
-			fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s '.*' '.*' '.*'", d.vhost, d.login))
+			d.grant()+" (docs/security.md)")
 	}
 }
 
@@ -59,7 +59,7 @@ func (d *doctor) brokerRemedy(err error) string {
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:
-		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && rabbitmqctl set_permissions --vhost '%[1]s' %s '.*' '.*' '.*', or correct the vhost in amqp.url", d.vhost, d.login)
+		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.vhost, d.grant())
 	}
 	return "start RabbitMQ, or set amqp.url"
 }

@@ -32,3 +32,31 @@ func (m *Management) DeadLettering(ctx context.Context, vhost string) (map[strin
 	}
 	return waiting, err
 }
+
+// Permission is what a user may do in a vhost: patterns of names of exchanges and queues
+// (https://www.rabbitmq.com/docs/access-control).
+type Permission struct {
+	User      string `json:"user"`
+	Configure string `json:"configure"`
+	Write     string `json:"write"`
+	Read      string `json:"read"`
+}
+
+// Permissions lists the permissions in a vhost. RabbitMQ tells them to users with the
+// tag administrator.
+func (m *Management) Permissions(ctx context.Context, vhost string) ([]Permission, error) {
+	return get[[]Permission](ctx, m, "vhosts", vhost, "permissions")
+}
+
+// TopicPermission limits the routing keys with which a user may publish to a topic
+// exchange (https://www.rabbitmq.com/docs/access-control#topic-authorisation).
+type TopicPermission struct {
+	User     string `json:"user"`
+	Exchange string `json:"exchange"`
+	Write    string `json:"write"`
+}
+
+// TopicPermissions lists the topic permissions in a vhost, as Permissions does.
+func (m *Management) TopicPermissions(ctx context.Context, vhost string) ([]TopicPermission, error) {
+	return get[[]TopicPermission](ctx, m, "vhosts", vhost, "topic-permissions")
+}
