@@ -8,6 +8,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/indent"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
@@ -38,7 +39,7 @@ func (p publication) message(body []byte) rabbit.Message {
 	headers, _ := parseHeaders(p.headers) // validate has looked
 	e := schemas.Envelope{Properties: p.properties, Headers: headers, Body: body}
 	e.Properties.DeliveryMode = amqp091.Persistent
-	if e.Properties.ContentType == "" && isJSON(body) {
+	if e.Properties.ContentType == "" && indent.IsJSON(body) {
 		e.Properties.ContentType = "application/json"
 	}
 	return rabbit.Message{Exchange: p.exchange, RoutingKey: p.key, Publishing: e.Publishing()}

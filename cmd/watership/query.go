@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -133,10 +131,4 @@ func plural(n int, what string) string {
 		return fmt.Sprintf("%d %s", n, what)
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// isJSON says whether a body is a JSON document rather than text that happens to be a JSON value.
-func isJSON(body []byte) bool {
-	trimmed := bytes.TrimSpace(body)
-	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
 }

@@ -14,6 +14,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/indent"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -144,9 +145,9 @@ func (p *page) preview(body []byte) bool {
 		p.block(hex.Dump(body[:min(len(body), hexPreview)]))
 		return len(body) <= hexPreview
 	}
-	text := pretty(body, bodyPreview)
-	p.block(strings.ToValidUTF8(text.String(), ""))
-	return !text.full
+	text, whole := indent.Text(body, bodyPreview)
+	p.block(strings.ToValidUTF8(text, ""))
+	return whole
 }
 
 // escaped shows what could steer a terminal or change how the text around it is

@@ -1,7 +1,10 @@
-package main
+// Package indent prints bodies of messages for people to read, within bounds: whoever
+// publishes a message chooses how deep it nests.
+package indent
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 )
 
@@ -26,30 +29,37 @@ func (e *excerpt) newLine(depth int) {
 	e.write([]byte("\n" + strings.Repeat("  ", min(depth, deepest))))
 }
 
-// pretty indents JSON and XML, and leaves every value as it is written, and so
-// a byte order mark in front, which is part of neither. It ends after so many
-// bytes: the indentation of a body can be as long as its square.
-func pretty(body []byte, most int) *excerpt {
+// Text indents JSON and XML, and leaves every value as it is written, and so a byte
+// order mark in front, which is part of neither. It ends after most bytes, as the
+// indentation of a body can be as long as its square; whole says whether that was all.
+func Text(body []byte, most int) (text string, whole bool) {
 	const mark = "\ufeff"
-	text, marked := bytes.CutPrefix(body, []byte(mark))
+	unmarked, marked := bytes.CutPrefix(body, []byte(mark))
 	for _, indent := range []func(*excerpt, []byte) bool{indentJSON, indentXML} {
 		e := &excerpt{most: most}
 		if marked {
 			e.write([]byte(mark))
 		}
-		if indent(e, text) {
-			return e
+		if indent(e, unmarked) {
+			return e.String(), !e.full
 		}
 	}
 	e := &excerpt{most: most}
 	e.write(body)
-	return e
+	return e.String(), !e.full
+}
+
+// IsJSON says whether a body is a JSON document rather than text that happens to be a
+// JSON value.
+func IsJSON(body []byte) bool {
+	trimmed := bytes.TrimSpace(body)
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
 }
 
 // indentJSON puts each element and each member on a line of its own, as json.Indent
 // does. It says no to what is no JSON.
 func indentJSON(e *excerpt, body []byte) bool {
-	if !isJSON(body) {
+	if !IsJSON(body) {
 		return false
 	}
 	depth := 0

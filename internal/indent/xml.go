@@ -1,4 +1,4 @@
-package main
+package indent
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// mostXML is how much of a body is read to indent it; what it is made of takes
-// many times as much memory. It is more than is shown.
-const mostXML = 16 * bodyPreview
+// mostRead is how many times as much of a body is read as is printed. It is bounded
+// since the parser keeps many times as much memory.
+const mostRead = 16
 
 // indentXML puts each element on a line of its own, unless it has text alone.
 // Every tag and every text stays as it is written; white space between elements
@@ -19,7 +19,7 @@ func indentXML(e *excerpt, body []byte) bool {
 	if !bytes.HasPrefix(body, []byte("<")) {
 		return false
 	}
-	read := body[:min(len(body), mostXML)]
+	read := body[:min(len(body), mostRead*e.most)]
 	decoder := xml.NewDecoder(bytes.NewReader(read))
 	decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // it is UTF-8
 	w := xmlIndenter{excerpt: e}
@@ -30,7 +30,7 @@ func indentXML(e *excerpt, body []byte) bool {
 			w.token(token, read[begin:decoder.InputOffset()])
 		case errors.Is(err, io.EOF) && len(read) == len(body):
 			return w.elements > 0
-		case len(read) == len(body) || decoder.InputOffset() < mostXML:
+		case len(read) == len(body) || decoder.InputOffset() < int64(len(read)):
 			return false
 		default:
 			e.full = true // it goes on beyond what is read
