@@ -33,7 +33,7 @@ func TestCloseTellsClients(t *testing.T) {
 func TestCloseDoesNotWaitForSilentClients(t *testing.T) {
 	b := start(t, broker.Config{})
 	for range 3 { // connected, and saying nothing
-		stream, err := b.Dial()
+		stream, err := b.Dial("", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestClosedBrokerTakesNobody(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
-	if _, err := b.Dial(); !errors.Is(err, broker.ErrClosed) {
+	if _, err := b.Dial("", ""); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("Dial: %v", err)
 	}
 	if _, err := b.Listen("127.0.0.1:0"); !errors.Is(err, broker.ErrClosed) {
@@ -90,7 +90,7 @@ func TestLogins(t *testing.T) {
 	b := start(t, broker.Config{Users: map[string]string{"anna": "secret"}, VHosts: []string{"shop"}})
 	for login, ok := range map[string]bool{"anna:secret": true, "anna:wrong": false, "guest:guest": false, "anna:": false} {
 		conn, err := amqp.DialConfig("amqp://"+login+"@embedded/shop", amqp.Config{
-			Dial: func(string, string) (net.Conn, error) { return b.Dial() },
+			Dial: b.Dial,
 		})
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", login, err)
@@ -177,7 +177,7 @@ func TestConnectionLimit(t *testing.T) {
 func TestConnectionsWithoutALogin(t *testing.T) {
 	b := start(t, broker.Config{Limits: broker.Limits{Connections: 2}})
 	for range 10 {
-		stream, err := b.Dial()
+		stream, err := b.Dial("", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,7 +141,7 @@ func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
 func TestHandshakeTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := broker.New(broker.Config{})
-		stream, err := b.Dial()
+		stream, err := b.Dial("", "")
 		if err != nil {
 			t.Fatal(err)
 		}

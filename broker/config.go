@@ -40,7 +40,7 @@ type Config struct {
 // Limits bound the broker. Zero is the default of each.
 type Limits struct {
 	// Memory is how many bytes of messages are kept before publishers are
-	// stopped (connection.blocked); those of ListenInside at twice as many. It is
+	// stopped (connection.blocked); those of ListenInternal at twice as many. It is
 	// exceeded by at most one frame for each connection, and by the rest of one
 	// unfinished message where such messages alone are too much. Default 256 MiB.
 	Memory int64
@@ -86,7 +86,7 @@ func (c Config) withDefaults() Config {
 	if c.LoopbackUsers == nil {
 		c.LoopbackUsers = []string{"guest"}
 	}
-	if c.VHosts == nil {
+	if len(c.VHosts) == 0 {
 		c.VHosts = []string{"/"}
 	}
 	if c.ClusterName == "" {

@@ -20,7 +20,7 @@ type connection struct {
 	beat   chan time.Duration
 
 	begun       time.Time
-	inside      bool          // see ListenInside
+	inside      bool          // see ListenInternal
 	readTimeout time.Duration // zero: none
 	readUntil   time.Time     // in place of it where it is not zero
 	closing     atomic.Bool   // connection.close is sent; only its answer counts

@@ -2,25 +2,26 @@ package broker
 
 import "time"
 
-// Kept is how many messages each queue of a virtual host has, handed out or not.
-func (b *Broker) Kept(vhost string) map[string]int {
+// QueueLengths returns the number of messages in each queue of a virtual host,
+// unacknowledged ones included.
+func (b *Broker) QueueLengths(vhost string) map[string]int {
 	v, there := b.vhosts[vhost]
 	if !there {
 		return nil
 	}
 	v.lock()
 	defer v.unlock()
-	kept := make(map[string]int, len(v.queues))
+	lengths := make(map[string]int, len(v.queues))
 	for name, q := range v.queues {
-		kept[name] = q.ready.len() + q.unacked
+		lengths[name] = q.ready.len() + q.unacked
 	}
-	return kept
+	return lengths
 }
 
-// Dismiss tells all but the inside that the broker shuts down, and stops nobody
-// inside for want of memory any more, so that what is in hand there comes to an
-// end before Close.
-func (b *Broker) Dismiss() {
+// CloseExternal closes all listeners and connections but those of ListenInternal, as
+// a broker that shuts down, and ends the memory limit of these, so that the process
+// finishes its work before Close.
+func (b *Broker) CloseExternal() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dismissed = true
@@ -37,8 +38,8 @@ func (b *Broker) Dismiss() {
 	b.memory.inside.lift()
 }
 
-// Close tells clients that the broker shuts down, gives them a moment to answer,
-// and drops everything. It waits for the broker's goroutines.
+// Close closes all connections as a broker that shuts down, gives the clients 2 s to
+// answer, drops all messages, and returns when the broker's goroutines have ended.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	if !b.closed {

@@ -14,7 +14,7 @@ func TestInside(t *testing.T) {
 	b := start(t, broker.Config{Limits: broker.Limits{Memory: 100_000}})
 	outside := connect(t, b)
 	gone, stopped := outside.NotifyClose(make(chan *amqp.Error, 1)), outside.NotifyBlocked(make(chan amqp.Blocking, 1))
-	address, err := b.ListenInside("127.0.0.1:0")
+	address, err := b.ListenInternal("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestInside(t *testing.T) {
 	if state := receive(t, blocked); !state.Active {
 		t.Errorf("%+v", state)
 	}
-	b.Dismiss()
+	b.CloseExternal()
 	if why := receive(t, gone); why == nil || why.Code != amqp.ConnectionForced {
 		t.Errorf("the outside is told %v", why)
 	}
@@ -47,7 +47,7 @@ func TestInside(t *testing.T) {
 		t.Error("the inside stays stopped")
 	}
 	publish(t, publishing, "q", big)
-	if n := length(t, publishing, "q"); n != 5 || b.Kept("/")["q"] != n {
-		t.Errorf("%d messages, %v kept, want 5", n, b.Kept("/"))
+	if n := length(t, publishing, "q"); n != 5 || b.QueueLengths("/")["q"] != n {
+		t.Errorf("%d messages, %v kept, want 5", n, b.QueueLengths("/"))
 	}
 }

@@ -169,6 +169,6 @@ func (b *Broker) CloseConnections(reason string) int {
 	return len(all)
 }
 
-// RaiseAlarm blocks publishers (connection.blocked) as if the broker were out of
-// memory, until it is called with false.
-func (b *Broker) RaiseAlarm(on bool) { b.memory.outside.force(on) }
+// SetMemoryAlarm blocks connections that publish (connection.blocked) as if the broker
+// were out of memory, until it is called with false.
+func (b *Broker) SetMemoryAlarm(on bool) { b.memory.outside.force(on) }

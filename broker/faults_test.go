@@ -89,12 +89,12 @@ func TestFaultsOfPublishes(t *testing.T) {
 			receive(t, p.confirms)
 			p.publish("")
 			c.check(p)
-			if kept := b.Kept("/")["q"]; kept != c.kept {
+			if kept := b.QueueLengths("/")["q"]; kept != c.kept {
 				t.Errorf("%d messages, want %d", kept, c.kept)
 			}
 			again := newPublisher(t, b.URL())
 			again.publish("") // the fault is spent
-			if !receive(t, again.confirms).Ack || b.Kept("/")["q"] != c.kept+1 {
+			if !receive(t, again.confirms).Ack || b.QueueLengths("/")["q"] != c.kept+1 {
 				t.Error("the next publish was not taken")
 			}
 		})
@@ -173,12 +173,12 @@ func TestAlarmOnDemand(t *testing.T) {
 	b := broker.Start(t, broker.Config{})
 	p := newPublisher(t, b.URL())
 	blocked := p.conn.NotifyBlocked(make(chan amqp.Blocking, 2))
-	b.RaiseAlarm(true)
+	b.SetMemoryAlarm(true)
 	p.publish("")
 	if state := receive(t, blocked); !state.Active {
 		t.Errorf("%+v", state)
 	}
-	b.RaiseAlarm(false)
+	b.SetMemoryAlarm(false)
 	if state := receive(t, blocked); state.Active {
 		t.Errorf("%+v", state)
 	}
@@ -199,7 +199,7 @@ func TestStart(t *testing.T) {
 			t.Fatalf("%s: %v", b.URL(), err)
 		}
 		conn.Close()
-		if url := broker.StartManagement(t, b); len(download(t, url+"/api/whoami")) == 0 {
+		if url := b.StartManagement(t); len(download(t, url+"/api/whoami")) == 0 {
 			t.Errorf("%s answers nothing", url)
 		}
 	}

@@ -125,7 +125,7 @@ func survives(t *testing.T, all ...[]byte) {
 	t.Helper()
 	b := New(Config{Limits: Limits{Memory: 1 << 20}})
 	defer b.Close()
-	stream, err := b.Dial()
+	stream, err := b.Dial("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func survives(t *testing.T, all ...[]byte) {
 	}
 	stream.Close()
 	<-done
-	other, err := b.Dial()
+	other, err := b.Dial("", "")
 	if err != nil {
 		t.Fatal(err)
 	}

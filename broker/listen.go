@@ -15,15 +15,15 @@ const (
 )
 
 // Listen accepts connections at a TCP address such as 127.0.0.1:0 until Close, and
-// returns the address with its port. Failed has the error of a listener that ends
+// returns the address with its port. Failed receives the error of a listener that ends
 // earlier.
 func (b *Broker) Listen(addr string) (net.Addr, error) { return b.listen(addr, false) }
 
-// ListenInside is Listen for the process that the broker is a part of, which takes
-// messages out of queues and often has to publish before it can acknowledge them.
-// It is stopped only at twice the memory limit, lest a full broker stay full, and
-// Dismiss leaves it.
-func (b *Broker) ListenInside(addr string) (net.Addr, error) { return b.listen(addr, true) }
+// ListenInternal is Listen for the process that the broker is a part of. Its
+// connections may publish up to twice the memory limit, since a consumer that publishes
+// before it acknowledges could not empty the queues of a full broker otherwise.
+// CloseExternal leaves them open.
+func (b *Broker) ListenInternal(addr string) (net.Addr, error) { return b.listen(addr, true) }
 
 func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
 	listener, err := net.Listen("tcp", addr)
@@ -112,7 +112,7 @@ func isShortage(err error) bool {
 	return errors.As(err, &e) && e.Temporary() || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 
-// ending reports whether Close or Dismiss closed the listener.
+// ending reports whether Close or CloseExternal closed the listener.
 func (b *Broker) ending(listener net.Listener) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

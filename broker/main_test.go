@@ -3,7 +3,6 @@ package broker_test
 import (
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -87,8 +86,8 @@ func connect(t testing.TB, b *broker.Broker) *amqp.Connection {
 }
 
 func dial(b *broker.Broker, cfg amqp.Config) (*amqp.Connection, error) {
-	cfg.Dial = func(string, string) (net.Conn, error) { return b.Dial() }
-	return amqp.DialConfig("amqp://guest:guest@embedded/", cfg)
+	cfg.Dial = b.Dial
+	return amqp.DialConfig(b.URL(), cfg)
 }
 
 func channel(t testing.TB, conn *amqp.Connection) *amqp.Channel {

@@ -14,7 +14,7 @@ import (
 
 func TestManagement(t *testing.T) {
 	b := start(t, broker.Config{ClusterName: "shop"})
-	address := broker.StartManagement(t, b)
+	address := b.StartManagement(t)
 	m, err := rabbit.NewManagement(address, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestManagement(t *testing.T) {
 
 // A page of another site, whose host a browser takes for this machine's, is refused.
 func TestManagementOfAnotherHost(t *testing.T) {
-	address := broker.StartManagement(t, start(t, broker.Config{}))
+	address := start(t, broker.Config{}).StartManagement(t)
 	for host, status := range map[string]int{"": 200, "localhost:15672": 200, "[::1]:15672": 200, "evil.example": 403, "evil.example:80": 403} {
 		request, err := http.NewRequest(http.MethodGet, address+"/api/whoami", nil)
 		if err != nil {

@@ -65,7 +65,7 @@ type alarm struct {
 	on    atomic.Bool
 
 	mu      sync.Mutex
-	forced  bool          // see Broker.RaiseAlarm
+	forced  bool          // see Broker.SetMemoryAlarm
 	relief  chan struct{} // closed when the alarm ends; replaced when one begins
 	waiting bool          // the alarm is on
 }

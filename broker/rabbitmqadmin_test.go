@@ -29,7 +29,7 @@ func TestRabbitmqadmin(t *testing.T) {
 			if _, err := ch.Consume("consumed", "tag", false, false, false, false, nil); err != nil {
 				t.Fatal(err)
 			}
-			admin := rabbitmqadmin(t, server, broker.StartManagement(t, b))
+			admin := rabbitmqadmin(t, server, b.StartManagement(t))
 			for _, step := range []struct{ command, want string }{
 				{"list vhosts", "/"},
 				{"list nodes", "watership@embedded"},

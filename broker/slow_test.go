@@ -19,7 +19,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := b.Dial()
+	stream, err := b.Dial("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func consumeAll(queue string, noAck bool) []byte {
 func channelOf(t *testing.T, b *Broker) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.DialConfig("amqp://guest:guest@embedded/", amqp.Config{
-		Dial: func(string, string) (net.Conn, error) { return b.Dial() },
+		Dial: b.Dial,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestClientThatGoesInAMessage(t *testing.T) {
 	whole := publishTo("q", make([]byte, 2*part), part+frameOverhead)
 	half := append(open, whole[:len(whole)-part-frameOverhead]...)
 	for range 20 {
-		stream, err := b.Dial()
+		stream, err := b.Dial("", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestHeadersWithoutBodies(t *testing.T) {
 // ends with the test.
 func rawClient(t *testing.T, b *Broker) net.Conn {
 	t.Helper()
-	stream, err := b.Dial()
+	stream, err := b.Dial("", "")
 	if err != nil {
 		t.Fatal(err)
 	}

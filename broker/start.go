@@ -8,16 +8,23 @@ import (
 	"slices"
 )
 
-// TB is the part of testing.TB that Start uses.
+// TB is the part of testing.TB that Start and StartManagement use.
 type TB interface {
 	Helper()
 	Cleanup(f func())
 	Fatalf(format string, args ...any)
 }
 
-// Start runs a broker until the test ends. It listens on a port of 127.0.0.1: URL
-// says where. In a bubble of testing/synctest use New and Dial instead, as sockets
-// have no place in it; TTLs, heartbeats and time-outs then follow the bubble's clock.
+// inProcess is the host of URL where the broker has no listener. The domain never
+// resolves (RFC 2606).
+const inProcess = "in-process.invalid"
+
+// Start runs a broker on a free port of 127.0.0.1 until the test ends. URL returns
+// its address.
+//
+// In a bubble of testing/synctest a socket stops the clock. There, use New, pass Dial
+// to the client, and close the broker at the end of the bubble: TTLs, heartbeats and
+// time-outs then follow the bubble's clock.
 func Start(t TB, cfg Config) *Broker {
 	t.Helper()
 	b := New(cfg)
@@ -28,15 +35,16 @@ func Start(t TB, cfg Config) *Broker {
 	return b
 }
 
-// URL is the address for clients, with a login and a virtual host: guest and "/"
-// where there are these. It is "" before Listen.
+// URL returns the address for clients, with a login and a virtual host: guest and
+// "/" where the broker has them. Without a listener, only a client that connects by
+// Dial can use it.
 func (b *Broker) URL() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.address == nil {
-		return ""
+	u := url.URL{Scheme: "amqp", User: b.login(), Host: inProcess}
+	if b.address != nil {
+		u.Host = b.address.String()
 	}
-	u := url.URL{Scheme: "amqp", User: b.login(), Host: b.address.String()}
 	if vhost := b.cfg.VHosts[0]; vhost != "/" {
 		u.Path, u.RawPath = "/"+vhost, "/"+url.PathEscape(vhost)
 	}
@@ -53,9 +61,9 @@ func (b *Broker) login() *url.Userinfo {
 	return nil
 }
 
-// StartManagement serves Management on a port of 127.0.0.1 until the test ends, and
-// returns its URL with a login.
-func StartManagement(t TB, b *Broker) string {
+// StartManagement serves the management API on a free port of 127.0.0.1 until the
+// test ends, and returns its URL with a login.
+func (b *Broker) StartManagement(t TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -15,8 +14,8 @@ func TestSuiteInProcess(t *testing.T) {
 	b := broker.New(broker.Config{})
 	t.Cleanup(func() { b.Close() })
 	brokertest.Run(t, brokertest.Target{
-		URL:  "amqp://guest:guest@embedded/",
-		Dial: func(string, string) (net.Conn, error) { return b.Dial() },
+		URL:  b.URL(),
+		Dial: b.Dial,
 	})
 }
 
@@ -37,7 +36,7 @@ func TestSuiteOnRabbitMQ(t *testing.T) {
 
 func TestManagementSuite(t *testing.T) {
 	t.Parallel()
-	brokertest.RunManagement(t, broker.StartManagement(t, broker.Start(t, broker.Config{})))
+	brokertest.RunManagement(t, broker.Start(t, broker.Config{}).StartManagement(t))
 }
 
 func TestManagementSuiteOnRabbitMQ(t *testing.T) {

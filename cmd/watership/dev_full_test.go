@@ -126,7 +126,7 @@ func TestDevelopmentEndsWithAFullBroker(t *testing.T) {
 		t.Errorf("dev ended with %v", err)
 	}
 	all, unrecorded := 0, 0
-	for queue, n := range s.broker.Kept("/") {
+	for queue, n := range s.broker.QueueLengths("/") {
 		if all += n; strings.HasPrefix(queue, "watership.index") || queue == "watership.log" {
 			unrecorded += n
 		}

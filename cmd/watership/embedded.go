@@ -61,7 +61,7 @@ func (e *embedded) start(cfg *config.Config, instance string) error {
 	if err != nil {
 		return err
 	}
-	inside, err := e.broker.ListenInside("127.0.0.1:0")
+	inside, err := e.broker.ListenInternal("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (e *embedded) dismissAfter(ctx context.Context) (stop func() bool) {
 	if e.broker == nil {
 		return func() bool { return true }
 	}
-	return context.AfterFunc(ctx, e.broker.Dismiss)
+	return context.AfterFunc(ctx, e.broker.CloseExternal)
 }
 
 // loss says what is gone with the broker; "" where nothing is.
@@ -179,7 +179,7 @@ func (e *embedded) loss(topology schemas.Topology) string {
 		return ""
 	}
 	all, unrecorded := 0, 0
-	for queue, messages := range e.broker.Kept("/") {
+	for queue, messages := range e.broker.QueueLengths("/") {
 		all += messages
 		if slices.Contains(topology.Indexed(), queue) {
 			unrecorded += messages

@@ -13,6 +13,6 @@ func Embedded(t testing.TB) Broker {
 	inside := broker.Start(t, broker.Config{})
 	return Broker{
 		Version: broker.Version, Own: true, URL: inside.URL() + "/",
-		ManagementURL: broker.StartManagement(t, inside),
+		ManagementURL: inside.StartManagement(t),
 	}
 }
