@@ -169,6 +169,32 @@ func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 	}
 }
 
+// An error that cannot be read since a method of it does not return is a failure, too,
+// and others of its route go on.
+func TestErrorThatIsReadWithoutEnd(t *testing.T) {
+	t.Parallel() // reading an error may take seconds
+	b := rabbittest.Newest(t)
+	queue, release := rabbittest.Name(t), make(chan struct{})
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{
+			Queue: queue, Concurrency: 1, Policy: attemptsAfter(),
+			Handler: handler(func(msg *message.Message) error {
+				if string(msg.Payload) == "next" {
+					return nil
+				}
+				return hostile{is: func() { <-release }}
+			}),
+		}}
+	})
+	defer close(release)
+	r.publish("", queue, amqp091.Publishing{})
+	if e := r.wait(schemas.Poisoned); e.Attempt != 1 || !strings.Contains(e.Failure.Message, "did not return within") {
+		t.Errorf("%+v", e.State)
+	}
+	r.publish("", queue, amqp091.Publishing{Body: []byte("next")})
+	r.wait(schemas.Handled)
+}
+
 // A fault of the handlers that move messages ends with the message that it is about:
 // it is poison, or kept as it is where even that fails, and others go on. Here a
 // logger panics over what they log.
