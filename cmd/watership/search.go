@@ -26,7 +26,8 @@ func newSearch(from *settings) *cobra.Command {
 		Short: "List events that a query finds, the newest first",
 		Long: `search takes Kibana's query language: field: value, "phrases", wildcards, and,
 or, not, parentheses, ranges. A field may be named by the end of its name, such
-as queue or action, and a header as headers.NAME. A time without a zone is in
+as queue or action, and a header as headers.NAME. docs/query.md has the whole
+language, and where it differs from Kibana's. A time without a zone is in
 the zone of the machine (TZ), as times are shown. No query finds everything.
 
 -o csv puts an apostrophe before a text that a spreadsheet would take for a
