@@ -101,18 +101,24 @@ func withUser(t testing.TB, address, user string) string {
 // in place of those of the page: watership, shop and orders.
 func DocumentedRights(t testing.TB, prefix, exchange, queue string) Rights {
 	t.Helper()
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(document(t, "docs/security.md"), -1)
-	for _, block := range blocks {
-		var rights Rights
-		if err := json.Unmarshal([]byte(block[1]), &rights); err != nil || rights.Configure == "" {
-			continue
-		}
-		names := strings.NewReplacer(
-			"watership", regexp.QuoteMeta(prefix), "shop", regexp.QuoteMeta(exchange), "orders", regexp.QuoteMeta(queue))
-		return Rights{names.Replace(rights.Configure), names.Replace(rights.Write), names.Replace(rights.Read)}
+	return DocumentedRightsOf(t, "watership", map[string]string{"watership": prefix, "shop": exchange, "orders": queue})
+}
+
+// DocumentedRightsOf are those that docs/security.md gives to a user, with other names in
+// place of those of exchanges and queues.
+func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Rights {
+	t.Helper()
+	command := regexp.MustCompile("(?m)^rabbitmqctl set_permissions --vhost / " + regexp.QuoteMeta(user) + " '(.*)' '(.*)' '(.*)'$")
+	found := command.FindStringSubmatch(document(t, "docs/security.md"))
+	if found == nil {
+		t.Fatalf("docs/security.md gives no rights at RabbitMQ to %s", user)
 	}
-	t.Fatal("docs/security.md gives no rights at RabbitMQ")
-	return Rights{}
+	var pairs []string
+	for name, other := range names {
+		pairs = append(pairs, name, regexp.QuoteMeta(other))
+	}
+	replaced := strings.NewReplacer(pairs...)
+	return Rights{replaced.Replace(found[1]), replaced.Replace(found[2]), replaced.Replace(found[3])}
 }
 
 // document is a file of the repository.
