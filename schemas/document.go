@@ -189,7 +189,7 @@ func appendWatership(o *object, e *Event) {
 	o.positive("waits", int64(e.Waits))
 	o.time("waits_since", storable(e.WaitsSince))
 	o.string("class", e.Failure.Class)
-	o.string("error_group", ErrorGroup(e.Failure.Message))
+	o.string("error_group", e.errorGroup())
 	o.string("time_source", string(e.TimeSource))
 	o.time("first_failed", storable(e.FirstFailed))
 	if len(e.Attempts) > 0 {

@@ -1,29 +1,60 @@
 package schemas
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
 const errorGroupLimit = 256 // bytes
 
 // ErrorGroup folds the ids and numbers of an error message, so that failures
 // of one kind have one text: every word that has a digit becomes "#", and a number
-// with its fraction, or an address of numbers, is one word.
-func ErrorGroup(message string) string {
+// with its fraction, or an address of numbers, is one word. Names of queues and
+// exchanges stay, and a status, as in `status code 503`.
+func ErrorGroup(message string, names ...string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	var folded strings.Builder
-	for len(message) > 0 && folded.Len() < errorGroupLimit {
-		word := leadingWord(message)
+	for before := ""; len(message) > 0 && folded.Len() < errorGroupLimit; {
+		word := cmp.Or(leadingName(message, names), leadingWord(message))
 		switch {
 		case word == 0:
 			folded.WriteByte(message[0])
-			word = 1
-		case strings.ContainsAny(message[:word], "0123456789"):
+			message = message[1:]
+			continue
+		case folds(message[:word], before, names):
 			folded.WriteByte('#')
 		default:
 			folded.WriteString(message[:word])
 		}
-		message = message[word:]
+		before, message = message[:word], message[word:]
 	}
 	return shorten(strings.ToValidUTF8(folded.String(), ""), errorGroupLimit)
+}
+
+// folds says whether a word of a message differs in failures of one kind.
+func folds(word, before string, names []string) bool {
+	const longestStatus = 3
+	isStatus := len(word) <= longestStatus && saysStatus(before) && strings.Trim(word, "0123456789") == ""
+	return strings.ContainsAny(word, "0123456789") && !isStatus && !slices.Contains(names, word)
+}
+
+// saysStatus says whether a number after the word is a status: of HTTP, a process or
+// a database. "answered" is what our HTTP handler writes.
+func saysStatus(word string) bool {
+	return slices.ContainsFunc([]string{"answered", "code", "HTTP", "status"}, func(known string) bool { return strings.EqualFold(word, known) })
+}
+
+// leadingName is the length of the longest name that the message begins with, as a
+// word or several.
+func leadingName(message string, names []string) int {
+	longest := 0
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(message, name); ok && (rest == "" || !inWord(rest[0])) {
+			longest = max(longest, len(name))
+		}
+	}
+	return longest
 }
 
 func leadingWord(s string) int {

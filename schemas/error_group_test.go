@@ -18,9 +18,24 @@ func TestErrorGroup(t *testing.T) {
 		"id 550e8400-e29b-41d4-a716-446655": "id #",
 		"first line 1\nsecond line":         "first line #",
 		"größe 7 zu groß":                   "größe # zu groß",
+
+		"http://a:80/b answered 404 Not Found": "http://a:#/b answered 404 Not Found",
+		"Request failed with status code 503":  "Request failed with status code 503",
+		"HTTP 500 for order 500":               "HTTP 500 for order #",
+		"code: 1062, status 4711":              "code: #, status #",
+		"barcode 123, status 12a, code 20.5":   "barcode #, status #, code #",
 	} {
 		if got := ErrorGroup(message); got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+	for message, want := range map[string]string{
+		"no queue 'orders-2' for order 7": "no queue 'orders-2' for order #",
+		"orders-22, orders-2":             "#, orders-2",
+		"shop.v2: orders-2.7":             "shop.v2: orders-2.#",
+	} {
+		if got := ErrorGroup(message, "orders-2", "", "shop.v2"); got != want {
+			t.Errorf("%q with names: %q, want %q", message, got, want)
 		}
 	}
 	if got := ErrorGroup(strings.Repeat("ü", 1000)); len(got) > errorGroupLimit || !utf8.ValidString(got) {

@@ -29,9 +29,13 @@ func (e Event) Fact() Fact {
 	return Fact{
 		EventID: e.EventID, Sequence: e.Sequence, Time: e.Time.UTC().Truncate(time.Millisecond), Action: action,
 		Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID, Message: e.Message, Queue: e.Queue,
-		Class: e.Failure.Class, ErrorType: e.Failure.Type, ErrorGroup: ErrorGroup(e.Failure.Message),
+		Class: e.Failure.Class, ErrorType: e.Failure.Type, ErrorGroup: e.errorGroup(),
 		Replay: e.Replay, ReplayOf: e.ReplayOf,
 	}
+}
+
+func (e Event) errorGroup() string {
+	return ErrorGroup(e.Failure.Message, e.Queue, e.Envelope.Exchange)
 }
 
 // Among are values, one of which a field has.
