@@ -125,3 +125,8 @@ func ExampleParseHeader() {
 	fmt.Printf("%s %T %v %v\n", name, value, value, err)
 	// Output: attempts int64 3 <nil>
 }
+
+func ExampleRemovable() {
+	fmt.Println(replayer.Removable())
+	// Output: [correlation_id expiration priority reply_to]
+}

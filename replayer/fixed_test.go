@@ -77,9 +77,12 @@ func TestHeaderSyntax(t *testing.T) {
 		}
 	}
 	for _, changes := range []Changes{
-		{Set: []string{"x-delay=1"}},
+		{Set: []string{"x-death=1"}},
+		{Set: []string{"x-first-death-queue=a"}},
 		{Set: []string{"watership-queue=a"}},
-		{Remove: []string{"x-delay"}},
+		{Remove: []string{"x-delivery-count"}},
+		{RemoveProperties: []string{"message_id"}},
+		{RemoveProperties: []string{"reply_to", "reply_to"}},
 		{Remove: []string{""}},
 		{Set: []string{"a=1", "a:int=2"}},
 		{Set: []string{"a=1"}, Remove: []string{"a"}},
@@ -88,5 +91,9 @@ func TestHeaderSyntax(t *testing.T) {
 		if changes.Check() == nil {
 			t.Errorf("%+v passed the check", changes)
 		}
+	}
+	own := Changes{Set: []string{"x-delay:int=1"}, Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "correlation_id", "expiration", "priority"}}
+	if err := own.Check(); err != nil {
+		t.Errorf("what publishers set: %v", err)
 	}
 }

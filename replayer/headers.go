@@ -13,16 +13,23 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Changes are made to the headers of each message that is sent. A changed
-// message has another fingerprint: to whoever receives it, it is another
-// message. The zero value changes nothing.
+// Changes are made to the headers and properties of each message that is sent. A
+// changed message has another fingerprint: to its consumer, it is another message.
+// The zero value changes nothing.
 type Changes struct {
-	Set    []string `json:"set,omitempty"` // NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
+	Set    []string `json:"set,omitempty"` // headers: NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
 	Remove []string `json:"remove,omitempty"`
+
+	// RemoveProperties are names of Removable. A request is replayed without reply_to
+	// where its client must not get a second reply.
+	RemoveProperties []string `json:"remove_properties,omitempty"`
 }
 
 // HeaderTypes are what a header may be set to. Without a type it is text.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
+
+// Removable are the properties that a message can be sent without.
+func Removable() []string { return []string{"correlation_id", "expiration", "priority", "reply_to"} }
 
 // Check says what is wrong with them, nil if nothing is. A header is to be changed
 // once.
@@ -52,16 +59,30 @@ func (c Changes) Check() error {
 			return err
 		}
 	}
+	return checkRemoved(c.RemoveProperties)
+}
+
+func checkRemoved(properties []string) error {
+	for i, name := range properties {
+		switch {
+		case !slices.Contains(Removable(), name):
+			return fmt.Errorf("property %q cannot be removed: expected one of %s", name, strings.Join(Removable(), ", "))
+		case slices.Contains(properties[:i], name):
+			return fmt.Errorf("property %q is removed twice", name)
+		}
+	}
 	return nil
 }
 
 func (c Changes) equal(other Changes) bool {
-	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove)
+	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove) && slices.Equal(c.RemoveProperties, other.RemoveProperties)
 }
 
-func (c Changes) none() bool { return len(c.Set) == 0 && len(c.Remove) == 0 }
+func (c Changes) none() bool {
+	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.RemoveProperties) == 0
+}
 
-// apply makes the changes on a copy of the headers.
+// apply makes the changes on a copy of the headers and properties.
 func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 	if c.none() {
 		return e
@@ -79,7 +100,23 @@ func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 		}
 	}
 	e.Headers = headers
+	for _, name := range c.RemoveProperties {
+		removeProperty(&e.Properties, name)
+	}
 	return e
+}
+
+func removeProperty(p *schemas.Properties, name string) {
+	switch name {
+	case "correlation_id":
+		p.CorrelationID = ""
+	case "expiration":
+		p.Expiration = ""
+	case "priority":
+		p.Priority = 0
+	case "reply_to":
+		p.ReplyTo = ""
+	}
 }
 
 // ParseHeader reads NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes; a
@@ -131,11 +168,14 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
-// checkReplayed refuses what would not be sent: RabbitMQ's headers and ours
-// begin anew with a replay.
+// checkReplayed refuses the headers that are never replayed: those that RabbitMQ
+// writes, and those of Watership.
 func checkReplayed(name string) error {
-	if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "watership-") {
-		return fmt.Errorf("header %s cannot be changed: names that begin with x- are RabbitMQ's, with watership- ours, and neither is replayed", name)
+	switch {
+	case schemas.SetByBroker(name):
+		return fmt.Errorf("header %s cannot be changed: RabbitMQ writes it, and it is never replayed", name)
+	case strings.HasPrefix(name, "watership-"):
+		return fmt.Errorf("header %s cannot be changed: it is Watership's own, and never replayed", name)
 	}
 	return nil
 }

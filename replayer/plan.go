@@ -21,6 +21,10 @@ type Plan struct {
 	// Bodiless messages cannot be sent: their bodies are not in the store, or not yet.
 	Bodiless int
 
+	// Replies counts the messages that ask for a reply, of which their clients get
+	// another.
+	Replies int
+
 	// Rivals have some of the messages: with Again they are sent all the same, else
 	// they are left out.
 	Rivals []Rival
@@ -171,5 +175,8 @@ func (p *Plan) add(ctx context.Context, f *found, routes *routes) error {
 		p.Last = e.Time
 	}
 	sent := p.Job.Changes.apply(p.Job.Target.address(e.Envelope))
+	if sent.Properties.ReplyTo != "" {
+		p.Replies++
+	}
 	return routes.add(ctx, p.Job.Target.route(e), sent)
 }

@@ -273,9 +273,44 @@ func TestHeaders(t *testing.T) {
 	if said := f.index(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
 		t.Errorf("the replayed event is about %+v", said[0])
 	}
-	order.Changes = Changes{Set: []string{"x-delay=1"}}
-	if _, err := f.Plan(t.Context(), order); err == nil || !strings.Contains(err.Error(), "x-delay") {
+	order.Changes = Changes{Set: []string{"x-death=1"}}
+	if _, err := f.Plan(t.Context(), order); err == nil || !strings.Contains(err.Error(), "x-death") {
 		t.Errorf("a header of RabbitMQ's: %v", err)
+	}
+}
+
+// TestRequests: the client of a request has its reply, and a replay may go without
+// another. Headers that a publisher named x-... are its own.
+func TestRequests(t *testing.T) {
+	f := newFixture(t)
+	request := f.message(1)
+	request.Properties.ReplyTo, request.Properties.CorrelationID, request.Properties.Priority = "replies", "c-1", 3
+	request.Headers["x-trace"] = "t-1"
+	f.keep(f.event(schemas.Published, request), f.published(2))
+	order := f.job("")
+	if plan := f.plan(order); plan.Replies != 1 {
+		t.Errorf("%d messages ask for a reply, want 1", plan.Replies)
+	}
+	order.Changes = Changes{Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "priority"}}
+	if plan := f.plan(order); plan.Replies != 0 {
+		t.Errorf("%d messages ask for a reply that none gets", plan.Replies)
+	}
+	wantJob(t, f.run(order), Done, 2, 0)
+	arrived := map[string]schemas.VerifiedState{}
+	for _, d := range f.take(f.queue) {
+		verified, err := f.verify(d, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		arrived[d.MessageId] = verified
+	}
+	verified := arrived[request.Properties.MessageID]
+	got := verified.Envelope.Properties
+	if got.ReplyTo != "" || got.Priority != 0 || got.CorrelationID != "c-1" || verified.Envelope.Headers["x-trace"] != nil {
+		t.Errorf("%+v with headers %v", got, verified.Envelope.Headers)
+	}
+	if verified.State.Fingerprint != verified.Envelope.Fingerprint() {
+		t.Errorf("the message is changed, and has the fingerprint %s", verified.State.Fingerprint)
 	}
 }
 

@@ -64,6 +64,8 @@ func TestBadInput(t *testing.T) {
 		{"publish --header x", 2, `--header "x"`, ""},
 		{"publish --header x=1 --header x=2", 2, `--header x=2: the header "x" is given twice`, ""},
 		{"replay --set-header x=1 --remove-header x --ids - --yes", 2, `header "x" is changed twice`, ""},
+		{"replay --remove-header x-death --ids - --yes", 2, "header x-death cannot be changed: RabbitMQ writes it", ""},
+		{"replay --remove-property message_id --ids - --yes", 2, `property "message_id" cannot be removed`, "reply_to"},
 		{"publish --count 0", 2, "--count 0", ""},
 		{"publish --message-id a --count 2", 2, "--message-id is one id", ""},
 		{"publish --ndjson --type x", 2, "--ndjson", ""},

@@ -156,6 +156,9 @@ func writeOrder(field func(string, any), job replayer.Job) {
 	for _, name := range job.Changes.Remove {
 		field("remove header", cell(name, 200))
 	}
+	for _, name := range job.Changes.RemoveProperties {
+		field("remove property", cell(name, 200))
+	}
 }
 
 func writeCounts(field func(string, any), job replayer.Job) {

@@ -36,6 +36,12 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	for _, name := range plan.Job.Changes.Remove {
 		fmt.Fprintf(&page, "  header removed: %s\n", cell(name, 120))
 	}
+	for _, name := range plan.Job.Changes.RemoveProperties {
+		fmt.Fprintf(&page, "  property removed: %s\n", cell(name, 120))
+	}
+	if plan.Replies > 0 {
+		fmt.Fprintf(&page, "  %6d  ask for a reply, and their clients get another one (--remove-property reply_to prevents it)\n", plan.Replies)
+	}
 	for _, sample := range plan.Sample {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", cell(nameOf(sample), 80), sample.Action, cell(sample.Failure.Message, 80))
 	}
