@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -74,11 +77,18 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 			e.Envelope.Properties.MessageID, e.Failure.Type, e.Envelope.Exchange = text, text, text
 		}))
 		declare(t, p.broker, text)
+		keepPaused(t, a, fmt.Sprint("job-", n), text)
+	}
+	keepPaused(t, a, "plain", "plain")
+	for _, verb := range []string{"show", "resume", "cancel"} {
+		if out := a.call(t, "__complete", "jobs", verb, "").out; !strings.HasPrefix(out, "plain\t") {
+			t.Errorf("jobs %s offers %q", verb, out)
+		}
 	}
 	plain := regexp.MustCompile(`^[A-Za-z0-9._:/@+][A-Za-z0-9._:/@+-]*$`)
 	for _, line := range []string{
 		"show|", "publish|--exchange|", "replay|--to-exchange|", "replay|--to-queue|", "replay|--group|",
-		"search|--fields|", "search|--by|", "tail|--fields|", "search|", "failed|", "export|",
+		"jobs|show|", "jobs|resume|", "jobs|cancel|", "search|--fields|", "search|--by|", "tail|--fields|", "search|", "failed|", "export|",
 		"search|queue: ", "search|destination.name: ", "search|error.type: ", "search|error.type: \"", "search|message.id: ", "search|error_group: ",
 		"show|$", "show|x;", "replay|--to-queue|$", "search|error.type: \"$",
 	} {
@@ -92,6 +102,18 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 				t.Errorf("%s: %q is offered", line, candidate)
 			}
 		}
+	}
+}
+
+// keepPaused stores a paused job that says what its id is.
+func keepPaused(t *testing.T, a seeded, key, id string) {
+	t.Helper()
+	text, err := json.Marshal(replayer.Job{ID: id, State: replayer.Paused, Created: happened})
+	if err == nil {
+		_, err = a.CreateJob(t.Context(), key, text)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
