@@ -157,7 +157,7 @@ func (p *Pipeline) learn(ctx context.Context) error {
 	}
 	if p.verifier.FormerRelease = len(former) > 0; p.verifier.FormerRelease {
 		p.cfg.Logger.Warn("delay queues of a former release are there, so states that come by the default exchange are believed; "+
-			"`watership setup` moves what waits in them, and deletes them", "queues", former)
+			"once no process of that release runs, `watership setup` deletes those that are empty", "queues", former)
 	}
 	return nil
 }

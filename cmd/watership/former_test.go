@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -56,4 +57,35 @@ func TestSetupWaitsForTheFormerServe(t *testing.T) {
 			t.Errorf("%s is still there", queue)
 		}
 	}
+}
+
+// setup deletes the delay queues of a former release, through which states come by the
+// default exchange, once nothing waits in them.
+func TestSetupDeletesFormerDelayQueues(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		i := around(t, broker.VHost(t)).install(t, nobody)
+		ours := schemas.Topology{Prefix: i.prefix}
+		empty, waiting := ours.FormerDelay(100*time.Millisecond), ours.FormerDelay(time.Hour)
+		channel := i.broker.Channel(t)
+		for _, queue := range []string{empty, waiting} {
+			if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Due(),
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.send(t, "", waiting, amqp.Publishing{Body: []byte("x")})
+		until(t, "the broker to count it", func() bool {
+			out := i.must(t, "setup")
+			return strings.Contains(out, waiting+" holds 1 message of a former release: run setup again once it is empty")
+		})
+		if i.broker.Len(t, waiting) != 1 {
+			t.Error("what waits is gone")
+		}
+		until(t, "the empty one to be deleted", func() bool {
+			i.must(t, "setup")
+			_, err := i.broker.Channel(t).QueueDeclarePassive(empty, true, false, false, false, nil)
+			return err != nil
+		})
+	})
 }

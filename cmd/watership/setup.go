@@ -65,6 +65,9 @@ func (s system) setup(ctx context.Context, out io.Writer, to *kibana) error {
 	if err := s.retire(ctx, out, store); err != nil {
 		return err
 	}
+	if err := s.retireDelays(ctx, out); err != nil {
+		return err
+	}
 	if to == nil {
 		return s.refuseLimits(ctx)
 	}
