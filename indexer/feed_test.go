@@ -8,9 +8,9 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/sqlite"
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"

@@ -16,8 +16,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/elastic"
-	"github.com/watershipmq/watership/internal/sqlite"
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/store/elastic"
 )
 
 func (d *doctor) checkStore(ctx context.Context) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
+	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 

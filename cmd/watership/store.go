@@ -8,8 +8,8 @@ import (
 
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/elastic"
-	"github.com/watershipmq/watership/internal/sqlite"
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -28,13 +28,13 @@ type rule struct {
 
 func rules() []rule {
 	parts := []string{"indexer", "replayer", "pipeline"}
-	stores := []string{"internal/elastic", "internal/sqlite"}
+	stores := []string{"internal/store/elastic", "internal/store/sqlite"}
 	list := []rule{
 		{why: "schemas is the leaf that all others share", from: []string{"schemas"}, not: []string{""}, save: []string{"schemas"}},
 		{why: "retry decides and knows nothing else", from: []string{"retry"}, not: []string{""}, save: []string{"retry"}},
 		{why: "a store serves the parts and does not know them", from: stores, not: append(parts, "cmd")},
 		{why: "only cmd/watership knows every part", from: []string{""}, not: []string{"cmd"}},
-		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/storetest"}},
+		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/store/storetest"}},
 		{why: "broker works in a module of its own", from: []string{"broker"}, not: []string{""}, save: []string{"broker"}},
 		{why: "the suite of the brokers is for tests", from: []string{""}, not: []string{"broker/brokertest"}},
 	}

@@ -27,13 +27,13 @@ func TestViolationsAreFound(t *testing.T) {
 		"indexer of replayer":       {"indexer replayer", "indexer → replayer: the parts"},
 		"pipeline within itself":    {"pipeline pipeline/amqp", ""},
 		"through a third":           {"indexer internal/x, internal/x pipeline/amqp", "indexer → internal/x → pipeline/amqp: the parts"},
-		"a part of a store":         {"replayer internal/elastic", "replayer → internal/elastic: a part states"},
-		"a store of a part":         {"internal/sqlite indexer", "internal/sqlite → indexer: a store serves"},
-		"the command of everything": {"cmd/watership indexer, cmd/watership replayer, cmd/watership internal/elastic", ""},
+		"a part of a store":         {"replayer internal/store/elastic", "replayer → internal/store/elastic: a part states"},
+		"a store of a part":         {"internal/store/sqlite indexer", "internal/store/sqlite → indexer: a store serves"},
+		"the command of everything": {"cmd/watership indexer, cmd/watership replayer, cmd/watership internal/store/elastic", ""},
 		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
 		"anything of the command":   {"internal/x cmd/watership", "internal/x → cmd/watership: only cmd/watership"},
-		"the suite outside tests":   {"internal/elastic internal/storetest", "internal/elastic → internal/storetest: the suite"},
-		"a name that only begins":   {"schemas indexerx, pipelinex internal/elastic", "schemas → indexerx: schemas is the leaf"},
+		"the suite outside tests":   {"internal/store/elastic internal/store/storetest", "internal/store/elastic → internal/store/storetest: the suite"},
+		"a name that only begins":   {"schemas indexerx, pipelinex internal/store/elastic", "schemas → indexerx: schemas is the leaf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.ReplaceAll(strings.Join(violations(parse(test.imports)), "\n"), module+"/", "")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/storetest"
+	"github.com/watershipmq/watership/internal/store/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -10,7 +10,7 @@ import (
 
 // What Elasticsearch is asked for is the role that the page on security gives.
 func TestTheRoleIsTheDocumentedOne(t *testing.T) {
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}

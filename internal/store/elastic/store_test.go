@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/storetest"
+	"github.com/watershipmq/watership/internal/store/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -3,7 +3,7 @@ package elastic
 import (
 	"testing"
 
-	"github.com/watershipmq/watership/internal/storetest"
+	"github.com/watershipmq/watership/internal/store/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/storetest"
+	"github.com/watershipmq/watership/internal/store/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/elastic"
-	"github.com/watershipmq/watership/internal/storetest"
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/storetest"
 )
 
 // Both stores can stand behind one interface.
