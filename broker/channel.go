@@ -45,7 +45,7 @@ func (ch *channel) take(f frame) (cause methodID, err *exception) {
 	}
 	id, args, err := parseMethod(f)
 	if err == nil {
-		err = ch.do(id, &args)
+		err = ch.doWithFaults(id, &args)
 	}
 	if args.bad {
 		err = undecodable(f)

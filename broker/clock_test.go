@@ -13,13 +13,18 @@ import (
 // inBubble runs a test with a broker and a client whose hours pass at once.
 func inBubble(t *testing.T, test func(t *testing.T, ch *amqp.Channel)) {
 	t.Helper()
+	inBubbleWith(t, func(t *testing.T, _ *broker.Broker, ch *amqp.Channel) { test(t, ch) })
+}
+
+func inBubbleWith(t *testing.T, test func(t *testing.T, b *broker.Broker, ch *amqp.Channel)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := broker.New(broker.Config{})
 		conn, err := dial(b, amqp.Config{Heartbeat: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, channel(t, conn))
+		test(t, b, channel(t, conn))
 		if err := conn.Close(); err != nil {
 			t.Errorf("close connection: %v", err)
 		}

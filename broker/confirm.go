@@ -1,14 +1,19 @@
 package broker
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+)
 
 // confirms are a channel's publisher confirms
 // (https://www.rabbitmq.com/docs/confirms#publisher-confirms). The reader alone
 // uses them.
 type confirms struct {
-	on        bool   // guarded by the vhost's lock for others
-	published uint64 // messages since confirm.select
-	told      uint64 // up to which the client knows
+	on        bool         // guarded by the vhost's lock for others
+	published uint64       // messages since confirm.select
+	told      uint64       // up to which the client knows
+	delayed   atomic.Int32 // confirms that a fault delays
 }
 
 func (ch *channel) confirmSelect(args *decoder) *exception {
@@ -53,9 +58,42 @@ func (ch *channel) sendConfirms() {
 	if !c.on || c.told == c.published {
 		return
 	}
+	for c.delayed.Load() > 0 && c.told+1 < c.published { // one for several would confirm these, too
+		c.told++
+		ch.replyTag(basicAck, c.told, 0)
+	}
 	multiple := c.published-c.told > 1
 	c.told = c.published
 	ch.replyTag(basicAck, c.published, bit(0, multiple))
+}
+
+// confirmAfter confirms a message after d, and not with those that are published later.
+func (ch *channel) confirmAfter(d time.Duration, accepted bool) {
+	c := &ch.confirms
+	ch.sendConfirms()
+	c.published++
+	c.told = c.published
+	tag := c.published
+	c.delayed.Add(1)
+	ch.conn.broker.work.Go(func() {
+		if ch.conn.sleep(d) {
+			ch.confirmDelayed(tag, accepted)
+		}
+	})
+}
+
+func (ch *channel) confirmDelayed(tag uint64, accepted bool) {
+	ch.vhost.lock()
+	defer ch.vhost.unlock()
+	if ch.ended {
+		return
+	}
+	id := basicNack
+	if accepted {
+		id = basicAck
+	}
+	ch.replyTag(id, tag, 0)
+	ch.confirms.delayed.Add(-1)
 }
 
 func (ch *channel) replyTag(id methodID, tag uint64, flags byte) {

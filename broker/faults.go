@@ -1,48 +1,61 @@
 package broker
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
 
 // Fault makes the broker misbehave, for tests of programs that have to survive it.
 type Fault struct {
-	// Match says which publishes meet the fault. Nil: all. It is called by the
-	// goroutines of connections, several at a time.
-	Match func(Publish) bool
+	// Method is the AMQP method that meets the fault, such as "queue.declare" or
+	// "basic.consume". "": basic.publish.
+	Method string
 
-	// Times is how many publishes meet the fault before it ends by itself. Zero:
-	// until the function that Inject returned is called.
+	// Match selects the requests that meet the fault. Nil: all. The goroutines of
+	// connections call it, several at a time.
+	Match func(Request) bool
+
+	// Times is the number of requests that meet the fault before it ends by itself.
+	// Zero: until the function that Inject returned is called.
 	Times int
 
-	// Do is the outcome of the publish.
+	// Do is the outcome of these requests.
 	Do Outcome
 }
 
-// Publish is a message that a client publishes.
-type Publish struct {
-	VHost, User          string
-	Exchange, RoutingKey string
-	Mandatory            bool
-	Body                 []byte // not to be changed
+// Request is a method that a client sends, with its arguments; those that a method
+// does not have are empty.
+type Request struct {
+	VHost, User                 string
+	Exchange, Queue, RoutingKey string
+	Mandatory                   bool   // of basic.publish
+	Body                        []byte // of basic.publish; must not be changed
 }
 
-// Outcome says how a publish that meets a fault ends.
-type Outcome struct{ do func(*channel) *exception }
+// Outcome is the result of a request that meets a fault.
+type Outcome struct {
+	do          func(ch *channel, perform func() *exception) *exception
+	publishOnly bool
+}
 
-// Nack refuses the message with basic.nack; in a transaction it makes the commit
-// fail. Without confirms the message is lost and the client is told nothing.
+// Nack refuses a message with basic.nack; in a transaction it makes the commit fail.
+// A publisher without confirms loses the message and is not told.
 func Nack() Outcome {
-	return Outcome{func(ch *channel) *exception {
-		ch.confirmOnly(false)
+	return publishOutcome(func(ch *channel) *exception {
+		if ch.tx != nil {
+			ch.tx.refused = true
+			return nil
+		}
+		ch.settlePublish(false)
 		return nil
-	}}
+	})
 }
 
-// Unroutable finds no queue for the message: it is returned where it is mandatory,
-// and confirmed.
+// Unroutable routes a message to no queue: a mandatory message is returned, and each
+// is confirmed.
 func Unroutable() Outcome {
-	return Outcome{func(ch *channel) *exception {
+	return publishOutcome(func(ch *channel) *exception {
 		ch.vhost.lock()
 		defer ch.vhost.unlock()
 		m, err := ch.newMessage()
@@ -50,59 +63,83 @@ func Unroutable() Outcome {
 			err = ch.publishRouted(routed{message: m, mandatory: ch.incoming.mandatory})
 		}
 		return err
+	})
+}
+
+// DelayConfirm routes a message at once and confirms it after d. Messages that are
+// published later do not wait for it.
+func DelayConfirm(d time.Duration) Outcome {
+	return publishOutcome(func(ch *channel) *exception {
+		ch.vhost.lock()
+		defer ch.vhost.unlock()
+		p, err := ch.routeIncoming()
+		switch {
+		case err != nil:
+			return err
+		case ch.tx != nil || !ch.confirms.on:
+			return ch.publishRouted(p)
+		}
+		ch.confirmAfter(d, ch.enqueue(p))
+		return nil
+	})
+}
+
+func publishOutcome(do func(*channel) *exception) Outcome {
+	return Outcome{func(ch *channel, _ func() *exception) *exception { return do(ch) }, true}
+}
+
+// CloseChannel closes the channel with an error such as 404 or 406, and does not
+// perform the request.
+func CloseChannel(code uint16, text string) Outcome { return closeWith(code, text, channelScope) }
+
+// CloseConnection closes the connection with an error such as 320 or 541, and does not
+// perform the request.
+func CloseConnection(code uint16, text string) Outcome { return closeWith(code, text, connectionScope) }
+
+func closeWith(code uint16, text string, s scope) Outcome {
+	return Outcome{do: func(*channel, func() *exception) *exception {
+		return &exception{code: code, text: text, scope: s}
 	}}
 }
 
-// CloseChannel closes the channel with an error such as 404 or 406.
-func CloseChannel(code uint16, text string) Outcome {
-	return Outcome{func(*channel) *exception { return &exception{code: code, text: text, scope: channelScope} }}
-}
-
-// CloseConnection closes the connection with an error such as 320 or 541.
-func CloseConnection(code uint16, text string) Outcome {
-	return Outcome{func(*channel) *exception { return &exception{code: code, text: text, scope: connectionScope} }}
-}
-
-// HangUp takes the message, and ends the stream of the connection before the client
-// is told so: to the client the publish is in doubt.
+// HangUp performs the request, and ends the TCP connection before the client gets an
+// answer: the client cannot know whether its request was performed.
 func HangUp() Outcome {
-	return Outcome{func(ch *channel) *exception {
-		ch.conn.out.end() // nothing more is told
-		err := ch.publish()
+	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
+		ch.conn.out.end()
+		err := perform()
 		ch.conn.hangUp()
 		return err
 	}}
 }
 
-// Delay takes the message late, and so everything that the connection sends after it.
-// Confirms come late, too.
+// Delay performs the request after d, and only then reads what the connection sent
+// after it.
 func Delay(d time.Duration) Outcome {
-	return Outcome{func(ch *channel) *exception {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ch.conn.gone:
-		case <-ch.conn.broker.done:
-		}
-		return ch.publish()
+	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
+		ch.conn.sleep(d)
+		return perform()
 	}}
 }
 
-// confirmOnly tells the publisher that its message was taken or not, with nothing
-// done.
-func (ch *channel) confirmOnly(accepted bool) {
-	if ch.tx != nil {
-		ch.tx.refused = ch.tx.refused || !accepted
-		return
+// sleep waits for d, or until the connection ends. It returns false where it ends.
+func (c *connection) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.gone:
+	case <-c.broker.done:
 	}
-	ch.settlePublish(accepted)
+	return false
 }
 
-// Inject makes publishes meet a fault until remove is called. Of several that match,
-// the one that was injected first counts.
+// Inject makes requests meet a fault until remove is called. Of several faults that
+// match a request, it meets the one that was injected first. Inject panics where the
+// broker cannot do the fault, such as Nack of a queue.declare.
 func (b *Broker) Inject(f Fault) (remove func()) {
-	injected := &injectedFault{Fault: f, left: f.Times}
+	injected := &injectedFault{Fault: f, method: f.method(), left: f.Times}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults = append(slices.Clone(b.faults), injected)
@@ -110,9 +147,26 @@ func (b *Broker) Inject(f Fault) (remove func()) {
 	return func() { b.removeFault(injected) }
 }
 
+func (f Fault) method() methodID {
+	method, known := basicPublish, true
+	if f.Method != "" {
+		method, known = requestNamed(f.Method)
+	}
+	switch {
+	case !known:
+		panic(fmt.Sprintf("broker: no fault can be injected into %q: name a method such as queue.declare", f.Method))
+	case f.Do.do == nil:
+		panic("broker: a fault has no outcome: set Fault.Do, such as to broker.Nack()")
+	case f.Do.publishOnly && method != basicPublish:
+		panic(fmt.Sprintf("broker: this outcome is for basic.publish, not for %s: use CloseChannel, CloseConnection, HangUp or Delay", f.Method))
+	}
+	return method
+}
+
 type injectedFault struct {
 	Fault
-	left int // times, guarded by broker.mu
+	method methodID
+	left   int // of Times; guarded by broker.mu
 }
 
 func (b *Broker) removeFault(f *injectedFault) {
@@ -122,29 +176,35 @@ func (b *Broker) removeFault(f *injectedFault) {
 	b.faulty.Store(len(b.faults) > 0)
 }
 
-// faultFor returns the outcome that a fault has for the message that a channel
-// publishes; nil where it meets none.
-func (b *Broker) faultFor(ch *channel) func(*channel) *exception {
-	if !b.faulty.Load() {
-		return nil
+// doWithFaults is do, with the faults of all methods but basic.publish, which meets
+// them when its body has come.
+func (ch *channel) doWithFaults(id methodID, args *decoder) *exception {
+	if id == basicPublish || !ch.conn.broker.faulty.Load() {
+		return ch.do(id, args)
 	}
-	in := &ch.incoming
-	p := Publish{
-		VHost: ch.vhost.name, User: ch.conn.user, Exchange: in.exchange, RoutingKey: in.key,
-		Mandatory: in.mandatory, Body: in.body,
-	}
+	own := *args // so that args stays on the stack
+	err := ch.perform(id, own, func() *exception { return ch.do(id, &own) })
+	*args = own
+	return err
+}
+
+// perform does a request, or the outcome that a fault has for it.
+func (ch *channel) perform(id methodID, args decoder, do func() *exception) *exception {
+	b := ch.conn.broker
 	b.mu.Lock()
 	faults := b.faults
 	b.mu.Unlock()
+	r := ch.request(id, args)
 	for _, f := range faults {
-		if (f.Match == nil || f.Match(p)) && b.countDown(f) {
-			return f.Do.do
+		if f.method == id && (f.Match == nil || f.Match(r)) && b.countDown(f) {
+			return f.Do.do(ch, do)
 		}
 	}
-	return nil
+	return do()
 }
 
-// countDown counts a publish that meets a fault; false where the fault has ended.
+// countDown counts a request that meets a fault. It returns false where the fault has
+// ended.
 func (b *Broker) countDown(f *injectedFault) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,12 +215,12 @@ func (b *Broker) countDown(f *injectedFault) bool {
 	return f.left >= 0
 }
 
-// RefuseConnections ends every connection that begins before it is answered, until
-// it is called with false. Those that are open go on.
+// RefuseConnections ends each new connection before the handshake, until it is called
+// with false. Open connections go on.
 func (b *Broker) RefuseConnections(refuse bool) { b.refusing.Store(refuse) }
 
-// CloseConnections closes every connection that is open with CONNECTION_FORCED and a
-// reason, as an operator does or a broker that shuts down, and returns how many.
+// CloseConnections closes all connections with CONNECTION_FORCED and a reason, as an
+// operator or a broker that shuts down does, and returns their number.
 func (b *Broker) CloseConnections(reason string) int {
 	all := b.opened()
 	for _, c := range all {

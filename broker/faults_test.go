@@ -1,8 +1,10 @@
 package broker_test
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -83,7 +85,7 @@ func TestFaultsOfPublishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := broker.Start(t, broker.Config{})
 			p := newPublisher(t, b.URL())
-			b.Inject(broker.Fault{Match: func(p broker.Publish) bool { return p.Exchange == "" && p.Mandatory }, Times: 1, Do: c.do})
+			b.Inject(broker.Fault{Match: func(p broker.Request) bool { return p.Exchange == "" && p.Mandatory }, Times: 1, Do: c.do})
 			p.publish("amq.fanout") // returned, as no queue is bound
 			receive(t, p.returns)
 			receive(t, p.confirms)
@@ -125,29 +127,152 @@ func TestFaultUntilItIsRemoved(t *testing.T) {
 	want(t, tx.TxCommit(), "PRECONDITION_FAILED - partial tx completion")
 }
 
-func TestDelayedConfirm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := broker.New(broker.Config{})
-		conn, err := dial(b, amqp.Config{Heartbeat: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
+func TestDelay(t *testing.T) {
+	inBubbleWith(t, func(t *testing.T, b *broker.Broker, ch *amqp.Channel) {
+		b.Inject(broker.Fault{Method: "queue.declare", Do: broker.Delay(20 * time.Second)})
+		begin := time.Now()
+		declare(t, ch, "q", nil)
+		if took := time.Since(begin); took != 20*time.Second {
+			t.Errorf("declared after %v", took)
 		}
-		ch := channel(t, conn)
+	})
+}
+
+func TestDelayConfirm(t *testing.T) {
+	inBubbleWith(t, func(t *testing.T, b *broker.Broker, ch *amqp.Channel) {
 		if err := ch.Confirm(false); err != nil {
 			t.Fatal(err)
 		}
-		b.Inject(broker.Fault{Do: broker.Delay(20 * time.Second)})
+		declare(t, ch, "q", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+		b.Inject(broker.Fault{Do: broker.DelayConfirm(20 * time.Second), Times: 2})
 		begin := time.Now()
-		pending, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{})
-		if err != nil {
-			t.Fatal(err)
+		var sent []*amqp.DeferredConfirmation
+		for range 3 { // the queue accepts the first one only
+			sent = append(sent, publishDeferred(t, ch))
 		}
-		if !pending.Wait() || time.Since(begin) != 20*time.Second {
-			t.Errorf("confirmed after %v", time.Since(begin))
+		if sent[2].Wait() || time.Since(begin) != 0 {
+			t.Error("the third is acked, or late")
 		}
-		_ = conn.Close()
-		b.Close()
+		if n := length(t, ch, "q"); n != 1 || sent[0].Acked() {
+			t.Errorf("%d messages, want 1 and no confirm", n)
+		}
+		if !sent[0].Wait() || sent[1].Wait() || time.Since(begin) != 20*time.Second {
+			t.Errorf("acked %t and %t after %v", sent[0].Acked(), sent[1].Acked(), time.Since(begin))
+		}
+		b.Inject(broker.Fault{Do: broker.DelayConfirm(20 * time.Second), Times: 1})
+		publishDeferred(t, ch)
+		if err := ch.Close(); err != nil { // and no confirm comes to a closed channel
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
 	})
+}
+
+// A confirm for several messages at once would include the delayed one.
+func TestDelayConfirmAmongMany(t *testing.T) {
+	b := broker.Start(t, broker.Config{})
+	ch := channel(t, newPublisher(t, b.URL()).conn)
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	b.Inject(broker.Fault{Do: broker.DelayConfirm(time.Hour), Times: 1})
+	delayed := publishDeferred(t, ch)
+	all := make(chan struct{})
+	b.Inject(broker.Fault{Match: func(broker.Request) bool { <-all; return false }, Do: broker.Nack()})
+	for range 100 { // which the broker reads together
+		publishDeferred(t, ch)
+	}
+	close(all)
+	if last := publishDeferred(t, ch); !last.Wait() || delayed.Acked() {
+		t.Errorf("acked %t, and the delayed one %t", last.Acked(), delayed.Acked())
+	}
+}
+
+func publishDeferred(t *testing.T, ch *amqp.Channel) *amqp.DeferredConfirmation {
+	t.Helper()
+	confirm, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return confirm
+}
+
+func TestFaultsOfMethods(t *testing.T) {
+	b := broker.Start(t, broker.Config{})
+	conn := newPublisher(t, b.URL()).conn
+	b.Inject(broker.Fault{Method: "basic.consume", Times: 1, Do: broker.CloseChannel(403, "ACCESS_REFUSED - by the test")})
+	ch := channel(t, conn)
+	_, err := ch.Consume("q", "", true, false, false, false, nil)
+	want(t, err, "ACCESS_REFUSED - by the test")
+	if _, err = channel(t, conn).Consume("q", "", true, false, false, false, nil); err != nil {
+		t.Errorf("the second consumer: %v", err)
+	}
+	b.Inject(broker.Fault{Method: "queue.declare", Times: 1, Do: broker.HangUp()})
+	if _, err = channel(t, conn).QueueDeclare("made", false, false, false, false, nil); err == nil {
+		t.Error("the client got an answer")
+	}
+	if _, made := b.QueueLengths("/")["made"]; !made {
+		t.Error("the queue was not declared")
+	}
+}
+
+func TestRequestsOfFaults(t *testing.T) {
+	b := broker.Start(t, broker.Config{VHosts: []string{"shop"}})
+	ch := newPublisher(t, b.URL()).ch
+	for _, c := range []struct {
+		method string
+		do     func() error
+		want   broker.Request
+	}{
+		{"exchange.declare", func() error { return ch.ExchangeDeclare("x", "fanout", false, false, false, false, nil) }, broker.Request{Exchange: "x"}},
+		{"exchange.bind", func() error { return ch.ExchangeBind("amq.fanout", "k", "x", false, nil) }, broker.Request{Exchange: "x", RoutingKey: "k"}},
+		{"exchange.unbind", func() error { return ch.ExchangeUnbind("amq.fanout", "k", "x", false, nil) }, broker.Request{Exchange: "x", RoutingKey: "k"}},
+		{"queue.declare", func() error { _, err := ch.QueueDeclare("q", true, false, false, false, nil); return err }, broker.Request{Queue: "q"}},
+		{"queue.bind", func() error { return ch.QueueBind("q", "k", "x", false, nil) }, broker.Request{Queue: "q", Exchange: "x", RoutingKey: "k"}},
+		{"queue.unbind", func() error { return ch.QueueUnbind("q", "k", "x", nil) }, broker.Request{Queue: "q", Exchange: "x", RoutingKey: "k"}},
+		{"basic.qos", func() error { return ch.Qos(1, 0, false) }, broker.Request{}},
+		{"basic.consume", func() error { _, err := ch.Consume("q", "tag", false, false, false, false, nil); return err }, broker.Request{Queue: "q"}},
+		{"basic.cancel", func() error { return ch.Cancel("tag", false) }, broker.Request{}},
+		{"basic.publish", func() error { return ch.Publish("", "q", true, false, amqp.Publishing{Body: []byte("b")}) }, broker.Request{RoutingKey: "q", Mandatory: true, Body: []byte("b")}},
+		{"basic.get", func() error { _, _, err := ch.Get("q", false); return err }, broker.Request{Queue: "q"}},
+		{"basic.nack", func() error { return ch.Nack(1, false, true) }, broker.Request{}},
+		{"queue.purge", func() error { _, err := ch.QueuePurge("q", false); return err }, broker.Request{Queue: "q"}},
+		{"queue.delete", func() error { _, err := ch.QueueDelete("q", false, false, false); return err }, broker.Request{Queue: "q"}},
+		{"exchange.delete", func() error { return ch.ExchangeDelete("x", false, false) }, broker.Request{Exchange: "x"}},
+	} {
+		requests := make(chan broker.Request, 10)
+		remove := b.Inject(broker.Fault{Method: c.method, Do: broker.HangUp(), Match: func(r broker.Request) bool {
+			requests <- r
+			return false
+		}})
+		if err := c.do(); err != nil {
+			t.Fatalf("%s: %v", c.method, err)
+		}
+		c.want.VHost, c.want.User = "shop", "guest"
+		if got := receive(t, requests); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.method, got, c.want)
+		}
+		remove()
+	}
+}
+
+func TestFaultsThatCannotBe(t *testing.T) {
+	b := broker.New(broker.Config{})
+	defer b.Close()
+	for want, f := range map[string]broker.Fault{
+		`no fault can be injected into "queue.declar": name a method`: {Method: "queue.declar", Do: broker.HangUp()},
+		"a fault has no outcome: set Fault.Do":                        {},
+		"for basic.publish, not for queue.declare: use CloseChannel":  {Method: "queue.declare", Do: broker.Nack()},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}()
+			b.Inject(f)
+		}()
+	}
 }
 
 func TestFaultsOfConnections(t *testing.T) {

@@ -108,8 +108,8 @@ func (ch *channel) publishWhole() *exception {
 	if ch.tooLarge() {
 		return ch.sizeRefused()
 	}
-	if do := ch.conn.broker.faultFor(ch); do != nil {
-		return do(ch)
+	if ch.conn.broker.faulty.Load() {
+		return ch.perform(basicPublish, decoder{}, ch.publish)
 	}
 	return ch.publish()
 }
