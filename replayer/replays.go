@@ -87,7 +87,7 @@ func (x *replays) traces(ctx context.Context, page []found, known replayed) erro
 func (x *replays) events(ctx context.Context, page []found) ([]found, error) {
 	var events []found
 	selection := schemas.Selection{Query: eitherHappened(schemas.Replayed)}
-	for fact, err := range x.r.cfg.Store.Facts(ctx, selection, schemas.Among{Field: "watership.fingerprint", Values: fingerprints(page)}) {
+	for fact, err := range x.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up what was replayed before: %w", err)
 		}
@@ -105,8 +105,9 @@ func (x *replays) events(ctx context.Context, page []found) ([]found, error) {
 	return events, nil
 }
 
-// fingerprints of the messages on a page, also of what replays made of them.
-func fingerprints(page []found) []string {
+// withFingerprints finds events by the fingerprints of the messages on a page, also of
+// what replays made of them.
+func withFingerprints(page []found) schemas.Among {
 	var all []string
 	for _, f := range page {
 		if f.err == nil {
@@ -114,7 +115,7 @@ func fingerprints(page []found) []string {
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return schemas.Among{Field: "watership.fingerprint", Values: slices.Compact(all)}
 }
 
 // checkOften is about as long as it takes until an event can be found at all.

@@ -159,6 +159,26 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
 	}
 }
 
+// TestReplayIsKnownByWhatItLedTo: the events of a replayed message name the job, also
+// where the `replayed` event is not in the store any more.
+func TestReplayIsKnownByWhatItLedTo(t *testing.T) {
+	f := newFixture(t)
+	f.keep(f.published(1))
+	wantJob(t, f.run(f.job("")), Done, 1, 0)
+	f.take(f.cfg.Topology.Log()) // which has the `replayed` event
+	f.work(f.queue)
+	later := time.Now().Add(2 * recordLag)
+	f.now = func() time.Time { return later }
+	if plan := f.plan(f.job("event.action: handled")); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 1 {
+		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+	elsewhere := f.job("event.action: handled")
+	elsewhere.Target = Target{Kind: ToQueue, Queue: f.queue}
+	if plan := f.plan(elsewhere); plan.Total != 1 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	}
+}
+
 // TestFates: messages a to g were sent. The queue "another" told of e and f before.
 func TestFates(t *testing.T) {
 	f := newFixture(t)

@@ -205,8 +205,7 @@ func (d *reading) takenBy(ctx context.Context, page []found) (map[key]*Rival, er
 	for _, rival := range d.rivals {
 		all, upTo = append(all, rival.selection.Query), max(upTo, rival.selection.UpTo)
 	}
-	any, err := d.messagesOf(ctx, schemas.Selection{Query: all, UpTo: upTo, Limit: 1}, page)
-	if err != nil || len(any) == 0 {
+	if some, err := d.findsAny(ctx, schemas.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
 		return nil, err
 	}
 	taken := map[key]*Rival{}
@@ -216,30 +215,54 @@ func (d *reading) takenBy(ctx context.Context, page []found) (map[key]*Rival, er
 		if err != nil {
 			return nil, err
 		}
-		for _, message := range messages {
+		for message := range messages {
 			taken[message] = rival
 		}
 	}
 	return taken, nil
 }
 
-// messagesOf are those that the events of a selection are about, of the messages on a
-// page.
-func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, page []found) ([]key, error) {
-	var events []found
-	of := schemas.Among{Field: "watership.fingerprint", Values: fingerprints(page)}
-	for fact, err := range d.r.cfg.Store.Facts(ctx, selection, of) {
+// findsAny says whether a selection has events of the messages on a page, or of equal
+// ones.
+func (d *reading) findsAny(ctx context.Context, selection schemas.Selection, page []found) (bool, error) {
+	selection.Limit = 1
+	for _, err := range d.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
+		if err != nil {
+			return false, fmt.Errorf("looking up what other jobs take: %w", err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// messagesOf are the messages on a page that events of a selection are about. Of equal
+// messages without an id there may be any number of events, so few are kept at once.
+func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, page []found) (map[key]bool, error) {
+	asked, messages := make(map[key]bool, len(page)), map[key]bool{}
+	for _, f := range page {
+		asked[f.message] = true
+	}
+	events := make([]found, 0, pageSize)
+	add := func() error {
+		err := d.r.identify(ctx, d.job.Target, events)
+		for _, e := range events {
+			if asked[e.message] {
+				messages[e.message] = true
+			}
+		}
+		events = events[:0]
+		return err
+	}
+	for fact, err := range d.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
 		}
-		events = append(events, found{fact: fact})
+		if events = append(events, found{fact: fact}); len(events) < pageSize {
+			continue
+		}
+		if err := add(); err != nil {
+			return nil, err
+		}
 	}
-	if err := d.r.identify(ctx, d.job.Target, events); err != nil {
-		return nil, err
-	}
-	messages := make([]key, len(events))
-	for i, e := range events {
-		messages[i] = e.message
-	}
-	return messages, nil
+	return messages, add()
 }

@@ -3,6 +3,8 @@ package replayer
 import (
 	"context"
 	"fmt"
+	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +69,58 @@ func TestReplayedMeanwhile(t *testing.T) {
 	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
 		t.Errorf("arrived: %s", got)
 	}
+}
+
+// TestRivalWithManyEqualMessages: of equal messages without an id there may be any
+// number, and what a rival takes of them is found without keeping them all.
+func TestRivalWithManyEqualMessages(t *testing.T) {
+	f := newFixture(t)
+	tick := anonymous(f.message(1))
+	f.keep(f.event(schemas.Poisoned, tick))
+	f.resume(f.begin(f.job("")), RunOptions{}) // of which nothing is stored
+	store := &repeatingStore{Store: f.store, times: 200_000}
+	f.cfg.Store = store
+	plan := f.plan(f.job(""))
+	if plan.Total != 0 || len(plan.Rivals) != 1 {
+		t.Errorf("%d to send, left out %v, rivals %+v", plan.Total, plan.LeftOut, plan.Rivals)
+	}
+	if store.grown == 0 || store.grown > 50<<20 {
+		t.Errorf("memory grows by %d MiB", store.grown>>20)
+	}
+}
+
+// repeatingStore has each fact of some messages many times, and notes by how much
+// memory grows while they are read.
+type repeatingStore struct {
+	Store
+	times int
+	grown int64
+}
+
+func (s *repeatingStore) Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	facts := s.Store.Facts(ctx, selection, either...)
+	if selection.Limit > 0 || len(either) == 0 || either[0].Field != "watership.fingerprint" {
+		return facts
+	}
+	return func(yield func(schemas.Fact, error) bool) {
+		before := heap()
+		facts(func(fact schemas.Fact, err error) bool {
+			for range s.times {
+				if !yield(fact, err) {
+					return false
+				}
+			}
+			return true
+		})
+		s.grown = max(s.grown, heap()-before)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
 }
 
 // TestTwoAtOnce start in the same moment, and each message is sent once.
