@@ -1,6 +1,10 @@
 package broker_test
 
 import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -22,6 +26,24 @@ func TestSuiteInProcess(t *testing.T) {
 func TestSuiteOverTCP(t *testing.T) {
 	t.Parallel()
 	brokertest.Run(t, brokertest.Target{URL: broker.Start(t, broker.Config{}).URL()})
+}
+
+// The suite needs no login, virtual host or transport of its own.
+func TestSuiteOverTLS(t *testing.T) {
+	t.Parallel()
+	b := broker.New(broker.Config{Users: map[string]string{"anna": "secret"}, VHosts: []string{"shop"}})
+	t.Cleanup(func() { b.Close() })
+	https := httptest.NewTLSServer(nil) // for its certificate
+	https.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = b.Serve(listener) }()
+	brokertest.Run(t, brokertest.Target{
+		URL: fmt.Sprintf("amqps://anna:secret@%s/shop", listener.Addr()),
+		TLS: https.Client().Transport.(*http.Transport).TLSClientConfig,
+	})
 }
 
 func TestSuiteOnRabbitMQ(t *testing.T) {

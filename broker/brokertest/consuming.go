@@ -90,7 +90,7 @@ func consuming() []behaviour {
 		}},
 		{name: "quorum has no prefetch of the channel", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-queue-type": "quorum"})
-			p.ends(540, "NOT_IMPLEMENTED - "+queueWords(q)+" does not support global qos", func(conn *amqp.Connection) {
+			p.ends(540, "NOT_IMPLEMENTED - "+p.queueWords(q)+" does not support global qos", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
 				p.must(ch.Qos(1, 0, true))
@@ -134,7 +134,7 @@ func consuming() []behaviour {
 		{name: "a single active consumer is exclusive on a quorum queue only", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-single-active-consumer": true})
 			_, err := p.channel().Consume(q, "", false, true, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
 			q = p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
 			p.must(err)
@@ -154,14 +154,14 @@ func consuming() []behaviour {
 			_, err := p.ch.Consume(q, "", false, true, false, false, nil)
 			p.must(err)
 			_, err = p.channel().Consume(q, "", false, false, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
 			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+queueWords(q)+" in exclusive use")
+			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
 		}},
 		{name: "consume what is not there", check: func(p *probe) {
 			name := p.name()
 			_, err := p.ch.Consume(name, "", false, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 		}},
 		{name: "a consumer tag used twice", check: func(p *probe) {
 			q := p.queue(nil)
@@ -230,7 +230,7 @@ func consuming() []behaviour {
 		{name: "get of a quorum queue with a single active consumer", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 			_, _, err := p.ch.Get(q, false)
-			p.refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+queueWords(q)+
+			p.refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+p.queueWords(q)+
 				". basic.get operations are not supported by quorum queues with single active consumer")
 		}},
 	}

@@ -82,7 +82,7 @@ func errorCases() []behaviour {
 		{name: "an alternate exchange that is a number", check: func(p *probe) {
 			x := p.name()
 			err := p.ch.ExchangeDeclare(x, "fanout", true, false, false, false, amqp.Table{"alternate-exchange": int32(1)})
-			p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in "+exchangeWords(x))
+			p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in "+p.exchangeWords(x))
 		}},
 		{name: "flow off is not implemented", check: func(p *probe) {
 			p.ends(540, "NOT_IMPLEMENTED - active=false", func(conn *amqp.Connection) {

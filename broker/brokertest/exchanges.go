@@ -102,7 +102,7 @@ func exchanges() []behaviour {
 			x := p.name()
 			p.must(p.ch.ExchangeDeclare(x, "fanout", true, false, true, false, nil))
 			p.deleteExchange(x)
-			p.closes(403, "ACCESS_REFUSED - cannot publish to internal "+exchangeWords(x), func(ch *amqp.Channel) {
+			p.closes(403, "ACCESS_REFUSED - cannot publish to internal "+p.exchangeWords(x), func(ch *amqp.Channel) {
 				_ = ch.Publish(x, "", false, false, text("a"))
 			})
 		}},
@@ -114,7 +114,7 @@ func exchanges() []behaviour {
 			p.must(p.ch.QueueUnbind(q, "1", x, nil))
 			p.must(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil))
 			p.must(p.ch.QueueUnbind(q, "2", x, nil))
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
 		}},
 		{name: "auto-delete goes with its last queue", check: func(p *probe) {
 			x, q := p.name(), p.queue(nil)
@@ -122,7 +122,7 @@ func exchanges() []behaviour {
 			p.bind(q, "", x, nil)
 			_, err := p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
 		}},
 		{name: "predeclared", check: func(p *probe) {
 			for name, kind := range map[string]string{
@@ -138,14 +138,14 @@ func exchanges() []behaviour {
 		}},
 		{name: "passive declare of none", check: func(p *probe) {
 			x := p.name()
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, false, false, false, nil), 404, "NOT_FOUND - no "+exchangeWords(x))
+			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, false, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
 		}},
 		{name: "declare again differently", check: exchangeEquivalence},
 		{name: "delete of none is fine", check: func(p *probe) { p.must(p.ch.ExchangeDelete(p.name(), false, false)) }},
 		{name: "delete if unused", check: func(p *probe) {
 			x, q := p.exchange("fanout", nil), p.queue(nil)
 			p.bind(q, "", x, nil)
-			p.refused(p.ch.ExchangeDelete(x, true, false), 406, "PRECONDITION_FAILED - "+exchangeWords(x)+" in use")
+			p.refused(p.ch.ExchangeDelete(x, true, false), 406, "PRECONDITION_FAILED - "+p.exchangeWords(x)+" in use")
 			p.ch = p.channel()
 			p.must(p.ch.QueueUnbind(q, "", x, nil))
 			p.must(p.ch.ExchangeDelete(x, true, false))
@@ -155,20 +155,20 @@ func exchanges() []behaviour {
 				"ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'")
 			p.ch = p.channel()
 			p.refused(p.ch.ExchangeDelete("amq.direct", false, false), 403,
-				"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed")
+				"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in "+p.vhostWords()+" not allowed")
 			p.ch = p.channel()
 			p.refused(p.ch.QueueBind(p.queue(nil), "k", "", false, nil), 403,
 				"ACCESS_REFUSED - operation not permitted on the default exchange")
 		}},
 		{name: "bind what is not there", check: func(p *probe) {
 			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
-			p.refused(p.ch.QueueBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+queueWords(none))
+			p.refused(p.ch.QueueBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.queueWords(none))
 			p.ch = p.channel()
-			p.refused(p.ch.QueueBind(q, "", none, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+			p.refused(p.ch.QueueBind(q, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
 			p.ch = p.channel()
-			p.refused(p.ch.QueueBind(none, "", none, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+			p.refused(p.ch.QueueBind(none, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
 			p.ch = p.channel()
-			p.refused(p.ch.ExchangeBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+exchangeWords(none))
+			p.refused(p.ch.ExchangeBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
 		}},
 		{name: "unbind what is not there", check: func(p *probe) {
 			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
@@ -278,7 +278,7 @@ func headersPatterns(p *probe) {
 func exchangeEquivalence(p *probe) {
 	x := p.exchange("topic", amqp.Table{"alternate-exchange": "amq.fanout"})
 	same := amqp.Table{"alternate-exchange": "amq.fanout"}
-	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + exchangeWords(x) + ": received "
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.exchangeWords(x) + ": received "
 	p.must(p.ch.ExchangeDeclare(x, "topic", true, false, false, false, same))
 	for _, c := range []struct {
 		err  error

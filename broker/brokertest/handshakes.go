@@ -25,7 +25,7 @@ func handshakes() []behaviour {
 		}},
 		{name: "proposals", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.login("PLAIN", p.plain(), "")
 			p.equal("tune", w.expect(0, 10, 30), []byte{7, 255, 0, 2, 0, 0, 0, 60})
 		}},
 		{name: "the client's choices count", check: func(p *probe) {
@@ -43,7 +43,7 @@ func handshakes() []behaviour {
 		{name: "frame-max is within bounds", check: func(p *probe) { p.badTuning(100, 200000); p.badTuning(100, 1000) }},
 		{name: "wrong password", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00wrong", closesOnFailure)
+			w.login("PLAIN", "\x00"+p.user()+"\x00wrong", closesOnFailure)
 			code, text := w.closed(0)
 			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."})
 		}},
@@ -59,12 +59,12 @@ func handshakes() []behaviour {
 			}
 		}},
 		{name: "AMQPLAIN", check: func(p *probe) {
-			conn := p.target.connect(p.T, amqp.Config{SASL: []amqp.Authentication{&amqp.AMQPlainAuth{Username: "guest", Password: "guest"}}})
+			conn := p.target.connect(p.T, amqp.Config{SASL: []amqp.Authentication{&amqp.AMQPlainAuth{Username: p.user(), Password: p.target.uri.Password}}})
 			p.must(conn.Close())
 		}},
 		{name: "AMQPLAIN with a wrong password", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("AMQPLAIN", "\x05LOGINS"+longstr("guest")+"\x08PASSWORDS"+longstr("wrong"), closesOnFailure)
+			w.login("AMQPLAIN", "\x05LOGINS"+longstr(p.user())+"\x08PASSWORDS"+longstr("wrong"), closesOnFailure)
 			code, text := w.closed(0)
 			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism AMQPLAIN. For details see the broker logfile."})
 		}},
@@ -74,7 +74,7 @@ func handshakes() []behaviour {
 		{name: "PLAIN that cannot be read", check: refusedLogin("PLAIN", "guest")},
 		{name: "unknown mechanism", check: refusedLogin("ODD", "")},
 		{name: "a new secret", check: func(p *probe) {
-			p.must(p.conn.UpdateSecret("guest", "it is time"))
+			p.must(p.conn.UpdateSecret(p.target.uri.Password, "it is time"))
 			p.must(p.conn.UpdateSecret("anything", "an internal login has none that ends"))
 			p.queue(nil)
 		}},
@@ -83,17 +83,17 @@ func handshakes() []behaviour {
 			w.write("AMQP\x00\x00\x09\x01")
 			w.expect(0, 10, 10)
 			w.frame(8, 0, "")
-			w.send(0, 10, 11, "table", "", "shortstr", "PLAIN", "longstr", "\x00guest\x00guest", "shortstr", "en_US")
+			w.send(0, 10, 11, "table", "", "shortstr", "PLAIN", "longstr", p.plain(), "shortstr", "en_US")
 			w.expect(0, 10, 30)
 			w.frame(8, 0, "")
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
 			w.frame(8, 0, "")
-			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)
 			w.expect(0, 10, 41)
 		}},
 		{name: "unknown virtual host", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
 			w.send(0, 10, 40, "shortstr", "nowhere", "octet", 0, "octet", 0)
@@ -111,10 +111,10 @@ func handshakes() []behaviour {
 		}},
 		{name: "heartbeats from the broker", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
-			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)
 			w.expect(0, 10, 41)
 			frame := make([]byte, 8)
 			_, err := io.ReadFull(w.conn, frame)
@@ -132,10 +132,10 @@ func handshakes() []behaviour {
 		}},
 		{name: "silence ends the connection", check: func(p *probe) {
 			w := p.dialWire()
-			w.login("PLAIN", "\x00guest\x00guest", "")
+			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
-			w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+			w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)
 			w.expect(0, 10, 41)
 			start := time.Now()
 			w.ended()
@@ -165,7 +165,7 @@ func refusedLogin(mechanism, response string) func(p *probe) {
 func (p *probe) badTuning(channelMax, frameMax int) {
 	p.Helper()
 	w := p.dialWire()
-	w.login("PLAIN", "\x00guest\x00guest", "")
+	w.login("PLAIN", p.plain(), "")
 	w.expect(0, 10, 30)
 	w.send(0, 10, 31, "short", channelMax, "long", frameMax, "short", 0)
 	w.ended()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// RunManagement runs the suite of the management API at a URL with a login, such as
-// http://guest:guest@127.0.0.1:15672, in the virtual host "/".
-func RunManagement(t *testing.T, url string) {
+// RunManagement runs the suite of RabbitMQ's management API at a URL with the login of
+// an administrator, such as http://guest:guest@127.0.0.1:15672, in the virtual host
+// "/".
+func RunManagement(t *testing.T, address string) {
 	for _, c := range []struct {
 		name  string
 		check func(m *management)
@@ -28,7 +30,7 @@ func RunManagement(t *testing.T, url string) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := &management{probe: &probe{T: t}, url: strings.TrimSuffix(url, "/")}
+			m := &management{probe: &probe{T: t}, url: strings.TrimSuffix(address, "/")}
 			m.object = m.name()
 			t.Cleanup(func() {
 				for _, path := range []string{"queues", "exchanges"} {
@@ -45,6 +47,13 @@ type management struct {
 	*probe
 	url    string
 	object string
+}
+
+// login is the user name of the URL.
+func (m *management) login() string {
+	u, err := url.Parse(m.url)
+	m.must(err)
+	return u.User.Username()
 }
 
 // request makes a request in which NAME stands for the object's name.
@@ -231,7 +240,7 @@ func managedLists(m *management) {
 	}
 	m.answers("HEAD", "/exchanges", "", 200, "")
 	m.answers("GET", "/vhosts/%2F", "", 200, `{"name":"/"}`)
-	m.answers("GET", "/whoami", "", 200, `{"name":"guest","tags":["administrator"]}`)
+	m.answers("GET", "/whoami", "", 200, `{"name":"`+m.login()+`","tags":["administrator"]}`)
 	m.answers("GET", "/aliveness-test/%2F", "", 200, `{"status":"ok"}`)
 }
 

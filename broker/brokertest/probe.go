@@ -23,12 +23,12 @@ const (
 // A failure ends the case.
 type probe struct {
 	*testing.T
-	target Target
+	target target
 	conn   *amqp.Connection
 	ch     *amqp.Channel
 }
 
-func newProbe(t *testing.T, target Target) *probe {
+func newProbe(t *testing.T, target target) *probe {
 	conn := target.connect(t, amqp.Config{})
 	t.Cleanup(func() { _ = conn.Close() })
 	p := &probe{T: t, target: target, conn: conn}
@@ -98,7 +98,7 @@ func (p *probe) deleteExchange(name string) {
 }
 
 func (p *probe) afterwards(f func(*amqp.Channel)) {
-	conn, err := amqp.DialConfig(p.target.URL, amqp.Config{Dial: p.target.Dial})
+	conn, err := amqp.DialConfig(p.target.URL, p.target.config(amqp.Config{}))
 	if err != nil {
 		return
 	}
@@ -266,5 +266,18 @@ func (p *probe) ends(code int, text string, f func(conn *amqp.Connection)) {
 	p.refused(receive(p, closed), code, text)
 }
 
-func queueWords(name string) string    { return fmt.Sprintf("queue '%s' in vhost '/'", name) }
-func exchangeWords(name string) string { return fmt.Sprintf("exchange '%s' in vhost '/'", name) }
+func (p *probe) queueWords(name string) string {
+	return fmt.Sprintf("queue '%s' in %s", name, p.vhostWords())
+}
+
+func (p *probe) exchangeWords(name string) string {
+	return fmt.Sprintf("exchange '%s' in %s", name, p.vhostWords())
+}
+
+func (p *probe) vhostWords() string { return fmt.Sprintf("vhost '%s'", p.target.uri.Vhost) }
+
+// user is the login of the URL.
+func (p *probe) user() string { return p.target.uri.Username }
+
+// plain is the response of the SASL mechanism PLAIN.
+func (p *probe) plain() string { return "\x00" + p.user() + "\x00" + p.target.uri.Password }

@@ -72,7 +72,7 @@ func publishing() []behaviour {
 		}},
 		{name: "no such exchange", check: func(p *probe) {
 			x := p.name()
-			p.closes(404, "NOT_FOUND - no "+exchangeWords(x), func(ch *amqp.Channel) {
+			p.closes(404, "NOT_FOUND - no "+p.exchangeWords(x), func(ch *amqp.Channel) {
 				_ = ch.Publish(x, "", false, false, text("a"))
 			})
 		}},
@@ -93,12 +93,12 @@ func publishing() []behaviour {
 			p.equal("code", receive(p, closed).Code, 406)
 		}},
 		{name: "another's user id", check: func(p *probe) {
-			p.closes(406, "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'guest'", func(ch *amqp.Channel) {
+			p.closes(406, "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was '"+p.user()+"'", func(ch *amqp.Channel) {
 				_ = ch.Publish("", p.queue(nil), false, false, amqp.Publishing{UserId: "other"})
 			})
 			q := p.queue(nil)
-			p.publish("", q, amqp.Publishing{UserId: "guest"})
-			p.equal("user", p.get(q).UserId, "guest")
+			p.publish("", q, amqp.Publishing{UserId: p.user()})
+			p.equal("user", p.get(q).UserId, p.user())
 		}},
 		{name: "message too large", since: "4", check: func(p *probe) {
 			p.closes(406, "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216", func(ch *amqp.Channel) {

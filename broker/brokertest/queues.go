@@ -51,7 +51,7 @@ func queues() []behaviour {
 			name := p.name()
 			_, err := p.ch.QueueDeclare(name, false, false, true, false, nil)
 			p.must(err)
-			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + queueWords(name) +
+			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + p.queueWords(name) +
 				". It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
 			if len(locked) > 255 {
 				locked = locked[:252] + "..."
@@ -80,7 +80,7 @@ func queues() []behaviour {
 			p.must(err)
 			p.must(o.conn.Close())
 			_, err = p.ch.QueueDeclarePassive(name, false, false, true, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 		}},
 		{name: "auto-delete goes with its last consumer", check: func(p *probe) {
 			name := p.name()
@@ -107,7 +107,7 @@ func queues() []behaviour {
 		{name: "passive declare of none", check: func(p *probe) {
 			name := p.name()
 			_, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 		}},
 		{name: "passive declare looks at the name only", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-message-ttl": int32(1000)})
@@ -117,7 +117,7 @@ func queues() []behaviour {
 		{name: "passive declare of no name", check: func(p *probe) {
 			p.queue(nil)
 			_, err := p.ch.QueueDeclarePassive("", true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(""))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(""))
 		}},
 		{name: "reserved names", check: func(p *probe) {
 			_, err := p.ch.QueueDeclare("amq.mine", true, false, false, false, nil)
@@ -127,7 +127,7 @@ func queues() []behaviour {
 		{name: "declare again as another type", since: "4", check: func(p *probe) {
 			q := p.queue(nil)
 			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-			p.refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+queueWords(q)+
+			p.refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+p.queueWords(q)+
 				": received 'quorum' but current is 'classic'")
 		}},
 		{name: "arguments are checked", since: "4", check: queueArguments},
@@ -163,12 +163,12 @@ func queues() []behaviour {
 			q := p.queue(nil)
 			p.consume(p.ch, q)
 			_, err := p.channel().QueueDelete(q, true, false, false)
-			p.refused(err, 406, "PRECONDITION_FAILED - "+queueWords(q)+" in use")
+			p.refused(err, 406, "PRECONDITION_FAILED - "+p.queueWords(q)+" in use")
 			p.must(p.ch.Close())
 			p.ch = p.channel()
 			p.send(q, "a")
 			_, err = p.channel().QueueDelete(q, true, true, false)
-			p.refused(err, 406, "PRECONDITION_FAILED - "+queueWords(q)+" not empty")
+			p.refused(err, 406, "PRECONDITION_FAILED - "+p.queueWords(q)+" not empty")
 			p.get(q)
 			_, err = p.ch.QueueDelete(q, true, true, false)
 			p.must(err)
@@ -215,7 +215,7 @@ func (p *probe) gone(name string) {
 		}
 		time.Sleep(1500 * time.Millisecond) // looking puts x-expires off
 	}
-	p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+	p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 }
 
 func queueEquivalence(p *probe) {
@@ -227,7 +227,7 @@ func queueEquivalence(p *probe) {
 		return all
 	}
 	q := p.queue(args(nil))
-	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + queueWords(q) + ": received "
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.queueWords(q) + ": received "
 	declare := func(durable, autoDelete bool, args amqp.Table) error {
 		_, err := p.channel().QueueDeclare(q, durable, autoDelete, false, false, args)
 		return err
@@ -273,7 +273,7 @@ func queueArguments(p *probe) {
 	} {
 		name := p.name()
 		_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{c.name: c.value})
-		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, queueWords(name), c.text))
+		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, p.queueWords(name), c.text))
 	}
 	for kind, unfit := range map[string][]string{
 		"quorum": {
@@ -288,7 +288,7 @@ func queueArguments(p *probe) {
 		for _, argument := range unfit {
 			queue := p.name()
 			_, err := p.channel().QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind, argument: int32(3)})
-			p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, queueWords(queue), kind))
+			p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, p.queueWords(queue), kind))
 		}
 	}
 	p.queue(amqp.Table{"x-queue-version": int32(2), "x-queue-mode": "lazy", "x-queue-leader-locator": "balanced"})
@@ -298,7 +298,7 @@ func queueArguments(p *probe) {
 	})
 	name := p.name()
 	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": int32(1)})
-	p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+queueWords(name))
+	p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+p.queueWords(name))
 }
 
 func quorumProperties(p *probe) {
@@ -312,7 +312,7 @@ func quorumProperties(p *probe) {
 	} {
 		name := p.name()
 		_, err := p.channel().QueueDeclare(name, c.durable, c.autoDelete, c.exclusive, false, quorum)
-		p.refused(err, 406, "PRECONDITION_FAILED - "+fmt.Sprintf(c.text, queueWords(name)))
+		p.refused(err, 406, "PRECONDITION_FAILED - "+fmt.Sprintf(c.text, p.queueWords(name)))
 	}
 	_, err := p.channel().QueueDeclare("", true, false, false, false, quorum)
 	p.refused(err, 406, "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue")

@@ -93,7 +93,7 @@ func replies() []behaviour {
 				p.Error("an answer came")
 			}
 			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(address))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(address))
 		}},
 		{name: "an address ends with its channel", check: func(p *probe) {
 			q, ch := p.queue(nil), p.channel()
@@ -101,7 +101,7 @@ func replies() []behaviour {
 			address := p.ask(ch, q)
 			p.must(ch.Close())
 			_, err := p.channel().QueueDeclarePassive(address, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(address))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(address))
 		}},
 		{name: "consuming again", check: func(p *probe) {
 			q, ch := p.queue(nil), p.channel()
@@ -142,14 +142,14 @@ func replies() []behaviour {
 		{name: "is no queue", check: func(p *probe) {
 			name := replyTo
 			_, _, err := p.channel().Get(name, true)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 			_, err = p.channel().QueuePurge(name, false)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name))
-			p.refused(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+queueWords(name))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.refused(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueWords(name))
 			_, err = p.channel().QueueDelete(name, false, false, false)
 			p.must(err)
 			_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+queueWords(name+".none"))
+			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name+".none"))
 		}},
 	}
 }

@@ -1,21 +1,43 @@
-// Package brokertest is one suite of named behaviours that every broker Watership
-// runs on has to show: the embedded one and real RabbitMQs. Where they differ, the
-// real one is right; where RabbitMQ 3.10 and 4 differ, 4 is, and the case says so.
+// Package brokertest is a conformance suite for AMQP 0-9-1 brokers that behave as
+// RabbitMQ with its default configuration does: some 200 named behaviours, error texts
+// included. Run and RunManagement run it against any URL:
+//
+//	func TestBroker(t *testing.T) {
+//		brokertest.Run(t, brokertest.Target{URL: "amqp://guest:guest@127.0.0.1:5672/"})
+//	}
+//
+// It runs against RabbitMQ 3.10 and 4 and against package broker. Where versions
+// differ, RabbitMQ 4 is right, and RabbitMQ 3 skips the case.
 package brokertest
 
 import (
+	"crypto/tls"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Target is a broker to run the suite against. The suite makes queues and
-// exchanges with names of their own, and deletes them.
+// Target is the broker that the suite runs against. The suite declares queues and
+// exchanges with random names, and deletes them.
 type Target struct {
-	URL  string
-	Dial func(network, addr string) (net.Conn, error) // nil: TCP
+	// URL has the login, the virtual host and, with amqps, TLS. The login has all
+	// permissions in the virtual host.
+	URL string
+
+	// Dial replaces TCP, such as broker.Broker's Dial. Nil: TCP.
+	Dial func(network, address string) (net.Conn, error)
+
+	// TLS is the client's configuration for amqps. Nil: the system's authorities.
+	TLS *tls.Config
+}
+
+// target is a Target whose URL was parsed.
+type target struct {
+	Target
+	uri amqp.URI
 }
 
 // behaviour is one case of the suite.
@@ -25,8 +47,13 @@ type behaviour struct {
 	check func(p *probe)
 }
 
-// Run runs the suite.
-func Run(t *testing.T, target Target) {
+// Run runs the suite of AMQP 0-9-1, each behaviour as a parallel subtest.
+func Run(t *testing.T, at Target) {
+	uri, err := amqp.ParseURI(at.URL)
+	if err != nil {
+		t.Fatalf("parse the URL of the broker: %v", err)
+	}
+	target := target{at, uri}
 	version := target.version(t)
 	for _, group := range []struct {
 		name string
@@ -54,7 +81,7 @@ func Run(t *testing.T, target Target) {
 	}
 }
 
-func (b behaviour) run(t *testing.T, target Target, version string) {
+func (b behaviour) run(t *testing.T, target target, version string) {
 	t.Parallel()
 	if b.since == "4" && strings.HasPrefix(version, "3.") {
 		t.Skipf("RabbitMQ %s behaves otherwise; the embedded broker follows 4", version)
@@ -62,19 +89,44 @@ func (b behaviour) run(t *testing.T, target Target, version string) {
 	b.check(newProbe(t, target))
 }
 
-func (target Target) version(t *testing.T) string {
-	conn := target.connect(t, amqp.Config{})
+func (s target) version(t *testing.T) string {
+	conn := s.connect(t, amqp.Config{})
 	defer conn.Close()
 	version, _ := conn.Properties["version"].(string)
 	return version
 }
 
-func (target Target) connect(t testing.TB, cfg amqp.Config) *amqp.Connection {
+func (s target) connect(t testing.TB, cfg amqp.Config) *amqp.Connection {
 	t.Helper()
-	cfg.Dial = target.Dial
-	conn, err := amqp.DialConfig(target.URL, cfg)
+	conn, err := amqp.DialConfig(s.URL, s.config(cfg))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	return conn
+}
+
+// config adds the way to the broker to a configuration.
+func (s target) config(cfg amqp.Config) amqp.Config {
+	cfg.Dial, cfg.TLSClientConfig = s.Dial, s.TLS
+	return cfg
+}
+
+// stream opens a connection for bytes.
+func (s target) stream() (net.Conn, error) {
+	dial := s.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: patience}).Dial
+	}
+	conn, err := dial("tcp", net.JoinHostPort(s.uri.Host, strconv.Itoa(s.uri.Port)))
+	if err != nil || s.uri.Scheme != "amqps" {
+		return conn, err
+	}
+	cfg := &tls.Config{}
+	if s.TLS != nil {
+		cfg = s.TLS.Clone()
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName = s.uri.Host
+	}
+	return tls.Client(conn, cfg), nil
 }

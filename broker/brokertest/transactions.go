@@ -163,7 +163,7 @@ func transactions() []behaviour {
 		}},
 		{name: "no such exchange", check: func(p *probe) {
 			x := p.name()
-			p.closes(404, "NOT_FOUND - no "+exchangeWords(x), func(ch *amqp.Channel) {
+			p.closes(404, "NOT_FOUND - no "+p.exchangeWords(x), func(ch *amqp.Channel) {
 				p.must(ch.Tx())
 				_ = ch.Publish(x, "", false, false, text("a"))
 			})

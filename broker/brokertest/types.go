@@ -16,7 +16,7 @@ func types() []behaviour {
 			m := amqp.Publishing{
 				ContentType: "text/plain", ContentEncoding: "utf-8", DeliveryMode: 2, Priority: 7,
 				CorrelationId: "c", ReplyTo: "r", Expiration: "60000", MessageId: "m",
-				Timestamp: time.Unix(1700000000, 0), Type: "t", UserId: "guest", AppId: "a",
+				Timestamp: time.Unix(1700000000, 0), Type: "t", UserId: p.user(), AppId: "a",
 				Headers: amqp.Table{"h": "v"}, Body: []byte("body"),
 			}
 			p.publish("", q, m)

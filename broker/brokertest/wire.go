@@ -2,12 +2,9 @@ package brokertest
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // wire is a client that says exactly what it is told to.
@@ -19,13 +16,7 @@ type wire struct {
 // dialWire connects and says nothing yet.
 func (p *probe) dialWire() *wire {
 	p.Helper()
-	uri, err := amqp.ParseURI(p.target.URL)
-	p.must(err)
-	dial := p.target.Dial
-	if dial == nil {
-		dial = func(network, addr string) (net.Conn, error) { return net.DialTimeout(network, addr, patience) }
-	}
-	conn, err := dial("tcp", fmt.Sprintf("%s:%d", uri.Host, uri.Port))
+	conn, err := p.target.stream()
 	p.must(err)
 	p.Cleanup(func() { _ = conn.Close() })
 	p.must(conn.SetDeadline(time.Now().Add(patience)))
@@ -36,10 +27,10 @@ func (p *probe) dialWire() *wire {
 func (p *probe) wire() *wire {
 	p.Helper()
 	w := p.dialWire()
-	w.login("PLAIN", "\x00guest\x00guest", "")
+	w.login("PLAIN", p.plain(), "")
 	w.expect(0, 10, 30)
 	w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
-	w.send(0, 10, 40, "shortstr", "/", "octet", 0, "octet", 0)
+	w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)
 	w.expect(0, 10, 41)
 	return w
 }
