@@ -10,33 +10,32 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Over counts the events of a selection over the time that a date field says,
-// in at most n steps of equal and round length, the earliest first. Days begin at
-// midnight in the zone, as it is at the last of them.
+// Over counts the events of a selection by a date field, in at most n steps of
+// equal and round length, the earliest first. Days begin at midnight in the zone,
+// with the UTC offset of the latest event.
 func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
-	doing := "counting events over " + field
-	known, _ := s.layout.fields.Lookup(field)
-	if known.Type != query.Date {
-		return schemas.Tally{}, s.cannotCount(doing, known)
+	operation := "counting events over " + field
+	mapped, _ := s.layout.fields.Lookup(field)
+	if mapped.Type != query.Date {
+		return schemas.Tally{}, s.cannotAggregate(operation, mapped)
 	}
-	values, err := s.values(doing, sel, known)
+	values, err := s.values(operation, sel, mapped)
 	if err != nil {
 		return schemas.Tally{}, err
 	}
 	var tally schemas.Tally
-	err = s.view(ctx, doing, func(tx *sql.Tx) (err error) {
-		if tally.Values, err = values.over(ctx, tx, n, zone); err != nil {
+	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
+		if tally.Values, err = values.histogram(ctx, tx, n, zone); err != nil {
 			return err
 		}
-		tally.Without, err = values.without(ctx, tx, s.layout)
+		tally.Without, err = values.countMissing(ctx, tx, s.layout)
 		return err
 	})
 	return tally, err
 }
 
-// over counts in steps from the first value to the last, those with none
-// included.
-func (v values) over(ctx context.Context, tx *sql.Tx, n int, zone *time.Location) ([]schemas.Value, error) {
+// histogram counts in steps from the first value to the last, empty steps included.
+func (v fieldValues) histogram(ctx context.Context, tx *sql.Tx, n int, zone *time.Location) ([]schemas.Value, error) {
 	var first, last sql.NullInt64
 	row := tx.QueryRowContext(ctx, "SELECT min(value), max(value) FROM ("+v.sql+")", v.args...)
 	if err := row.Scan(&first, &last); err != nil || !first.Valid {
@@ -44,20 +43,20 @@ func (v values) over(ctx context.Context, tx *sql.Tx, n int, zone *time.Location
 	}
 	step := schemas.RoundStep(time.Duration(last.Int64-first.Int64)*time.Millisecond, n).Milliseconds()
 	shift := schemas.ZoneOffset(zone, last.Int64).Milliseconds()
-	counts, err := v.steps(ctx, tx, step, shift)
+	counts, err := v.countSteps(ctx, tx, step, shift)
 	if err != nil {
 		return nil, err
 	}
 	var list []schemas.Value
-	for at := stepOf(first.Int64+shift, step); at <= stepOf(last.Int64+shift, step); at++ {
+	for at := stepIndex(first.Int64+shift, step); at <= stepIndex(last.Int64+shift, step); at++ {
 		begin := time.UnixMilli(at*step - shift).UTC().Format("2006-01-02T15:04:05.000Z")
 		list = append(list, schemas.Value{Text: begin, Count: counts[at]})
 	}
 	return list, nil
 }
 
-// stepOf is which step a time is in, also before 1970.
-func stepOf(millis, step int64) int64 {
+// stepIndex rounds down, also for times before 1970.
+func stepIndex(millis, step int64) int64 {
 	at := millis / step
 	if at*step > millis {
 		at--
@@ -65,9 +64,8 @@ func stepOf(millis, step int64) int64 {
 	return at
 }
 
-// steps counts the values, each later by shift, by the step that they are in, as
-// stepOf does.
-func (v values) steps(ctx context.Context, tx *sql.Tx, step, shift int64) (map[int64]int64, error) {
+// countSteps counts the values, each shifted by shift, by their stepIndex.
+func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, step, shift int64) (map[int64]int64, error) {
 	group := fmt.Sprintf("(value + %d) / %d - ((value + %[1]d) %% %[2]d < 0)", shift, step)
 	rows, err := tx.QueryContext(ctx, "SELECT "+group+" AS step, count(*) FROM ("+v.sql+") GROUP BY step", v.args...)
 	if err != nil {

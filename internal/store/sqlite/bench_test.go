@@ -9,12 +9,12 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// million is how many events the benchmarks search.
+// million is the number of events that the benchmarks search.
 const million = 1_000_000
 
-// benchmarked are questions and how much is read for them, of events of which
-// every seventh has the same tenant, and one each number.
-var benchmarked = []struct {
+// searches are queries and limits. Every seventh event has the same tenant, and each
+// number is in one event.
+var searches = []struct {
 	name, query string
 	limit       int
 }{
@@ -27,7 +27,7 @@ var benchmarked = []struct {
 	{"rare value anywhere", "m-777777", 20},
 	{"common word anywhere", "hello", 20},
 	{"common value anywhere", "published", 20},
-	{"what all have", "event.action: published", 20},
+	{"a value of all", "event.action: published", 20},
 	{"two conditions", "watership.source: test and headers.tenant: t3 and headers.n: 777777", 20},
 	{"two common conditions", "event.action: published and headers.tenant: t3", 20},
 	{"last hour", `@timestamp >= "2026-05-15T13:00:00Z" and headers.tenant: t3`, 20},
@@ -36,8 +36,8 @@ var benchmarked = []struct {
 }
 
 func BenchmarkSearchMillion(b *testing.B) {
-	s := ofMillion(b)
-	for _, test := range benchmarked {
+	s := millionEvents(b)
+	for _, test := range searches {
 		node, err := query.Parse(test.query)
 		if err != nil {
 			b.Fatal(err)
@@ -61,9 +61,9 @@ func BenchmarkSearchMillion(b *testing.B) {
 	}
 }
 
-// ofMillion takes minutes to make. WATERSHIP_TEST_SQLITE_FILE names a file that
-// is made if it is not there, and stays.
-func ofMillion(b *testing.B) *Store {
+// millionEvents takes minutes. WATERSHIP_TEST_SQLITE_FILE names a file that it creates
+// once and leaves for the next run.
+func millionEvents(b *testing.B) *Store {
 	b.Helper()
 	s := installed(b, Config{Path: os.Getenv("WATERSHIP_TEST_SQLITE_FILE")})
 	there, err := s.HighestSequence(b.Context())

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// compiler makes SQL of a tree that query.Resolve has checked. It means what
-// elastic.Compile makes of the same tree.
+// compiler compiles a tree that query.Resolve has checked to SQL, with the meaning
+// of elastic.Compile.
 type compiler struct {
 	layout
 	now time.Time
@@ -35,9 +35,9 @@ func (c compiler) compile(node query.Node) (condition, error) {
 	case query.Is:
 		return c.is(n), nil
 	case query.Exists:
-		return c.existing(n.Field), nil
+		return c.existsByName(n.Field), nil
 	case query.Range:
-		return c.either(n.Field, n.Fits, func(f query.Field) condition { return c.ranged(f, n) }), nil
+		return c.anyFieldOf(n.Field, n.Fits, func(f query.Field) condition { return c.rangeOf(f, n) }), nil
 	default:
 		return condition{}, fmt.Errorf("a query node of type %T is not known", node)
 	}
@@ -51,12 +51,12 @@ func (c compiler) or(n query.Or) (condition, error) {
 	}
 	listed := make([]condition, len(lists))
 	for i, list := range lists {
-		listed[i] = c.holds(c.place(list.Field), among(list.Values))
+		listed[i] = c.hasValue(c.locate(list.Field), oneOf(list.Values))
 	}
 	if len(conditions) == 0 {
-		return eachBy(listed), nil
+		return unionOf(listed), nil
 	}
-	return anyOf(append(conditions, eachBy(listed))), nil
+	return anyOf(append(conditions, unionOf(listed))), nil
 }
 
 func (c compiler) compileAll(nodes []query.Node) ([]condition, error) {
@@ -70,8 +70,8 @@ func (c compiler) compileAll(nodes []query.Node) ([]condition, error) {
 	return conditions, nil
 }
 
-// either is true where any of the fields that a name stands for answers.
-func (c compiler) either(name query.Pattern, fits func(query.Field) bool, compile func(query.Field) condition) condition {
+// anyFieldOf is true where any field with a name of this pattern matches.
+func (c compiler) anyFieldOf(name query.Pattern, fits func(query.Field) bool, compile func(query.Field) condition) condition {
 	var conditions []condition
 	for _, field := range c.fields.Expand(name, fits) {
 		conditions = append(conditions, compile(field))
@@ -79,45 +79,45 @@ func (c compiler) either(name query.Pattern, fits func(query.Field) bool, compil
 	if len(conditions) == 1 {
 		return conditions[0]
 	}
-	return eachBy(conditions)
+	return unionOf(conditions)
 }
 
 func (c compiler) is(n query.Is) condition {
 	if n.Field == nil {
 		return c.anywhere(n.Value)
 	}
-	return c.either(n.Field, n.Fits, func(f query.Field) condition { return c.field(f, n.Value) })
+	return c.anyFieldOf(n.Field, n.Fits, func(f query.Field) condition { return c.field(f, n.Value) })
 }
 
-// anywhere asks all fields that can have the value.
+// anywhere searches all fields that can have the value.
 func (c compiler) anywhere(value query.Value) condition {
 	if value.Pattern.Any() {
 		return where("TRUE")
 	}
 	var conditions []condition
-	for _, piece := range piecesOf(value) {
-		conditions = append(conditions, c.anyField(piece))
+	for _, piece := range splitValue(value) {
+		conditions = append(conditions, c.everyField(piece))
 	}
 	return anyOf(conditions)
 }
 
-func (c compiler) anyField(value query.Value) condition {
+func (c compiler) everyField(value query.Value) condition {
 	var conditions []condition
 	for _, field := range c.fields.Known {
 		if (query.Is{Value: value}).Fits(field) {
 			conditions = append(conditions, c.field(field, value))
 		}
 	}
-	return eachBy(conditions)
+	return unionOf(conditions)
 }
 
-// piecesOf takes only a value with wildcards apart.
-func piecesOf(value query.Value) []query.Value {
+// splitValue splits only values with wildcards.
+func splitValue(value query.Value) []query.Value {
 	if !value.Pattern.Wild() {
 		return []query.Value{value}
 	}
 	var list []query.Value
-	for _, piece := range pieces(value.Pattern) {
+	for _, piece := range splitPattern(value.Pattern) {
 		list = append(list, query.Value{Pattern: piece})
 	}
 	return list
@@ -129,13 +129,13 @@ func (c compiler) field(f query.Field, value query.Value) condition {
 	case f.Type == query.Text:
 		return c.text(f, value)
 	case value.Pattern.Wild():
-		return c.holds(c.place(f), matching(value.Pattern))
+		return c.hasValue(c.locate(f), ofPattern(value.Pattern))
 	case f.Type == query.Date:
-		return c.holds(c.place(f), between(c.millis(text, query.First), c.millis(text, query.Last)))
+		return c.hasValue(c.locate(f), between(c.parseMillis(text, query.First), c.parseMillis(text, query.Last)))
 	case f.Type == query.Long, f.Type == query.Double:
-		return c.holds(c.place(f), compared("=", number(text)))
+		return c.hasValue(c.locate(f), compareWith("=", parseNumber(text)))
 	default:
-		return c.holds(c.place(f), compared("=", text))
+		return c.hasValue(c.locate(f), compareWith("=", text))
 	}
 }
 
@@ -143,8 +143,8 @@ func (c compiler) text(f query.Field, value query.Value) condition {
 	switch {
 	case value.Pattern.Wild():
 		var conditions []condition
-		for _, piece := range pieces(value.Pattern) {
-			conditions = append(conditions, c.piece(f, piece))
+		for _, piece := range splitPattern(value.Pattern) {
+			conditions = append(conditions, c.textPiece(f, piece))
 		}
 		return anyOf(conditions)
 	case value.Quoted:
@@ -154,7 +154,7 @@ func (c compiler) text(f query.Field, value query.Value) condition {
 	}
 }
 
-func (c compiler) piece(f query.Field, piece query.Pattern) condition {
+func (c compiler) textPiece(f query.Field, piece query.Pattern) condition {
 	switch {
 	case piece.Any():
 		return c.exists(f)
@@ -165,50 +165,50 @@ func (c compiler) piece(f query.Field, piece query.Pattern) condition {
 	}
 }
 
-// existing is true of what has the field, or one of those below an object.
-func (c compiler) existing(name query.Pattern) condition {
+// existsByName is true of events with the field or, for an object, with any field in it.
+func (c compiler) existsByName(name query.Pattern) condition {
 	if below := c.fields.Below(name.Text()); !name.Wild() && len(below) > 0 {
 		conditions := make([]condition, len(below))
 		for i, field := range below {
 			conditions[i] = c.exists(field)
 		}
-		return eachBy(conditions)
+		return unionOf(conditions)
 	}
-	return c.either(name, func(query.Field) bool { return true }, c.exists)
+	return c.anyFieldOf(name, func(query.Field) bool { return true }, c.exists)
 }
 
-// exists of all keys of a field is a mark in the table event.
+// exists uses the mark in the table event for a field with keys.
 func (c compiler) exists(f query.Field) condition {
-	at := c.place(f)
-	if _, marked := c.column[at.field]; marked && at.all {
-		at = place{column: at.field}
+	at := c.locate(f)
+	if _, marked := c.column[at.field]; marked && at.allKeys {
+		at = location{column: at.field}
 	}
-	return c.holds(at, present)
+	return c.hasValue(at, notNull)
 }
 
-// ranged compares the words of a text, one by one, as Elasticsearch does.
-func (c compiler) ranged(f query.Field, n query.Range) condition {
+// rangeOf compares the words of a text one by one, as Elasticsearch does.
+func (c compiler) rangeOf(f query.Field, n query.Range) condition {
 	text, op := n.Value.Pattern.Text(), string(n.Op)
 	switch f.Type {
 	case query.Text:
-		return wordTested(f.Name, compared(op, text))
+		return wordWhere(f.Name, compareWith(op, text))
 	case query.Date:
-		return c.holds(c.place(f), compared(op, c.millis(text, n.Op.End())))
+		return c.hasValue(c.locate(f), compareWith(op, c.parseMillis(text, n.Op.End())))
 	case query.Long, query.Double:
-		return c.holds(c.place(f), compared(op, number(text)))
+		return c.hasValue(c.locate(f), compareWith(op, parseNumber(text)))
 	default:
-		return c.holds(c.place(f), compared(op, text))
+		return c.hasValue(c.locate(f), compareWith(op, text))
 	}
 }
 
-// millis is a date as it is kept. query.Resolve has refused what is none.
-func (c compiler) millis(text string, end query.End) int64 {
+// parseMillis ignores the error: query.Resolve has refused every invalid date.
+func (c compiler) parseMillis(text string, end query.End) int64 {
 	at, _ := query.Instant(text, c.now.UTC(), end)
 	return at.UnixMilli()
 }
 
-// number is exact where it is whole, and compares with both kinds.
-func number(text string) any {
+// parseNumber is exact for integers. SQLite compares both types of numbers.
+func parseNumber(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
 	}

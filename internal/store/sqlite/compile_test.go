@@ -13,36 +13,36 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// odd are values that mean something in SQL, in its patterns, in FTS5 or in
-// KQL, if they ever come there as they are.
-var odd = []string{
+// oddValues have a meaning in SQL, in its patterns, in FTS5 or in KQL if they get there
+// without escapes.
+var oddValues = []string{
 	"", "'", `"`, `'; DROP TABLE event; --`, "%", "_", "*", "?", "[a-z]", `\`, "a\x00b", "\x00", "NEAR(a b)", "a OR b", "-a", "^a", "{a}:", `body.text : x`,
 	"ünï", "日本", "\u3000", "𝄞", "\U0010FFFF", "1", "-1.5", "1e400", "9223372036854775808", "now-1d", "2026-01-01", "true", strings.Repeat("long", 3000),
 }
 
-// tree makes a query of odd values that Parse could not all make.
-func tree(r *rand.Rand, fields []string, depth int) query.Node {
+// randomQuery makes a tree of odd values, also trees that Parse never returns.
+func randomQuery(r *rand.Rand, fields []string, depth int) query.Node {
 	switch r.IntN(5 + 4*min(depth, 1)) {
 	case 0:
-		return query.Exists{Field: oddField(r, fields)}
+		return query.Exists{Field: randomField(r, fields)}
 	case 1:
 		ops := []query.Op{query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual}
-		return query.Range{Field: oddField(r, fields), Op: ops[r.IntN(4)], Value: query.Value{Pattern: query.Pattern{odd[r.IntN(len(odd))]}}}
+		return query.Range{Field: randomField(r, fields), Op: ops[r.IntN(4)], Value: query.Value{Pattern: query.Pattern{oddValues[r.IntN(len(oddValues))]}}}
 	case 2:
-		return query.Is{Value: oddValue(r)}
+		return query.Is{Value: randomValue(r)}
 	case 3, 4:
-		return query.Is{Field: oddField(r, fields), Value: oddValue(r)}
+		return query.Is{Field: randomField(r, fields), Value: randomValue(r)}
 	case 5:
-		return query.And{tree(r, fields, depth-1), tree(r, fields, depth-1)}
+		return query.And{randomQuery(r, fields, depth-1), randomQuery(r, fields, depth-1)}
 	case 6:
-		return query.Or{tree(r, fields, depth-1), tree(r, fields, depth-1), query.All{}}
+		return query.Or{randomQuery(r, fields, depth-1), randomQuery(r, fields, depth-1), query.All{}}
 	case 7:
-		return query.Not{Node: tree(r, fields, depth-1)}
+		return query.Not{Node: randomQuery(r, fields, depth-1)}
 	}
 	return []query.Node{query.And{}, query.Or{}, nil}[r.IntN(3)]
 }
 
-func oddField(r *rand.Rand, fields []string) query.Pattern {
+func randomField(r *rand.Rand, fields []string) query.Pattern {
 	name := fields[r.IntN(len(fields))]
 	switch r.IntN(6) {
 	case 0:
@@ -50,21 +50,21 @@ func oddField(r *rand.Rand, fields []string) query.Pattern {
 	case 1:
 		return query.Pattern{"", name[len(name)-1:]}
 	case 2:
-		return query.Pattern{name + "." + odd[r.IntN(len(odd))]}
+		return query.Pattern{name + "." + oddValues[r.IntN(len(oddValues))]}
 	}
 	return query.Pattern{name}
 }
 
-func oddValue(r *rand.Rand) query.Value {
-	pattern := query.Pattern{odd[r.IntN(len(odd))]}
+func randomValue(r *rand.Rand) query.Value {
+	pattern := query.Pattern{oddValues[r.IntN(len(oddValues))]}
 	for range r.IntN(3) {
-		pattern = append(pattern, odd[r.IntN(len(odd))])
+		pattern = append(pattern, oddValues[r.IntN(len(oddValues))])
 	}
 	return query.Value{Pattern: pattern, Quoted: !pattern.Wild() && r.IntN(2) == 0}
 }
 
-// TestNoQueryIsAnError: whatever is asked, SQLite understands it, and nothing of
-// what is asked is in the SQL.
+// TestNoQueryIsAnError: SQLite accepts the SQL of every query, and no value of the query
+// is in its text.
 func TestNoQueryIsAnError(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{})
@@ -73,16 +73,16 @@ func TestNoQueryIsAnError(t *testing.T) {
 	for _, field := range s.layout.fields.Known {
 		fields = append(fields, strings.TrimSuffix(field.Name, ".*"))
 	}
-	ours := sqlWords(s.layout)
+	own := sqlWords(s.layout)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 80 {
-		node := tree(r, fields, 2)
+		node := randomQuery(r, fields, 2)
 		sel := schemas.Selection{Query: node, Order: schemas.Order(r.IntN(2)), UpTo: 1 + r.Int64N(3), After: schemas.Cursor{Sequence: r.Int64N(2)}}
 		filter, err := s.filter("testing", sel)
 		if err != nil {
 			t.Fatalf("%#v: %v", node, err)
 		}
-		if strange := strings.TrimSpace(ours.ReplaceAllString(filter.sql, "")); strange != "" {
+		if strange := strings.TrimSpace(own.ReplaceAllString(filter.sql, "")); strange != "" {
 			t.Fatalf("%#v: the SQL has %q in it: %s", node, strange, filter.sql)
 		}
 		counted, err := s.Count(t.Context(), sel)
@@ -96,41 +96,41 @@ func TestNoQueryIsAnError(t *testing.T) {
 	}
 }
 
-// sqlWords finds all that SQL of ours can consist of.
+// sqlWords matches everything that the SQL of a filter can consist of.
 func sqlWords(l layout) *regexp.Regexp {
 	words := []string{
 		`\+?\bevent\.`, `\b(SELECT|FROM|WHERE|IN|AND|OR|NOT|IS|NULL|TRUE|FALSE|UNION|INTERSECT|ALL|BETWEEN|MATCH|AS)\b`,
 		`\b(event|term|key|text|word|n|id|doc|col|field|name|value|rowid|matches|typeof)\b`, `"event\.(sequence|id)"`, `= 'text'`, `[=<>?(),]`,
 	}
 	for _, column := range l.columns {
-		words = append(words, regexp.QuoteMeta(name(column)))
+		words = append(words, regexp.QuoteMeta(quoteName(column)))
 	}
 	return regexp.MustCompile(strings.Join(words, "|"))
 }
 
-// TestOddValuesAreFound: each value is found by itself and by its beginning, and
-// nothing else is.
+// TestOddValuesAreFound: each value is found by itself and by its beginning, and no other
+// event is.
 func TestOddValuesAreFound(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{})
 	var docs []schemas.Document
-	for n, value := range odd {
+	for n, value := range oddValues {
 		e := event("", n+1)
 		e.Envelope.Headers = map[string]any{"odd": value}
 		e.Envelope.Properties.AppID = value
 		docs = append(docs, schemas.DocumentFormat{Labels: []string{"odd"}}.Document(e))
 	}
 	create(t, s, docs...)
-	for n, value := range odd {
-		if value == "" || len(value) > longestKeyword {
+	for n, value := range oddValues {
+		if value == "" || len(value) > maxKeywordLength {
 			continue
 		}
 		for _, field := range []string{"headers.odd", "headers", "labels.odd", "messaging.app_id"} {
 			for _, pattern := range []query.Pattern{{value}, {value, ""}, {"", value}, {value[:1], value[1:]}} {
 				asked := query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: pattern}}
 				var want []int64
-				for m, other := range odd {
-					if pattern.Match(other) && (other != "" || field != "messaging.app_id") && len(other) <= longestKeyword {
+				for m, other := range oddValues {
+					if pattern.Match(other) && (other != "" || field != "messaging.app_id") && len(other) <= maxKeywordLength {
 						want = append(want, int64(m+1))
 					}
 				}
@@ -142,7 +142,7 @@ func TestOddValuesAreFound(t *testing.T) {
 	}
 }
 
-// TestLargeQueries: what a person can paste works, and beyond is an error.
+// TestLargeQueries: a thousand pasted ids work, and more than SQLite can take is an error.
 func TestLargeQueries(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{})
@@ -199,18 +199,18 @@ func TestRawIsRefused(t *testing.T) {
 	}
 }
 
-// Retention removes what is too old from every table, and only that.
+// TestRetain: Retain removes old events from every table, and no others.
 func TestRetain(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}})
 	now := time.Now()
 	var docs []schemas.Document
-	for n := range 2*removedAtOnce + 50 {
+	for n := range 2*maxRemovedEvents + 50 {
 		e := event("", n)
 		e.Sequence = now.Add(-2 * time.Hour).UnixMicro()
 		switch {
 		case n%10 == 0:
-			e.Action = schemas.Poisoned // kept for ever
+			e.Action = schemas.Poisoned // without a retention
 		case n%10 == 1:
 			e.Sequence = now.Add(-time.Minute).UnixMicro()
 		}
@@ -221,7 +221,7 @@ func TestRetain(t *testing.T) {
 	if removed, err := s.Retain(t.Context()); err != nil || removed != want {
 		t.Errorf("removed %d of %d, %v; want %d", removed, len(docs), err, want)
 	}
-	wantWhole(t, s)
+	wantConsistent(t, s)
 	if n, err := s.Count(t.Context(), schemas.Selection{}); err != nil || n != int64(len(docs))-want {
 		t.Errorf("%d are left, %v", n, err)
 	}
@@ -233,24 +233,25 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// What was changed by hand, or has spoilt on the disk, goes with the rest.
-func TestRetainRemovesWhatCannotBeRead(t *testing.T) {
+// TestRetainRemovesInvalidDocuments: documents that were changed by hand, or corrupted on
+// the disk, are removed too.
+func TestRetainRemovesInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}})
 	create(t, s, eventDocuments("old-", 1, 5)...)
-	change(t, s.path, "UPDATE document SET head = x'7b7b' WHERE n = 3")
-	change(t, s.path, "UPDATE document SET body = x'' WHERE n = 4")
+	execSQL(t, s.path, "UPDATE document SET head = x'7b7b' WHERE n = 3")
+	execSQL(t, s.path, "UPDATE document SET body = x'' WHERE n = 4")
 	if removed, err := s.Retain(t.Context()); removed != 5 || err != nil {
 		t.Errorf("removed %d of 5, %v", removed, err)
 	}
-	wantWhole(t, s)
+	wantConsistent(t, s)
 	if left := column(t, s, "SELECT count(*) FROM term")[0]; left != "0" {
 		t.Errorf("%s terms are left", left)
 	}
 }
 
-// Large events are removed a few at a time.
-func TestRetainHoldsLittleAtOnce(t *testing.T) {
+// TestRetainLimitsTransactions: a transaction removes few large events.
+func TestRetainLimitsTransactions(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{})
 	const large = 6 << 20
@@ -266,9 +267,9 @@ func TestRetainHoldsLittleAtOnce(t *testing.T) {
 		removed int64
 		more    bool
 	}{{2, true}, {2, true}, {1, false}, {0, false}} {
-		if removed, more, err := s.retain(t.Context(), schemas.Traffic, time.Now()); removed != want.removed || more != want.more || err != nil {
+		if removed, more, err := s.removeOldest(t.Context(), schemas.Traffic, time.Now()); removed != want.removed || more != want.more || err != nil {
 			t.Errorf("round %d removed %d, more: %v, %v; want %+v", round, removed, more, err, want)
 		}
 	}
-	wantWhole(t, s)
+	wantConsistent(t, s)
 }

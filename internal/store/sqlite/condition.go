@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// condition is a part of SQL that is true or not of a row of the table event.
-// What comes from a query is never in its text, but among its arguments.
+// condition is a boolean SQL expression on a row of the table event. Values of a
+// query are never part of its text, but of its arguments.
 type condition struct {
-	sql  string
-	args []any
-	list string // if not empty, selects n of all events that it is true of
+	sql      string
+	args     []any
+	subquery string // if not empty, a SELECT of n of all matching events
 }
 
 func where(sql string, args ...any) condition { return condition{sql: sql, args: args} }
 
-// listed is true of the events whose n a statement selects.
-func listed(list string, args ...any) condition {
-	return condition{"event.n IN (" + list + ")", args, list}
+// inSubquery is true of the events whose n a SELECT returns.
+func inSubquery(subquery string, args ...any) condition {
+	return condition{"event.n IN (" + subquery + ")", args, subquery}
 }
 
-// lowest is the argument of a list that says from which n on it is wanted: from
-// the first on, unless from puts something else in its place.
-type lowest struct{}
+// lowestNumber is the argument of a subquery for the lowest n to return. It is 0
+// unless withLowest replaces it.
+type lowestNumber struct{}
 
 // Value implements driver.Valuer.
-func (lowest) Value() (driver.Value, error) { return int64(0), nil }
+func (lowestNumber) Value() (driver.Value, error) { return int64(0), nil }
 
-// from is the condition where all lists begin with n.
-func (c condition) from(n int64) condition {
+// withLowest limits all subqueries to events from n on.
+func (c condition) withLowest(n int64) condition {
 	args := make([]any, len(c.args))
 	for i, arg := range c.args {
-		if args[i] = arg; arg == any(lowest{}) {
+		if args[i] = arg; arg == any(lowestNumber{}) {
 			args[i] = n
 		}
 	}
@@ -41,38 +41,39 @@ func (c condition) from(n int64) condition {
 	return c
 }
 
-// not is true where the condition is false or NULL: what has no such field.
+// not is true where the condition is false or NULL, as for an event without the field.
 func not(c condition) condition { return where("("+c.sql+") IS NOT TRUE", c.args...) }
 
-// allOf looks for what is on all lists before it looks at events.
+// allOf intersects the subqueries first, before SQLite evaluates the other
+// conditions on events.
 func allOf(conditions []condition) condition {
 	var lists, others []condition
 	for _, c := range conditions {
-		if c.list != "" {
+		if c.subquery != "" {
 			lists = append(lists, c)
 			continue
 		}
 		others = append(others, c)
 	}
 	if len(lists) > 0 {
-		others = append([]condition{onAll(lists)}, others...)
+		others = append([]condition{intersection(lists)}, others...)
 	}
 	return join(others, " AND ", "TRUE")
 }
 
-func onAll(lists []condition) condition {
+func intersection(lists []condition) condition {
 	if len(lists) == 1 {
 		return lists[0]
 	}
 	half := len(lists) / 2
-	a, b := onAll(lists[:half]), onAll(lists[half:])
-	return listed("SELECT n FROM ("+a.list+") INTERSECT SELECT n FROM ("+b.list+")", slices.Concat(a.args, b.args)...)
+	a, b := intersection(lists[:half]), intersection(lists[half:])
+	return inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
 }
 
 func anyOf(conditions []condition) condition { return join(conditions, " OR ", "FALSE") }
 
-// join halves the list again and again: SQLite bounds the depth of an expression
-// and not its length.
+// join halves the list again and again: SQLite limits the depth of an expression,
+// but not its length.
 func join(conditions []condition, word, none string) condition {
 	switch len(conditions) {
 	case 0:
@@ -85,62 +86,62 @@ func join(conditions []condition, word, none string) condition {
 	return where("("+a.sql+")"+word+"("+b.sql+")", slices.Concat(a.args, b.args)...)
 }
 
-// eachBy is true where any of the conditions is, and has SQLite look for each
-// by itself: of many fields, each has an index of its own.
-func eachBy(conditions []condition) condition {
+// unionOf is true where any of the conditions is. As a UNION, each condition uses the
+// index of its own field.
+func unionOf(conditions []condition) condition {
 	if len(conditions) == 0 {
 		return where("FALSE")
 	}
 	parts := make([]string, len(conditions))
 	var args []any
 	for i, c := range conditions {
-		if c.list == "" {
-			c = listed("SELECT event.n FROM event WHERE ("+c.sql+") AND +event.n >= ?", append(c.args, lowest{})...) // +: not by that index
+		if c.subquery == "" {
+			c = inSubquery("SELECT event.n FROM event WHERE ("+c.sql+") AND +event.n >= ?", append(c.args, lowestNumber{})...) // the + disables the index on n
 		}
-		parts[i] = "SELECT n FROM (" + c.list + ")"
+		parts[i] = "SELECT n FROM (" + c.subquery + ")"
 		args = append(args, c.args...)
 	}
-	return listed(strings.Join(parts, " UNION ALL "), args...)
+	return inSubquery(strings.Join(parts, " UNION ALL "), args...)
 }
 
-// A test is a condition on one value, which has this name in SQL.
-type test func(value string) condition
+// predicate makes a condition on the SQL expression of one value.
+type predicate func(value string) condition
 
-// compared is the test of a value with another.
-func compared(operator string, with any) test {
-	return func(value string) condition { return where(value+" "+operator+" ?", with) }
+// compareWith compares a value with an operand.
+func compareWith(operator string, operand any) predicate {
+	return func(value string) condition { return where(value+" "+operator+" ?", operand) }
 }
 
-func between(low, high any) test {
+func between(low, high any) predicate {
 	return func(value string) condition { return where(value+" BETWEEN ? AND ?", low, high) }
 }
 
-func present(value string) condition { return where(value + " IS NOT NULL") }
+func notNull(value string) condition { return where(value + " IS NOT NULL") }
 
-// among is the test of whether a value is one of these texts.
-func among(texts []string) test {
-	list, _ := json.Marshal(append([]string{}, texts...)) // of texts it cannot fail
+// oneOf checks that a value is one of the texts.
+func oneOf(texts []string) predicate {
+	list, _ := json.Marshal(append([]string{}, texts...)) // strings always marshal
 	return func(value string) condition {
 		return where(value+" IN (SELECT value FROM json_each(?))", string(list))
 	}
 }
 
-// holds is true where a value of a field passes a test.
-func (l layout) holds(at place, passes test) condition {
+// hasValue is true where a value of a field satisfies a predicate.
+func (l layout) hasValue(location location, satisfies predicate) condition {
 	switch {
-	case at.column != "":
-		return passes("event." + name(at.column))
-	case at.field == "":
+	case location.column != "":
+		return satisfies("event." + quoteName(location.column))
+	case location.field == "":
 		return where("FALSE")
 	}
-	keys, value := at.keys(), passes("value")
-	return listed("SELECT n FROM term WHERE "+keys.sql+" AND ("+value.sql+") AND n >= ?", append(slices.Concat(keys.args, value.args), lowest{})...)
+	keys, value := location.keyFilter(), satisfies("value")
+	return inSubquery("SELECT n FROM term WHERE "+keys.sql+" AND ("+value.sql+") AND n >= ?", append(slices.Concat(keys.args, value.args), lowestNumber{})...)
 }
 
-// keys is true of the keys of the table term at a place.
-func (p place) keys() condition {
-	if p.all {
+// keyFilter selects the rows of the table term at a location.
+func (p location) keyFilter() condition {
+	if p.allKeys {
 		return where("key IN (SELECT id FROM key WHERE field = ?)", p.field)
 	}
-	return where("key = (SELECT id FROM key WHERE field = ? AND name = ?)", p.field, p.name)
+	return where("key = (SELECT id FROM key WHERE field = ? AND name = ?)", p.field, p.key)
 }

@@ -10,32 +10,31 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Create writes documents that are not there yet, in one transaction, and says
-// for each what became of it, in order:
+// Create writes documents with new ids in one transaction, and returns a result for
+// each, in order:
 //
 //   - Created: on the disk.
-//   - Conflict: its id is taken; Index is the stream of the document that has it.
-//   - Refused: not acceptable as it is, and the others are none the worse.
+//   - Conflict: the id exists; Index is the stream of the document that has it.
+//   - Refused: the document is invalid. The others are not affected.
 //
-// An error is a *schemas.StoreError, and then none of them was written unless
-// the error came with the commit: they are sent again, and those that were taken
-// conflict.
+// An error is a *schemas.StoreError. None of the documents was written then, unless
+// the commit failed. The indexer sends them again, and written ones conflict.
 func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error) {
 	results := make([]schemas.Result, len(docs))
-	entries := make(map[int]entry, len(docs))
+	documents := make(map[int]parsedDocument, len(docs))
 	for i, doc := range docs {
-		entry, err := s.layout.read(doc)
+		parsed, err := s.layout.parse(doc)
 		if err != nil {
-			results[i] = schemas.Result{Status: schemas.Refused, Reason: line{err}.Error()}
+			results[i] = schemas.Result{Status: schemas.Refused, Reason: oneLineError{err}.Error()}
 			continue
 		}
-		entries[i] = entry
+		documents[i] = parsed
 	}
-	if len(entries) == 0 {
+	if len(documents) == 0 {
 		return results, nil
 	}
-	err := s.write(ctx, fmt.Sprintf("creating %d documents", len(entries)), func(tx *sql.Tx) error {
-		return s.createAll(ctx, tx, entries, results)
+	err := s.write(ctx, fmt.Sprintf("creating %d documents", len(documents)), func(tx *sql.Tx) error {
+		return s.createAll(ctx, tx, documents, results)
 	})
 	if err != nil {
 		return nil, err
@@ -43,14 +42,14 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]schemas.
 	return results, nil
 }
 
-func (s *Store) createAll(ctx context.Context, tx *sql.Tx, entries map[int]entry, results []schemas.Result) error {
-	w, err := s.newWriter(ctx, tx)
+func (s *Store) createAll(ctx context.Context, tx *sql.Tx, documents map[int]parsedDocument, results []schemas.Result) error {
+	w, err := s.newEventWriter(ctx, tx)
 	if err != nil {
 		return err
 	}
 	for i := range results {
-		if entry, ok := entries[i]; ok {
-			if results[i], err = w.create(ctx, entry); err != nil {
+		if document, ok := documents[i]; ok {
+			if results[i], err = w.create(ctx, document); err != nil {
 				return err
 			}
 		}
@@ -58,15 +57,15 @@ func (s *Store) createAll(ctx context.Context, tx *sql.Tx, entries map[int]entry
 	return nil
 }
 
-// writer has the statements that write and remove events in a transaction.
-type writer struct {
-	event, document, text, term, removeTerm, taken *sql.Stmt
-	keys                                           keys
+// eventWriter has the prepared statements that write and remove events in a transaction.
+type eventWriter struct {
+	event, document, text, term, removeTerm, findStream *sql.Stmt
+	keys                                                keyIDs
 }
 
-// newWriter prepares them. They end with the transaction.
-func (s *Store) newWriter(ctx context.Context, tx *sql.Tx) (*writer, error) {
-	w := &writer{keys: keys{known: map[[2]string]int64{}}}
+// newEventWriter prepares the statements, which are closed with the transaction.
+func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (*eventWriter, error) {
+	w := &eventWriter{keys: keyIDs{cached: map[[2]string]int64{}}}
 	for _, statement := range []struct {
 		into **sql.Stmt
 		text string
@@ -76,9 +75,9 @@ func (s *Store) newWriter(ctx context.Context, tx *sql.Tx) (*writer, error) {
 		{&w.text, s.layout.insertTexts()},
 		{&w.term, "INSERT INTO term (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
 		{&w.removeTerm, "DELETE FROM term WHERE key = ? AND value = ? AND n = ?"},
-		{&w.taken, `SELECT stream FROM event WHERE "event.id" = ?`},
+		{&w.findStream, `SELECT stream FROM event WHERE "event.id" = ?`},
 		{&w.keys.find, "SELECT id FROM key WHERE field = ? AND name = ?"},
-		{&w.keys.make, "INSERT INTO key (field, name) VALUES (?, ?)"},
+		{&w.keys.insert, "INSERT INTO key (field, name) VALUES (?, ?)"},
 	} {
 		prepared, err := tx.PrepareContext(ctx, statement.text)
 		if err != nil {
@@ -89,7 +88,7 @@ func (s *Store) newWriter(ctx context.Context, tx *sql.Tx) (*writer, error) {
 	return w, nil
 }
 
-func (w *writer) create(ctx context.Context, e entry) (schemas.Result, error) {
+func (w *eventWriter) create(ctx context.Context, e parsedDocument) (schemas.Result, error) {
 	written, err := w.event.ExecContext(ctx, append([]any{e.stream}, e.values...)...)
 	if err != nil {
 		return schemas.Result{}, err
@@ -101,19 +100,19 @@ func (w *writer) create(ctx context.Context, e entry) (schemas.Result, error) {
 	if err != nil {
 		return schemas.Result{}, err
 	}
-	return schemas.Result{Status: schemas.Created}, w.fill(ctx, n, e)
+	return schemas.Result{Status: schemas.Created}, w.insertParts(ctx, n, e)
 }
 
-func (w *writer) conflict(ctx context.Context, id string, err error) (schemas.Result, error) {
+func (w *eventWriter) conflict(ctx context.Context, id string, err error) (schemas.Result, error) {
 	result := schemas.Result{Status: schemas.Conflict}
 	if err != nil {
 		return result, err
 	}
-	return result, w.taken.QueryRowContext(ctx, id).Scan(&result.Index)
+	return result, w.findStream.QueryRowContext(ctx, id).Scan(&result.Index)
 }
 
-// fill writes all of an event but its row.
-func (w *writer) fill(ctx context.Context, n int64, e entry) error {
+// insertParts writes an event to all tables but event.
+func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument) error {
 	if _, err := w.document.ExecContext(ctx, n, e.head, e.body); err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (w *writer) fill(ctx context.Context, n int64, e entry) error {
 	return nil
 }
 
-func (e entry) hasText() bool {
+func (e parsedDocument) hasText() bool {
 	for _, text := range e.words {
 		if text != nil && strings.TrimSpace(text.(string)) != "" {
 			return true
@@ -143,31 +142,31 @@ func (e entry) hasText() bool {
 	return false
 }
 
-// keys finds the ids of keys, and makes those that are new. It remembers them for
-// one transaction only: another may take them away.
-type keys struct {
-	find, make *sql.Stmt
-	known      map[[2]string]int64
+// keyIDs finds the ids of keys, and creates new ones. The cache lasts for one
+// transaction only, since another one can delete keys.
+type keyIDs struct {
+	find, insert *sql.Stmt
+	cached       map[[2]string]int64
 }
 
-func (k keys) id(ctx context.Context, t term) (int64, error) {
+func (k keyIDs) id(ctx context.Context, t term) (int64, error) {
 	key := [2]string{t.field, t.name}
-	if id, known := k.known[key]; known {
+	if id, known := k.cached[key]; known {
 		return id, nil
 	}
 	var id int64
 	err := k.find.QueryRowContext(ctx, t.field, t.name).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		id, err = k.add(ctx, t)
+		id, err = k.create(ctx, t)
 	}
 	if err == nil {
-		k.known[key] = id
+		k.cached[key] = id
 	}
 	return id, err
 }
 
-func (k keys) add(ctx context.Context, t term) (int64, error) {
-	made, err := k.make.ExecContext(ctx, t.field, t.name)
+func (k keyIDs) create(ctx context.Context, t term) (int64, error) {
+	made, err := k.insert.ExecContext(ctx, t.field, t.name)
 	if err != nil {
 		return 0, err
 	}

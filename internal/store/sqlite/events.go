@@ -11,16 +11,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Events reads what a selection finds, as it is when the reading begins: events
-// that are created meanwhile are not among them, however long it takes. Those
-// that Retain removes meanwhile are left out.
+// Events reads the events of a selection from a snapshot: those that are created
+// during the reading are not included, however long it takes. Those that Retain
+// removes during the reading are left out.
 //
-// An error that is a *schemas.StoreError ends the reading. Any other is about a
-// single document that cannot be read as an event, and names it; the reading
-// goes on if the caller does.
+// A *schemas.StoreError ends the reading. Any other error is about a single
+// document that is not a valid event, and names it; the caller can go on reading.
 func (s *Store) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		for stored, err := range s.stored(ctx, sel) {
+		for stored, err := range s.documents(ctx, sel) {
 			if err != nil {
 				yield(schemas.Event{}, err)
 				return
@@ -32,56 +31,56 @@ func (s *Store) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[sch
 	}
 }
 
-// stored is a document as it is in the file.
-type stored struct {
+// storedDocument is a row of event and document.
+type storedDocument struct {
 	id, stream string
 	head, body []byte
 }
 
-func (s *Store) stored(ctx context.Context, sel schemas.Selection) iter.Seq2[stored, error] {
-	const doing = "reading events"
-	return func(yield func(stored, error) bool) {
-		numbers, err := s.numbers(ctx, doing, sel)
+func (s *Store) documents(ctx context.Context, sel schemas.Selection) iter.Seq2[storedDocument, error] {
+	const operation = "reading events"
+	return func(yield func(storedDocument, error) bool) {
+		numbers, err := s.selectNumbers(ctx, operation, sel)
 		if err != nil {
-			yield(stored{}, err)
+			yield(storedDocument{}, err)
 			return
 		}
-		read, err := s.readers.PrepareContext(ctx, documentOf(!sel.WithoutBody))
+		read, err := s.readers.PrepareContext(ctx, selectDocument(!sel.WithoutBody))
 		if err != nil {
-			yield(stored{}, s.failed(doing, err))
+			yield(storedDocument{}, s.storeError(operation, err))
 			return
 		}
 		defer read.Close()
 		for _, n := range numbers {
-			var found stored
+			var found storedDocument
 			err := read.QueryRowContext(ctx, n).Scan(&found.id, &found.stream, &found.head, &found.body)
 			if errors.Is(err, sql.ErrNoRows) {
-				continue // too old by now
+				continue // Retain has removed it
 			}
-			if !yield(found, s.failed(doing, err)) || err != nil {
+			if !yield(found, s.storeError(operation, err)) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// documentOf selects a document, with its body only if that is wanted: it may be
-// a thousand times as long.
-func documentOf(whole bool) string {
+// selectDocument leaves out the body on request, which can be a thousand times as
+// long as the rest.
+func selectDocument(withBody bool) string {
 	body := "NULL"
-	if whole {
+	if withBody {
 		body = "body"
 	}
 	return `SELECT "event.id", stream, head, ` + body + ` FROM event JOIN document USING (n) WHERE n = ?`
 }
 
-func (d stored) document() schemas.Document {
+func (d storedDocument) document() schemas.Document {
 	return schemas.Document{ID: d.id, Stream: schemas.Stream(d.stream), Source: slices.Concat(d.head, d.body)}
 }
 
-func (d stored) event(whole bool) (schemas.Event, error) {
+func (d storedDocument) event(withBody bool) (schemas.Event, error) {
 	source := append(d.head, d.body...)
-	if !whole {
+	if !withBody {
 		source = append(d.head, '}')
 	}
 	event, err := schemas.ParseDocument(source)

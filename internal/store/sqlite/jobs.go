@@ -11,13 +11,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// CreateJob keeps a new job, a JSON document, and gives its version. It fails
-// where there is a job of that id.
+// CreateJob saves a new job, a JSON document, and returns its version. It fails if
+// the id exists.
 func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (string, error) {
-	doing := "keeping job " + id
-	made, err := s.change(ctx, doing, "INSERT INTO job (id, version, document) VALUES (?, 1, ?) ON CONFLICT DO NOTHING", id, document)
-	if err == nil && !made {
-		err = &schemas.StoreError{Kind: schemas.StoreRefused, Reason: doing + ": there is one already"}
+	operation := "creating job " + id
+	created, err := s.exec(ctx, operation, "INSERT INTO job (id, version, document) VALUES (?, 1, ?) ON CONFLICT DO NOTHING", id, document)
+	if err == nil && !created {
+		err = &schemas.StoreError{Kind: schemas.StoreRefused, Reason: operation + ": the id exists"}
 	}
 	if err != nil {
 		return "", err
@@ -25,32 +25,32 @@ func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (stri
 	return "1", nil
 }
 
-// SaveJob replaces a job, unless it was saved since version was given: then it
-// changes nothing and gives "".
+// SaveJob replaces a job if its version is still the given one, and returns the new
+// version. Otherwise it changes nothing and returns "".
 func (s *Store) SaveJob(ctx context.Context, id, version string, document []byte) (string, error) {
-	was, err := strconv.ParseInt(version, 10, 64)
+	current, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {
 		return "", fmt.Errorf("%q is no version of a job", version)
 	}
-	saved, err := s.change(ctx, "saving job "+id,
-		"UPDATE job SET version = version + 1, document = ? WHERE id = ? AND version = ?", document, id, was)
+	saved, err := s.exec(ctx, "saving job "+id,
+		"UPDATE job SET version = version + 1, document = ? WHERE id = ? AND version = ?", document, id, current)
 	if err != nil || !saved {
 		return "", err
 	}
-	return strconv.FormatInt(was+1, 10), nil
+	return strconv.FormatInt(current+1, 10), nil
 }
 
-// change says whether a statement changed anything.
-func (s *Store) change(ctx context.Context, doing, statement string, args ...any) (changed bool, err error) {
+// exec reports whether a statement changed a row.
+func (s *Store) exec(ctx context.Context, operation, statement string, args ...any) (changed bool, err error) {
 	result, err := s.writer.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return false, s.failed(doing, err)
+		return false, s.storeError(operation, err)
 	}
 	rows, err := result.RowsAffected()
-	return rows > 0, s.failed(doing, err)
+	return rows > 0, s.storeError(operation, err)
 }
 
-// Job gives a job as it was saved last, and its version; nil where there is none.
+// Job returns the last saved document of a job and its version, or nil.
 func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 	var document []byte
 	var version string
@@ -59,10 +59,10 @@ func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, "", nil
 	}
-	return document, version, s.failed("reading job "+id, err)
+	return document, version, s.storeError("reading job "+id, err)
 }
 
-// KnownJobs says which jobs there are, of those with some ids.
+// KnownJobs returns the ids for which there is a job.
 func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, id := range ids {
@@ -77,7 +77,7 @@ func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, e
 	return known, nil
 }
 
-// Jobs gives all jobs that were kept before, the highest id first.
+// Jobs reads all jobs that exist when the reading begins, the highest id first.
 func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		ids, err := s.jobIDs(ctx)
@@ -98,19 +98,19 @@ func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 }
 
 func (s *Store) jobIDs(ctx context.Context) ([]string, error) {
-	const doing = "reading jobs"
+	const operation = "reading jobs"
 	rows, err := s.readers.QueryContext(ctx, "SELECT id FROM job ORDER BY id DESC")
 	if err != nil {
-		return nil, s.failed(doing, err)
+		return nil, s.storeError(operation, err)
 	}
 	defer rows.Close()
 	var ids []string
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {
-			return nil, s.failed(doing, err)
+			return nil, s.storeError(operation, err)
 		}
 		ids = append(ids, id)
 	}
-	return ids, s.failed(doing, rows.Err())
+	return ids, s.storeError(operation, rows.Err())
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// child says in the environment that the test binary is to write events to this
+// childEnv names the environment variable with which the test binary writes events to a
 // path until it is killed.
-const child = "WATERSHIP_TEST_SQLITE_CHILD"
+const childEnv = "WATERSHIP_TEST_SQLITE_CHILD"
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(child); path != "" {
-		if err := writeForEver(path); err != nil {
+	if path := os.Getenv(childEnv); path != "" {
+		if err := writeUntilKilled(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForEver prints the id of each event when it is acknowledged.
-func writeForEver(path string) error {
+// writeUntilKilled prints the id of each event when it is acknowledged.
+func writeUntilKilled(path string) error {
 	ctx := context.Background()
 	s, err := Open(ctx, Config{Path: path})
 	if err != nil {
@@ -58,11 +58,11 @@ func writeForEver(path string) error {
 	}
 }
 
-// writing starts a child and gives what it acknowledges.
-func writing(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
+// startWriter starts a child process and scans the ids that it acknowledges.
+func startWriter(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0])
-	command.Env = append(os.Environ(), child+"="+path)
+	command.Env = append(os.Environ(), childEnv+"="+path)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {
@@ -74,22 +74,22 @@ func writing(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 	return command, bufio.NewScanner(out)
 }
 
-// TestKilledAtAnyMoment: whatever was acknowledged is there, and the file whole.
+// TestKilledAtAnyMoment: every acknowledged event is in the file, and the file is consistent.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	var acknowledged []string
 	for range 8 {
-		command, lines := writing(t, path)
+		command, lines := startWriter(t, path)
 		more := 1 + rand.IntN(200)
 		for ; more > 0 && lines.Scan(); more-- {
 			acknowledged = append(acknowledged, lines.Text())
 		}
-		time.Sleep(rand.N(3 * time.Millisecond)) // anywhere in what it is doing
+		time.Sleep(rand.N(3 * time.Millisecond)) // so that it is killed at any point
 		if err := command.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // what it said before it ended
+		for lines.Scan() { // printed before it ended
 			acknowledged = append(acknowledged, strings.TrimSpace(lines.Text()))
 		}
 		if more > 0 || command.Wait() == nil {
@@ -97,7 +97,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 	}
 	s := open(t, Config{Path: path})
-	wantWhole(t, s)
+	wantConsistent(t, s)
 	found, err := s.Find(t.Context(), acknowledged)
 	if err != nil {
 		t.Fatal(err)
@@ -110,9 +110,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("%d events acknowledged", len(acknowledged))
 }
 
-// wantWhole wants a file that is as SQLite left it, and each event in all its
+// wantConsistent checks the integrity of the file, and that each event is in all its
 // tables.
-func wantWhole(t *testing.T, s *Store) {
+func wantConsistent(t *testing.T, s *Store) {
 	t.Helper()
 	for statement, want := range map[string]string{
 		"PRAGMA integrity_check": "ok",

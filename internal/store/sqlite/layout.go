@@ -8,18 +8,18 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// layout says where in the file the values of each field are.
+// layout maps the fields of documents to the columns and keys of the file.
 type layout struct {
-	fields   query.Fields
-	known    map[string]query.Field
-	families map[string]query.Field // by what is before .*
-	columns  []string               // of the table event, that are fields
-	column   map[string]int         // their places
-	texts    []string               // the columns of the table text
+	fields  query.Fields
+	mapped  map[string]query.Field
+	dynamic map[string]query.Field // by the name before .*
+	columns []string               // fields that are columns of the table event
+	column  map[string]int         // index in columns
+	texts   []string               // the columns of the table text
 }
 
-// lists begins the names of fields that have a value for each attempt.
-const lists = "watership.attempts."
+// attemptsPrefix begins the names of fields with a value for each attempt.
+const attemptsPrefix = "watership.attempts."
 
 func newLayout(labels []string) (layout, error) {
 	fields, err := schemas.Fields()
@@ -27,17 +27,17 @@ func newLayout(labels []string) (layout, error) {
 		return layout{}, err
 	}
 	fields.Labels = labels
-	l := layout{fields: fields, known: map[string]query.Field{}, families: map[string]query.Field{}, column: map[string]int{}}
+	l := layout{fields: fields, mapped: map[string]query.Field{}, dynamic: map[string]query.Field{}, column: map[string]int{}}
 	for _, field := range fields.Known {
 		if root, ok := strings.CutSuffix(field.Name, ".*"); ok {
-			l.families[root] = field
+			l.dynamic[root] = field
 			continue
 		}
-		l.known[field.Name] = field
+		l.mapped[field.Name] = field
 		if field.Type == query.Text {
 			l.texts = append(l.texts, field.Name)
 		}
-		if !strings.HasPrefix(field.Name, lists) {
+		if !strings.HasPrefix(field.Name, attemptsPrefix) {
 			l.column[field.Name] = len(l.columns)
 			l.columns = append(l.columns, field.Name)
 		}
@@ -45,61 +45,61 @@ func newLayout(labels []string) (layout, error) {
 	return l, nil
 }
 
-// insert is the statement that writes an event.
+// insert is the SQL statement that writes a row of event.
 func (l layout) insert() string {
 	return fmt.Sprintf("INSERT INTO event (stream, %s) VALUES (?%s) ON CONFLICT DO NOTHING",
-		names(l.columns), strings.Repeat(", ?", len(l.columns)))
+		quoteNames(l.columns), strings.Repeat(", ?", len(l.columns)))
 }
 
-// insertTexts is the statement that writes the words of an event.
+// insertTexts is the SQL statement that writes the words of an event.
 func (l layout) insertTexts() string {
-	return fmt.Sprintf("INSERT INTO text (rowid, %s) VALUES (?%s)", names(l.texts), strings.Repeat(", ?", len(l.texts)))
+	return fmt.Sprintf("INSERT INTO text (rowid, %s) VALUES (?%s)", quoteNames(l.texts), strings.Repeat(", ?", len(l.texts)))
 }
 
-// names are names of columns, in SQL.
-func names(columns []string) string {
+// quoteNames lists names of columns in SQL.
+func quoteNames(columns []string) string {
 	quoted := make([]string, len(columns))
 	for i, column := range columns {
-		quoted[i] = name(column)
+		quoted[i] = quoteName(column)
 	}
 	return strings.Join(quoted, ", ")
 }
 
-func name(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
+func quoteName(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
 
-// place is where the values of a field are: in a column of event, or under keys
-// of the table term. With neither there is no such field.
-type place struct {
-	column string
-	field  string // of keys
-	name   string // of the key
-	all    bool   // every key of the field
+// location is a column of event, or keys of the table term, for the values of a
+// field. The zero value is for an unknown field.
+type location struct {
+	column  string
+	field   string // of keys in the table term
+	key     string // name of the key
+	allKeys bool   // all keys of the field
 }
 
-func (l layout) place(f query.Field) place {
+func (l layout) locate(f query.Field) location {
 	if root, ok := strings.CutSuffix(f.Name, ".*"); ok {
-		return place{field: root, all: true}
+		return location{field: root, allKeys: true}
 	}
-	if _, known := l.known[f.Name]; known {
-		return l.placeOfKnown(f)
+	if _, known := l.mapped[f.Name]; known {
+		return l.locateMapped(f)
 	}
 	if f.Parent != "" {
-		return place{field: f.Parent, name: strings.TrimPrefix(f.Name, f.Parent+".")}
+		return location{field: f.Parent, key: strings.TrimPrefix(f.Name, f.Parent+".")}
 	}
 	root, key, _ := strings.Cut(f.Name, ".")
-	if _, known := l.families[root]; known && key != "" {
-		return place{field: root, name: key}
+	if _, known := l.dynamic[root]; known && key != "" {
+		return location{field: root, key: key}
 	}
-	return place{}
+	return location{}
 }
 
-func (l layout) placeOfKnown(f query.Field) place {
+func (l layout) locateMapped(f query.Field) location {
 	switch _, column := l.column[f.Name]; {
 	case f.Type == query.Flattened:
-		return place{field: f.Name, all: true}
+		return location{field: f.Name, allKeys: true}
 	case column:
-		return place{column: f.Name}
+		return location{column: f.Name}
 	default:
-		return place{field: f.Name}
+		return location{field: f.Name}
 	}
 }

@@ -18,23 +18,22 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Store is the SQLite store. Its methods may be called concurrently.
+// Store is the SQLite store. Its methods are safe for concurrent use.
 type Store struct {
 	path      string
 	retention map[schemas.Stream]time.Duration
 	logger    *slog.Logger
 	layout    layout
 
-	// Of connections there is one that writes, since SQLite lets only one write
-	// at a time, and a few that read meanwhile.
+	// writer has one connection, since SQLite allows one writer at a time. The
+	// connections of readers do not wait for it.
 	writer, readers *sql.DB
 }
 
-const mostReaders = 4
+const maxReaders = 4
 
-// Open checks a configuration and makes a store of it. It makes no file: that
-// is for Install. A path at which something else is, or which cannot be read,
-// is an error here.
+// Open checks a configuration and opens the file if there is one. Install creates
+// the file. A path that SQLite cannot read, such as a directory, is an error.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -57,16 +56,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		readers: sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
 	}
 	s.writer.SetMaxOpenConns(1)
-	s.readers.SetMaxOpenConns(mostReaders)
-	s.readers.SetMaxIdleConns(mostReaders)
-	if err := s.reach(ctx); err != nil {
+	s.readers.SetMaxOpenConns(maxReaders)
+	s.readers.SetMaxIdleConns(maxReaders)
+	if err := s.checkFile(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// reach finds out whether the file can be read, if there is one.
-func (s *Store) reach(ctx context.Context) error {
+// checkFile checks that SQLite can read the file, if there is one.
+func (s *Store) checkFile(ctx context.Context) error {
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -76,28 +75,28 @@ func (s *Store) reach(ctx context.Context) error {
 	case info.IsDir():
 		return fmt.Errorf("the SQLite store %s is a directory: give the path of a file in it", s.path)
 	}
-	_, err = s.version(ctx)
+	_, err = s.fileVersion(ctx)
 	return err
 }
 
-// Close waits for what is being done, and lets go of the file.
+// Close waits for running requests, and closes the file.
 func (s *Store) Close() error { return errors.Join(s.writer.Close(), s.readers.Close()) }
 
-// dsn never lets SQLite make a file, so that a wrong path is no empty store.
-// A commit is on the disk before it is answered (synchronous=FULL).
+// dsn does not allow SQLite to create a file, so that a wrong path is an error and
+// not an empty store. A commit is on the disk when it returns (synchronous=FULL).
 func dsn(cfg Config, more string) string {
 	pragmas := fmt.Sprintf("mode=rw&_busy_timeout=%d&_synchronous=FULL&_dqs=0&_error_rc=1&"+
 		"_pragma=cache_size(-65536)&_pragma=temp_store(MEMORY)&", cfg.Timeout.Milliseconds())
 	path := filepath.ToSlash(cfg.Path)
-	if path[0] != '/' { // a drive
+	if path[0] != '/' { // a drive of Windows
 		path = "/" + path
 	}
 	file := url.URL{Scheme: "file", Path: path, RawQuery: pragmas + more}
 	return file.String()
 }
 
-// connector opens connections with a driver of ours, so that its functions are
-// nobody else's.
+// connector opens connections with its own driver, since functions of the global
+// driver would be visible to the whole program.
 type connector struct {
 	driver *sqlite.Driver
 	dsn    string

@@ -20,9 +20,9 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := filepath.Join(dir, "foreign")
-	change(t, foreign, "CREATE TABLE theirs (a)")
+	execSQL(t, foreign, "CREATE TABLE theirs (a)")
 	newer := installed(t, Config{}).path
-	change(t, newer, "PRAGMA user_version = 99")
+	execSQL(t, newer, "PRAGMA user_version = 99")
 	for _, test := range []struct {
 		cfg  Config
 		want string
@@ -33,9 +33,9 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Path: text}, "not a database"},
 		{Config{Path: foreign}, "choose another path"},
 		{Config{Path: newer}, "has version 99, this Watership knows up to 3: upgrade it"},
-		{Config{Path: text, Timeout: -1}, "less than nothing"},
+		{Config{Path: text, Timeout: -1}, "is negative"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{"all": 1}}, "the streams are traffic and failures"},
-		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{schemas.Traffic: -1}}, "less than nothing"},
+		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{schemas.Traffic: -1}}, "is negative"},
 	} {
 		s, err := Open(t.Context(), test.cfg)
 		if err == nil {
@@ -45,8 +45,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// change does something to a file behind the store's back.
-func change(t *testing.T, path, statement string) {
+// execSQL changes a file without the store.
+func execSQL(t *testing.T, path, statement string) {
 	t.Helper()
 	driver, err := newDriver()
 	if err != nil {
@@ -64,8 +64,8 @@ func change(t *testing.T, path, statement string) {
 	}
 }
 
-// TestNothingInstalled: nothing but Install makes a file, and all that needs one
-// says what to do.
+// TestNothingInstalled: only Install creates the file, and requests without one name the
+// remedy.
 func TestNothingInstalled(t *testing.T) {
 	s := open(t, Config{})
 	wantLine(t, s.Check(t.Context()), "run `watership setup`")
@@ -92,8 +92,8 @@ func TestNothingInstalled(t *testing.T) {
 	}
 }
 
-// TestSchemaHasTheMapping: each field of the mapping has its column, and an
-// index where it is searched by value.
+// TestSchemaHasTheMapping: each field of the mapping has a column, and an index if it is
+// searched by value.
 func TestSchemaHasTheMapping(t *testing.T) {
 	s := installed(t, Config{})
 	columns, indexes := column(t, s, "SELECT name FROM pragma_table_info('event')"), column(t, s, "SELECT name FROM pragma_index_list('event')")
@@ -105,7 +105,7 @@ func TestSchemaHasTheMapping(t *testing.T) {
 	}
 	others := []string{"event.id", "event.sequence", "@timestamp"}
 	for _, name := range s.layout.columns {
-		field := s.layout.known[name]
+		field := s.layout.mapped[name]
 		marked := field.Type == query.Text || field.Type == query.Flattened
 		if has := slices.Contains(indexes, "event by "+name); has == marked && !slices.Contains(others, name) {
 			t.Errorf("an index by %s: %v", name, has)

@@ -9,14 +9,13 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// newDriver is SQLite with the function matches(value, part, ...): whether a
-// value is of a pattern with these parts. GLOB would do but for values that have
-// a NUL, at which it stops.
+// newDriver returns a driver of SQLite with the function matches(value, part, ...),
+// which matches a value against a pattern. GLOB would stop at a NUL in the value.
 func newDriver() (*sqlite.Driver, error) {
 	d := &sqlite.Driver{}
 	err := d.RegisterFunction("matches", &sqlite.FunctionImpl{
 		NArgs: -1, Deterministic: true, Scalar: matches,
-		VolatileArgs: true, // they are not kept, and come with their NULs
+		VolatileArgs: true, // matches does not retain them, and strings keep their NULs
 	})
 	return d, err
 }
@@ -30,19 +29,19 @@ func matches(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, erro
 	return isText && parts.Match(value), nil
 }
 
-// matching is the test of a value with a pattern that has wildcards. What stands
-// before the first is looked for in an index.
-func matching(pattern query.Pattern) test {
+// ofPattern matches a value against a pattern with wildcards. The text before the first
+// wildcard uses an index.
+func ofPattern(pattern query.Pattern) predicate {
 	return func(value string) condition {
-		conditions := []condition{beginning(value, pattern[0])}
+		conditions := []condition{hasPrefix(value, pattern[0])}
 		if _, isPrefix := pattern.Prefix(); !isPrefix {
-			conditions = append(conditions, matched(value, pattern))
+			conditions = append(conditions, matchesPattern(value, pattern))
 		}
 		return allOf(conditions)
 	}
 }
 
-func matched(value string, pattern query.Pattern) condition {
+func matchesPattern(value string, pattern query.Pattern) condition {
 	args := make([]any, len(pattern))
 	for i, part := range pattern {
 		args[i] = part
@@ -50,12 +49,12 @@ func matched(value string, pattern query.Pattern) condition {
 	return where("matches("+value+strings.Repeat(", ?", len(args))+")", args...)
 }
 
-// beginning is true of the texts from a prefix to where those that begin so end.
-func beginning(value, prefix string) condition {
+// hasPrefix is a range of texts, which can use an index.
+func hasPrefix(value, prefix string) condition {
 	if prefix == "" {
 		return where("typeof(" + value + ") = 'text'")
 	}
 	end := []byte(prefix)
-	end[len(end)-1]++ // no byte of UTF-8 is the highest
+	end[len(end)-1]++ // UTF-8 has no byte 0xff, so this does not overflow
 	return where(value+" >= ? AND "+value+" < ?", prefix, string(end))
 }

@@ -8,23 +8,22 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// A transaction removes so much, so that nobody waits long to write, and reads one
-// event at a time.
+// Retain removes this much in one transaction, so that other writers do not wait long,
+// and loads one event at a time.
 const (
-	removedAtOnce = 200      // events
-	removedBytes  = 16 << 20 // of documents; one may be larger
+	maxRemovedEvents = 200      // events
+	maxRemovedBytes  = 16 << 20 // of documents; a single one can be larger
 )
 
-// Retain removes the events that are older than the retention of their stream,
-// by their sequence, and says how many. Whoever keeps events calls it now and
-// then, such as every minute. The file does not become smaller: what is free is
-// used again.
+// Retain removes the events that exceed the retention of their stream, by their
+// sequence, and returns their number. The server calls it every minute. The file does
+// not shrink: SQLite reuses the free pages.
 func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	now := time.Now()
 	for stream, retention := range s.retention {
 		for more := retention > 0; more; {
 			var n int64
-			n, more, err = s.retain(ctx, stream, now.Add(-retention))
+			n, more, err = s.removeOldest(ctx, stream, now.Add(-retention))
 			if removed += n; err != nil {
 				return removed, err
 			}
@@ -36,15 +35,15 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	return removed, err
 }
 
-// retain removes some of the oldest events of a stream from before a time, and says
-// whether there may be more.
-func (s *Store) retain(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
+// removeOldest removes some of the oldest events of a stream from before a time, and
+// reports whether there may be more.
+func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
 	err = s.write(ctx, "removing old events", func(tx *sql.Tx) error {
 		var old []int64
 		if old, more, err = oldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
 		}
-		w, err := s.newWriter(ctx, tx)
+		w, err := s.newEventWriter(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -59,10 +58,10 @@ func (s *Store) retain(ctx context.Context, stream schemas.Stream, before time.T
 	return removed, more, err
 }
 
-// oldest are events that one transaction removes.
+// oldest selects the events that one transaction removes.
 func oldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []int64, more bool, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT event.n, length(head) + length(body) FROM event JOIN document USING (n)
-		WHERE stream = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, string(stream), before.UnixMicro(), removedAtOnce)
+		WHERE stream = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, string(stream), before.UnixMicro(), maxRemovedEvents)
 	if err != nil {
 		return nil, false, err
 	}
@@ -73,18 +72,18 @@ func oldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.
 		if err := rows.Scan(&n, &size); err != nil {
 			return nil, false, err
 		}
-		if bytes += size; bytes > removedBytes && len(old) > 0 {
+		if bytes += size; bytes > maxRemovedBytes && len(old) > 0 {
 			return old, true, rows.Close()
 		}
 		old = append(old, n)
 	}
-	return old, len(old) == removedAtOnce, rows.Err()
+	return old, len(old) == maxRemovedEvents, rows.Err()
 }
 
-// remove takes an event out of all tables. What is under keys is found by reading
-// the document again: an index of it by event would be as large as all of it.
-func (s *Store) remove(ctx context.Context, tx *sql.Tx, w *writer, n int64) error {
-	var found stored
+// remove deletes an event from all tables. It parses the document again to find the
+// event's terms: an index on term.n would be as large as the whole table.
+func (s *Store) remove(ctx context.Context, tx *sql.Tx, w *eventWriter, n int64) error {
+	var found storedDocument
 	row := tx.QueryRowContext(ctx, `SELECT "event.id", stream, head, body FROM event JOIN document USING (n) WHERE n = ?`, n)
 	if err := row.Scan(&found.id, &found.stream, &found.head, &found.body); err != nil {
 		return err
@@ -102,12 +101,12 @@ func (s *Store) remove(ctx context.Context, tx *sql.Tx, w *writer, n int64) erro
 	return nil
 }
 
-// removeTerms goes through all terms that there are where a document cannot be read
-// again: it must go in any case.
-func (s *Store) removeTerms(ctx context.Context, tx *sql.Tx, w *writer, n int64, doc schemas.Document) error {
-	e, err := s.layout.read(doc)
+// removeTerms scans the whole table for a document that cannot be parsed, which has to
+// be removed too.
+func (s *Store) removeTerms(ctx context.Context, tx *sql.Tx, w *eventWriter, n int64, doc schemas.Document) error {
+	e, err := s.layout.parse(doc)
 	if err != nil {
-		s.logger.Warn("removing an event that cannot be read", "event", doc.ID, "error", err)
+		s.logger.Warn("removing an event that cannot be parsed", "event", doc.ID, "error", err)
 		_, err := tx.ExecContext(ctx, "DELETE FROM term WHERE n = ?", n)
 		return err
 	}
@@ -123,7 +122,7 @@ func (s *Store) removeTerms(ctx context.Context, tx *sql.Tx, w *writer, n int64,
 	return nil
 }
 
-// removeKeys removes those that no event has any more.
+// removeKeys deletes the keys without terms.
 func (s *Store) removeKeys(ctx context.Context) error {
 	return s.write(ctx, "removing keys", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM key WHERE NOT EXISTS (SELECT 1 FROM term WHERE term.key = key.id)")

@@ -12,54 +12,54 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// scalar is a value as it is compared in SQL; nil for one that is not searched.
+// scalar converts a value to the type that SQL compares; nil if it is not searchable.
 func scalar(field query.Field, value any) (any, error) {
-	var kept any
+	var result any
 	ok := true
 	switch {
 	case value == nil:
 	case field.Type == query.Date:
-		kept, ok = millis(value)
+		result, ok = scalarMillis(value)
 	case field.Type == query.Long:
-		kept, ok = whole(value)
+		result, ok = scalarInteger(value)
 	case field.Type == query.Double:
-		kept, ok = double(value)
+		result, ok = scalarDouble(value)
 	case field.Type == query.Text:
-		kept, ok = text(value)
+		result, ok = scalarText(value)
 	default:
-		return keyword(field, value)
+		return scalarKeyword(field, value)
 	}
 	if !ok {
 		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describe(value), field.Type)
 	}
-	return kept, nil
+	return result, nil
 }
 
-// longestKeyword is how long a value may be to be searched, in UTF-16 code
-// units (ignore_above in the mapping).
-const longestKeyword = 8191
+// maxKeywordLength is the length of the longest searchable value, in UTF-16 code units
+// (ignore_above in the mapping).
+const maxKeywordLength = 8191
 
-func keyword(field query.Field, value any) (any, error) {
-	if _, ok := text(value); !ok {
+func scalarKeyword(field query.Field, value any) (any, error) {
+	if _, ok := scalarText(value); !ok {
 		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describe(value), field.Type)
 	}
-	if kept, ok := searchable(value); ok {
-		return kept, nil
+	if result, ok := keywordText(value); ok {
+		return result, nil
 	}
 	return nil, nil
 }
 
-// searchable is a value's text, unless there is none or it is too long.
-func searchable(value any) (string, bool) {
-	kept, ok := text(value)
-	if !ok || len(kept) > longestKeyword && len(utf16.Encode([]rune(kept))) > longestKeyword {
+// keywordText returns a value's text, unless it has none or is too long to be searched.
+func keywordText(value any) (string, bool) {
+	result, ok := scalarText(value)
+	if !ok || len(result) > maxKeywordLength && len(utf16.Encode([]rune(result))) > maxKeywordLength {
 		return "", false
 	}
-	return kept, true
+	return result, true
 }
 
-// text is a value as it stands in the document, without quotes.
-func text(value any) (string, bool) {
+// scalarText returns a value as it is written in the document, without quotes.
+func scalarText(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
@@ -71,9 +71,9 @@ func text(value any) (string, bool) {
 	return "", false
 }
 
-// millis reads a date: no date math, which is for queries.
-func millis(value any) (int64, bool) {
-	date, ok := text(value)
+// scalarMillis parses a date, without date math, which is for queries.
+func scalarMillis(value any) (int64, bool) {
+	date, ok := scalarText(value)
 	if at, err := time.Parse(time.RFC3339Nano, date); err == nil {
 		return at.UnixMilli(), true
 	}
@@ -81,21 +81,21 @@ func millis(value any) (int64, bool) {
 	return at.UnixMilli(), ok && err == nil && !strings.HasPrefix(date, "now") && !strings.Contains(date, "||")
 }
 
-// whole reads a number and cuts off what is behind its point.
-func whole(value any) (int64, bool) {
-	digits, ok := text(value)
+// scalarInteger parses a number and truncates it.
+func scalarInteger(value any) (int64, bool) {
+	digits, ok := scalarText(value)
 	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return n, ok
 	}
-	f, isNumber := double(value)
+	f, isNumber := scalarDouble(value)
 	return int64(f), isNumber && f >= math.MinInt64 && f < math.MaxInt64
 }
 
-func double(value any) (float64, bool) {
+func scalarDouble(value any) (float64, bool) {
 	if _, isBool := value.(bool); isBool {
 		return 0, false
 	}
-	digits, ok := text(value)
+	digits, ok := scalarText(value)
 	f, err := strconv.ParseFloat(digits, 64)
 	return f, ok && err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 }

@@ -9,101 +9,99 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// filter is the condition of what a selection wants.
-func (s *Store) filter(doing string, sel schemas.Selection) (condition, error) {
-	asked, err := compiler{s.layout, time.Now()}.compile(sel.Query)
+// filter compiles a selection.
+func (s *Store) filter(operation string, sel schemas.Selection) (condition, error) {
+	compiled, err := compiler{s.layout, time.Now()}.compile(sel.Query)
 	if err != nil {
-		return asked, &schemas.StoreError{Kind: schemas.StoreRefused, Reason: doing, Err: err}
+		return compiled, &schemas.StoreError{Kind: schemas.StoreRefused, Reason: operation, Err: err}
 	}
-	conditions := []condition{asked}
+	conditions := []condition{compiled}
 	if sel.UpTo != 0 {
 		conditions = append(conditions, where(`"event.sequence" <= ?`, sel.UpTo))
 	}
 	if sel.Order == schemas.BySequence && sel.After != (schemas.Cursor{}) {
 		conditions = append(conditions, where(`("event.sequence", "event.id") > (?, ?)`, sel.After.Sequence, sel.After.EventID))
 	}
-	if filter := allOf(conditions); len(filter.args) <= mostArguments {
+	if filter := allOf(conditions); len(filter.args) <= maxArguments {
 		return filter, nil
 	}
 	return condition{}, &schemas.StoreError{
-		Kind: schemas.StoreRefused, Reason: doing + ": the query asks for too many values at once: ask in several queries",
+		Kind: schemas.StoreRefused, Reason: operation + ": the query has too many values: split it into several",
 	}
 }
 
-// mostArguments leaves a few of SQLite's limit, 32,766, for what else a statement
-// needs (https://www.sqlite.org/limits.html#max_variable_number).
-const mostArguments = 32_000
+// maxArguments is SQLite's limit of 32,766, less some for the rest of a statement
+// (https://www.sqlite.org/limits.html#max_variable_number).
+const maxArguments = 32_000
 
-// Count says how many events a selection has. Order, Limit and WithoutBody do
-// not matter to it.
+// Count counts the events of a selection. It ignores Order, Limit and WithoutBody.
 func (s *Store) Count(ctx context.Context, sel schemas.Selection) (int64, error) {
-	const doing = "counting events"
-	filter, err := s.filter(doing, sel)
+	const operation = "counting events"
+	filter, err := s.filter(operation, sel)
 	if err != nil {
 		return 0, err
 	}
 	statement := "SELECT count(*) FROM event WHERE " + filter.sql
-	if filter.list != "" { // which is of events alone, so that none has to be read
-		statement = "SELECT count(DISTINCT n) FROM (" + filter.list + ")"
+	if filter.subquery != "" { // counts without reading events
+		statement = "SELECT count(DISTINCT n) FROM (" + filter.subquery + ")"
 	}
 	var count int64
 	row := s.readers.QueryRowContext(ctx, statement, filter.args...)
-	return count, s.failed(doing, row.Scan(&count))
+	return count, s.storeError(operation, row.Scan(&count))
 }
 
-// numbers are those of the events that a selection has, in its order. They are
-// the stable view of a reading: what is written meanwhile is not among them, and
-// the file is not held while a reader takes hours. They take 8 bytes an event.
-func (s *Store) numbers(ctx context.Context, doing string, sel schemas.Selection, more ...condition) ([]int64, error) {
-	filter, err := s.filter(doing, sel)
+// selectNumbers returns n of the selected events, in order. They are the snapshot of a
+// reading: later events are not included, and no transaction stays open while a reader
+// takes hours. They take 8 bytes an event.
+func (s *Store) selectNumbers(ctx context.Context, operation string, sel schemas.Selection, conditions ...condition) ([]int64, error) {
+	filter, err := s.filter(operation, sel)
 	if err != nil {
 		return nil, err
 	}
-	filter = allOf(append(more, filter))
+	filter = allOf(append(conditions, filter))
 	if sel.Order == schemas.NewestFirst && sel.Limit > 0 {
-		numbers, err := s.newest(ctx, filter, sel.Limit)
+		numbers, err := s.selectNewest(ctx, filter, sel.Limit)
 		if err != nil || len(numbers) == sel.Limit {
-			return numbers, s.failed(doing, err)
+			return numbers, s.storeError(operation, err)
 		}
 	}
-	statement := "SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + order(sel.Order)
+	statement := "SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + orderBy(sel.Order)
 	if sel.Limit > 0 {
 		statement += " LIMIT ?"
 		filter.args = append(filter.args, sel.Limit)
 	}
-	numbers, err := read(ctx, s.readers, statement, filter.args)
-	return numbers, s.failed(doing, err)
+	numbers, err := queryNumbers(ctx, s.readers, statement, filter.args)
+	return numbers, s.storeError(operation, err)
 }
 
-// amongNewest is how many events for each that is wanted are looked at first.
-// What is less frequent is found faster by its own index.
-const amongNewest = 100
+// newestScanned is the number of events that selectNewest scans for each wanted one.
+// Values that are less frequent are found faster by their own index.
+const newestScanned = 100
 
-// newest looks for events of a condition among the newest of all, and may so
-// find fewer than there are: of what many events have, a list from the first on
-// would be long.
-func (s *Store) newest(ctx context.Context, filter condition, limit int) (numbers []int64, err error) {
-	all := "SELECT n FROM event ORDER BY " + order(schemas.NewestFirst) + " LIMIT ?"
+// selectNewest searches only the newest events, and can find fewer than there are. For
+// values that many events have, it avoids subqueries over the whole file.
+func (s *Store) selectNewest(ctx context.Context, filter condition, limit int) (numbers []int64, err error) {
+	all := "SELECT n FROM event ORDER BY " + orderBy(schemas.NewestFirst) + " LIMIT ?"
 	tx, err := s.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // it has changed nothing
+	defer tx.Rollback() // it only reads
 	var first sql.NullInt64
-	if err := tx.QueryRowContext(ctx, "SELECT min(n) FROM ("+all+")", amongNewest*limit).Scan(&first); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT min(n) FROM ("+all+")", newestScanned*limit).Scan(&first); err != nil {
 		return nil, err
 	}
 	statement := "WITH newest AS MATERIALIZED (" + all + ") SELECT event.n FROM newest CROSS JOIN event USING (n) WHERE " + filter.sql +
-		" ORDER BY " + order(schemas.NewestFirst) + " LIMIT ?"
-	args := slices.Concat([]any{amongNewest * limit}, filter.from(first.Int64).args, []any{limit})
-	return read(ctx, tx, statement, args)
+		" ORDER BY " + orderBy(schemas.NewestFirst) + " LIMIT ?"
+	args := slices.Concat([]any{newestScanned * limit}, filter.withLowest(first.Int64).args, []any{limit})
+	return queryNumbers(ctx, tx, statement, args)
 }
 
-type reader interface {
+type queryer interface {
 	QueryContext(ctx context.Context, statement string, args ...any) (*sql.Rows, error)
 }
 
-func read(ctx context.Context, from reader, statement string, args []any) ([]int64, error) {
+func queryNumbers(ctx context.Context, from queryer, statement string, args []any) ([]int64, error) {
 	rows, err := from.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
@@ -120,7 +118,7 @@ func read(ctx context.Context, from reader, statement string, args []any) ([]int
 	return numbers, rows.Err()
 }
 
-func order(by schemas.Order) string {
+func orderBy(by schemas.Order) string {
 	if by == schemas.BySequence {
 		return `"event.sequence", "event.id"`
 	}

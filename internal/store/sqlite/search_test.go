@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// TestNewest: with a limit the same events come in the same order as without,
-// whether they are frequent or not, and whenever they were written.
+// TestNewest: a limit changes neither the events nor their order, whether they are
+// frequent or not, and in whatever order they were written.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	s := installed(t, Config{})
@@ -53,7 +53,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestBothConditions: what is on one list only is not found.
+// TestBothConditions: events that match one of two conditions are not found.
 func TestBothConditions(t *testing.T) {
 	s := installed(t, Config{})
 	create(t, s, eventDocuments("", 1, 20)...)

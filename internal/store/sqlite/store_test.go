@@ -29,7 +29,7 @@ func TestTalliesConform(t *testing.T) {
 	storetest.RunTallies(t, func(t *testing.T) storetest.Tallies { return installed(t, Config{}) })
 }
 
-// open makes a store at a path of its own.
+// open opens a store at a new path.
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	if cfg.Path == "" {
@@ -56,7 +56,7 @@ func installed(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// event is the nth, a second and a sequence after the one before.
+// event is number n; each is a second and a sequence after the one before.
 func event(prefix string, n int) schemas.Event {
 	e := schemas.Event{Action: schemas.Published, Sequence: int64(n), Source: "test", VHost: "/"}
 	e.EventID = fmt.Sprintf("%s%06d", prefix, n)
@@ -79,7 +79,7 @@ func eventDocuments(prefix string, from, to int) []schemas.Document {
 	return docs
 }
 
-// create wants every document created.
+// create fails the test unless every document is created.
 func create(t testing.TB, s *Store, docs ...schemas.Document) {
 	t.Helper()
 	results, err := s.Create(t.Context(), docs)

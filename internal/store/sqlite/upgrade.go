@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// upgrade makes of a file what schema.sql makes now. It does all of it or nothing.
+// upgrade migrates a file of an older version to schema.sql, in one transaction.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	steps := []func(context.Context, *sql.Tx) error{
-		1: s.addHandover,
-		2: s.findWordsAgain,
+		1: s.createHandoverTable,
+		2: s.reindexWords,
 	}
-	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", fileVersion)
+	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", schemaVersion)
 	for _, step := range steps[version:] {
 		if err := step(ctx, tx); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 	return err
 }
 
-// findWordsAgain fills the table of words from the documents: before version 3 words
+// reindexWords fills the table of words from the documents: before version 3 words
 // were runs of letters and digits.
-func (s *Store) findWordsAgain(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) reindexWords(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "DROP TABLE word; DROP TABLE text;"+textTables()); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s *Store) findWordsAgain(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	for last := int64(0); ; {
-		var found stored
+		var found storedDocument
 		err := read.QueryRowContext(ctx, last).Scan(&last, &found.id, &found.stream, &found.head, &found.body)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -48,28 +48,28 @@ func (s *Store) findWordsAgain(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		entry, err := s.layout.read(found.document())
+		parsed, err := s.layout.parse(found.document())
 		if err != nil {
-			s.logger.Warn("the words of an event cannot be searched any more", "event", found.id, "error", err)
+			s.logger.Warn("cannot parse an event: its words are no longer searchable", "event", found.id, "error", err)
 			continue
 		}
-		if !entry.hasText() {
+		if !parsed.hasText() {
 			continue
 		}
-		if _, err := write.ExecContext(ctx, append([]any{last}, entry.words...)...); err != nil {
+		if _, err := write.ExecContext(ctx, append([]any{last}, parsed.words...)...); err != nil {
 			return err
 		}
 	}
 }
 
-// textTables is the part of schema.sql that makes the tables of words.
+// textTables is the part of schema.sql that creates the tables of words.
 func textTables() string {
 	_, after, _ := strings.Cut(schema, "CREATE VIRTUAL TABLE text")
 	tables, _, _ := strings.Cut(after, "-- Replay jobs")
 	return "CREATE VIRTUAL TABLE text" + tables
 }
 
-func (s *Store) addHandover(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) createHandoverTable(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, "CREATE TABLE handover (name TEXT PRIMARY KEY, document BLOB NOT NULL)")
 	return err
 }

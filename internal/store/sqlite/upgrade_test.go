@@ -12,8 +12,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// version1 is a file that the first version of the store wrote, with five events and
-// a job.
+// version1 copies a file of version 1, with five events and a job.
 func version1(t *testing.T) (path string) {
 	t.Helper()
 	zipped, err := os.Open(filepath.Join("testdata", "version1.db.gz"))
@@ -39,7 +38,7 @@ func version1(t *testing.T) (path string) {
 	return path
 }
 
-// TestUpgrade: what an older Watership kept is there after an upgrade, once, even if
+// TestUpgrade: the events of an older Watership are there after an upgrade, once, even if
 // several processes upgrade the file at the same time.
 func TestUpgrade(t *testing.T) {
 	path := version1(t)
@@ -64,7 +63,7 @@ func TestUpgrade(t *testing.T) {
 	if job, version, err := s.Job(t.Context(), "job"); string(job) != `{"sent":1}` || version != "1" || err != nil {
 		t.Errorf("its job is %s, version %q, %v", job, version, err)
 	}
-	create(t, s, eventDocuments("new-", 6, 6)...) // whose body begins with hello, as that of event 5
+	create(t, s, eventDocuments("new-", 6, 6)...) // its body begins with hello, like the body of event 5
 	for asked, want := range map[string]int64{
 		"body.text: 東京": 1, "body.text: 单": 1, "body.text: 😀": 1, "body.text: 3.14": 1, "body.text: don't": 1, "body.text: 14": 0,
 		"body.text: ordinary": 1, "body.text: hello": 2, "error.message: 段": 1, `error.message: "値段"`: 1, "error.stack_trace: main.go": 1,
@@ -80,7 +79,7 @@ func TestUpgrade(t *testing.T) {
 	wantSameTables(t, s, installed(t, Config{}))
 }
 
-// wantSameTables compares what two files are made of.
+// wantSameTables compares the schemas of two files.
 func wantSameTables(t *testing.T, upgraded, made *Store) {
 	t.Helper()
 	const tables = "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema WHERE sql NOT LIKE '%handover%' ORDER BY name"

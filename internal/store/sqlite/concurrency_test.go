@@ -10,11 +10,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestTwoProcesses: one reads what the other writes, and writes as well.
+// TestTwoProcesses: one process reads the events of the other, and writes its own.
 func TestTwoProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := installed(t, Config{Path: path})
-	command, lines := writing(t, path)
+	command, lines := startWriter(t, path)
 	for n := 1; n <= 20 && lines.Scan(); n++ {
 		id := lines.Text()
 		if found, err := s.Find(t.Context(), []string{id}); err != nil || found[id].ID == "" {
@@ -29,12 +29,12 @@ func TestTwoProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = command.Wait() // killed
-	wantWhole(t, s)
+	wantConsistent(t, s)
 }
 
-// TestWriterHeldUp: who waits too long for another process is told so, and may
-// try again.
-func TestWriterHeldUp(t *testing.T) {
+// TestWriteTimeout: a write that waits too long for another process returns StoreBusy, and
+// can be repeated.
+func TestWriteTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	holder := installed(t, Config{Path: path})
 	s := open(t, Config{Path: path, Timeout: time.Millisecond})
@@ -48,7 +48,7 @@ func TestWriterHeldUp(t *testing.T) {
 		t.Errorf("got %v, want a busy store", err)
 	}
 	if n, err := s.Count(t.Context(), schemas.Selection{}); n != 0 || err != nil {
-		t.Errorf("reading meanwhile: %d, %v", n, err)
+		t.Errorf("reading while another process writes: %d, %v", n, err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/store/storetest"
 )
 
-// Both stores can stand behind one interface.
+// store is implemented by both stores.
 type store interface {
 	storetest.Tallies
 	storetest.Jobs

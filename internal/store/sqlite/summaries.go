@@ -10,56 +10,56 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// factsOf selects what a schemas.Fact has, in the order of scanFact.
-const factsOf = `SELECT "event.id", "event.sequence", "@timestamp",
+// selectSummary selects the fields of a schemas.Fact, in the order of scanSummary.
+const selectSummary = `SELECT "event.id", "event.sequence", "@timestamp",
 	coalesce("watership.quarantined_action", "event.action"), "watership.fingerprint",
 	"messaging.message.id", "watership.message", "watership.queue", "watership.class", "error.type",
 	"watership.error_group", "watership.replay.job", "watership.replay.of"
 	FROM event WHERE n = ?`
 
-// Facts reads the facts of a selection in the order BySequence: of the events
-// that have one of the values in one of the fields, or of all where none are
-// given. Like Events it reads what is there when it begins.
+// Facts reads the selected events in the order BySequence, without their documents:
+// those with one of the values in one of the fields, or all without such filters. Like
+// Events it reads from a snapshot.
 func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	const doing = "reading what events are about"
+	const operation = "reading summaries of events"
 	sel.Order = schemas.BySequence
 	return func(yield func(schemas.Fact, error) bool) {
-		numbers, err := s.numbers(ctx, doing, sel, s.among(either)...)
+		numbers, err := s.selectNumbers(ctx, operation, sel, s.anyFilter(either)...)
 		if err != nil {
 			yield(schemas.Fact{}, err)
 			return
 		}
-		read, err := s.readers.PrepareContext(ctx, factsOf)
+		read, err := s.readers.PrepareContext(ctx, selectSummary)
 		if err != nil {
-			yield(schemas.Fact{}, s.failed(doing, err))
+			yield(schemas.Fact{}, s.storeError(operation, err))
 			return
 		}
 		defer read.Close()
 		for _, n := range numbers {
-			fact, err := scanFact(read.QueryRowContext(ctx, n))
+			fact, err := scanSummary(read.QueryRowContext(ctx, n))
 			if errors.Is(err, sql.ErrNoRows) {
-				continue // too old by now
+				continue // Retain has removed it
 			}
-			if !yield(fact, s.failed(doing, err)) || err != nil {
+			if !yield(fact, s.storeError(operation, err)) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-func (s *Store) among(either []schemas.Among) []condition {
+func (s *Store) anyFilter(either []schemas.Among) []condition {
 	if len(either) == 0 {
 		return nil
 	}
 	conditions := make([]condition, len(either))
 	for i, a := range either {
 		field, _ := s.layout.fields.Lookup(a.Field)
-		conditions[i] = s.layout.holds(s.layout.place(field), among(a.Values))
+		conditions[i] = s.layout.hasValue(s.layout.locate(field), oneOf(a.Values))
 	}
-	return []condition{eachBy(conditions)}
+	return []condition{unionOf(conditions)}
 }
 
-func scanFact(row *sql.Row) (schemas.Fact, error) {
+func scanSummary(row *sql.Row) (schemas.Fact, error) {
 	var fact schemas.Fact
 	var millis int64
 	texts := make([]sql.NullString, 10)

@@ -33,7 +33,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWordsAreElasticsearchs compares words with those of the server.
+// TestWordsAreElasticsearchs compares words with the tokens of the server.
 func TestWordsAreElasticsearchs(t *testing.T) {
 	server := os.Getenv("WATERSHIP_TEST_STORE_URL")
 	if server == "" {
@@ -89,7 +89,7 @@ func analyzed(t *testing.T, server, text string) (words []string) {
 	return words
 }
 
-// FuzzWords: whatever a text is, its words can be told apart again in the table.
+// FuzzWords: the tokenizer of the table can split the words of any text.
 func FuzzWords(f *testing.F) {
 	for _, text := range []string{"pi is 3.14", "東京 😀", "\x00\x7f", "👨\u200d👩", "א\"ב", strings.Repeat("ก", 300), strings.Repeat("a.", 300), "#️⃣", "\u200d\u0301"} {
 		f.Add(text)
@@ -100,11 +100,11 @@ func FuzzWords(f *testing.F) {
 		}
 		list := words(text)
 		for _, word := range list {
-			if word == "" || strings.ContainsFunc(word, isSeparator) || len(utf16.Encode([]rune(word))) > longestWord+1 { // lower case may be longer
+			if word == "" || strings.ContainsFunc(word, isSeparator) || len(utf16.Encode([]rune(word))) > maxWordLength+1 { // lower case may be longer
 				t.Fatalf("%q has the word %q", text, word)
 			}
 		}
-		if again := strings.Split(spaced(list), " "); len(list) > 0 && !slices.Equal(again, list) {
+		if again := strings.Split(joinWords(list), " "); len(list) > 0 && !slices.Equal(again, list) {
 			t.Errorf("%q became %q", list, again)
 		}
 	})

@@ -8,21 +8,21 @@ import (
 	segments "github.com/clipperhouse/uax29/v2/words"
 )
 
-// words takes a text apart as Elasticsearch's standard analyzer does: at the word
+// words splits a text as Elasticsearch's standard analyzer does: at the word
 // boundaries of Unicode text segmentation (UAX #29), in lower case. A Chinese
-// character, a Hiragana and an emoji are words by themselves, and what has neither
-// letters, digits nor emoji is none
+// character, a Hiragana and an emoji are words by themselves. A segment without
+// letters, digits and emoji is no word
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/analysis-standard-tokenizer.html).
 func words(text string) []string {
 	var list wordList
 	for found := segments.FromString(text); found.Next(); {
 		list.add(found.Value())
 	}
-	return list.end()
+	return list.finish()
 }
 
-// wordList is words in order, and the beginning of one in a script that has no spaces
-// between words, such as Thai: a run of it is a word.
+// wordList collects words in order. run buffers segments of a script that has no
+// spaces between words, such as Thai: a whole run of it is one word.
 type wordList struct {
 	words []string
 	run   strings.Builder
@@ -39,31 +39,32 @@ func (l *wordList) add(segment string) {
 	switch {
 	case at < 0 && !isFlag(segment):
 		return
-	case at > 0 && first != '_': // such as a mark that follows a dot
+	case at > 0 && first != '_': // such as a mark after a dot
 		segment = segment[at:]
 	}
-	l.keep(segment)
+	l.append(segment)
 }
 
 func (l *wordList) endRun() {
 	if l.run.Len() > 0 {
-		l.keep(l.run.String())
+		l.append(l.run.String())
 		l.run.Reset()
 	}
 }
 
-func (l *wordList) end() []string {
+func (l *wordList) finish() []string {
 	l.endRun()
 	return l.words
 }
 
-// longestWord is where Elasticsearch cuts a word (max_token_length), in UTF-16 code units.
-const longestWord = 255
+// maxWordLength is Elasticsearch's max_token_length, in UTF-16 code units.
+const maxWordLength = 255
 
-// keep cuts where Elasticsearch does, which looks for a word again behind the cut.
-func (l *wordList) keep(word string) {
-	for len(word) > longestWord {
-		end := longestPart(word)
+// append cuts a long word as Elasticsearch does, which skips to the next letter or
+// digit after each cut.
+func (l *wordList) append(word string) {
+	for len(word) > maxWordLength {
+		end := cutWord(word)
 		l.words = append(l.words, strings.ToLower(word[:end]))
 		if word = word[end:]; word == "" || word[0] == '_' {
 			continue
@@ -79,39 +80,39 @@ func (l *wordList) keep(word string) {
 	}
 }
 
-// longestPart is the end of the part of a word that Elasticsearch takes for one.
-func longestPart(word string) int {
+// cutWord is the length of the first part of a word, in bytes.
+func cutWord(word string) int {
 	units := 0
 	for at, r := range word {
 		if units++; r > 0xffff {
 			units++
 		}
-		if units > longestWord {
+		if units > maxWordLength {
 			return at
 		}
 	}
 	return len(word)
 }
 
-// isWord says whether a character makes a word of the segment that it is in.
+// isWord reports whether a character makes its segment a word.
 func isWord(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-	case unicode.Is(unicode.M, r), r == '\uff9e', r == '\uff9f': // with what they follow, as are the half-width sound marks
+	case unicode.Is(unicode.M, r), r == '\uff9e', r == '\uff9f': // marks, half-width sound marks included, belong to the letter before
 		return false
 	}
 	return unicode.In(r, unicode.L, unicode.Nd, unicode.Nl, unicode.Other_Alphabetic, unicode.Han, unicode.Hiragana, unicode.Katakana) || isEmoji(r)
 }
 
-// isUnspaced says whether a character is of a script that has no spaces between words
+// isUnspaced reports whether a character is of a script without spaces between words
 // (Line_Break=Complex_Context).
 func isUnspaced(r rune) bool {
 	return r >= '\u0e01' && unicode.In(r, unicode.Thai, unicode.Lao, unicode.Myanmar, unicode.Khmer,
 		unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Tham, unicode.Tai_Viet, unicode.Ahom) && unicode.In(r, unicode.L, unicode.M)
 }
 
-// isFlag says whether a segment is two regional indicators.
+// isFlag reports whether a segment is two regional indicators.
 func isFlag(segment string) bool {
 	indicators := 0
 	for _, r := range segment {
