@@ -26,7 +26,7 @@ func (c *clock) next() (int64, time.Time) {
 }
 
 // highest is the last sequence that was given, or what the clock was raised to.
-func (c *clock) highest() int64 {
+func (c *clock) current() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last

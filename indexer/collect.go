@@ -13,46 +13,46 @@ import (
 // acknowledged. Cancelling the consumer instead would make another one active
 // at once, and the order would be lost.
 func (s *session) collect(ctx, work context.Context) error {
-	current, progress := s.empty(nil), s.progress[s.queue]
+	current, progress := s.newBatch(nil), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for first := true; ; {
 		select {
 		case d, open := <-s.consumer.Deliveries:
 			if !open {
-				s.lost = true
-				return s.flushWhole(work, current)
+				s.connectionLost = true
+				return s.flushLast(work, current)
 			}
-			progress.takes()
+			progress.receive()
 			if first {
-				if err := s.begin(work, d); err != nil {
+				if err := s.onFirstDelivery(work, d); err != nil {
 					return err
 				}
 				first = false
 			}
-			if !s.fill(current, d, timer) {
+			if !s.addDelivery(current, d, timer) {
 				continue
 			}
 		case <-timer.C:
 		case <-ctx.Done():
-			return s.flushWhole(work, current)
+			return s.flushLast(work, current)
 		case <-work.Done():
 			return context.Cause(work)
 		}
 		if len(current.items) == 0 {
 			continue
 		}
-		if current.allAgain() && s.flow.further(current.messages, current.bodies) {
+		if current.allRedelivered() && s.tuner.grow(current.messages, current.bodies) {
 			return nil
 		}
-		if err := s.checkMarks(work, current); err != nil {
+		if err := s.removeForgedMarks(work, current); err != nil {
 			return err
 		}
-		if err := s.recognise(work, current); err != nil {
+		if err := s.matchStored(work, current); err != nil {
 			return err
 		}
-		anew := !current.allAgain() && s.flow.saw(current.messages, current.bodies)
-		next := s.empty(current)
+		anew := !current.allRedelivered() && s.tuner.observe(current.messages, current.bodies)
+		next := s.newBatch(current)
 		if err := s.flush(work, current); err != nil || anew {
 			return err
 		}
@@ -61,21 +61,21 @@ func (s *session) collect(ctx, work context.Context) error {
 }
 
 // fill adds a message and says whether the batch is full.
-func (s *session) fill(b *batch, d amqp.Delivery, timer *time.Timer) bool {
+func (s *session) addDelivery(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 	if len(b.items) == 0 {
-		b.begun = time.Now()
-		b.again = d.Redelivered
+		b.started = time.Now()
+		b.startsRedelivered = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)
 	}
-	s.take(b, d)
-	b.took(d)
-	s.flow.given = b.items[len(b.items)-1].event.Sequence
-	if b.again {
-		timer.Reset(againWait)
-		return !d.Redelivered || b.messages >= s.flow.prefetch || len(b.sources) >= s.cfg.Memory/2
+	s.add(b, d)
+	b.countMessage(d)
+	s.tuner.lastSequence = b.items[len(b.items)-1].event.Sequence
+	if b.startsRedelivered {
+		timer.Reset(redeliveryWait)
+		return !d.Redelivered || b.messages >= s.tuner.prefetch || len(b.sources) >= s.cfg.Memory/2
 	}
-	events, bytes := s.appetite.now()
-	return len(b.items) >= events || b.messages >= s.flow.batch() || len(b.sources) >= bytes
+	events, bytes := s.sizer.size()
+	return len(b.items) >= events || b.messages >= s.tuner.messagesPerBatch() || len(b.sources) >= bytes
 }
 
 // flush hands a batch on. It waits while those before it are being written, so
@@ -85,7 +85,7 @@ func (s *session) flush(work context.Context, b *batch) error {
 		return nil
 	}
 	select {
-	case s.ready <- b:
+	case s.collected <- b:
 		return nil
 	case <-work.Done():
 		return context.Cause(work)
@@ -94,11 +94,11 @@ func (s *session) flush(work context.Context, b *batch) error {
 
 // flushWhole hands on what is at hand when no more will come. What came again goes
 // back instead: its order may follow from what did not come.
-func (s *session) flushWhole(work context.Context, b *batch) error {
-	if b.again {
+func (s *session) flushLast(work context.Context, b *batch) error {
+	if b.startsRedelivered {
 		return nil
 	}
-	if err := s.checkMarks(work, b); err != nil {
+	if err := s.removeForgedMarks(work, b); err != nil {
 		return err
 	}
 	return s.flush(work, b)
@@ -106,7 +106,7 @@ func (s *session) flushWhole(work context.Context, b *batch) error {
 
 // empty is a batch with room for half as much again as the one before had:
 // batches grow, and to move what is in one costs as much as to encode it.
-func (s *session) empty(before *batch) *batch {
+func (s *session) newBatch(before *batch) *batch {
 	b := &batch{written: make(chan error, 1)}
 	select {
 	case b = <-s.free:

@@ -27,7 +27,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 		return nil, nil
 	}
 	var sequences map[schemas.Stored]int64
-	err := s.patience().insist(ctx, func() (err error) {
+	err := s.newRetryBudget().do(ctx, func() (err error) {
 		sequences, err = s.cfg.Store.Sequences(ctx, stored)
 		return err
 	})
@@ -51,7 +51,7 @@ func (s *session) isDuplicate(it *item, stored int64) bool {
 	case stored == it.event.Sequence:
 		return false
 	case it.redelivered:
-		return s.newest < stored && stored <= s.sequence.highest()
+		return s.newestStored < stored && stored <= s.sequence.current()
 	}
 	return true
 }

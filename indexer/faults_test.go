@@ -252,7 +252,7 @@ func TestMessagesGoBackWhileTheStoreIsAway(t *testing.T) {
 	s := newSystem(t, rabbittest.Newest(t))
 	store := newStoreAt(t, g.URL)
 	g.meet(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) }))
-	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 100 * time.Millisecond })
+	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 100 * time.Millisecond })
 	s.publish(s.messages("order", 100)...)
 	rabbittest.Eventually(t, "they go back", func() bool { return s.log.Count("gave the messages at hand back") > 1 })
 	g.meet(nil)

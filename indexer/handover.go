@@ -15,24 +15,24 @@ import (
 
 // span is the sequences above After, up to UpTo, that one session gave to events of
 // messages which it acknowledged.
-type span struct {
+type sequenceRange struct {
 	After int64 `json:"after"`
 	UpTo  int64 `json:"up_to"`
 }
 
 // spans are those of one queue, the oldest first.
-type spans []span
+type sequenceRanges []sequenceRange
 
-func (l spans) contain(sequence int64) bool {
-	return slices.ContainsFunc(l, func(s span) bool { return s.After < sequence && sequence <= s.UpTo })
+func (l sequenceRanges) contains(sequence int64) bool {
+	return slices.ContainsFunc(l, func(s sequenceRange) bool { return s.After < sequence && sequence <= s.UpTo })
 }
 
 // with adds spans, and leaves out those that end before a sequence, and all but the
 // newest ones.
-func (l spans) with(more spans, since int64) spans {
+func (l sequenceRanges) merge(more sequenceRanges, since int64) sequenceRanges {
 	const most = 100
 	all := slices.Concat(l, more)
-	slices.SortFunc(all, func(a, b span) int { return int(a.After - b.After) })
+	slices.SortFunc(all, func(a, b sequenceRange) int { return int(a.After - b.After) })
 	joined := all[:0]
 	for _, s := range all {
 		switch last := len(joined) - 1; {
@@ -48,9 +48,9 @@ func (l spans) with(more spans, since int64) spans {
 
 // handover is what an indexer that stops leaves in the store for the next one.
 type handover struct {
-	Source       string `json:"source"`
-	Queue        string `json:"queue"`
-	Acknowledged spans  `json:"acknowledged"`
+	Source       string         `json:"source"`
+	Queue        string         `json:"queue"`
+	Acknowledged sequenceRanges `json:"acknowledged"`
 }
 
 // handoverName is short, however long the names are that it is made of.
@@ -60,7 +60,7 @@ func (x *Indexer) handoverName(queue string) string {
 
 // readHandover gives the spans of the indexer that had the queue before, which may
 // be this one.
-func (x *Indexer) readHandover(ctx context.Context, queue string) (spans, error) {
+func (x *Indexer) readHandover(ctx context.Context, queue string) (sequenceRanges, error) {
 	document, err := x.cfg.Store.Handover(ctx, x.handoverName(queue))
 	if err != nil || document == nil {
 		return nil, err
@@ -78,8 +78,8 @@ const handoverTimeout = 5 * time.Second
 // leaveHandover is called before the channel closes: whichever indexer gets the
 // queue then finds it. Without it equal messages may be recorded as one, which is no
 // reason not to stop.
-func (x *Indexer) leaveHandover(ctx context.Context, queue string, acknowledged spans) {
-	if len(acknowledged) == 0 || x.Refused() != nil {
+func (x *Indexer) saveHandover(ctx context.Context, queue string, acknowledged sequenceRanges) {
+	if len(acknowledged) == 0 || x.StoreError() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)

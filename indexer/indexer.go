@@ -78,12 +78,12 @@ type Config struct {
 	// suddenly grow can exceed it until that is noticed. Zero: 64 MiB.
 	Memory int
 
-	// GiveBack is how long the store may be away before the messages at hand
+	// RequeueAfter is how long the store may be away before the messages at hand
 	// go back to their queue, so that none outstays RabbitMQ's
 	// acknowledgement time-out of 30 minutes
 	// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 	// Zero: 3 minutes.
-	GiveBack time.Duration
+	RequeueAfter time.Duration
 
 	// Retention is how long the store keeps documents. A message that is too large
 	// for it is kept in a queue for as long. A stream that is not in it, or has 0,
@@ -109,7 +109,7 @@ func (c Config) withDefaults() Config {
 	c.Batch.Bytes = orDefault(c.Batch.Bytes, 5<<20)
 	c.Batch.Wait = orDefault(c.Batch.Wait, 200*time.Millisecond)
 	c.Memory = orDefault(c.Memory, 64<<20)
-	c.GiveBack = orDefault(c.GiveBack, 3*time.Minute)
+	c.RequeueAfter = orDefault(c.RequeueAfter, 3*time.Minute)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -128,16 +128,16 @@ func orDefault[T int | time.Duration](value, otherwise T) T {
 
 // Indexer moves events from the queues to the store.
 type Indexer struct {
-	cfg      Config
-	sequence clock
-	writing  *semaphore.Weighted // bytes of documents
-	appetite *appetite
-	metrics  metrics
-	progress map[string]*progress // by queue
-	jobs     jobs
+	cfg         Config
+	sequence    clock
+	writeMemory *semaphore.Weighted // bytes of documents
+	sizer       *batchSizer
+	metrics     metrics
+	progress    map[string]*queueProgress // by queue
+	jobs        jobCache
 
-	reads, writes refusal      // of the store
-	refusedInARow atomic.Int64 // documents, since one was accepted
+	readFailure, writeFailure storeFailure // of the store
+	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
 }
 
 // New checks nothing and connects to nothing.
@@ -145,13 +145,13 @@ func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
 	topology, begun := cfg.Decoder.Topology, time.Now()
 	return &Indexer{
-		cfg:      cfg,
-		sequence: clock{now: cfg.Now},
-		writing:  semaphore.NewWeighted(int64(cfg.Memory / 2)),
-		appetite: newAppetite(cfg.Batch),
-		metrics:  newMetrics(cfg.Registerer),
-		progress: map[string]*progress{
-			topology.Log(): {upTo: begun}, topology.Index(): {upTo: begun}, topology.IndexLate(): {upTo: begun},
+		cfg:         cfg,
+		sequence:    clock{now: cfg.Now},
+		writeMemory: semaphore.NewWeighted(int64(cfg.Memory / 2)),
+		sizer:       newBatchSizer(cfg.Batch),
+		metrics:     newMetrics(cfg.Registerer),
+		progress: map[string]*queueProgress{
+			topology.Log(): {indexedUntil: begun}, topology.Index(): {indexedUntil: begun}, topology.IndexLate(): {indexedUntil: begun},
 		},
 	}
 }
@@ -161,17 +161,17 @@ func New(cfg Config) *Indexer {
 // could not write stays in the queues.
 func (x *Indexer) Run(ctx context.Context) error {
 	topology := x.cfg.Decoder.Topology
-	queues := map[string]take{
-		topology.Log():       x.takeLifecycle,
-		topology.Index():     x.takeTapped,
-		topology.IndexLate(): x.takeTapped,
+	queues := map[string]addFunc{
+		topology.Log():       x.addLifecycle,
+		topology.Index():     x.addTapped,
+		topology.IndexLate(): x.addTapped,
 	}
 	var running sync.WaitGroup
 	failures := make(chan error, len(queues))
 	for queue, take := range queues {
-		running.Go(func() { failures <- x.drain(ctx, queue, take) })
+		running.Go(func() { failures <- x.consume(ctx, queue, take) })
 	}
-	running.Go(func() { x.retainUnstorable(ctx) })
+	running.Go(func() { x.removeExpiredPeriodically(ctx) })
 	running.Wait()
 	close(failures)
 	for err := range failures {
@@ -184,22 +184,22 @@ func (x *Indexer) Run(ctx context.Context) error {
 
 // drain indexes one queue. While the store is away nobody consumes: the queue
 // keeps the messages.
-func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
-	flow := newFlow(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)
+func (x *Indexer) consume(ctx context.Context, queue string, take addFunc) error {
+	flow := newPrefetchTuner(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)
 	pause := backoff{}
 	for {
-		if err := x.awaitStore(ctx, queue); err != nil {
+		if err := x.waitForStore(ctx, queue); err != nil {
 			return err
 		}
-		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.begin()},
+		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.startSession()},
 			func(alive context.Context, consumer *rabbit.Session) error {
-				defer x.progress[queue].givesBack()
-				acknowledged, err := x.session(alive, consumer, queue, take, flow)
-				if inOrder(ctx, alive) {
-					flow.acknowledged = flow.acknowledged.with(acknowledged, 0)
+				defer x.progress[queue].requeue()
+				acknowledged, err := x.runSession(alive, consumer, queue, take, flow)
+				if stoppedByIndexer(ctx, alive) {
+					flow.acknowledged = flow.acknowledged.merge(acknowledged, 0)
 				}
 				if ctx.Err() != nil {
-					x.leaveHandover(ctx, queue, flow.acknowledged)
+					x.saveHandover(ctx, queue, flow.acknowledged)
 				}
 				return err
 			})
@@ -210,8 +210,8 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 			pause = backoff{}
 			continue
 		}
-		x.metrics.givenBack.Inc()
-		x.writes.failed(time.Now(), err)
+		x.metrics.requeued.Inc()
+		x.writeFailure.record(time.Now(), err)
 		x.cfg.Logger.Error("gave the messages at hand back to the queue", "queue", queue, "error", err)
 		if err := pause.wait(ctx, 0); err != nil {
 			return err
@@ -221,21 +221,21 @@ func (x *Indexer) drain(ctx context.Context, queue string, take take) error {
 
 // inOrder says whether a session ended by the indexer, which ctx is of: then the
 // broker has every acknowledgement before the channel closes.
-func inOrder(ctx, session context.Context) bool {
+func stoppedByIndexer(ctx, session context.Context) bool {
 	return session.Err() == nil || errors.Is(context.Cause(session), context.Cause(ctx))
 }
 
 // awaitStore returns when the store answers.
-func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
+func (x *Indexer) waitForStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
 		began := time.Now()
-		err := x.raise(ctx)
+		err := x.raiseSequence(ctx)
 		if err == nil {
-			x.reads.over()
+			x.readFailure.clear()
 			return nil
 		}
-		x.reads.failed(began, err)
+		x.readFailure.record(began, err)
 		if pause.attempt == 0 {
 			x.cfg.Logger.Warn("waiting for the store; messages stay in their queue", "queue", queue, "error", err)
 		}
@@ -247,7 +247,7 @@ func (x *Indexer) awaitStore(ctx context.Context, queue string) error {
 
 // raise puts the sequence above the highest that any indexer has stored, of any
 // source: a replay is bounded by it.
-func (x *Indexer) raise(ctx context.Context) error {
+func (x *Indexer) raiseSequence(ctx context.Context) error {
 	highest, err := x.cfg.Store.HighestSequence(ctx)
 	x.sequence.raise(highest)
 	return err

@@ -10,12 +10,12 @@ import (
 
 // unanswered leaves out what a request has stored that got no answer: after a
 // rollover it would be stored once more.
-func (x *Indexer) unanswered(ctx context.Context, patience *patience, items []*item) (rest []*item, err error) {
+func (x *Indexer) dropWritten(ctx context.Context, patience *retryBudget, items []*item) (rest []*item, err error) {
 	ids := make([]string, len(items))
 	for i, it := range items {
 		ids[i] = it.document.ID
 	}
-	known, err := x.lookUp(ctx, patience, ids)
+	known, err := x.lookupSequences(ctx, patience, ids)
 	for _, it := range items {
 		if known[it.document.ID] != it.event.Sequence {
 			rest = append(rest, it)
@@ -25,12 +25,12 @@ func (x *Indexer) unanswered(ctx context.Context, patience *patience, items []*i
 }
 
 // lookUp gives the sequences of the events that are in the store, by id.
-func (x *Indexer) lookUp(ctx context.Context, patience *patience, ids []string) (known map[string]int64, err error) {
+func (x *Indexer) lookupSequences(ctx context.Context, patience *retryBudget, ids []string) (known map[string]int64, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	var found map[string]schemas.Stored
-	err = patience.insist(ctx, func() (err error) {
+	err = patience.do(ctx, func() (err error) {
 		found, err = x.cfg.Store.Find(ctx, ids)
 		return err
 	})
@@ -38,7 +38,7 @@ func (x *Indexer) lookUp(ctx context.Context, patience *patience, ids []string) 
 		return nil, err
 	}
 	var sequences map[schemas.Stored]int64
-	err = patience.insist(ctx, func() (err error) {
+	err = patience.do(ctx, func() (err error) {
 		sequences, err = x.cfg.Store.Sequences(ctx, slices.Collect(maps.Values(found)))
 		return err
 	})

@@ -19,8 +19,8 @@ type metrics struct {
 	batchBytes  prometheus.Histogram
 	requests    *prometheus.HistogramVec
 	resent      prometheus.Counter
-	setAside    prometheus.Counter
-	givenBack   prometheus.Counter
+	tooLarge    prometheus.Counter
+	requeued    prometheus.Counter
 	mismatches  prometheus.Counter
 	forgedMarks prometheus.Counter
 }
@@ -52,21 +52,21 @@ func newMetrics(to prometheus.Registerer) metrics {
 		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
 			prometheus.ExponentialBuckets(0.004, 2, 14)), []string{"result"}),
 		resent:      counter("resent_events_total", "Events that were sent to the store again."),
-		setAside:    counter("set_aside_total", "Messages too large for the store, kept in a queue."),
-		givenBack:   counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
+		tooLarge:    counter("set_aside_total", "Messages too large for the store, kept in a queue."),
+		requeued:    counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
 		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint is not their message's, which should never happen."),
 		forgedMarks: counter("unknown_replays_total", "Events of messages that say that a replay sent them of which there is no job; they count as new messages."),
 	}
 }
 
 // indexed counts an acknowledged batch.
-func (m metrics) indexed(queue string, b *batch, newest time.Time) {
+func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	counts := map[schemas.Action]int{}
 	for i := range b.items {
 		counts[b.items[i].event.Action]++
 	}
 	for action, count := range counts {
-		m.events.WithLabelValues(label(action)).Add(float64(count))
+		m.events.WithLabelValues(actionLabel(action)).Add(float64(count))
 	}
 	m.bytes.Add(float64(len(b.sources)))
 	m.latency.WithLabelValues(queue).Observe(max(0, time.Since(newest).Seconds()))
@@ -74,7 +74,7 @@ func (m metrics) indexed(queue string, b *batch, newest time.Time) {
 
 // label bounds the number of label values, whatever is published to the
 // exchange of events.
-func label(action schemas.Action) string {
+func actionLabel(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
 		schemas.Replayed, schemas.Discarded, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed:
@@ -83,12 +83,12 @@ func label(action schemas.Action) string {
 	return "other"
 }
 
-func (m metrics) request(lasted time.Duration, items []*item, err error) {
+func (m metrics) observeRequest(lasted time.Duration, items []*item, err error) {
 	result := "answered"
 	if err != nil {
 		result = "failed"
 	}
 	m.requests.WithLabelValues(result).Observe(lasted.Seconds())
 	m.batchEvents.Observe(float64(len(items)))
-	m.batchBytes.Observe(float64(size(items)))
+	m.batchBytes.Observe(float64(documentBytes(items)))
 }

@@ -7,34 +7,34 @@ import (
 )
 
 // progress is how far the indexing of one queue is.
-type progress struct {
-	mu     sync.Mutex // guards what follows
-	upTo   time.Time  // what was published before is in the store, as far as is known
-	atHand int        // messages received and not acknowledged yet
-	moved  time.Time  // when that last began to grow, or shrank
+type queueProgress struct {
+	mu             sync.Mutex // guards what follows
+	indexedUntil   time.Time  // what was published before is in the store, as far as is known
+	unacknowledged int        // messages received and not acknowledged yet
+	lastChange     time.Time  // when that last began to grow, or shrank
 }
 
-func (p *progress) takes() {
+func (p *queueProgress) receive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.atHand == 0 {
-		p.moved = time.Now()
+	if p.unacknowledged == 0 {
+		p.lastChange = time.Now()
 	}
-	p.atHand++
+	p.unacknowledged++
 }
 
-func (p *progress) acknowledged(messages int, newest time.Time) {
+func (p *queueProgress) acknowledge(messages int, newest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.atHand -= messages
-	p.upTo, p.moved = newest, time.Now()
+	p.unacknowledged -= messages
+	p.indexedUntil, p.lastChange = newest, time.Now()
 }
 
 // givesBack is that the session is over: the broker has what was at hand.
-func (p *progress) givesBack() {
+func (p *queueProgress) requeue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.atHand = 0
+	p.unacknowledged = 0
 }
 
 // Lag is how far the store is behind a queue of which so many messages wait, as
@@ -49,31 +49,31 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if waiting == 0 && p.atHand == 0 {
-		p.upTo = time.Now()
+	if waiting == 0 && p.unacknowledged == 0 {
+		p.indexedUntil = time.Now()
 		return 0
 	}
-	return max(0, time.Since(p.upTo))
+	return max(0, time.Since(p.indexedUntil))
 }
 
-// Refused is why the store does not take documents, or does not answer, try after
+// StoreError is why the store does not take documents, or does not answer, try after
 // try; nil where it does, or was not asked for some minutes.
-func (x *Indexer) Refused() error {
-	if err := x.writes.reason(); err != nil {
+func (x *Indexer) StoreError() error {
+	if err := x.writeFailure.lasting(); err != nil {
 		return err
 	}
-	return x.reads.reason()
+	return x.readFailure.lasting()
 }
 
-// Stuck is an error where messages of a queue have been at hand for longer than
+// Stalled is an error where messages of a queue have been at hand for longer than
 // any store can delay them: a store that is away makes the indexer give them
 // back. Then only a new process helps.
-func (x *Indexer) Stuck() error {
+func (x *Indexer) Stalled() error {
 	const lookups = 3 // each with a patience of its own
-	limit := (holdAtMost + lookups) * x.cfg.GiveBack
+	limit := (maxHoldFactor + lookups) * x.cfg.RequeueAfter
 	for queue, p := range x.progress {
 		p.mu.Lock()
-		atHand, since := p.atHand, time.Since(p.moved)
+		atHand, since := p.unacknowledged, time.Since(p.lastChange)
 		p.mu.Unlock()
 		if atHand > 0 && since > limit {
 			return fmt.Errorf("the indexer has held %d messages of queue %s for %s", atHand, queue, since.Round(time.Second))

@@ -16,22 +16,22 @@ func TestLagAndStuck(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	store := &hanging{picky: newPicky(func(schemas.Document) bool { return false }), let: make(chan struct{})}
-	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 10 * time.Millisecond })
+	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 10 * time.Millisecond })
 	index := s.topology.Index()
 	if lag := run.Lag(index, 0); lag != 0 {
 		t.Errorf("nothing waits, and it lags by %s", lag)
 	}
-	if err := run.Stuck(); err != nil {
+	if err := run.Stalled(); err != nil {
 		t.Errorf("nothing is at hand: %v", err)
 	}
 	s.publish(s.message("m", 0))
 	rabbittest.Eventually(t, "it lags, with nothing in the queue", func() bool { return run.Lag(index, 0) > 100*time.Millisecond })
 	rabbittest.Eventually(t, "it is stuck", func() bool {
-		err := run.Stuck()
+		err := run.Stalled()
 		return err != nil && strings.Contains(err.Error(), "1 messages of queue "+index)
 	})
 	close(store.let)
-	rabbittest.Eventually(t, "it goes on", func() bool { return run.Stuck() == nil && run.Lag(index, 0) == 0 })
+	rabbittest.Eventually(t, "it goes on", func() bool { return run.Stalled() == nil && run.Lag(index, 0) == 0 })
 	if lag := run.Lag(index, 1); lag <= 0 {
 		t.Error("a message waits, and it does not lag")
 	}
@@ -68,7 +68,7 @@ func TestEmptyTakesWhatComesAgain(t *testing.T) {
 	for range calls { // what it took last may be back in the queue
 		cfg := s.config(store)
 		cfg.Broker = s.open(s.URL, true)
-		err := New(cfg).Empty(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })
+		err := New(cfg).Drain(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

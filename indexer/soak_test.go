@@ -236,7 +236,7 @@ func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 			s.acknowledgeWithin(5 * time.Second)
 			store := newStoreAt(t, g.URL)
 			g.meet(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) })
-			run := s.start(store, func(cfg *Config) { cfg.GiveBack = test.giveBack })
+			run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = test.giveBack })
 			s.publish(s.messages("order", count)...)
 			rabbittest.Eventually(t, "it holds messages", func() bool { return s.log.Count("did not take everything") > 0 })
 			s.wantTimeout(s.neverAcknowledged())

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	unstorableEvery = time.Hour
-	mostUnstorable  = 1000 // messages that stay and that one look at the queue goes past
+	unstorableInterval = time.Hour
+	maxUnexpired       = 1000 // messages that stay and that one look at the queue goes past
 )
 
 // retainUnstorable removes what is too old now and then, until ctx ends.
-func (x *Indexer) retainUnstorable(ctx context.Context) {
-	ticker := time.NewTicker(unstorableEvery)
+func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
+	ticker := time.NewTicker(unstorableInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -26,27 +26,27 @@ func (x *Indexer) retainUnstorable(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := x.RemoveUnstorable(ctx); err != nil && ctx.Err() == nil {
+		if _, err := x.RemoveExpiredUnstorable(ctx); err != nil && ctx.Err() == nil {
 			x.cfg.Logger.Warn("removing old messages failed; trying again", "queue", x.cfg.Decoder.Topology.Unstorable(), "error", err)
 		}
 	}
 }
 
-// RemoveUnstorable removes from the queue of unstorable messages those that are older
+// RemoveExpiredUnstorable removes from the queue of unstorable messages those that are older
 // than the retention of their document, if that is gone, and says how many. It goes
 // through the queue, which is in the order of time, up to the first that is younger.
 // Until it returns nobody else sees the messages before that.
-func (x *Indexer) RemoveUnstorable(ctx context.Context) (removed int, err error) {
+func (x *Indexer) RemoveExpiredUnstorable(ctx context.Context) (removed int, err error) {
 	queue := x.cfg.Decoder.Topology.Unstorable()
 	err = x.cfg.Broker.Do(ctx, func(ch *amqp.Channel) error {
-		for stay := 0; stay < mostUnstorable; {
+		for stay := 0; stay < maxUnexpired; {
 			d, there, err := ch.Get(queue, false)
 			if err != nil || !there {
 				return err
 			}
 			expired, err := x.expired(ctx, schemas.FromDelivery(d))
 			switch {
-			case errors.Is(err, errYoung):
+			case errors.Is(err, errTooYoung):
 				return nil
 			case err != nil:
 				return err
@@ -71,7 +71,7 @@ func (x *Indexer) RemoveUnstorable(ctx context.Context) (removed int, err error)
 }
 
 // errYoung says that no message behind this one can have expired.
-var errYoung = errors.New("younger than any retention")
+var errTooYoung = errors.New("younger than any retention")
 
 // expired is never true of a message that is kept for no document, or for one that is
 // kept for ever.
@@ -83,7 +83,7 @@ func (x *Indexer) expired(ctx context.Context, arrived schemas.Envelope) (bool, 
 	age, retention := x.cfg.Now().Sub(kept.Since), x.cfg.Retention[kept.Stream]
 	switch {
 	case age < x.shortestRetention():
-		return false, errYoung
+		return false, errTooYoung
 	case retention == 0 || age < retention:
 		return false, nil
 	}

@@ -118,7 +118,7 @@ func (s system) empty(ctx context.Context, conn *rabbit.Connection, store eventS
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
 	cfg.Broker, cfg.Publisher, cfg.Store = consuming, publisher, store
-	return indexer.New(cfg).Empty(ctx, old.name, func(ctx context.Context) (int, error) {
+	return indexer.New(cfg).Drain(ctx, old.name, func(ctx context.Context) (int, error) {
 		there, err := look(ctx, conn, old.name)
 		return there.Messages, err
 	})

@@ -140,7 +140,7 @@ func (v *vitals) paused() []string {
 // stuck is what only a new process can mend. That a server is away is not.
 func (v *vitals) stuck(context.Context) error {
 	if running := v.indexing.Load(); running != nil {
-		return running.Stuck()
+		return running.Stalled()
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (v *vitals) ready(ctx context.Context) error {
 	if running == nil {
 		return errors.New("the indexer does not consume yet")
 	}
-	if err := running.Refused(); err != nil {
+	if err := running.StoreError(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil

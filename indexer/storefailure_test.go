@@ -96,7 +96,7 @@ func TestManyRefusalsMakeItPause(t *testing.T) {
 	run := s.start(store, nil)
 	s.publish(s.messages("order", 150)...)
 	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("gave the messages at hand back") > 0 })
-	if n := store.quarantined(); n > manyRefused {
+	if n := store.quarantined(); n > maxConsecutiveRefusals {
 		t.Errorf("%d are quarantined before it pauses", n)
 	}
 	mended.Store("yes", true)
@@ -184,21 +184,21 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 // Messages are given back before RabbitMQ takes them back itself, however
 // slowly the store makes progress.
 func TestPatienceEnds(t *testing.T) {
-	x := New(Config{GiveBack: time.Minute})
-	p := x.patience()
+	x := New(Config{RequeueAfter: time.Minute})
+	p := x.newRetryBudget()
 	for range 100 {
-		p.progress()
+		p.renew()
 	}
-	if p.until.After(p.end) || time.Until(p.end) > holdAtMost*time.Minute {
-		t.Errorf("until %v", time.Until(p.until))
+	if p.deadline.After(p.finalDeadline) || time.Until(p.finalDeadline) > maxHoldFactor*time.Minute {
+		t.Errorf("until %v", time.Until(p.deadline))
 	}
-	p.until = time.Now().Add(-time.Second)
+	p.deadline = time.Now().Add(-time.Second)
 	gone := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "gone"}
-	if err := p.failed(t.Context(), gone); !errors.Is(err, gone) {
+	if err := p.waitAfterWrite(t.Context(), gone); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
 	later := &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour, Reason: "later"}
-	if err := x.patience().failed(t.Context(), later); !errors.Is(err, later) {
+	if err := x.newRetryBudget().waitAfterWrite(t.Context(), later); !errors.Is(err, later) {
 		t.Errorf("it waits for longer than it may: %v", err)
 	}
 }
@@ -208,20 +208,20 @@ func TestPatienceEnds(t *testing.T) {
 func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
-		p, full := x.patience(), &schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"}
-		for try := range notAtOnce + 1 {
-			if err := x.Refused(); err != nil || x.stopGrace() != stopGrace {
+		p, full := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"}
+		for try := range briefTries + 1 {
+			if err := x.StoreError(); err != nil || x.shutdownGrace() != maxShutdownGrace {
 				t.Errorf("after %d tries: %v", try, err)
 			}
-			if err := p.failed(t.Context(), full); err != nil {
+			if err := p.waitAfterWrite(t.Context(), full); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := x.Refused(); !errors.Is(err, full) || x.stopGrace() != 0 {
+		if err := x.StoreError(); !errors.Is(err, full) || x.shutdownGrace() != 0 {
 			t.Errorf("after the last try: %v", err)
 		}
-		p.progress()
-		if err := x.Refused(); err != nil || x.stopGrace() != stopGrace {
+		p.renew()
+		if err := x.StoreError(); err != nil || x.shutdownGrace() != maxShutdownGrace {
 			t.Errorf("when it took something: %v", err)
 		}
 	})
@@ -231,16 +231,16 @@ func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
 func TestAStoreThatHangsIsSaidSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
-		p, away := x.patience(), &schemas.StoreError{Kind: schemas.StoreAway, Reason: "no answer"}
+		p, away := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreAway, Reason: "no answer"}
 		time.Sleep(time.Minute) // the try
-		if err := p.failed(t.Context(), away); err != nil {
+		if err := p.waitAfterWrite(t.Context(), away); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Refused(); !errors.Is(err, away) {
+		if err := x.StoreError(); !errors.Is(err, away) {
 			t.Errorf("after a minute without an answer: %v", err)
 		}
 		time.Sleep(time.Hour)
-		if err := x.Refused(); err != nil {
+		if err := x.StoreError(); err != nil {
 			t.Errorf("an hour after the last try: %v", err)
 		}
 	})
@@ -253,13 +253,13 @@ func TestAnInterruptedRequestIsNoRefusal(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	interrupted := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "context canceled"}
-	for range notAtOnce + 1 {
-		if err := x.patience().failed(ended, interrupted); err == nil {
+	for range briefTries + 1 {
+		if err := x.newRetryBudget().waitAfterWrite(ended, interrupted); err == nil {
 			t.Error("it is tried again")
 		}
 	}
-	if n := log.Count("did not take everything"); n > 0 || x.Refused() != nil {
-		t.Errorf("it is said %d times that the store took not everything, %v", n, x.Refused())
+	if n := log.Count("did not take everything"); n > 0 || x.StoreError() != nil {
+		t.Errorf("it is said %d times that the store took not everything, %v", n, x.StoreError())
 	}
 }
 
@@ -291,11 +291,11 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 	store.reads.Store(&schemas.StoreError{Kind: schemas.StoreAway, Reason: "all shards failed"})
 	run := s.start(store, nil)
 	rabbittest.Eventually(t, "it is said", func() bool {
-		err := run.Refused()
+		err := run.StoreError()
 		return err != nil && strings.Contains(err.Error(), "all shards failed")
 	})
 	store.reads.Store(nil)
-	rabbittest.Eventually(t, "it is over", func() bool { return run.Refused() == nil })
+	rabbittest.Eventually(t, "it is over", func() bool { return run.StoreError() == nil })
 }
 
 // While messages that the store refused go back to their queue and come again, it
@@ -305,17 +305,17 @@ func TestARefusalOutlastsThatMessagesGoBack(t *testing.T) {
 	s := newSystem(t, rabbittest.Newest(t))
 	store := &unreadable{picky: newPicky(func(schemas.Document) bool { return false })}
 	store.writes.Store(&schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"})
-	run := s.start(store, func(cfg *Config) { cfg.GiveBack = 200 * time.Millisecond })
+	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 200 * time.Millisecond })
 	s.publish(s.message("order", 0))
-	rabbittest.Eventually(t, "it is said", func() bool { return run.Refused() != nil })
+	rabbittest.Eventually(t, "it is said", func() bool { return run.StoreError() != nil })
 	rabbittest.Eventually(t, "it is given back several times", func() bool {
-		if run.Refused() == nil {
+		if run.StoreError() == nil {
 			t.Fatal("it is not said while the message goes back")
 		}
 		return s.log.Count("gave the messages at hand back") > 3
 	})
 	store.writes.Store(nil)
-	rabbittest.Eventually(t, "it is over", func() bool { return run.Refused() == nil })
+	rabbittest.Eventually(t, "it is over", func() bool { return run.StoreError() == nil })
 }
 
 // hanging takes documents when it is told to, and adds up what it is given.

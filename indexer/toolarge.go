@@ -10,7 +10,7 @@ import (
 
 // setAside keeps a message that is too large for the store in a queue, and
 // makes its document one without the body, which says so.
-func (x *Indexer) setAside(ctx context.Context, it *item) error {
+func (x *Indexer) moveToUnstorable(ctx context.Context, it *item) error {
 	if it.event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("event %s is too large for the store even without its body", it.event.EventID)
 	}
@@ -23,7 +23,7 @@ func (x *Indexer) setAside(ctx context.Context, it *item) error {
 	}
 	x.cfg.Logger.Warn("a message is too large for the store; kept it in a queue",
 		"event", it.event.EventID, "bytes", it.event.BodySize, "queue", x.cfg.Decoder.Topology.Unstorable())
-	x.metrics.setAside.Inc()
+	x.metrics.tooLarge.Inc()
 	event := it.event
 	event.BodyIn = schemas.BodyInUnstorable
 	x.replace(it, event)

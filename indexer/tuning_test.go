@@ -6,22 +6,22 @@ import (
 )
 
 func TestThePrefetchFollowsTheSizeOfMessages(t *testing.T) {
-	f := newFlow(32<<20, 8000)
+	f := newPrefetchTuner(32<<20, 8000)
 	take := func(messages, size int) int {
 		for range 100 {
-			f.begin()
+			f.startSession()
 			for range 10 * f.prefetch {
-				if f.saw(messages, messages*size) {
+				if f.observe(messages, messages*size) {
 					break
 				}
 			}
 		}
-		return f.begin()
+		return f.startSession()
 	}
-	if f.begin() != 2 {
+	if f.startSession() != 2 {
 		t.Errorf("it begins with %d, of which each may have 16 MiB", f.prefetch)
 	}
-	if least := newFlow(1<<20, 8000).begin(); least != 1 {
+	if least := newPrefetchTuner(1<<20, 8000).startSession(); least != 1 {
 		t.Errorf("with little memory it begins with %d", least)
 	}
 	for _, test := range []struct{ size, least, most int }{
@@ -35,11 +35,11 @@ func TestThePrefetchFollowsTheSizeOfMessages(t *testing.T) {
 }
 
 func TestThePrefetchChangesOnceInASession(t *testing.T) {
-	f := newFlow(32<<20, 8000)
-	f.begin()
+	f := newPrefetchTuner(32<<20, 8000)
+	f.startSession()
 	changes := 0
 	for range 1000 {
-		if f.saw(10, 10_000) {
+		if f.observe(10, 10_000) {
 			changes++
 		}
 	}
@@ -49,39 +49,39 @@ func TestThePrefetchChangesOnceInASession(t *testing.T) {
 }
 
 func TestTheAppetiteFollowsTheStore(t *testing.T) {
-	a := newAppetite(Batch{Events: 2000, Bytes: 1 << 20})
-	now := func() int { events, _ := a.now(); return events }
+	a := newBatchSizer(Batch{Events: 2000, Bytes: 1 << 20})
+	now := func() int { events, _ := a.size(); return events }
 	if now() != 500 {
 		t.Errorf("it begins with %d", now())
 	}
 	for range 20 {
-		a.took(now(), time.Duration(now())*10*time.Microsecond)
+		a.observe(now(), time.Duration(now())*10*time.Microsecond)
 	}
 	if now() != 2000 {
 		t.Errorf("while large requests cost no more it is %d", now())
 	}
-	a.lessEvents()
-	a.lessEvents()
+	a.halveEvents()
+	a.halveEvents()
 	if now() != 500 {
 		t.Errorf("after the store was busy twice it is %d", now())
 	}
 	for range 20 {
-		a.took(now(), time.Duration(now())*time.Millisecond)
+		a.observe(now(), time.Duration(now())*time.Millisecond)
 	}
 	if now() != 500 {
 		t.Errorf("while a document costs more it grows to %d", now())
 	}
 	for range 20 {
-		a.lessEvents()
-		a.lessBytes(100)
+		a.halveEvents()
+		a.shrinkBytes(100)
 	}
-	if events, bytes := a.now(); events != 1 || bytes != 64<<10 {
+	if events, bytes := a.size(); events != 1 || bytes != 64<<10 {
 		t.Errorf("at least %d events, %d bytes", events, bytes)
 	}
 	for range 100 {
-		a.took(1, time.Microsecond)
+		a.observe(1, time.Microsecond)
 	}
-	if _, bytes := a.now(); bytes != 1<<20 {
+	if _, bytes := a.size(); bytes != 1<<20 {
 		t.Errorf("it does not grow again: %d bytes", bytes)
 	}
 }

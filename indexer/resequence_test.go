@@ -31,7 +31,7 @@ func TestHolesAreFilled(t *testing.T) {
 		"an order that is not":       {[]int64{30, 0, 20, 0, 31, 0, 33}, []int64{30, 0, 20, 0, 31, 32, 33}},
 	} {
 		got := slices.Clone(test.stored)
-		fillHoles(got, 10)
+		fillGaps(got, 10)
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v became %v, want %v", name, test.stored, got, test.want)
 		}
@@ -52,7 +52,7 @@ func TestFilledHolesAreInOrder(t *testing.T) {
 			}
 		}
 		was := slices.Clone(places)
-		fillHoles(places, 100)
+		fillGaps(places, 100)
 		for i, place := range places {
 			switch {
 			case was[i] != 0 && place != was[i], (place == 0) != (i >= taken):
@@ -61,7 +61,7 @@ func TestFilledHolesAreInOrder(t *testing.T) {
 				t.Fatalf("%v became %v, which does not rise", was, places)
 			}
 		}
-		if again := slices.Clone(places); len(fillHoles(again, 100)) > 0 {
+		if again := slices.Clone(places); len(fillGaps(again, 100)) > 0 {
 			t.Fatalf("%v became %v", places, again)
 		}
 	}

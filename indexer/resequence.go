@@ -27,7 +27,7 @@ import (
 // inQueueOrder puts events into the order of the queue, as it was before some were
 // given back. Where any comes again that was not counted, the queue is a classic one,
 // which keeps its order, and a count in a header is a publisher's.
-func (x *Indexer) inQueueOrder(b *batch) {
+func (x *Indexer) restoreQueueOrder(b *batch) {
 	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.deliveries == 0 }) {
 		return
 	}
@@ -46,29 +46,29 @@ func (x *Indexer) inQueueOrder(b *batch) {
 // inPlace gives events that come again and are not stored the sequences that they
 // had, as far as what is stored behind them tells: above a bound. What is behind all
 // that is stored gets higher ones.
-func (x *Indexer) inPlace(b *batch, above int64) {
+func (x *Indexer) restoreSequences(b *batch, above int64) {
 	places := make([]int64, len(b.items))
 	last := -1
 	for i := range b.items {
 		it := &b.items[i]
-		if _, stored := b.known[it.document.ID]; stored && it.mayBeStored() {
-			places[i] = b.known[it.document.ID]
+		if _, stored := b.stored[it.document.ID]; stored && it.mayBeStored() {
+			places[i] = b.stored[it.document.ID]
 			last = i
 			x.sequence.raise(places[i])
 		}
 	}
-	for _, n := range fillHoles(places, above) {
+	for _, n := range fillGaps(places, above) {
 		if it := &b.items[n]; it.mayBeStored() {
 			x.replace(it, it.event.At(places[n]))
 		}
 	}
 	if last >= 0 {
-		x.behind(b.items[last+1:], slices.Max(places))
+		x.moveAbove(b.items[last+1:], slices.Max(places))
 	}
 }
 
 // behind puts events above a sequence, which the clock has been raised to.
-func (x *Indexer) behind(items []item, above int64) {
+func (x *Indexer) moveAbove(items []item, above int64) {
 	for i := range items {
 		it := &items[i]
 		if it.event.Sequence <= above {
@@ -83,7 +83,7 @@ func (x *Indexer) behind(items []item, above int64) {
 // that are not known to be stored. Each run of zeros before a sequence gets the
 // numbers right below it, if they are all above the sequences before the run, and
 // above a bound. It returns the indices of what it filled.
-func fillHoles(sequences []int64, above int64) (filled []int) {
+func fillGaps(sequences []int64, above int64) (filled []int) {
 	run := 0
 	for i, stored := range sequences {
 		if stored == 0 {
@@ -103,4 +103,4 @@ func fillHoles(sequences []int64, above int64) (filled []int) {
 
 // heldFor is the span of sequences that can be in flight at once: nothing is held
 // for longer. A message of which the store has an older, equal one is not that one.
-func (x *Indexer) heldFor() int64 { return (holdAtMost * x.cfg.GiveBack).Microseconds() }
+func (x *Indexer) maxInFlightSpan() int64 { return (maxHoldFactor * x.cfg.RequeueAfter).Microseconds() }

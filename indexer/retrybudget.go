@@ -14,13 +14,13 @@ import (
 type backoff struct{ attempt int }
 
 const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 5 * time.Second
+	minPause = 50 * time.Millisecond
+	maxPause = 5 * time.Second
 )
 
 // wait pauses at least as long as the store asked for.
 func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
-	pause := min(firstPause<<min(b.attempt, 10), lastPause)
+	pause := min(minPause<<min(b.attempt, 10), maxPause)
 	pause = max(asked, pause/2+rand.N(pause/2+1))
 	b.attempt++
 	timer := time.NewTimer(pause)
@@ -35,48 +35,50 @@ func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
 
 // patience bounds how long messages are held while the store does not take
 // them. It starts anew whenever the store took some, up to the end.
-type patience struct {
+type retryBudget struct {
 	backoff
-	giveBack time.Duration
-	until    time.Time
-	end      time.Time
-	tried    time.Time // when the last try began
-	log      *slog.Logger
+	requeueAfter  time.Duration
+	deadline      time.Time
+	finalDeadline time.Time
+	lastTry       time.Time // when the last try began
+	log           *slog.Logger
 
-	reads, writes *refusal // the indexer's
+	readFailure, writeFailure *storeFailure // the indexer's
 }
 
 // holdAtMost is how often patience may start anew: messages are held for 15
 // minutes by default, half of RabbitMQ's acknowledgement time-out.
-const holdAtMost = 5
+const maxHoldFactor = 5
 
-func (x *Indexer) patience() *patience {
+func (x *Indexer) newRetryBudget() *retryBudget {
 	now := time.Now()
-	return &patience{
-		giveBack: x.cfg.GiveBack, until: now.Add(x.cfg.GiveBack), end: now.Add(holdAtMost * x.cfg.GiveBack),
-		tried: now, log: x.cfg.Logger, reads: &x.reads, writes: &x.writes,
+	return &retryBudget{
+		requeueAfter: x.cfg.RequeueAfter, deadline: now.Add(x.cfg.RequeueAfter), finalDeadline: now.Add(maxHoldFactor * x.cfg.RequeueAfter),
+		lastTry: now, log: x.cfg.Logger, readFailure: &x.readFailure, writeFailure: &x.writeFailure,
 	}
 }
 
 // progress is that the store took something.
-func (p *patience) progress() {
-	p.attempt, p.tried = 0, time.Now()
-	p.writes.over()
-	if p.until = p.tried.Add(p.giveBack); p.until.After(p.end) {
-		p.until = p.end
+func (p *retryBudget) renew() {
+	p.attempt, p.lastTry = 0, time.Now()
+	p.writeFailure.clear()
+	if p.deadline = p.lastTry.Add(p.requeueAfter); p.deadline.After(p.finalDeadline) {
+		p.deadline = p.finalDeadline
 	}
 }
 
 // failed waits before the next try to write, or returns the error when it is time
 // to give the messages back.
-func (p *patience) failed(ctx context.Context, err error) error { return p.again(ctx, p.writes, err) }
+func (p *retryBudget) waitAfterWrite(ctx context.Context, err error) error {
+	return p.waitAfter(ctx, p.writeFailure, err)
+}
 
-func (p *patience) again(ctx context.Context, refusal *refusal, err error) error {
+func (p *retryBudget) waitAfter(ctx context.Context, refusal *storeFailure, err error) error {
 	if ctx.Err() != nil { // which cut the request short
 		return context.Cause(ctx)
 	}
-	refusal.failed(p.tried, err)
-	defer func() { p.tried = time.Now() }()
+	refusal.record(p.lastTry, err)
+	defer func() { p.lastTry = time.Now() }()
 	if p.attempt == 0 {
 		p.log.Warn("the store did not take everything; sending it again until it does", "error", err)
 	}
@@ -85,24 +87,24 @@ func (p *patience) again(ctx context.Context, refusal *refusal, err error) error
 	if errors.As(err, &failed) {
 		asked = failed.RetryAfter
 	}
-	if time.Now().Add(asked).After(p.until) {
+	if time.Now().Add(asked).After(p.deadline) {
 		return err
 	}
 	return p.wait(ctx, asked)
 }
 
 // insist repeats a request to read until the store answers it, or patience ends.
-func (p *patience) insist(ctx context.Context, request func() error) error {
+func (p *retryBudget) do(ctx context.Context, request func() error) error {
 	for {
 		err := request()
 		var failed *schemas.StoreError
 		if err == nil {
-			p.reads.over()
+			p.readFailure.clear()
 		}
 		if err == nil || !errors.As(err, &failed) {
 			return err
 		}
-		if err := p.again(ctx, p.reads, failed); err != nil {
+		if err := p.waitAfter(ctx, p.readFailure, failed); err != nil {
 			return err
 		}
 	}

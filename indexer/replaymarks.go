@@ -6,15 +6,15 @@ import (
 )
 
 // jobs remembers replays that there are.
-type jobs struct {
+type jobCache struct {
 	mu    sync.Mutex // guards known
 	known map[string]bool
 }
 
-const mostJobs = 10_000 // that are remembered
+const maxCachedJobs = 10_000 // that are remembered
 
 // missing gives those of some ids that are not remembered.
-func (j *jobs) missing(ids map[string]bool) (missing []string) {
+func (j *jobCache) uncached(ids map[string]bool) (missing []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for id := range ids {
@@ -25,10 +25,10 @@ func (j *jobs) missing(ids map[string]bool) (missing []string) {
 	return missing
 }
 
-func (j *jobs) remember(ids map[string]bool) {
+func (j *jobCache) add(ids map[string]bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.known == nil || len(j.known)+len(ids) > mostJobs {
+	if j.known == nil || len(j.known)+len(ids) > maxCachedJobs {
 		j.known = map[string]bool{}
 	}
 	for id := range ids {
@@ -39,7 +39,7 @@ func (j *jobs) remember(ids map[string]bool) {
 // checkMarks takes the mark of a replay off each event whose job is not in the store:
 // anybody who may publish can write a mark. A job is stored before its first message is
 // sent, so one that is missing has sent none.
-func (s *session) checkMarks(ctx context.Context, b *batch) error {
+func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 	unknown, err := s.unknownJobs(ctx, b)
 	if err != nil {
 		return err
@@ -63,19 +63,19 @@ func (s *session) unknownJobs(ctx context.Context, b *batch) (map[string]bool, e
 			named[it.event.Replay] = true
 		}
 	}
-	missing := s.jobs.missing(named)
+	missing := s.jobs.uncached(named)
 	if len(missing) == 0 {
 		return nil, nil
 	}
 	var known map[string]bool
-	err := s.patience().insist(ctx, func() (err error) {
+	err := s.newRetryBudget().do(ctx, func() (err error) {
 		known, err = s.cfg.Store.KnownJobs(ctx, missing)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.jobs.remember(known)
+	s.jobs.add(known)
 	unknown := map[string]bool{}
 	for _, id := range missing {
 		unknown[id] = !known[id]

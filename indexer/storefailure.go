@@ -7,7 +7,7 @@ import (
 
 // refusal is why the store does not answer, or does not take documents, try after
 // try. One try that fails is none: a store may be busy for a moment.
-type refusal struct {
+type storeFailure struct {
 	mu     sync.Mutex // guards what follows
 	err    error      // nil: the last try was successful, or there was none
 	tries  int        // that failed
@@ -16,12 +16,12 @@ type refusal struct {
 }
 
 const (
-	notAtOnce    = 3                // tries are what a store that is busy for a moment takes
-	aMoment      = 10 * time.Second // that such a store is busy at most
-	refusalLasts = 3 * time.Minute  // without a try, as where another indexer has the messages
+	briefTries    = 3                // tries are what a store that is busy for a moment takes
+	briefOutage   = 10 * time.Second // that such a store is busy at most
+	failureExpiry = 3 * time.Minute  // without a try, as where another indexer has the messages
 )
 
-func (r *refusal) failed(began time.Time, err error) {
+func (r *storeFailure) record(began time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
@@ -31,16 +31,16 @@ func (r *refusal) failed(began time.Time, err error) {
 	r.tries++
 }
 
-func (r *refusal) over() {
+func (r *storeFailure) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = nil
 }
 
-func (r *refusal) reason() error {
+func (r *storeFailure) lasting() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil || time.Since(r.latest) > refusalLasts || r.tries <= notAtOnce && time.Since(r.since) < aMoment {
+	if r.err == nil || time.Since(r.latest) > failureExpiry || r.tries <= briefTries && time.Since(r.since) < briefOutage {
 		return nil
 	}
 	return r.err
