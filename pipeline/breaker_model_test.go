@@ -123,9 +123,10 @@ func (m *outageModel) run() {
 		steps: &steps{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, holds: &holds{gauge: metrics.held},
-			targets: newTargets(time.Hour, targetShare), delayTargets: newTargets(time.Hour, delayShare),
+			targets: newTargets(m, nil, time.Hour, targetShare), delayTargets: newTargets(m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
+		outlet:  m,
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
 		breaker: breaker,
 	}

@@ -90,7 +90,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	}
 	breaker := newBreaker(*route.Breaker, time.Now)
 	p.breakers = append(p.breakers, breaker)
-	business := &business{steps: p.steps(route.Queue), route: route, breaker: breaker, onHang: p.cfg.OnHang}
+	business := &business{steps: p.steps(route.Queue), route: route, outlet: p.toExchanges, breaker: breaker, onHang: p.cfg.OnHang}
 	subscriber := newRouteSubscriber(business.steps, route, breaker, all, one, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, hop{business.steps, business.handle, 1, business.giveUp}.run)
 	return nil
@@ -114,7 +114,7 @@ func (p *Pipeline) subscription() wamqp.Config {
 func (p *Pipeline) steps(queue string) *steps {
 	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
 	return &steps{
-		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(), frameMax: p.frameMax, taps: p.cfg.Tap,
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.restoring), frameMax: p.frameMax, taps: p.cfg.Tap,
 		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, holds: p.holds, warnings: &throttle{}, targets: p.targets, delayTargets: p.delayTargets,
@@ -122,13 +122,13 @@ func (p *Pipeline) steps(queue string) *steps {
 }
 
 // signing publishes what carries a state with a signature, where there are keys.
-func (p *Pipeline) signing() signing { return signing{p.restoring, p.verifier} }
+func (p *Pipeline) signing(by *amqp.Restoring) signing { return signing{by, p.verifier} }
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
 func (p *Pipeline) hop() lasthop.Hop {
 	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.restoring, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.toQueues, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		hop.Own[route.Queue] = true

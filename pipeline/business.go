@@ -20,6 +20,7 @@ import (
 type business struct {
 	*steps
 	route   Route
+	outlet  publisher // of outgoing messages
 	breaker *breaker
 	onHang  func(Attempt) // may be nil
 	running running
@@ -106,7 +107,7 @@ func (b *business) publish(ctx context.Context, parent schemas.VerifiedState, pr
 	}
 	limited, cancel := context.WithTimeout(ctx, b.confirmTimeout(messages))
 	defer cancel()
-	for i, err := range b.publisher.PublishAll(limited, messages) {
+	for i, err := range b.outlet.PublishAll(limited, messages) {
 		if err == nil {
 			continue
 		}

@@ -109,7 +109,7 @@ func (m *model) wire() {
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
 	s.holds, s.warnings = &holds{gauge: s.metrics.held}, &throttle{}
-	s.targets, s.delayTargets = newTargets(time.Hour, targetShare), newTargets(time.Hour, delayShare)
+	s.targets, s.delayTargets = newTargets(m.broker, nil, time.Hour, targetShare), newTargets(m.broker, nil, time.Hour, delayShare)
 	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
@@ -119,7 +119,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	business := &business{steps: s, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
+	business := &business{steps: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": business.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

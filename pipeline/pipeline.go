@@ -29,14 +29,23 @@ type Pipeline struct {
 	holds     *holds
 	router    *message.Router
 	consuming *rabbit.Connection
-	sending   *rabbit.Connection
-	publisher *rabbit.Publisher
-	live      amqp.LiveTopology
-	restoring *amqp.Restoring // publishes, and brings back what of ours has vanished
-	breakers  []*breaker      // of Config.Routes, in their order
-	verifier  *schemas.Verifier
-	deaths    *deaths
-	targets   *targets
+	sending   *rabbit.Connection // what of ours publishes
+	returning *rabbit.Connection // the last hop, and parked copies
+	outgoing  *rabbit.Connection // what handlers publish
+
+	connections []*rabbit.Connection // all of these
+	publishers  []*rabbit.Publisher
+	live        amqp.LiveTopology
+
+	// These publish, and bring back what of ours has vanished. RabbitMQ stops reading a
+	// connection on which too much waits for one queue, so that queues of others have
+	// connections of their own.
+	restoring, toQueues, toExchanges *amqp.Restoring
+
+	breakers []*breaker // of Config.Routes, in their order
+	verifier *schemas.Verifier
+	deaths   *deaths
+	targets  *targets
 
 	delayTargets *targets
 }
@@ -54,23 +63,63 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer)}
 	p.holds = &holds{gauge: p.metrics.held}
-	if p.consuming, err = p.connect("watership consuming", true); err != nil {
-		return nil, err
+	if err := p.connectAll(); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
-	if p.sending, err = p.connect("watership publishing", false); err != nil {
-		return nil, errors.Join(err, p.consuming.Close())
-	}
-	p.publisher = rabbit.NewPublisher(p.sending, rabbit.PublisherConfig{})
 	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
-	p.restoring = amqp.NewRestoring(p.publisher, p.live)
+	p.restoring = p.publisherOn(p.sending)
+	p.toQueues = p.publisherOn(p.returning)
+	p.toExchanges = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
-	p.targets = newTargets(cfg.ConfirmTimeout, targetShare)
-	p.delayTargets = newTargets(cfg.ConfirmTimeout, delayShare)
+	p.targets = newTargets(p.signing(p.toQueues), p.alone, cfg.ConfirmTimeout, targetShare)
+	p.delayTargets = newTargets(p.signing(p.restoring), p.alone, cfg.ConfirmTimeout, delayShare)
 	p.deaths = &deaths{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+// mostGivenUp is how many messages may be given up unconfirmed before their channel is:
+// RabbitMQ may not answer on it to anything for long.
+const mostGivenUp = 8
+
+func (p *Pipeline) connectAll() (err error) {
+	for _, c := range []struct {
+		connection **rabbit.Connection
+		name       string
+		consuming  bool
+	}{
+		{&p.consuming, "watership consuming", true},
+		{&p.sending, "watership publishing", false},
+		{&p.returning, "watership returning", false},
+		{&p.outgoing, "watership outgoing", false},
+	} {
+		if *c.connection, err = p.connect(c.name, c.consuming); err != nil {
+			return err
+		}
+		p.connections = append(p.connections, *c.connection)
+	}
+	return nil
+}
+
+// alone is a publisher on a connection of its own.
+func (p *Pipeline) alone() (by publisher, end func()) {
+	connection, err := p.connect("watership probing", false)
+	if err != nil { // as the others had
+		return p.signing(p.toQueues), func() {}
+	}
+	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
+	return p.signing(amqp.NewRestoring(publisher, p.live)), func() {
+		_ = publisher.Close() // what is not confirmed is known
+		_ = connection.Close()
+	}
+}
+
+func (p *Pipeline) publisherOn(connection *rabbit.Connection) *amqp.Restoring {
+	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: mostGivenUp})
+	p.publishers = append(p.publishers, publisher)
+	return amqp.NewRestoring(publisher, p.live)
 }
 
 func (p *Pipeline) connect(name string, consuming bool) (*rabbit.Connection, error) {
@@ -107,7 +156,9 @@ func (p *Pipeline) Routes() []RouteState {
 
 // Err says why no messages come in or go out now: nil while the broker is
 // connected.
-func (p *Pipeline) Err() error { return cmp.Or(p.consuming.Err(), p.sending.Err()) }
+func (p *Pipeline) Err() error {
+	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err())
+}
 
 // Held says which messages are held, nil while there are none: what became of them is
 // known, and the broker takes no record of it, so they are not acknowledged. It is
@@ -171,5 +222,14 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (p *Pipeline) close() error {
-	return errors.Join(p.publisher.Close(), p.sending.Close(), p.consuming.Close())
+	errs := make([]error, len(p.publishers), len(p.publishers)+len(p.connections))
+	var closing sync.WaitGroup
+	for i, publisher := range p.publishers {
+		closing.Go(func() { errs[i] = publisher.Close() })
+	}
+	closing.Wait()
+	for _, connection := range p.connections {
+		errs = append(errs, connection.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -82,8 +82,8 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	if body.In != schemas.BodyHere {
 		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
 	}
-	err := p.targets.publish(ctx, queue, func(ctx context.Context) error {
-		err := p.publisher.Publish(ctx, m)
+	err := p.targets.publish(ctx, queue, func(ctx context.Context, by publisher) error {
+		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
 		if !errors.As(err, &missing) {
 			return err
@@ -91,7 +91,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 		if err := p.declare(queue); err != nil {
 			return err
 		}
-		return p.publisher.Publish(ctx, m)
+		return by.Publish(ctx, m)
 	})
 	if err != nil && over(ctx, err) {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)

@@ -101,7 +101,11 @@ func (r *retrier) handleDue(msg *message.Message) error {
 func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
-	err := r.targets.publish(ctx, state.Queue, func(ctx context.Context) error { return r.hop.Deliver(ctx, e, state) })
+	err := r.targets.publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
+		hop := r.hop
+		hop.Publisher = by
+		return hop.Deliver(ctx, e, state)
+	})
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError
 	var refused *rabbit.RefusedError

@@ -193,8 +193,8 @@ func (e *undeclaredError) Unwrap() error { return e.err }
 // delayedBy publishes to the queue of a delay, and declares it where it is not there.
 func (s *steps) delayedBy(ctx context.Context, m rabbit.Message, delay time.Duration) error {
 	m.RoutingKey = s.topology.Delay(delay)
-	return s.delayTargets.publish(ctx, m.RoutingKey, func(ctx context.Context) error {
-		err := s.publisher.Publish(ctx, m)
+	return s.delayTargets.publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
+		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
 		if !errors.As(err, &missing) {
 			return err
@@ -202,7 +202,7 @@ func (s *steps) delayedBy(ctx context.Context, m rabbit.Message, delay time.Dura
 		if err := s.delays.DeclareDelay(ctx, delay); err != nil {
 			return &undeclaredError{delay, err}
 		}
-		return s.publisher.Publish(ctx, m)
+		return by.Publish(ctx, m)
 	})
 }
 

@@ -54,11 +54,12 @@ func TestTargetThatDoesNotConfirm(t *testing.T) {
 	})
 }
 
+// rejectMany leaves its channel open: a quorum queue takes back what it has not been
+// told yet of rejections on one that is closed.
 func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 	t.Helper()
 	ch := b.Channel(t)
-	defer ch.Close()
-	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+	deliveries, err := ch.Consume(queue, "rejecting", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,20 +69,23 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 			t.Fatal(err)
 		}
 	}
+	if err := ch.Cancel("rejecting", false); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A queue that does not confirm takes a share of the places, and one place as soon as
 // that is known. Messages beyond that are not sent, so they do not arrive twice.
 func TestTargetsBoundASilentQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		targets := newTargets(30*time.Second, targetShare)
+		targets := newTargets(nil, func() (publisher, func()) { return nil, func() {} }, 30*time.Second, targetShare)
 		var sent atomic.Int32
-		silent := func(ctx context.Context) error {
+		silent := func(ctx context.Context, _ publisher) error {
 			sent.Add(1)
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		publish := func(n int, f func(context.Context) error) (refused *atomic.Int32) {
+		publish := func(n int, f func(context.Context, publisher) error) (refused *atomic.Int32) {
 			refused = &atomic.Int32{}
 			for range n {
 				go func() {
@@ -117,12 +121,52 @@ func TestTargetsBoundASilentQueue(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 
-		if err := targets.publish(t.Context(), "silent", func(context.Context) error { return nil }); err != nil {
+		if err := targets.publish(t.Context(), "silent", func(context.Context, publisher) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		publish(100, silent)
 		synctest.Wait()
 		check("sent once the queue confirms again", sent.Load(), 2*targetShare+2)
 		time.Sleep(time.Minute)
+	})
+}
+
+// A quorum queue that stands still, as one does that has no majority, on RabbitMQ
+// itself, which stops reading a connection that waits for too many of its confirms:
+// the messages of others go on.
+func TestQuorumQueueThatStandsStill(t *testing.T) {
+	rabbittest.NeedServices(t)
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		const messages, others = hopConcurrency + 50, 1000
+		r := start(t, b, func(c *Config) {
+			c.ReturnPause, c.ConfirmTimeout = 100*time.Millisecond, 500*time.Millisecond
+			c.Default = attemptsAfter(5 * time.Second)
+		})
+		args := amqp091.Table{"x-dead-letter-exchange": r.topology.Retry(), "x-queue-type": "quorum"}
+		still, other := b.Queue(t, args), b.Queue(t, args)
+		for i := range messages {
+			r.publish("", still, amqp091.Publishing{Body: fmt.Append(nil, i)})
+		}
+		process := fmt.Sprintf("whereis('%%2F_%s')", still)
+		t.Cleanup(func() { b.Service(t, "ctl", "eval", "sys:resume("+process+").") })
+		rejectMany(t, b, still, messages)
+		r.waitFor(messages, schemas.RetryScheduled)
+		b.Service(t, "ctl", "eval", "sys:suspend("+process+").")
+		for range 3 {
+			for i := range others {
+				r.publish("", other, amqp091.Publishing{Body: fmt.Append(nil, i)})
+			}
+			rejectMany(t, b, other, others)
+			b.Take(t, other, others)
+		}
+		b.Service(t, "ctl", "eval", "sys:resume("+process+").")
+		came := map[string]bool{}
+		deliveries, err := b.Channel(t).Consume(still, "", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(came) < messages {
+			came[string(rabbittest.Receive(t, deliveries).Body)] = true
+		}
 	})
 }

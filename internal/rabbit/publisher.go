@@ -12,9 +12,13 @@ import (
 type PublisherConfig struct {
 	// Window is how many messages may be on their way at once, sent and not yet
 	// confirmed; they are kept in memory. A message that its caller gives up does
-	// not count; when as many of those are not confirmed, the channel is opened
-	// again. Zero: 1,000.
+	// not count. Zero: 1,000.
 	Window int
+
+	// MaxGivenUp is how many messages that their callers gave up may be unconfirmed
+	// before the channel is opened again. A channel of RabbitMQ waits for a quorum
+	// queue without a majority, up to half a minute for each message. Zero: Window.
+	MaxGivenUp int
 
 	// StopTimeout is how long Close waits for confirms. Zero: 10 s.
 	StopTimeout time.Duration
@@ -54,6 +58,9 @@ type Publisher struct {
 func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 	if cfg.Window <= 0 {
 		cfg.Window = defaultWindow
+	}
+	if cfg.MaxGivenUp <= 0 {
+		cfg.MaxGivenUp = cfg.Window
 	}
 	if cfg.StopTimeout <= 0 {
 		cfg.StopTimeout = defaultStopTimeout
@@ -182,4 +189,4 @@ func (p *Publisher) finish(m *Pending, err error) {
 }
 
 // overrun says whether too many messages are in the window that nobody waits for.
-func (p *Publisher) overrun() bool { return int(p.stray.Load()) >= p.cfg.Window }
+func (p *Publisher) overrun() bool { return int(p.stray.Load()) >= p.cfg.MaxGivenUp }

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"errors"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -128,15 +129,19 @@ func (w *window) retire(left backlog) backlog {
 	return left
 }
 
-// leave closes the channel if it is not lost. The end of a channel is the end of
-// its confirms, which collect relies on.
+// leave closes the channel if it is not lost, and the connection where the broker does
+// not answer to that. The end of a channel is the end of its confirms, which collect
+// relies on.
 func (w *window) leave() {
 	w.timer.Stop()
 	w.release()
-	if !w.ended {
-		w.publisher.conn.closeChannel(w.ch)
-		w.end(<-w.closed)
+	if w.ended {
+		return
 	}
+	unanswered := time.AfterFunc(closeTimeout, w.conn.abort)
+	defer unanswered.Stop()
+	w.publisher.conn.closeChannel(w.ch)
+	w.end(<-w.closed)
 }
 
 // awaitEnd waits for the reason of a channel's end that is certain.
