@@ -1,5 +1,17 @@
 package broker
 
+// One lock guards the exchanges, queues, consumers and messages of a virtual host.
+// A connection has two goroutines, and neither waits for the network under that
+// lock: the reader takes frames, performs their methods and appends replies to an
+// outbox; the writer sends the outbox. One goroutine for each virtual host waits for
+// the next deadline: messages and queues that expire.
+//
+//	reader ── frame ─► channel ── method ─► virtual host ─► exchange ─► queue ─► consumer
+//	                                                                               │
+//	writer ◄───────────────────────────── outbox ◄────── deliver, reply, confirm ──┘
+//
+// In this package a section number (§) refers to the AMQP 0-9-1 specification.
+
 import (
 	"sync"
 	"time"

@@ -1,5 +1,5 @@
 // Package brokertest is a conformance suite for AMQP 0-9-1 brokers that behave as
-// RabbitMQ with its default configuration does: some 200 named behaviours, error texts
+// RabbitMQ with its default configuration does: some 230 named behaviours, error texts
 // included. Run and RunManagement run it against any URL:
 //
 //	func TestBroker(t *testing.T) {

@@ -1,0 +1,55 @@
+package service_test
+
+import (
+	"errors"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/broker/brokertest"
+)
+
+// send publishes an order, again for as long as the broker refuses it.
+func send(url, order string) error {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare("orders", true, false, false, false, nil); err != nil {
+		return err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	for range 3 {
+		confirm, err := ch.PublishWithDeferredConfirm("", "orders", true, false, amqp.Publishing{Body: []byte(order)})
+		if err != nil {
+			return err
+		}
+		if confirm.Wait() {
+			return nil
+		}
+	}
+	return errors.New("the broker refuses the order")
+}
+
+func TestOrdersAreSentAgain(t *testing.T) {
+	b := broker.Start(t, broker.Config{})
+	b.Inject(broker.Fault{Times: 2, Do: broker.Nack()})
+	if err := send(b.URL(), "tea"); err != nil {
+		t.Error(err)
+	}
+	if n := b.QueueLengths("/")["orders"]; n != 1 {
+		t.Errorf("%d orders, want 1", n)
+	}
+}
+
+func TestBroker(t *testing.T) {
+	brokertest.Run(t, brokertest.Target{URL: broker.Start(t, broker.Config{}).URL()})
+}
