@@ -1,106 +1,40 @@
 package indexer
 
 import (
-	"time"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
-// take adds the events of a delivery to a batch. It never fails: what cannot be
-// read is quarantined.
-type addFunc func(*batch, amqp.Delivery)
-
-func (x *Indexer) addTapped(b *batch, d amqp.Delivery) {
-	sequence, now := x.sequence.next()
-	event := x.cfg.Decoder.Tapped(d, now, sequence)
-	event.Ingested = now
-	b.add(x.cfg.Format, d, event)
-	if event.Replay != "" {
-		b.setUnmarked(func() schemas.Event {
-			unmarked := x.cfg.Decoder.TappedUnmarked(d, now, sequence)
-			unmarked.Ingested = now
-			return unmarked
-		})
-	}
-}
-
-func (x *Indexer) addLifecycle(b *batch, d amqp.Delivery) {
-	events, bundled := x.cfg.Decoder.Unbundle(d)
-	if !bundled {
-		x.addLifecycleEvent(b, d, x.decodeLifecycle(d))
-		return
-	}
-	for _, event := range events {
-		event.Sequence, event.Ingested = x.sequence.next()
-		x.countMismatch(event)
-		x.addLifecycleEvent(b, d, event)
-	}
-}
-
-// addLifecycle adds an event of the log. What a handler reports of a message repeats
-// the message's mark.
-func (x *Indexer) addLifecycleEvent(b *batch, d amqp.Delivery, event schemas.Event) {
-	b.add(x.cfg.Format, d, event)
-	if event.Replay != "" && event.Action != schemas.Replayed {
-		b.setUnmarked(func() schemas.Event {
-			event.Replay, event.ReplayOf = "", ""
-			return event
-		})
-	}
-}
-
-func (x *Indexer) decodeLifecycle(d amqp.Delivery) schemas.Event {
-	sequence, now := x.sequence.next()
-	event, err := x.cfg.Decoder.Lifecycle(d, now, sequence)
-	if err != nil {
-		x.cfg.Logger.Warn("a message in the log is no event; kept it as it is", "routing_key", d.RoutingKey, "error", err)
-		event = x.cfg.Decoder.Unreadable(d, now, sequence, err)
-	} else {
-		x.countMismatch(event)
-	}
-	event.Ingested = now
-	return event
-}
-
-// count counts an event whose fingerprint is not its message's.
-func (x *Indexer) countMismatch(e schemas.Event) {
-	if e.BodyIn == schemas.BodyHere && e.Fingerprint != e.Envelope.Fingerprint() {
-		x.metrics.mismatches.Inc()
-	}
-}
-
-// item is one event on its way to the store.
+// item is an event and its document for the store.
 type item struct {
 	event       schemas.Event
 	document    schemas.Document
 	redelivered bool
-	deliveries  int64 // so far, where a quorum queue counts them
+	deliveries  int64 // earlier ones, if the queue counts them, as quorum queues do
 
-	unmarked func() schemas.Event // without the mark of a replay; nil: it has none to be checked
+	unmarked func() schemas.Event // the event without its replay mark; nil: no mark, or a verified one
 }
 
-// replace gives the item another event, with the document that goes with it.
+// replace changes the event of the item and encodes its document again.
 func (x *Indexer) replace(it *item, event schemas.Event) {
 	it.event, it.document = event, x.cfg.Format.Document(event)
 }
 
-// batch is written by one request and acknowledged by one frame.
+// batch is a group of events for one bulk request and one acknowledgement.
 type batch struct {
 	items             []item
-	sources           []byte // the documents, one behind the other
+	sources           []byte // the JSON documents, concatenated
 	messages          int
-	redeliveredEvents int    // events
-	bodies            int    // bytes of the messages' bodies
-	last              uint64 // delivery tag of its newest message
-	started           time.Time
-	startsRedelivered bool             // it begins with a message that comes again, see order.go
-	stored            map[string]int64 // sequences of those that are in the store, by id
+	redeliveredEvents int
+	bodies            int              // bytes of the messages' bodies
+	lastTag           uint64           // delivery tag of the newest message
+	startsRedelivered bool             // its first message was redelivered, see resequence.go
+	stored            map[string]int64 // sequences of redelivered events that the store has, by id
 	written           chan error
 }
 
-// add encodes an event. The documents before stay valid where sources moves.
+// add encodes an event. Earlier documents stay valid when sources is reallocated.
 func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
 	begin := len(b.sources)
 	b.sources = format.Append(b.sources, event)
@@ -116,13 +50,13 @@ func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schema
 	})
 }
 
-// mark notes that the event which was added last says of itself that a replay led to
-// it, and the event without that.
+// setUnmarked sets the function that returns the last added event without its replay
+// mark, for the case that the mark is forged.
 func (b *batch) setUnmarked(unmarked func() schemas.Event) {
 	b.items[len(b.items)-1].unmarked = unmarked
 }
 
-// deliveries is how often a message was delivered before
+// deliveries returns the number of earlier deliveries of a message
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func deliveries(d amqp.Delivery) int64 {
 	if !d.Redelivered {
@@ -132,19 +66,18 @@ func deliveries(d amqp.Delivery) int64 {
 	return count
 }
 
-// took notes the message whose events were added.
+// countMessage counts the message of the events that were just added.
 func (b *batch) countMessage(d amqp.Delivery) {
 	b.messages++
 	b.bodies += len(d.Body)
-	b.last = d.DeliveryTag
+	b.lastTag = d.DeliveryTag
 }
 
-// allAgain says that every message comes again: more may wait that do.
+// allRedelivered reports whether every message was redelivered: more of them may follow.
 func (b *batch) allRedelivered() bool {
 	return b.startsRedelivered && b.items[len(b.items)-1].redelivered
 }
 
-// highest is the highest sequence of its events.
 func (b *batch) highestSequence() (sequence int64) {
 	for i := range b.items {
 		sequence = max(sequence, b.items[i].event.Sequence)
@@ -152,7 +85,7 @@ func (b *batch) highestSequence() (sequence int64) {
 	return sequence
 }
 
-// grow makes room in an empty batch.
+// grow reserves room in an empty batch.
 func (b *batch) grow(items, bytes int) {
 	if cap(b.items) < items {
 		b.items = make([]item, 0, items)
@@ -162,14 +95,14 @@ func (b *batch) grow(items, bytes int) {
 	}
 }
 
-// largestKept is how large a batch's buffer may be to be used again.
-const largestKept = 16 << 20 // bytes
+// maxReusedBuffer is the largest buffer that a batch keeps for the next messages.
+const maxReusedBuffer = 16 << 20 // bytes
 
-// reset makes the batch empty, for the next messages.
+// reset empties the batch for the next messages.
 func (b *batch) reset() {
-	clear(b.items) // lets go of the messages
+	clear(b.items) // frees the messages
 	b.items, b.messages, b.redeliveredEvents, b.bodies, b.startsRedelivered, b.stored = b.items[:0], 0, 0, 0, false, nil
-	if b.sources = b.sources[:0]; cap(b.sources) > largestKept {
+	if b.sources = b.sources[:0]; cap(b.sources) > maxReusedBuffer {
 		b.sources = nil
 	}
 }

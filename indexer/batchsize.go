@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// appetite is how much the store is given in one request. It grows while a
-// document of a larger request costs no more time, and is halved when the store
-// has too much to do.
+// batchSizer adapts the size of bulk requests. It grows while a document of a larger
+// request takes no more time, and halves when the store is overloaded.
 type batchSizer struct {
 	limit Batch
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	events  int
 	bytes   int
-	fastest time.Duration // of one document in a request
+	fastest time.Duration // per document of a request
 }
 
-func newBatchSizer(most Batch) *batchSizer {
-	return &batchSizer{limit: most, events: max(1, most.Events/4), bytes: most.Bytes}
+func newBatchSizer(limit Batch) *batchSizer {
+	return &batchSizer{limit: limit, events: max(1, limit.Events/4), bytes: limit.Bytes}
 }
 
-func (a *batchSizer) size() (events, bytes int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.events, a.bytes
+// size returns the current limits of a request.
+func (z *batchSizer) size() (events, bytes int) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.events, z.bytes
 }
 
-// portion is how many of the items go into one request.
-func (a *batchSizer) countFitting(items []*item) int {
-	events, bytes := a.size()
+// countFitting returns the number of leading items that fit into one request.
+func (z *batchSizer) countFitting(items []*item) int {
+	events, bytes := z.size()
 	n := 0
 	for n < min(len(items), events) && bytes > 0 {
 		bytes -= len(items[n].document.Source)
@@ -38,34 +38,34 @@ func (a *batchSizer) countFitting(items []*item) int {
 	return n
 }
 
-// took is told how long a request lasted that the store took as a whole.
-func (a *batchSizer) observe(documents int, lasted time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bytes = min(a.limit.Bytes, a.bytes+a.bytes/4+1)
-	if documents < a.events {
-		return // says nothing about larger ones
+// observe records the duration of a request that the store answered.
+func (z *batchSizer) observe(documents int, duration time.Duration) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.bytes = min(z.limit.Bytes, z.bytes+z.bytes/4+1)
+	if documents < z.events {
+		return // a small request does not show how long a larger one takes
 	}
-	each := lasted / time.Duration(documents)
-	if a.fastest == 0 || each < a.fastest {
-		a.fastest = each
+	each := duration / time.Duration(documents)
+	if z.fastest == 0 || each < z.fastest {
+		z.fastest = each
 	}
-	if each <= 2*a.fastest { // a refresh or a merge slows some down
-		a.events = min(a.limit.Events, a.events+a.events/4+1)
+	if each <= 2*z.fastest { // a refresh or a merge slows some requests down
+		z.events = min(z.limit.Events, z.events+z.events/4+1)
 	}
-	a.fastest += a.fastest / 64 // times change
+	z.fastest += z.fastest / 64 // forgets old measurements slowly
 }
 
-// lessEvents is for a store that is busy.
-func (a *batchSizer) halveEvents() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.events = max(1, a.events/2)
+// halveEvents makes requests smaller for a store that is overloaded.
+func (z *batchSizer) halveEvents() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.events = max(1, z.events/2)
 }
 
-// lessBytes is for a request that was too large.
-func (a *batchSizer) shrinkBytes(refused int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bytes = max(64<<10, min(a.bytes, refused/2))
+// shrinkBytes makes requests smaller than one that the store refused as too large.
+func (z *batchSizer) shrinkBytes(refused int) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.bytes = max(64<<10, min(z.bytes, refused/2))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// clock gives each event its place: microseconds of the wall clock, but always
-// above the one before, whatever the wall clock does.
+// clock numbers events: by the microseconds of the wall clock, and always above the
+// previous number, even if the wall clock is set back.
 type clock struct {
 	now func() time.Time
 
@@ -16,7 +16,7 @@ type clock struct {
 	last int64
 }
 
-// next also says what time it is.
+// next returns a new sequence and the current time.
 func (c *clock) next() (int64, time.Time) {
 	now := c.now()
 	c.mu.Lock()
@@ -25,14 +25,15 @@ func (c *clock) next() (int64, time.Time) {
 	return c.last, now
 }
 
-// highest is the last sequence that was given, or what the clock was raised to.
+// current returns the last sequence, or the one that the clock was raised to.
 func (c *clock) current() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// raise puts everything to come above a sequence, unless it is one that no clock gave.
+// raise lets all later sequences be above a stored one. It ignores values beyond
+// schemas.MaxSequence, which no indexer can have stored.
 func (c *clock) raise(above int64) {
 	if above > schemas.MaxSequence {
 		return

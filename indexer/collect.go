@@ -7,11 +7,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// collect groups deliveries into batches until ctx ends or they do, or until
-// the queue is to be consumed anew. What was handed out and not taken by then
-// goes back when the channel closes, which is after what was taken is
-// acknowledged. Cancelling the consumer instead would make another one active
-// at once, and the order would be lost.
+// collect groups deliveries into batches until ctx ends, the deliveries end, or the
+// queue has to be consumed again with another prefetch. Deliveries that are in no batch
+// by then are requeued when the channel closes, after the collected ones are
+// acknowledged. Cancelling the consumer first would make another one active at once,
+// which breaks the order.
 func (s *session) collect(ctx, work context.Context) error {
 	current, progress := s.newBatch(nil), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
@@ -42,7 +42,7 @@ func (s *session) collect(ctx, work context.Context) error {
 		if len(current.items) == 0 {
 			continue
 		}
-		if current.allRedelivered() && s.tuner.grow(current.messages, current.bodies) {
+		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bodies) {
 			return nil
 		}
 		if err := s.removeForgedMarks(work, current); err != nil {
@@ -51,35 +51,34 @@ func (s *session) collect(ctx, work context.Context) error {
 		if err := s.matchStored(work, current); err != nil {
 			return err
 		}
-		anew := !current.allRedelivered() && s.tuner.observe(current.messages, current.bodies)
+		retuned := !current.allRedelivered() && s.state.tuner.observe(current.messages, current.bodies)
 		next := s.newBatch(current)
-		if err := s.flush(work, current); err != nil || anew {
+		if err := s.flush(work, current); err != nil || retuned {
 			return err
 		}
 		current = next
 	}
 }
 
-// fill adds a message and says whether the batch is full.
+// addDelivery adds a message and reports whether the batch is complete.
 func (s *session) addDelivery(b *batch, d amqp.Delivery, timer *time.Timer) bool {
 	if len(b.items) == 0 {
-		b.started = time.Now()
 		b.startsRedelivered = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)
 	}
 	s.add(b, d)
 	b.countMessage(d)
-	s.tuner.lastSequence = b.items[len(b.items)-1].event.Sequence
+	s.state.lastSequence = b.items[len(b.items)-1].event.Sequence
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
-		return !d.Redelivered || b.messages >= s.tuner.prefetch || len(b.sources) >= s.cfg.Memory/2
+		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || len(b.sources) >= s.cfg.Memory/2
 	}
 	events, bytes := s.sizer.size()
-	return len(b.items) >= events || b.messages >= s.tuner.messagesPerBatch() || len(b.sources) >= bytes
+	return len(b.items) >= events || b.messages >= s.state.tuner.messagesPerBatch() || len(b.sources) >= bytes
 }
 
-// flush hands a batch on. It waits while those before it are being written, so
-// that no more is received than is acknowledged.
+// flush passes a batch to the writers. It blocks while these are busy, so that
+// unacknowledged messages stay bounded.
 func (s *session) flush(work context.Context, b *batch) error {
 	if len(b.items) == 0 {
 		return nil
@@ -92,8 +91,9 @@ func (s *session) flush(work context.Context, b *batch) error {
 	}
 }
 
-// flushWhole hands on what is at hand when no more will come. What came again goes
-// back instead: its order may follow from what did not come.
+// flushLast passes the incomplete batch to the writers when no more deliveries come.
+// A batch of redelivered messages is requeued instead: the missing ones may determine
+// its order.
 func (s *session) flushLast(work context.Context, b *batch) error {
 	if b.startsRedelivered {
 		return nil
@@ -104,16 +104,16 @@ func (s *session) flushLast(work context.Context, b *batch) error {
 	return s.flush(work, b)
 }
 
-// empty is a batch with room for half as much again as the one before had:
-// batches grow, and to move what is in one costs as much as to encode it.
-func (s *session) newBatch(before *batch) *batch {
+// newBatch returns an empty batch with half as much room again as the previous one
+// used: batches grow, and moving their documents costs as much as encoding them.
+func (s *session) newBatch(previous *batch) *batch {
 	b := &batch{written: make(chan error, 1)}
 	select {
 	case b = <-s.free:
 	default:
 	}
-	if before != nil {
-		b.grow(len(before.items)*3/2, min(len(before.sources)*3/2, largestKept))
+	if previous != nil {
+		b.grow(len(previous.items)*3/2, min(len(previous.sources)*3/2, maxReusedBuffer))
 	}
 	return b
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// conflict is an item whose id is in the store already.
+// conflict is an item whose id the store has already.
 type conflict struct {
 	*item
 	stored schemas.Stored
 }
 
-// resolveConflicts gives the items that are second messages, with ids of their own.
-// Only an id that follows from the content can belong to another message.
+// resolveConflicts returns the items that are other messages than the stored ones, with
+// new ids. Only ids that are computed from the content can be shared by two messages.
 func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([]*item, error) {
 	var doubtful []conflict
 	var stored []schemas.Stored
@@ -41,11 +41,10 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	return duplicates, err
 }
 
-// isDuplicate says whether an item is another message than the stored one with its
-// id, which has this sequence. What comes again was looked for when it was taken: if
-// it is stored since, then by this session, which also takes equal ones, or by an
-// indexer that is gone, whose message it is. In any other doubt there are two events
-// rather than one too few.
+// isDuplicate reports whether an item is another message than the stored one with its
+// id and the given sequence. Redelivered items were looked up before: if the store has
+// one now, either this session wrote an equal message, or an indexer that has stopped
+// wrote this one. A wrong answer should rather store an event twice than lose one.
 func (s *session) isDuplicate(it *item, stored int64) bool {
 	switch {
 	case stored == it.event.Sequence:

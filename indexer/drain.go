@@ -7,17 +7,18 @@ import (
 
 const drainPoll = 50 * time.Millisecond
 
-// Drain indexes the tap copies that a queue holds, until the queue, which nothing
-// publishes to any more, has none that wait and none is at hand. What it took last
-// may be back in the queue then: call it again while there is something.
+// Drain indexes the tap copies in a queue that is no longer bound. It returns when the
+// queue is empty and all its messages are acknowledged; waiting returns the number of
+// ready messages. The last messages may be requeued as Drain stops: call it until the
+// queue stays empty.
 func (x *Indexer) Drain(ctx context.Context, queue string, waiting func(context.Context) (int, error)) error {
-	draining, stop := context.WithCancel(ctx)
+	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- x.consume(draining, queue, x.addTapped) }()
+	go func() { ended <- x.consume(consuming, queue, x.addTapped) }()
 	err := x.waitUntilDrained(ctx, queue, waiting)
 	stop()
-	<-ended // what it says is only that it was stopped
+	<-ended // its error is the cancellation
 	return err
 }
 

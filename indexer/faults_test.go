@@ -183,7 +183,7 @@ func TestFaultsOfServers(t *testing.T) {
 		"a write block": func(i *identities, _ *rabbittest.Proxy) {
 			i.block("true")
 			i.publish(i.messages("blocked", 50)...)
-			rabbittest.Eventually(i.t, "the block is met", func() bool { return i.log.Count("did not take everything") > 0 })
+			rabbittest.Eventually(i.t, "the block is met", func() bool { return i.log.Count("did not accept every document") > 0 })
 			i.block("null")
 		},
 		"a lost connection to the broker": func(i *identities, proxy *rabbittest.Proxy) {
@@ -237,7 +237,7 @@ func TestMissingTemplatesAreWaitedFor(t *testing.T) {
 	store := openStore(t, storeURL(t), streamName())
 	run := s.start(store, nil)
 	s.publish(s.messages("early", 50)...)
-	rabbittest.Eventually(t, "it is noticed", func() bool { return s.log.Count("did not take everything") > 0 })
+	rabbittest.Eventually(t, "it is noticed", func() bool { return s.log.Count("did not accept every document") > 0 })
 	if err := store.Install(patient(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestMessagesGoBackWhileTheStoreIsAway(t *testing.T) {
 	g.meet(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) }))
 	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 100 * time.Millisecond })
 	s.publish(s.messages("order", 100)...)
-	rabbittest.Eventually(t, "they go back", func() bool { return s.log.Count("gave the messages at hand back") > 1 })
+	rabbittest.Eventually(t, "they go back", func() bool { return s.log.Count("requeued the unacknowledged messages") > 1 })
 	g.meet(nil)
 	s.wantEachOnce(s.finish(store, 100, run))
 }

@@ -9,57 +9,57 @@ import (
 	"time"
 )
 
-// A message that was acknowledged is never delivered again. So the message of a
-// redelivery is not that of a stored event whose sequence is within a span, however
-// equal the two messages are.
+// RabbitMQ never redelivers an acknowledged message. So a redelivered message is
+// another one than a stored event of an acknowledged sequence, even if both are equal.
 
-// span is the sequences above After, up to UpTo, that one session gave to events of
-// messages which it acknowledged.
+// sequenceRange is the sequences above After, up to UpTo, of events whose messages one
+// session acknowledged.
 type sequenceRange struct {
 	After int64 `json:"after"`
 	UpTo  int64 `json:"up_to"`
 }
 
-// spans are those of one queue, the oldest first.
+// sequenceRanges are the ranges of one queue, the oldest first.
 type sequenceRanges []sequenceRange
 
 func (l sequenceRanges) contains(sequence int64) bool {
-	return slices.ContainsFunc(l, func(s sequenceRange) bool { return s.After < sequence && sequence <= s.UpTo })
+	return slices.ContainsFunc(l, func(r sequenceRange) bool { return r.After < sequence && sequence <= r.UpTo })
 }
 
-// with adds spans, and leaves out those that end before a sequence, and all but the
-// newest ones.
+// merge adds ranges. It removes those that end before a sequence, and keeps the newest
+// hundred.
 func (l sequenceRanges) merge(more sequenceRanges, since int64) sequenceRanges {
-	const most = 100
+	const limit = 100
 	all := slices.Concat(l, more)
 	slices.SortFunc(all, func(a, b sequenceRange) int { return int(a.After - b.After) })
 	joined := all[:0]
-	for _, s := range all {
+	for _, r := range all {
 		switch last := len(joined) - 1; {
-		case s.UpTo < since:
-		case last >= 0 && s.After <= joined[last].UpTo:
-			joined[last].UpTo = max(joined[last].UpTo, s.UpTo)
+		case r.UpTo < since:
+		case last >= 0 && r.After <= joined[last].UpTo:
+			joined[last].UpTo = max(joined[last].UpTo, r.UpTo)
 		default:
-			joined = append(joined, s)
+			joined = append(joined, r)
 		}
 	}
-	return joined[max(0, len(joined)-most):]
+	return joined[max(0, len(joined)-limit):]
 }
 
-// handover is what an indexer that stops leaves in the store for the next one.
+// handover is the document that an indexer saves in the store as it stops, for the next
+// consumer of the queue.
 type handover struct {
 	Source       string         `json:"source"`
 	Queue        string         `json:"queue"`
 	Acknowledged sequenceRanges `json:"acknowledged"`
 }
 
-// handoverName is short, however long the names are that it is made of.
+// handoverName hashes the names of source and queue, which may be too long for an id.
 func (x *Indexer) handoverName(queue string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(x.cfg.Decoder.Source+"\x00"+queue)))
 }
 
-// readHandover gives the spans of the indexer that had the queue before, which may
-// be this one.
+// readHandover returns the ranges of the previous consumer of the queue, which may be
+// this indexer.
 func (x *Indexer) readHandover(ctx context.Context, queue string) (sequenceRanges, error) {
 	document, err := x.cfg.Store.Handover(ctx, x.handoverName(queue))
 	if err != nil || document == nil {
@@ -67,7 +67,7 @@ func (x *Indexer) readHandover(ctx context.Context, queue string) (sequenceRange
 	}
 	var read handover
 	if err := json.Unmarshal(document, &read); err != nil {
-		x.cfg.Logger.Warn("ignored a handover of an indexer that cannot be read", "queue", queue, "error", err)
+		x.cfg.Logger.Warn("ignored the unreadable handover of a former indexer", "queue", queue, "error", err)
 	}
 	return read.Acknowledged, nil
 }
@@ -75,9 +75,9 @@ func (x *Indexer) readHandover(ctx context.Context, queue string) (sequenceRange
 // handoverTimeout bounds the last request of an indexer that stops.
 const handoverTimeout = 5 * time.Second
 
-// leaveHandover is called before the channel closes: whichever indexer gets the
-// queue then finds it. Without it equal messages may be recorded as one, which is no
-// reason not to stop.
+// saveHandover runs before the channel closes, so that the next active consumer finds
+// the document. A failure does not stop the shutdown: the next consumer may then store
+// equal messages as one event.
 func (x *Indexer) saveHandover(ctx context.Context, queue string, acknowledged sequenceRanges) {
 	if len(acknowledged) == 0 || x.StoreError() != nil {
 		return

@@ -1,7 +1,6 @@
-// Package indexer takes every event from the broker and writes it to the
-// store: take, batch, write, acknowledge. A message is acknowledged only when
-// the store has answered for its document; nothing is dropped and nothing is
-// requeued in a loop.
+// Package indexer consumes events from RabbitMQ and writes them to a store in batches.
+// It acknowledges a message only after the store has confirmed its document. It drops
+// no message, and pauses before it requeues messages.
 package indexer
 
 import (
@@ -21,47 +20,49 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Store is where the indexer writes.
+// Store is the database that the indexer writes to.
 type Store interface {
-	// Create writes documents and answers for each in order. Its error is a
-	// *schemas.StoreError: nothing is known of any of them.
+	// Create writes documents and returns a result for each, in order. Its error is a
+	// *schemas.StoreError: any of the documents may or may not be written.
 	Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error)
 
-	// Find looks documents up by id wherever they may be, however old.
+	// Find looks up documents by id in all backing indices.
 	Find(ctx context.Context, ids []string) (map[string]schemas.Stored, error)
 
-	// Sequences reads event.sequence of documents, as just written.
+	// Sequences returns event.sequence of documents, including the latest writes.
 	Sequences(ctx context.Context, documents []schemas.Stored) (map[schemas.Stored]int64, error)
 
-	// HighestSequence is the highest event.sequence stored, 0 where there is none.
+	// HighestSequence returns the highest event.sequence, 0 if the store is empty.
 	HighestSequence(ctx context.Context) (int64, error)
 
-	// HighestSequenceOf is that of the events of a source, 0 where there is none.
+	// HighestSequenceOf returns the highest event.sequence of a source, 0 if it has none.
 	HighestSequenceOf(ctx context.Context, source string) (int64, error)
 
-	// KnownJobs says which replays there are, of those with some ids, as just stored.
+	// KnownJobs reports which ids belong to stored replay jobs, including the latest
+	// writes.
 	KnownJobs(ctx context.Context, ids []string) (map[string]bool, error)
 
-	// Handover is what SaveHandover kept last under a name, nil where it kept nothing.
+	// Handover returns the document that SaveHandover stored under a name, nil if there
+	// is none.
 	Handover(ctx context.Context, name string) ([]byte, error)
 
-	// SaveHandover keeps a JSON document under a name, in the place of the one before.
+	// SaveHandover stores a JSON document under a name and replaces the previous one.
 	SaveHandover(ctx context.Context, name string, document []byte) error
 }
 
-// Broker is where the indexer consumes, and looks into the queue of unstorable messages.
+// Broker is the connection to RabbitMQ. Do serves the queue of unstorable messages.
 type Broker interface {
 	Do(ctx context.Context, f func(*amqp.Channel) error) error
 	Consume(ctx context.Context, q rabbit.ConsumeConfig, each func(ctx context.Context, s *rabbit.Session) error) error
 }
 
-// Publisher keeps what is too large for the store.
+// Publisher publishes messages that are too large for the store to the queue of
+// unstorable messages. It returns after the confirm.
 type Publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 }
 
-// Config says what is indexed and how. Broker, Publisher, Store and Decoder
-// are needed.
+// Config configures an Indexer. Broker, Publisher, Store and Decoder are required.
 type Config struct {
 	Broker    Broker
 	Publisher Publisher
@@ -70,37 +71,36 @@ type Config struct {
 	Format    schemas.DocumentFormat
 	Batch     Batch
 
-	// Memory bounds what is in flight, in bytes: half of it for messages
-	// received and not acknowledged yet, of each queue, half for documents being
-	// written. What comes again after a crash is encoded before it is written, up to
-	// half of it for each queue besides. A single message may be larger. The first
-	// is kept by asking the broker for fewer messages, so that messages that
-	// suddenly grow can exceed it until that is noticed. Zero: 64 MiB.
+	// Memory limits the memory of messages, in bytes: one half for the unacknowledged
+	// messages of each queue, one half for documents being written. Redelivered messages
+	// need up to one half more for each queue, since they are encoded before the first
+	// one is written. A single message may exceed the limit. So may messages that
+	// suddenly grow, until the indexer has adapted the prefetch. Zero: 64 MiB.
 	Memory int
 
-	// RequeueAfter is how long the store may be away before the messages at hand
-	// go back to their queue, so that none outstays RabbitMQ's
-	// acknowledgement time-out of 30 minutes
+	// RequeueAfter is the time for which the store may fail before unacknowledged
+	// messages are requeued, so that none exceeds RabbitMQ's acknowledgement time-out of
+	// 30 minutes
 	// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 	// Zero: 3 minutes.
 	RequeueAfter time.Duration
 
-	// Retention is how long the store keeps documents. A message that is too large
-	// for it is kept in a queue for as long. A stream that is not in it, or has 0,
-	// keeps them for ever.
+	// Retention is the time after which the store deletes documents. Messages in the queue
+	// of unstorable messages are deleted after the same time. Documents of other
+	// streams, or with 0, are not deleted.
 	Retention map[schemas.Stream]time.Duration
 
-	Logger     *slog.Logger          // nil: nobody is told
-	Registerer prometheus.Registerer // of the metrics, for one indexer; nil: nobody sees them
+	Logger     *slog.Logger          // nil: no logs
+	Registerer prometheus.Registerer // for one indexer only; nil: no metrics
 	Now        func() time.Time      // the clock of event.sequence; nil: time.Now
 }
 
-// Batch says when a bulk request is sent: at whichever bound is reached first.
-// The indexer begins with less at once and grows while that costs the store no
-// more; when the store has too much to do it asks less of it.
+// Batch limits a bulk request, which is sent when it reaches the first limit. The
+// indexer starts with smaller requests. It makes them larger while the time per document
+// does not grow, and smaller when the store is overloaded.
 type Batch struct {
-	Events int           // documents; zero: 2000
-	Bytes  int           // of documents; zero: 5 MiB
+	Events int           // zero: 2000
+	Bytes  int           // of all documents; zero: 5 MiB
 	Wait   time.Duration // after the first event; zero: 200 ms
 }
 
@@ -119,14 +119,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func orDefault[T int | time.Duration](value, otherwise T) T {
+func orDefault[T int | time.Duration](value, fallback T) T {
 	if value <= 0 {
-		return otherwise
+		return fallback
 	}
 	return value
 }
 
-// Indexer moves events from the queues to the store.
+// Indexer writes the events of the queues to the store.
 type Indexer struct {
 	cfg         Config
 	sequence    clock
@@ -140,10 +140,10 @@ type Indexer struct {
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
 }
 
-// New checks nothing and connects to nothing.
+// New returns an indexer. It does not connect to a server yet.
 func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
-	topology, begun := cfg.Decoder.Topology, time.Now()
+	topology, now := cfg.Decoder.Topology, time.Now()
 	return &Indexer{
 		cfg:         cfg,
 		sequence:    clock{now: cfg.Now},
@@ -151,14 +151,14 @@ func New(cfg Config) *Indexer {
 		sizer:       newBatchSizer(cfg.Batch),
 		metrics:     newMetrics(cfg.Registerer),
 		progress: map[string]*queueProgress{
-			topology.Log(): {indexedUntil: begun}, topology.Index(): {indexedUntil: begun}, topology.IndexLate(): {indexedUntil: begun},
+			topology.Log(): {indexedUntil: now}, topology.Index(): {indexedUntil: now}, topology.IndexLate(): {indexedUntil: now},
 		},
 	}
 }
 
-// Run indexes until ctx ends; then it writes and acknowledges what it has at
-// hand, within a few seconds unless the store takes nothing, and returns. What it
-// could not write stays in the queues.
+// Run indexes until ctx ends. Then it writes and acknowledges the messages that it has
+// collected, for at most some seconds, and not at all if the store fails. The other
+// messages stay in their queues.
 func (x *Indexer) Run(ctx context.Context) error {
 	topology := x.cfg.Decoder.Topology
 	queues := map[string]addFunc{
@@ -168,8 +168,8 @@ func (x *Indexer) Run(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	failures := make(chan error, len(queues))
-	for queue, take := range queues {
-		running.Go(func() { failures <- x.consume(ctx, queue, take) })
+	for queue, add := range queues {
+		running.Go(func() { failures <- x.consume(ctx, queue, add) })
 	}
 	running.Go(func() { x.removeExpiredPeriodically(ctx) })
 	running.Wait()
@@ -182,50 +182,50 @@ func (x *Indexer) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain indexes one queue. While the store is away nobody consumes: the queue
-// keeps the messages.
-func (x *Indexer) consume(ctx context.Context, queue string, take addFunc) error {
-	flow := newPrefetchTuner(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)
+// consume indexes one queue. It does not consume while the store is unavailable, so that
+// the messages stay in the queue.
+func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error {
+	state := &queueState{tuner: newPrefetchTuner(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)}
 	pause := backoff{}
 	for {
 		if err := x.waitForStore(ctx, queue); err != nil {
 			return err
 		}
-		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: flow.startSession()},
-			func(alive context.Context, consumer *rabbit.Session) error {
+		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: state.tuner.startSession()},
+			func(session context.Context, consumer *rabbit.Session) error {
 				defer x.progress[queue].requeue()
-				acknowledged, err := x.runSession(alive, consumer, queue, take, flow)
-				if stoppedByIndexer(ctx, alive) {
-					flow.acknowledged = flow.acknowledged.merge(acknowledged, 0)
+				acknowledged, err := x.runSession(session, consumer, queue, add, state)
+				if stoppedByIndexer(ctx, session) {
+					state.acknowledged = state.acknowledged.merge(acknowledged, 0)
 				}
 				if ctx.Err() != nil {
-					x.saveHandover(ctx, queue, flow.acknowledged)
+					x.saveHandover(ctx, queue, state.acknowledged)
 				}
 				return err
 			})
 		switch {
 		case ctx.Err() != nil:
 			return err
-		case err == nil: // for another prefetch
+		case err == nil: // the prefetch changes
 			pause = backoff{}
 			continue
 		}
 		x.metrics.requeued.Inc()
 		x.writeFailure.record(time.Now(), err)
-		x.cfg.Logger.Error("gave the messages at hand back to the queue", "queue", queue, "error", err)
+		x.cfg.Logger.Error("requeued the unacknowledged messages", "queue", queue, "error", err)
 		if err := pause.wait(ctx, 0); err != nil {
 			return err
 		}
 	}
 }
 
-// inOrder says whether a session ended by the indexer, which ctx is of: then the
-// broker has every acknowledgement before the channel closes.
+// stoppedByIndexer reports whether the indexer, to which ctx belongs, ended the session.
+// Then the broker receives every acknowledgement before the channel closes.
 func stoppedByIndexer(ctx, session context.Context) bool {
 	return session.Err() == nil || errors.Is(context.Cause(session), context.Cause(ctx))
 }
 
-// awaitStore returns when the store answers.
+// waitForStore returns when the store answers.
 func (x *Indexer) waitForStore(ctx context.Context, queue string) error {
 	pause := backoff{}
 	for {
@@ -245,8 +245,8 @@ func (x *Indexer) waitForStore(ctx context.Context, queue string) error {
 	}
 }
 
-// raise puts the sequence above the highest that any indexer has stored, of any
-// source: a replay is bounded by it.
+// raiseSequence lets new sequences be above all stored ones, of any source: a replay uses
+// the highest sequence as its upper bound.
 func (x *Indexer) raiseSequence(ctx context.Context) error {
 	highest, err := x.cfg.Store.HighestSequence(ctx)
 	x.sequence.raise(highest)

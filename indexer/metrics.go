@@ -9,7 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// metrics say how the indexer does (https://prometheus.io/docs/practices/naming/).
+// metrics are the counters, gauges and histograms of the indexer
+// (https://prometheus.io/docs/practices/naming/).
 type metrics struct {
 	events      *prometheus.CounterVec
 	bytes       prometheus.Counter
@@ -25,9 +26,9 @@ type metrics struct {
 	forgedMarks prometheus.Counter
 }
 
-// newMetrics registers nothing where to is nil.
-func newMetrics(to prometheus.Registerer) metrics {
-	factory := promauto.With(to)
+// newMetrics registers the metrics, unless registerer is nil.
+func newMetrics(registerer prometheus.Registerer) metrics {
+	factory := promauto.With(registerer)
 	counter := func(name, help string) prometheus.Counter {
 		return factory.NewCounter(prometheus.CounterOpts{Namespace: "watership", Subsystem: "index", Name: name, Help: help})
 	}
@@ -40,11 +41,11 @@ func newMetrics(to prometheus.Registerer) metrics {
 	return metrics{
 		events: factory.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "watership", Subsystem: "index", Name: "events_total",
-			Help: "Events that are in the store and acknowledged, by action; quarantined ones were refused by the store.",
+			Help: "Stored and acknowledged events, by action; the store refused the original document of quarantined ones.",
 		}, []string{"action"}),
-		bytes: counter("document_bytes_total", "Size of the documents of those events."),
+		bytes: counter("document_bytes_total", "Size of the documents of stored events."),
 		latency: factory.NewHistogramVec(histogram("latency_seconds",
-			"Time from when the newest message of a batch was published, as far as that is known, to its acknowledgement.",
+			"Time from the publishing of the newest message of a batch to its acknowledgement.",
 			prometheus.ExponentialBuckets(0.01, 3, 14)), []string{"queue"}),
 		inFlight:    factory.NewGauge(gauge("in_flight_bytes", "Documents being written, their copies in requests included.")),
 		batchEvents: factory.NewHistogram(histogram("batch_events", "Documents in a bulk request.", prometheus.ExponentialBuckets(1, 4, 7))),
@@ -52,14 +53,14 @@ func newMetrics(to prometheus.Registerer) metrics {
 		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
 			prometheus.ExponentialBuckets(0.004, 2, 14)), []string{"result"}),
 		resent:      counter("resent_events_total", "Events that were sent to the store again."),
-		tooLarge:    counter("set_aside_total", "Messages too large for the store, kept in a queue."),
-		requeued:    counter("given_back_total", "How often messages went back to their queue, as the store did not take them."),
-		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint is not their message's, which should never happen."),
-		forgedMarks: counter("unknown_replays_total", "Events of messages that say that a replay sent them of which there is no job; they count as new messages."),
+		tooLarge:    counter("set_aside_total", "Messages that are too large for the store, moved to a queue."),
+		requeued:    counter("given_back_total", "Times that messages were requeued because the store did not accept them."),
+		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint does not match their message, which should never happen."),
+		forgedMarks: counter("unknown_replays_total", "Events of messages that name a replay job which does not exist; they are stored as new messages."),
 	}
 }
 
-// indexed counts an acknowledged batch.
+// observeBatch counts the events of an acknowledged batch.
 func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	counts := map[schemas.Action]int{}
 	for i := range b.items {
@@ -72,8 +73,8 @@ func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	m.latency.WithLabelValues(queue).Observe(max(0, time.Since(newest).Seconds()))
 }
 
-// label bounds the number of label values, whatever is published to the
-// exchange of events.
+// actionLabel limits the values of a label: publishers can send events of any action to
+// the log exchange.
 func actionLabel(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
@@ -83,12 +84,12 @@ func actionLabel(action schemas.Action) string {
 	return "other"
 }
 
-func (m metrics) observeRequest(lasted time.Duration, items []*item, err error) {
+func (m metrics) observeRequest(duration time.Duration, items []*item, err error) {
 	result := "answered"
 	if err != nil {
 		result = "failed"
 	}
-	m.requests.WithLabelValues(result).Observe(lasted.Seconds())
+	m.requests.WithLabelValues(result).Observe(duration.Seconds())
 	m.batchEvents.Observe(float64(len(items)))
 	m.batchBytes.Observe(float64(documentBytes(items)))
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// progress is how far the indexing of one queue is.
+// queueProgress measures the indexing of one queue.
 type queueProgress struct {
-	mu             sync.Mutex // guards what follows
-	indexedUntil   time.Time  // what was published before is in the store, as far as is known
-	unacknowledged int        // messages received and not acknowledged yet
-	lastChange     time.Time  // when that last began to grow, or shrank
+	mu             sync.Mutex // guards the fields below
+	indexedUntil   time.Time  // every message published earlier is in the store
+	unacknowledged int        // messages
+	lastChange     time.Time  // when messages were last acknowledged, or the first one came
 }
 
 func (p *queueProgress) receive() {
@@ -30,18 +30,17 @@ func (p *queueProgress) acknowledge(messages int, newest time.Time) {
 	p.indexedUntil, p.lastChange = newest, time.Now()
 }
 
-// givesBack is that the session is over: the broker has what was at hand.
+// requeue records the end of a session: the broker requeues unacknowledged messages.
 func (p *queueProgress) requeue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unacknowledged = 0
 }
 
-// Lag is how far the store is behind a queue of which so many messages wait, as
-// the broker says: how long ago its newest message that is in the store was
-// published, as far as that is known, or that nothing waited when Lag was called.
-// What waits since before the start counts from the start. It is 0 where nothing
-// waits, in the queue or at hand, and for queues that Run does not drain.
+// Lag returns the age of the newest indexed message of a queue: the time since it was
+// published, or since Lag found the queue empty, or since New. Waiting is the number of
+// ready messages that the broker reports. Lag is 0 if no message is ready or
+// unacknowledged, and for queues that Run does not consume.
 func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	p := x.progress[queue]
 	if p == nil {
@@ -56,8 +55,8 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	return max(0, time.Since(p.indexedUntil))
 }
 
-// StoreError is why the store does not take documents, or does not answer, try after
-// try; nil where it does, or was not asked for some minutes.
+// StoreError returns the reason why the store keeps failing or refusing requests. It
+// returns nil if the last request succeeded, or if there was none for some minutes.
 func (x *Indexer) StoreError() error {
 	if err := x.writeFailure.lasting(); err != nil {
 		return err
@@ -65,18 +64,18 @@ func (x *Indexer) StoreError() error {
 	return x.readFailure.lasting()
 }
 
-// Stalled is an error where messages of a queue have been at hand for longer than
-// any store can delay them: a store that is away makes the indexer give them
-// back. Then only a new process helps.
+// Stalled returns an error if messages of a queue stay unacknowledged for longer than
+// any failure of the store explains, since Run requeues them after RequeueAfter. Only a
+// restart of the process helps then.
 func (x *Indexer) Stalled() error {
-	const lookups = 3 // each with a patience of its own
+	const lookups = 3 // each has a retry budget
 	limit := (maxHoldFactor + lookups) * x.cfg.RequeueAfter
 	for queue, p := range x.progress {
 		p.mu.Lock()
-		atHand, since := p.unacknowledged, time.Since(p.lastChange)
+		messages, since := p.unacknowledged, time.Since(p.lastChange)
 		p.mu.Unlock()
-		if atHand > 0 && since > limit {
-			return fmt.Errorf("the indexer has held %d messages of queue %s for %s", atHand, queue, since.Round(time.Second))
+		if messages > 0 && since > limit {
+			return fmt.Errorf("the indexer stalls: %d messages of queue %s are unacknowledged for %s; restart it", messages, queue, since.Round(time.Second))
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestWhatIsGivenBackIsNotStuck(t *testing.T) {
 	store := newPicky(func(schemas.Document) bool { return true }) // refuses even raw envelopes
 	run := s.start(store, nil)
 	s.publish(s.message("m", 0))
-	rabbittest.Eventually(t, "it is given back", func() bool { return s.log.Count("gave the messages at hand back") > 0 })
+	rabbittest.Eventually(t, "it is given back", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
 	run.stop()
 	if lag := run.Lag(s.topology.Index(), 0); lag != 0 {
 		t.Errorf("nothing is at hand, and it lags by %s", lag)

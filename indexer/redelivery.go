@@ -9,20 +9,21 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// againWait is how long the broker takes at most to hand out the next message
-// that comes again, if there is one.
+// redeliveryWait bounds the pause between two redelivered messages. RabbitMQ sends all
+// of them before the first new message.
 const redeliveryWait = time.Second
 
-// othersWait is how long a bulk request of a process that is gone takes at most
-// until what it stores is found.
+// lateWriteWait bounds the time until the last bulk request of a killed process is
+// visible to searches by id.
 const lateWriteWait = time.Second
 
-// begin is when the first message comes: until then this consumer may have waited
-// for long behind one that was active. If that one was another process's, which is
-// gone, what it sent may be on its way through the store. Those of other sources
-// tell nothing of our queue: they may have gone on while nobody consumed it.
+// onFirstDelivery prepares the session for its first message. It runs no earlier,
+// since another process may have been the active consumer until then. If that
+// process was killed, its last bulk request may not have reached the store yet, so a
+// redelivered message waits. The sequences of other sources do not show whether this
+// queue was consumed in between.
 func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err error) {
-	own := s.tuner.lastSequence
+	own := s.state.lastSequence
 	if err := s.raiseSequence(ctx); err != nil {
 		return err
 	}
@@ -33,20 +34,22 @@ func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err err
 	if err != nil {
 		return err
 	}
-	s.tuner.acknowledged = s.tuner.acknowledged.merge(former, s.oldestRedeliverable())
+	s.state.acknowledged = s.state.acknowledged.merge(former, s.oldestRedeliverable())
 	if !d.Redelivered || own > 0 && s.newestStored <= own {
 		return nil
 	}
 	return new(backoff).wait(ctx, lateWriteWait)
 }
 
-// oldestSame is the lowest sequence of a stored event whose message can come again.
+// oldestRedeliverable returns the lowest sequence of a stored event whose message
+// RabbitMQ may still redeliver.
 func (s *session) oldestRedeliverable() int64 {
 	return s.newestStored - redeliveryWindow.Microseconds()
 }
 
-// recognise finds what of a batch is stored, and gives the rest its places, before
-// more is taken: that is to be behind.
+// matchStored looks up the redelivered events of a batch in the store and restores the
+// sequences of those that it does not have. It runs before the next batch takes
+// sequences, which have to be higher.
 func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 	if b.redeliveredEvents == 0 {
 		return nil
@@ -60,9 +63,9 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 	return nil
 }
 
-// known looks for the redelivered events in the store, and gives the sequences of
-// those that it has: an id is unique only within a backing index, and an older one
-// may hold it. An id with the sequence in it was made just now.
+// lookupStored returns the sequences of the redelivered events that the store has, by
+// id. It searches all backing indices, since an id is unique only within one of them.
+// It skips ids that contain the sequence: these are new.
 func (x *Indexer) lookupStored(ctx context.Context, items []item) (map[string]int64, error) {
 	var ids []string
 	for i := range items {
@@ -73,15 +76,16 @@ func (x *Indexer) lookupStored(ctx context.Context, items []item) (map[string]in
 	return x.lookupSequences(ctx, x.newRetryBudget(), ids)
 }
 
-// sameFor is how far a message that comes again can be behind the newest of its
-// source in the store when it is there already. RabbitMQ waits half as long for an
+// redeliveryWindow bounds the age of a stored event whose message is redelivered,
+// relative to the newest event of its source. RabbitMQ waits half as long for an
 // acknowledgement (consumer_timeout, Consumers guide).
 const redeliveryWindow = time.Hour
 
-// separateDuplicates makes events of their own of messages that share an id, but are
-// not the stored one again: one copy comes again once, and an acknowledged one, or
-// one that is stored since long ago, does not.
-func (s *session) separateDuplicates(items []item, known map[string]int64) {
+// separateDuplicates gives new ids to messages that share an id with another message.
+// An event with the same id is another message if the id occurred before in this
+// session, since a message is redelivered once, if its sequence was acknowledged, or
+// if it is older than any redelivery.
+func (s *session) separateDuplicates(items []item, stored map[string]int64) {
 	if s.seenIDs == nil {
 		s.seenIDs = map[string]bool{}
 	}
@@ -91,37 +95,39 @@ func (s *session) separateDuplicates(items []item, known map[string]int64) {
 			continue
 		}
 		id := it.document.ID
-		sequence, stored := known[id]
-		if s.seenIDs[id] || stored && (sequence < s.oldestRedeliverable() || s.tuner.acknowledged.contains(sequence)) {
+		sequence, found := stored[id]
+		if s.seenIDs[id] || found && (sequence < s.oldestRedeliverable() || s.state.acknowledged.contains(sequence)) {
 			s.replace(it, it.event.Second())
 		}
 		s.seenIDs[id] = true
 	}
 }
 
-// unknown leaves out the redelivered events that are stored.
-func dropStored(items []*item, known map[string]int64) []*item {
-	if len(known) == 0 {
+// dropStored returns the items without the redelivered events that the store has.
+func dropStored(items []*item, stored map[string]int64) []*item {
+	if len(stored) == 0 {
 		return items
 	}
 	var rest []*item
 	for _, it := range items {
-		if _, stored := known[it.document.ID]; !stored || !it.mayBeStored() {
+		if _, found := stored[it.document.ID]; !found || !it.mayBeStored() {
 			rest = append(rest, it)
 		}
 	}
 	return rest
 }
 
+// mayBeStored reports whether an earlier delivery can have stored the event under the
+// same id.
 func (it *item) mayBeStored() bool {
 	return it.redelivered && (it.event.Action != schemas.Published || it.event.IDFromContent())
 }
 
-// deliverAgain delivers, in order, what may be more than one request should have.
-func (s *session) writeInOrder(ctx context.Context, patience *retryBudget, pending []*item) error {
+// writeInOrder writes the items in as many requests as their size needs, one by one.
+func (s *session) writeInOrder(ctx context.Context, budget *retryBudget, pending []*item) error {
 	for len(pending) > 0 {
 		n := s.sizer.countFitting(pending)
-		if err := s.writeItems(ctx, patience, pending[:n]); err != nil {
+		if err := s.writeItems(ctx, budget, pending[:n]); err != nil {
 			return err
 		}
 		pending = pending[n:]

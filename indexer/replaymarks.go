@@ -5,40 +5,40 @@ import (
 	"sync"
 )
 
-// jobs remembers replays that there are.
+// jobCache remembers ids of replay jobs that the store has.
 type jobCache struct {
 	mu    sync.Mutex // guards known
 	known map[string]bool
 }
 
-const maxCachedJobs = 10_000 // that are remembered
+const maxCachedJobs = 10_000
 
-// missing gives those of some ids that are not remembered.
-func (j *jobCache) uncached(ids map[string]bool) (missing []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+// uncached returns the ids that are not in the cache.
+func (c *jobCache) uncached(ids map[string]bool) (missing []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for id := range ids {
-		if !j.known[id] {
+		if !c.known[id] {
 			missing = append(missing, id)
 		}
 	}
 	return missing
 }
 
-func (j *jobCache) add(ids map[string]bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.known == nil || len(j.known)+len(ids) > maxCachedJobs {
-		j.known = map[string]bool{}
+func (c *jobCache) add(ids map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known)+len(ids) > maxCachedJobs {
+		c.known = map[string]bool{}
 	}
 	for id := range ids {
-		j.known[id] = true
+		c.known[id] = true
 	}
 }
 
-// checkMarks takes the mark of a replay off each event whose job is not in the store:
-// anybody who may publish can write a mark. A job is stored before its first message is
-// sent, so one that is missing has sent none.
+// removeForgedMarks removes the replay mark from each event whose job the store does not
+// have: every publisher can set the header. The replayer stores a job before it
+// sends the first message, so a mark without a job is forged.
 func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 	unknown, err := s.unknownJobs(ctx, b)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// unknownJobs are those that events of a batch name and the store has not.
+// unknownJobs returns the jobs that events of a batch name and the store does not have.
 func (s *session) unknownJobs(ctx context.Context, b *batch) (map[string]bool, error) {
 	named := map[string]bool{}
 	for i := range b.items {

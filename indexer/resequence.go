@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// Order across a crash. Bulk requests are written side by side, so a crash can
-// leave a message in the store and not the one before it. That one comes again and
-// takes another sequence, which is behind. But it had taken one in its place, as
-// had each that was lost with it: so below the sequence of the next one that is
-// stored there is a number for each of them which nothing of their queue has.
+// Order across a crash. Bulk requests run concurrently, so a crash can leave a message
+// in the store while its predecessor is missing. The predecessor is redelivered and gets
+// a new, higher sequence: the wrong one. But before the crash it had a lower sequence,
+// and so had every lost message. Therefore each lost message has a free number
+// right below the sequence of the next stored message of its queue.
 //
-// To give it to them needs no memory of before the crash, only that what was in
-// flight comes again first, in the order of the queue, and is seen as a whole before
-// any of it is written. So a batch that begins with a message that comes again goes
-// on until one comes for the first time, or the broker hands out no more.
+// Restoring these numbers needs no state from before the crash. It needs all messages
+// that were unacknowledged, in the order of the queue, before any of them is written. So
+// a batch that starts with a redelivered message continues until the first new message,
+// or until the broker sends no more.
 //
-// A consumer that asked for too few to see the whole gives them back and asks for as
-// many as fit into memory. They come behind the others then: a quorum queue puts what
-// is given back behind what it has yet to hand out again. But it counts deliveries,
-// and what has been delivered more often was in front.
+// If the prefetch is too small for all of them, the session requeues them and consumes
+// again with as many as fit into memory. A quorum queue puts requeued messages after the
+// redelivered ones that it has not sent yet, but it counts deliveries: messages with
+// more deliveries were first in the queue.
 //
-// What stays behind: a message without an id of its own, which cannot be recognised,
-// and what memory parts from that which is stored behind it.
+// Two cases stay out of order: messages without an id, which cannot be matched, and
+// redelivered messages that do not fit into memory together.
 
-// inQueueOrder puts events into the order of the queue, as it was before some were
-// given back. Where any comes again that was not counted, the queue is a classic one,
-// which keeps its order, and a count in a header is a publisher's.
+// restoreQueueOrder sorts events into the order that the queue had before messages were
+// requeued. A redelivered event without a count comes from a classic queue, which keeps
+// its order; counts in the headers of other events are then the publisher's.
 func (x *Indexer) restoreQueueOrder(b *batch) {
 	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.deliveries == 0 }) {
 		return
@@ -43,31 +43,32 @@ func (x *Indexer) restoreQueueOrder(b *batch) {
 	}
 }
 
-// inPlace gives events that come again and are not stored the sequences that they
-// had, as far as what is stored behind them tells: above a bound. What is behind all
-// that is stored gets higher ones.
+// restoreSequences gives lost events the free sequences right below the next stored
+// event, if these are above a bound. Events after the last stored one get higher
+// sequences than all stored ones.
 func (x *Indexer) restoreSequences(b *batch, above int64) {
-	places := make([]int64, len(b.items))
+	sequences := make([]int64, len(b.items))
 	last := -1
 	for i := range b.items {
 		it := &b.items[i]
-		if _, stored := b.stored[it.document.ID]; stored && it.mayBeStored() {
-			places[i] = b.stored[it.document.ID]
+		if sequence, found := b.stored[it.document.ID]; found && it.mayBeStored() {
+			sequences[i] = sequence
 			last = i
-			x.sequence.raise(places[i])
+			x.sequence.raise(sequence)
 		}
 	}
-	for _, n := range fillGaps(places, above) {
+	for _, n := range fillGaps(sequences, above) {
 		if it := &b.items[n]; it.mayBeStored() {
-			x.replace(it, it.event.At(places[n]))
+			x.replace(it, it.event.At(sequences[n]))
 		}
 	}
 	if last >= 0 {
-		x.moveAbove(b.items[last+1:], slices.Max(places))
+		x.moveAbove(b.items[last+1:], slices.Max(sequences))
 	}
 }
 
-// behind puts events above a sequence, which the clock has been raised to.
+// moveAbove gives new sequences to events that are not above a sequence. The clock has
+// been raised to it.
 func (x *Indexer) moveAbove(items []item, above int64) {
 	for i := range items {
 		it := &items[i]
@@ -79,10 +80,10 @@ func (x *Indexer) moveAbove(items []item, above int64) {
 	}
 }
 
-// fillHoles takes the sequences of events in the order of their queue, 0 for those
-// that are not known to be stored. Each run of zeros before a sequence gets the
-// numbers right below it, if they are all above the sequences before the run, and
-// above a bound. It returns the indices of what it filled.
+// fillGaps replaces zeros in the sequences of events, which are in the order of their
+// queue; zero means not stored. Each run of zeros before a sequence gets the numbers
+// right below it, if these are above the earlier sequences and above a bound. It returns
+// the indices of the replaced zeros.
 func fillGaps(sequences []int64, above int64) (filled []int) {
 	run := 0
 	for i, stored := range sequences {
@@ -101,6 +102,6 @@ func fillGaps(sequences []int64, above int64) (filled []int) {
 	return filled
 }
 
-// heldFor is the span of sequences that can be in flight at once: nothing is held
-// for longer. A message of which the store has an older, equal one is not that one.
+// maxInFlightSpan returns the span of sequences that can be unacknowledged at once. A
+// stored event that is older belongs to another, equal message.
 func (x *Indexer) maxInFlightSpan() int64 { return (maxHoldFactor * x.cfg.RequeueAfter).Microseconds() }

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// backoff is growing, jittered pauses.
+// backoff makes growing pauses with jitter.
 type backoff struct{ attempt int }
 
 const (
@@ -18,7 +18,7 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// wait pauses at least as long as the store asked for.
+// wait pauses, for at least as long as the store asks.
 func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
 	pause := min(minPause<<min(b.attempt, 10), maxPause)
 	pause = max(asked, pause/2+rand.N(pause/2+1))
@@ -33,78 +33,79 @@ func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
 	}
 }
 
-// patience bounds how long messages are held while the store does not take
-// them. It starts anew whenever the store took some, up to the end.
+// retryBudget limits the time for which requests to a failing store are repeated. Every
+// success renews it, up to a final deadline.
 type retryBudget struct {
 	backoff
 	requeueAfter  time.Duration
 	deadline      time.Time
 	finalDeadline time.Time
-	lastTry       time.Time // when the last try began
+	lastTry       time.Time // when the last request began
 	log           *slog.Logger
 
 	readFailure, writeFailure *storeFailure // the indexer's
 }
 
-// holdAtMost is how often patience may start anew: messages are held for 15
-// minutes by default, half of RabbitMQ's acknowledgement time-out.
+// maxHoldFactor limits the time for which messages stay unacknowledged, in multiples of
+// RequeueAfter: by default 15 minutes, half of RabbitMQ's acknowledgement time-out.
 const maxHoldFactor = 5
 
 func (x *Indexer) newRetryBudget() *retryBudget {
 	now := time.Now()
 	return &retryBudget{
-		requeueAfter: x.cfg.RequeueAfter, deadline: now.Add(x.cfg.RequeueAfter), finalDeadline: now.Add(maxHoldFactor * x.cfg.RequeueAfter),
-		lastTry: now, log: x.cfg.Logger, readFailure: &x.readFailure, writeFailure: &x.writeFailure,
+		requeueAfter: x.cfg.RequeueAfter, deadline: now.Add(x.cfg.RequeueAfter),
+		finalDeadline: now.Add(maxHoldFactor * x.cfg.RequeueAfter),
+		lastTry:       now, log: x.cfg.Logger, readFailure: &x.readFailure, writeFailure: &x.writeFailure,
 	}
 }
 
-// progress is that the store took something.
-func (p *retryBudget) renew() {
-	p.attempt, p.lastTry = 0, time.Now()
-	p.writeFailure.clear()
-	if p.deadline = p.lastTry.Add(p.requeueAfter); p.deadline.After(p.finalDeadline) {
-		p.deadline = p.finalDeadline
+// renew starts the budget again after the store wrote documents.
+func (b *retryBudget) renew() {
+	b.attempt, b.lastTry = 0, time.Now()
+	b.writeFailure.clear()
+	if b.deadline = b.lastTry.Add(b.requeueAfter); b.deadline.After(b.finalDeadline) {
+		b.deadline = b.finalDeadline
 	}
 }
 
-// failed waits before the next try to write, or returns the error when it is time
-// to give the messages back.
-func (p *retryBudget) waitAfterWrite(ctx context.Context, err error) error {
-	return p.waitAfter(ctx, p.writeFailure, err)
+// waitAfterWrite waits before the next write. It returns the error of the last one when
+// the budget is used up: the messages have to be requeued.
+func (b *retryBudget) waitAfterWrite(ctx context.Context, err error) error {
+	return b.waitAfter(ctx, b.writeFailure, err)
 }
 
-func (p *retryBudget) waitAfter(ctx context.Context, refusal *storeFailure, err error) error {
-	if ctx.Err() != nil { // which cut the request short
+func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err error) error {
+	if ctx.Err() != nil { // it interrupted the request
 		return context.Cause(ctx)
 	}
-	refusal.record(p.lastTry, err)
-	defer func() { p.lastTry = time.Now() }()
-	if p.attempt == 0 {
-		p.log.Warn("the store did not take everything; sending it again until it does", "error", err)
+	failure.record(b.lastTry, err)
+	defer func() { b.lastTry = time.Now() }()
+	if b.attempt == 0 {
+		b.log.Warn("the store did not accept every document; retrying", "error", err)
 	}
 	var asked time.Duration
 	var failed *schemas.StoreError
 	if errors.As(err, &failed) {
 		asked = failed.RetryAfter
 	}
-	if time.Now().Add(asked).After(p.deadline) {
+	if time.Now().Add(asked).After(b.deadline) {
 		return err
 	}
-	return p.wait(ctx, asked)
+	return b.wait(ctx, asked)
 }
 
-// insist repeats a request to read until the store answers it, or patience ends.
-func (p *retryBudget) do(ctx context.Context, request func() error) error {
+// do repeats a read until the store answers or the budget is used up.
+func (b *retryBudget) do(ctx context.Context, read func() error) error {
 	for {
-		err := request()
+		err := read()
 		var failed *schemas.StoreError
 		if err == nil {
-			p.readFailure.clear()
+			b.readFailure.clear()
 		}
 		if err == nil || !errors.As(err, &failed) {
 			return err
 		}
-		if err := p.waitAfter(ctx, p.readFailure, failed); err != nil {
+		if err := b.waitAfter(ctx, b.readFailure, failed); err != nil {
 			return err
 		}
 	}

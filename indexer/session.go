@@ -12,20 +12,20 @@ import (
 
 const (
 	writers          = 2                // bulk requests in flight, of one queue
-	maxShutdownGrace = 10 * time.Second // to write what is at hand
+	maxShutdownGrace = 10 * time.Second // to write the collected batches
 )
 
-// session indexes what one consumer receives: batches are collected in order,
-// written side by side, and acknowledged in order. It returns nil when the
-// session is over or is to begin anew, and an error when the messages should
-// go back for a while. Every goroutine of it has ended then. It also says which
-// sequences it acknowledged.
-func (x *Indexer) runSession(ctx context.Context, consumer *rabbit.Session, queue string, take addFunc, flow *prefetchTuner) (sequenceRanges, error) {
+// runSession indexes the deliveries of one consumer: it collects batches in order,
+// writes them concurrently, and acknowledges them in order. It returns nil when ctx
+// ended or the prefetch changed, and an error when the messages should be requeued for a
+// while. All its goroutines have ended by then. It also returns the acknowledged
+// sequences.
+func (x *Indexer) runSession(ctx context.Context, consumer *rabbit.Session, queue string, add addFunc, state *queueState) (sequenceRanges, error) {
 	work, cancel := withGrace(ctx, x.shutdownGrace)
 	defer cancel()
 	group, work := errgroup.WithContext(work)
 	s := &session{
-		Indexer: x, consumer: consumer, queue: queue, add: take, tuner: flow, group: group,
+		Indexer: x, consumer: consumer, queue: queue, add: add, state: state, group: group,
 		collected: make(chan *batch), inFlight: make(chan *batch, writers), free: make(chan *batch, prefetchBatches),
 	}
 	group.Go(func() error {
@@ -44,29 +44,37 @@ func (x *Indexer) runSession(ctx context.Context, consumer *rabbit.Session, queu
 	return sequenceRanges{{After: s.newestStored, UpTo: s.acknowledged}}, err
 }
 
-// session is one life of the consumer of one queue.
+// queueState is the state of a queue that outlives a session. Only the goroutine that
+// collects uses it.
+type queueState struct {
+	tuner        *prefetchTuner
+	lastSequence int64          // given to an event of the queue by this process; 0: none yet
+	acknowledged sequenceRanges // of sessions whose acknowledgements the broker received
+}
+
+// session is one consumer on one channel, from its start to its end.
 type session struct {
 	*Indexer
 	consumer *rabbit.Session
 	queue    string
 	add      addFunc
-	tuner    *prefetchTuner // the collector's
+	state    *queueState
 	group    *errgroup.Group
 
-	// What follows is the collector's.
-	connectionLost bool            // the broker, and with it acknowledgements that were sent
-	newestStored   int64           // sequence of our source in the store when the first message came
-	seenIDs        map[string]bool // ids that follow from the content, of what came again
+	// Only collect uses these, until the session ends.
+	connectionLost bool            // sent acknowledgements may be lost as well
+	newestStored   int64           // highest sequence of the source in the store, at the first message
+	seenIDs        map[string]bool // content-based ids of redelivered events
 
-	acknowledged int64 // the highest sequence of what was; of the acknowledger
+	acknowledged int64 // highest acknowledged sequence; only acknowledgeBatches uses it
 
-	collected chan *batch // collected
+	collected chan *batch
 	inFlight  chan *batch // being written, in order
-	free      chan *batch // done, to be used again
+	free      chan *batch // for reuse
 }
 
-// stopGrace is how long to write what is at hand: a store that does not take it
-// is not waited for.
+// shutdownGrace returns the time to write the collected batches after ctx has ended:
+// none if the store fails anyway.
 func (x *Indexer) shutdownGrace() time.Duration {
 	if x.StoreError() != nil {
 		return 0
@@ -74,14 +82,14 @@ func (x *Indexer) shutdownGrace() time.Duration {
 	return maxShutdownGrace
 }
 
-// outlive is a context that ends a while after ctx does.
+// withGrace returns a context that ends some time after ctx.
 func withGrace(ctx context.Context, grace func() time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace(), cancel) })
 	return longer, func() { stop(); cancel() }
 }
 
-// write settles batches side by side and hands them on in order.
+// writeBatches writes batches concurrently and passes them on in order.
 func (s *session) writeBatches(ctx context.Context) error {
 	slots := make(chan struct{}, writers)
 	for b := range s.collected {
@@ -111,14 +119,14 @@ func (s *session) writeBatches(ctx context.Context) error {
 	return nil
 }
 
-// acknowledge acknowledges batches in order once they are written. Those
-// behind one that could not be written go back to the queue with it.
+// acknowledgeBatches acknowledges written batches in order. After a batch that failed it
+// acknowledges no more, so that all later messages are requeued with it.
 func (s *session) acknowledgeBatches(ctx context.Context) error {
 	for b := range s.inFlight {
 		if err := <-b.written; err != nil {
 			return err
 		}
-		switch err := s.consumer.Ack(b.last, true); {
+		switch err := s.consumer.Ack(b.lastTag, true); {
 		case err == nil:
 			s.acknowledged = max(s.acknowledged, b.highestSequence())
 		case !errors.Is(err, rabbit.ErrSessionEnded):

@@ -238,11 +238,11 @@ func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 			g.meet(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) })
 			run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = test.giveBack })
 			s.publish(s.messages("order", count)...)
-			rabbittest.Eventually(t, "it holds messages", func() bool { return s.log.Count("did not take everything") > 0 })
+			rabbittest.Eventually(t, "it holds messages", func() bool { return s.log.Count("did not accept every document") > 0 })
 			s.wantTimeout(s.neverAcknowledged())
 			if test.takenBack {
 				rabbittest.Eventually(t, "the broker takes them back", func() bool { return s.log.Count(timedOut) > 0 })
-			} else if s.log.Count("gave the messages at hand back") < 2 || s.log.Count(timedOut) > 0 {
+			} else if s.log.Count("requeued the unacknowledged messages") < 2 || s.log.Count(timedOut) > 0 {
 				t.Errorf("they were not given back in time:\n%s", s.log)
 			}
 			g.meet(nil)

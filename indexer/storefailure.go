@@ -5,43 +5,44 @@ import (
 	"time"
 )
 
-// refusal is why the store does not answer, or does not take documents, try after
-// try. One try that fails is none: a store may be busy for a moment.
+// storeFailure records why requests to the store fail. It reports only errors that
+// last, since a busy store may refuse a few requests.
 type storeFailure struct {
-	mu     sync.Mutex // guards what follows
-	err    error      // nil: the last try was successful, or there was none
+	mu     sync.Mutex // guards the fields below
+	err    error      // nil: the last request succeeded, or there was none
 	tries  int        // that failed
 	since  time.Time  // when the first of them began
 	latest time.Time  // when the last of them ended
 }
 
 const (
-	briefTries    = 3                // tries are what a store that is busy for a moment takes
-	briefOutage   = 10 * time.Second // that such a store is busy at most
-	failureExpiry = 3 * time.Minute  // without a try, as where another indexer has the messages
+	briefTries    = 3                // a busy store refuses as many requests
+	briefOutage   = 10 * time.Second // or requests for as long
+	failureExpiry = 3 * time.Minute  // without a request, as where another indexer consumes
 )
 
-func (r *storeFailure) record(began time.Time, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.tries, r.since = 0, began
+func (f *storeFailure) record(began time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.tries, f.since = 0, began
 	}
-	r.err, r.latest = err, time.Now()
-	r.tries++
+	f.err, f.latest = err, time.Now()
+	f.tries++
 }
 
-func (r *storeFailure) clear() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = nil
+func (f *storeFailure) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = nil
 }
 
-func (r *storeFailure) lasting() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil || time.Since(r.latest) > failureExpiry || r.tries <= briefTries && time.Since(r.since) < briefOutage {
+// lasting returns the error of a failure that lasts, else nil.
+func (f *storeFailure) lasting() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil || time.Since(f.latest) > failureExpiry || f.tries <= briefTries && time.Since(f.since) < briefOutage {
 		return nil
 	}
-	return r.err
+	return f.err
 }

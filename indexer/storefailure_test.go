@@ -95,7 +95,7 @@ func TestManyRefusalsMakeItPause(t *testing.T) {
 	store := newPicky(func(doc schemas.Document) bool { _, ok := mended.Load("yes"); return !ok && !raw(doc) })
 	run := s.start(store, nil)
 	s.publish(s.messages("order", 150)...)
-	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("gave the messages at hand back") > 0 })
+	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
 	if n := store.quarantined(); n > maxConsecutiveRefusals {
 		t.Errorf("%d are quarantined before it pauses", n)
 	}
@@ -119,7 +119,7 @@ func TestAnEnvelopeThatIsRefusedIsNotDropped(t *testing.T) {
 	store := newPicky(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "evil-0") })
 	run := s.start(store, nil)
 	s.publish(s.message("evil", 0))
-	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("gave the messages at hand back") > 1 })
+	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("requeued the unacknowledged messages") > 1 })
 	run.stop()
 	if left := s.Len(t, s.topology.Index()); left != 1 {
 		t.Errorf("%d messages are left", left)
@@ -258,7 +258,7 @@ func TestAnInterruptedRequestIsNoRefusal(t *testing.T) {
 			t.Error("it is tried again")
 		}
 	}
-	if n := log.Count("did not take everything"); n > 0 || x.StoreError() != nil {
+	if n := log.Count("did not accept every document"); n > 0 || x.StoreError() != nil {
 		t.Errorf("it is said %d times that the store took not everything, %v", n, x.StoreError())
 	}
 }
@@ -312,7 +312,7 @@ func TestARefusalOutlastsThatMessagesGoBack(t *testing.T) {
 		if run.StoreError() == nil {
 			t.Fatal("it is not said while the message goes back")
 		}
-		return s.log.Count("gave the messages at hand back") > 3
+		return s.log.Count("requeued the unacknowledged messages") > 3
 	})
 	store.writes.Store(nil)
 	rabbittest.Eventually(t, "it is over", func() bool { return run.StoreError() == nil })

@@ -13,10 +13,10 @@ import (
 
 const (
 	unstorableInterval = time.Hour
-	maxUnexpired       = 1000 // messages that stay and that one look at the queue goes past
+	maxUnexpired       = 1000 // messages that stay in the queue, per call
 )
 
-// retainUnstorable removes what is too old now and then, until ctx ends.
+// removeExpiredPeriodically removes expired messages every hour until ctx ends.
 func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
 	ticker := time.NewTicker(unstorableInterval)
 	defer ticker.Stop()
@@ -27,21 +27,22 @@ func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
 			return
 		}
 		if _, err := x.RemoveExpiredUnstorable(ctx); err != nil && ctx.Err() == nil {
-			x.cfg.Logger.Warn("removing old messages failed; trying again", "queue", x.cfg.Decoder.Topology.Unstorable(), "error", err)
+			x.cfg.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", x.cfg.Decoder.Topology.Unstorable(), "error", err)
 		}
 	}
 }
 
-// RemoveExpiredUnstorable removes from the queue of unstorable messages those that are older
-// than the retention of their document, if that is gone, and says how many. It goes
-// through the queue, which is in the order of time, up to the first that is younger.
-// Until it returns nobody else sees the messages before that.
+// RemoveExpiredUnstorable removes messages from the queue of unstorable messages that are
+// older than the retention of their document, if the store has deleted the document. It
+// returns the number of removed messages. It reads the queue, which is in the order of
+// time, up to the first message that is younger than every retention. Other consumers do
+// not receive the messages that it has read until it returns.
 func (x *Indexer) RemoveExpiredUnstorable(ctx context.Context) (removed int, err error) {
 	queue := x.cfg.Decoder.Topology.Unstorable()
 	err = x.cfg.Broker.Do(ctx, func(ch *amqp.Channel) error {
-		for stay := 0; stay < maxUnexpired; {
-			d, there, err := ch.Get(queue, false)
-			if err != nil || !there {
+		for kept := 0; kept < maxUnexpired; {
+			d, ok, err := ch.Get(queue, false)
+			if err != nil || !ok {
 				return err
 			}
 			expired, err := x.expired(ctx, schemas.FromDelivery(d))
@@ -51,7 +52,7 @@ func (x *Indexer) RemoveExpiredUnstorable(ctx context.Context) (removed int, err
 			case err != nil:
 				return err
 			case !expired:
-				stay++ // goes back with the end of the channel
+				kept++ // requeued when the channel closes
 				continue
 			}
 			if err := d.Ack(false); err != nil {
@@ -62,22 +63,22 @@ func (x *Indexer) RemoveExpiredUnstorable(ctx context.Context) (removed int, err
 		return nil
 	})
 	if err != nil {
-		return removed, fmt.Errorf("looking for old messages in %s: %w", queue, err)
+		return removed, fmt.Errorf("removing expired messages from queue %s: %w", queue, err)
 	}
 	if removed > 0 {
-		x.cfg.Logger.Info("removed messages whose documents are past their retention", "queue", queue, "messages", removed)
+		x.cfg.Logger.Info("removed messages whose documents have expired", "queue", queue, "messages", removed)
 	}
 	return removed, nil
 }
 
-// errYoung says that no message behind this one can have expired.
+// errTooYoung reports that no later message of the queue can have expired.
 var errTooYoung = errors.New("younger than any retention")
 
-// expired is never true of a message that is kept for no document, or for one that is
-// kept for ever.
+// expired reports whether the document of a message has expired. Messages without a
+// document never expire, nor do messages of streams without a retention.
 func (x *Indexer) expired(ctx context.Context, arrived schemas.Envelope) (bool, error) {
-	kept, is := schemas.KeptFor(arrived)
-	if !is {
+	kept, ok := schemas.KeptFor(arrived)
+	if !ok {
 		return false, nil
 	}
 	age, retention := x.cfg.Now().Sub(kept.Since), x.cfg.Retention[kept.Stream]
@@ -91,7 +92,7 @@ func (x *Indexer) expired(ctx context.Context, arrived schemas.Envelope) (bool, 
 	return err == nil && len(found) == 0, err
 }
 
-// shortestRetention is that of the streams that are not kept for ever.
+// shortestRetention returns the lowest retention of all streams that have one.
 func (x *Indexer) shortestRetention() time.Duration {
 	shortest := time.Duration(1<<63 - 1)
 	for _, retention := range x.cfg.Retention {

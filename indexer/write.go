@@ -9,9 +9,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// settle writes a batch until the store has answered for each event: it is
-// stored, was stored before, or is quarantined with the store's reason. It
-// fails when the store is away for too long, or refuses what it should not.
+// writeBatch writes a batch until the store has every event: written now, written
+// earlier, or quarantined with the store's reason. It fails when the store stays
+// unavailable, or refuses documents that it should accept.
 func (s *session) writeBatch(ctx context.Context, b *batch) error {
 	pending := make([]*item, len(b.items))
 	for i := range b.items {
@@ -23,7 +23,7 @@ func (s *session) writeBatch(ctx context.Context, b *batch) error {
 	return s.writeInOrder(ctx, s.newRetryBudget(), dropStored(pending, b.stored))
 }
 
-func (s *session) writeItems(ctx context.Context, patience *retryBudget, pending []*item) error {
+func (s *session) writeItems(ctx context.Context, budget *retryBudget, pending []*item) error {
 	for again := false; len(pending) > 0; again = true {
 		if again {
 			s.metrics.resent.Add(float64(len(pending)))
@@ -32,37 +32,38 @@ func (s *session) writeItems(ctx context.Context, patience *retryBudget, pending
 		results, err := s.cfg.Store.Create(ctx, documents(pending))
 		s.metrics.observeRequest(time.Since(began), pending, err)
 		if err != nil {
-			if pending, err = s.handleFailure(ctx, patience, pending, err); err != nil {
+			if pending, err = s.handleFailure(ctx, budget, pending, err); err != nil {
 				return err
 			}
 			continue
 		}
 		s.sizer.observe(len(pending), time.Since(began))
-		left, err := s.classifyResults(ctx, pending, results)
+		rest, err := s.classifyResults(ctx, pending, results)
 		if err != nil {
 			return err
 		}
-		if left.count() < len(pending) {
-			patience.renew()
+		if rest.count() < len(pending) {
+			budget.renew()
 		}
-		if pending, err = s.handleUnwritten(ctx, patience, left); err != nil {
+		if pending, err = s.handleUnwritten(ctx, budget, rest); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// left are items that an answered request has not stored.
+// unwritten are the items of an answered request that the store did not accept.
 type unwritten struct {
-	changed    []*item // have another document now
-	busy       []*item // are to be sent again later
-	tooLarge   []*item // are more than the store takes at once
-	busyReason error   // why some are busy
+	changed    []*item // have a new document
+	busy       []*item // refused by a busy store
+	tooLarge   []*item // together larger than the store accepts
+	busyReason error
 }
 
-func (l unwritten) count() int { return len(l.changed) + len(l.busy) + len(l.tooLarge) }
+func (u unwritten) count() int { return len(u.changed) + len(u.busy) + len(u.tooLarge) }
 
-// classify sorts the store's answers.
+// classifyResults sorts the items that the store did not accept by the remedy. It
+// quarantines those that the store refuses for their content.
 func (s *session) classifyResults(ctx context.Context, items []*item, results []schemas.Result) (unwritten, error) {
 	var rest unwritten
 	var conflicts []conflict
@@ -92,11 +93,12 @@ func (s *session) classifyResults(ctx context.Context, items []*item, results []
 	return rest, err
 }
 
-// afterAnswer gives what is to be sent next of what is left.
-func (s *session) handleUnwritten(ctx context.Context, patience *retryBudget, rest unwritten) ([]*item, error) {
+// handleUnwritten returns the items of the next request, after a pause if the store is
+// busy.
+func (s *session) handleUnwritten(ctx context.Context, budget *retryBudget, rest unwritten) ([]*item, error) {
 	next := append(rest.changed, rest.busy...)
 	if len(rest.tooLarge) > 0 {
-		smaller, err := s.writeSmaller(ctx, patience, rest.tooLarge)
+		smaller, err := s.writeSmaller(ctx, budget, rest.tooLarge)
 		if err != nil {
 			return nil, err
 		}
@@ -106,20 +108,20 @@ func (s *session) handleUnwritten(ctx context.Context, patience *retryBudget, re
 		return next, nil
 	}
 	s.sizer.halveEvents()
-	return next, patience.waitAfterWrite(ctx, rest.busyReason)
+	return next, budget.waitAfterWrite(ctx, rest.busyReason)
 }
 
-// sendLess is for items that are too large for one request: it delivers each half of
-// them, or gives a single one with a smaller document.
-func (s *session) writeSmaller(ctx context.Context, patience *retryBudget, items []*item) ([]*item, error) {
+// writeSmaller handles items that are too large for one request: it writes each half by
+// itself, or returns a single item with a document without the body.
+func (s *session) writeSmaller(ctx context.Context, budget *retryBudget, items []*item) ([]*item, error) {
 	if s.sizer.shrinkBytes(documentBytes(items)); len(items) == 1 {
 		return items, s.moveToUnstorable(ctx, items[0])
 	}
-	return nil, s.splitAndRetry(ctx, patience, items)
+	return nil, s.splitAndRetry(ctx, budget, items)
 }
 
-// manyRefused is how many documents in a row may be refused before that is
-// taken for the store's fault, such as a mapping that somebody changed.
+// maxConsecutiveRefusals limits the documents refused in a row. More of them point to a
+// fault of the store, such as a changed mapping, and not of the documents.
 const maxConsecutiveRefusals = 100
 
 func (s *session) quarantine(it *item, reason string) error {
@@ -127,52 +129,52 @@ func (s *session) quarantine(it *item, reason string) error {
 		return fmt.Errorf("the store refuses even the raw envelope of event %s: %s", it.event.EventID, reason)
 	}
 	if s.consecutiveRefusals.Add(1) > maxConsecutiveRefusals {
-		s.consecutiveRefusals.Store(0) // to be tried again after a pause
+		s.consecutiveRefusals.Store(0) // they are requeued, and tried again after a pause
 		return fmt.Errorf("the store refused %d documents in a row, the last with: %s", maxConsecutiveRefusals+1, reason)
 	}
-	s.cfg.Logger.Warn("the store refused a document; kept its envelope instead",
+	s.cfg.Logger.Warn("the store refused a document; quarantined its raw envelope",
 		"event", it.event.EventID, "action", it.event.Action, "reason", reason)
 	s.replace(it, it.event.Quarantine(reason))
 	return nil
 }
 
-// afterFailure decides what to send after a request failed as a whole.
-func (s *session) handleFailure(ctx context.Context, patience *retryBudget, items []*item, err error) ([]*item, error) {
+// handleFailure returns the items of the next request after a whole request failed.
+func (s *session) handleFailure(ctx context.Context, budget *retryBudget, items []*item, err error) ([]*item, error) {
 	var failed *schemas.StoreError
 	if !errors.As(err, &failed) {
 		return nil, err
 	}
 	switch failed.Kind {
 	case schemas.StoreAway:
-		if err := patience.waitAfterWrite(ctx, failed); err != nil {
+		if err := budget.waitAfterWrite(ctx, failed); err != nil {
 			return nil, err
 		}
-		return s.dropWritten(ctx, patience, items)
+		return s.dropWritten(ctx, budget, items)
 	case schemas.StoreBusy:
 		s.sizer.halveEvents()
-		if len(items) > 1 && patience.attempt >= briefTries {
-			if err := patience.waitAfterWrite(ctx, failed); err != nil {
+		if len(items) > 1 && budget.attempt >= briefTries {
+			if err := budget.waitAfterWrite(ctx, failed); err != nil {
 				return nil, err
 			}
-			return nil, s.splitAndRetry(ctx, patience, items) // else one that is too large holds up the others
+			return nil, s.splitAndRetry(ctx, budget, items) // a too large item must not block the others
 		}
 	case schemas.StoreTooLarge:
-		return s.writeSmaller(ctx, patience, items)
+		return s.writeSmaller(ctx, budget, items)
 	case schemas.StoreRefused:
 		if len(items) == 1 {
 			return items, s.quarantine(items[0], failed.Reason)
 		}
-		return nil, s.splitAndRetry(ctx, patience, items)
+		return nil, s.splitAndRetry(ctx, budget, items)
 	}
-	return items, patience.waitAfterWrite(ctx, failed)
+	return items, budget.waitAfterWrite(ctx, failed)
 }
 
-func (s *session) splitAndRetry(ctx context.Context, patience *retryBudget, items []*item) error {
+func (s *session) splitAndRetry(ctx context.Context, budget *retryBudget, items []*item) error {
 	middle := len(items) / 2
-	if err := s.writeItems(ctx, patience, items[:middle]); err != nil {
+	if err := s.writeItems(ctx, budget, items[:middle]); err != nil {
 		return err
 	}
-	return s.writeItems(ctx, patience, items[middle:])
+	return s.writeItems(ctx, budget, items[middle:])
 }
 
 func documents(items []*item) []schemas.Document {
