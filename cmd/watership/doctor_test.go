@@ -95,7 +95,7 @@ func TestAShardOnNoNode(t *testing.T) {
 	published := `watership_index_events_total{action="published"}`
 	until(t, "it to be recorded", func() bool { return i.scrape(t)[published] == 1 })
 	i.wantReady(t)
-	found := storetest.LoseShard(t, p.storeURL, i.stream+"-traffic")
+	found := storetest.UnassignShard(t, p.storeURL, i.stream+"-traffic")
 	publish("meanwhile")
 	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
 	list, _ := i.findings(t)
@@ -214,7 +214,7 @@ func TestDoctorWithoutServers(t *testing.T) {
 	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store asking for the privileges of our login", "warning management"} {
+	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store reading the privileges of the login", "warning management"} {
 		if !strings.Contains(columnsOf(got.out), want) {
 			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
 		}

@@ -9,47 +9,46 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// shardValues is how many values each shard names at least: with so many, the
-// counts are exact for any field that a person would count by.
-const shardValues = 1000
+// minShardSize is the minimum shard_size of a terms aggregation. The counts are exact
+// for fields with fewer values.
+const minShardSize = 1000
 
-// Top counts the n most frequent values of a field, which must be one that
-// Elasticsearch can count by: no text and no date. Order and Limit of the
-// selection do not matter to it. A field that is a list counts once for each
-// of its values.
+// Top counts the n most frequent values of a field of any type but text and date.
+// It ignores Order and Limit of the selection. A list counts once for each of its
+// values.
 func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
-	doing := "counting the values of " + field
-	terms := map[string]any{"field": field, "size": n, "shard_size": max(shardValues, 10*n)}
-	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
+	operation := "counting the values of " + field
+	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
+	response, err := s.aggregate(ctx, operation, sel, map[string]any{
 		"values":  map[string]any{"terms": terms},
-		"without": map[string]any{"filter": boolean("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+		"without": map[string]any{"filter": boolQuery("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
 		return schemas.Tally{}, err
 	}
-	values := answer.Aggregations.Values
-	tally := schemas.Tally{Others: values.Others, Without: answer.Aggregations.Without.Count, Inexact: values.Inexact}
+	values := response.Aggregations.Values
+	tally := schemas.Tally{Others: values.Others, Without: response.Aggregations.Without.Count, Inexact: values.Inexact}
 	for _, b := range values.Buckets {
 		tally.Values = append(tally.Values, schemas.Value{Text: b.text(), Count: b.Count})
 	}
 	return tally, nil
 }
 
-func (s *Store) aggregate(ctx context.Context, doing string, sel schemas.Selection, aggregations map[string]any) (aggregateAnswer, error) {
-	var answer aggregateAnswer
-	err := s.searchInto(ctx, doing, map[string]any{
+func (s *Store) aggregate(ctx context.Context, operation string, sel schemas.Selection, aggregations map[string]any) (aggregationResponse, error) {
+	var response aggregationResponse
+	err := s.searchJSON(ctx, operation, map[string]any{
 		"size":             0,
 		"track_total_hits": false,
 		"query":            s.filter(sel),
 		"aggs":             aggregations,
-	}, &answer)
-	if err == nil && (answer.TimedOut || answer.Shards.Failed > 0) {
-		err = s.partial(doing, answer.Shards)
+	}, &response)
+	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
+		err = s.partialResponse(operation, response.Shards)
 	}
-	return answer, err
+	return response, err
 }
 
-type aggregateAnswer struct {
+type aggregationResponse struct {
 	TimedOut     bool   `json:"timed_out"`
 	Shards       shards `json:"_shards"`
 	Aggregations struct {
@@ -65,7 +64,7 @@ type aggregateAnswer struct {
 	} `json:"aggregations"`
 }
 
-// extreme is the lowest or highest value; nil where there is none.
+// extreme is a minimum or maximum; nil if no document has a value.
 type extreme struct {
 	Value *float64 `json:"value"`
 }
@@ -87,6 +86,6 @@ func (b bucket) text() string {
 	return strings.TrimSuffix(string(b.Key), ".0")
 }
 
-func (s *Store) partial(doing string, of shards) error {
-	return s.nonsense(doing, fmt.Sprintf("answered in part only: %d of %d shards failed", of.Failed, of.Total))
+func (s *Store) partialResponse(operation string, shards shards) error {
+	return s.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed", shards.Failed, shards.Total))
 }

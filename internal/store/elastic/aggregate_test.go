@@ -7,5 +7,5 @@ import (
 )
 
 func TestTalliesConform(t *testing.T) {
-	storetest.RunTallies(t, func(t *testing.T) storetest.Tallies { return installed(t, Config{}) })
+	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
 }

@@ -8,33 +8,33 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Over counts the events of a selection over the time that a date field says,
-// in at most n steps of equal and round length, the earliest first. Days begin at
-// midnight in the zone, as it is at the last of them.
+// Over counts the events of a selection by a date field, in at most n steps of
+// equal and round length, the earliest first. Days begin at midnight in the zone,
+// with the UTC offset of the latest event.
 func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
-	doing := "counting events over " + field
-	answer, err := s.aggregate(ctx, doing, sel, map[string]any{
+	operation := "counting events over " + field
+	response, err := s.aggregate(ctx, operation, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},
 		"last":    map[string]any{"max": map[string]any{"field": field}},
-		"without": map[string]any{"filter": boolean("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+		"without": map[string]any{"filter": boolQuery("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
 		return schemas.Tally{}, err
 	}
-	tally := schemas.Tally{Without: answer.Aggregations.Without.Count}
-	first, last := answer.Aggregations.First.Value, answer.Aggregations.Last.Value
+	tally := schemas.Tally{Without: response.Aggregations.Without.Count}
+	first, last := response.Aggregations.First.Value, response.Aggregations.Last.Value
 	if first == nil || last == nil { // no event has the field
 		return tally, nil
 	}
 	step := schemas.RoundStep(time.Duration(*last-*first)*time.Millisecond, n)
-	answer, err = s.aggregate(ctx, doing, sel, map[string]any{
+	response, err = s.aggregate(ctx, operation, sel, map[string]any{
 		"values": map[string]any{"date_histogram": map[string]any{
 			"field": field, "fixed_interval": fmt.Sprintf("%dms", step.Milliseconds()),
 			"offset": fmt.Sprintf("%+dms", -schemas.ZoneOffset(zone, int64(*last)).Milliseconds()),
 			"format": "strict_date_optional_time",
 		}},
 	})
-	for _, b := range answer.Aggregations.Values.Buckets {
+	for _, b := range response.Aggregations.Values.Buckets {
 		tally.Values = append(tally.Values, schemas.Value{Text: b.AsText, Count: b.Count})
 	}
 	return tally, err

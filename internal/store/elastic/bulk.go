@@ -13,36 +13,36 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// longestID is Elasticsearch's limit of an _id, in bytes
+// maxIDLength is Elasticsearch's limit of an _id, in bytes
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/mapping-id-field.html).
-// A longer one makes it refuse a bulk as a whole, so it is never sent.
-const longestID = 512
+// It would refuse a whole bulk request because of a longer one.
+const maxIDLength = 512
 
-// Create writes documents that are not there yet, in one request, and says for
-// each what became of it, in order:
+// Create writes documents with new ids in one bulk request, and returns a result for
+// each, in order:
 //
-//   - Created: durable on every copy of the shard that is in sync.
-//   - Conflict: its id is taken in the index that is now written to; Index
-//     names it. An older index of the stream may have it too: see Find.
-//   - Refused: not acceptable as it is, and the others are none the worse.
-//   - TooLarge: more than the node that has the shard takes at once.
-//   - Busy: to be sent again later. This includes what concerns the whole
+//   - Created: durable on every in-sync copy of the shard.
+//   - Conflict: the id exists in the write index; Index names it. An older index of
+//     the stream can have it too: see Find.
+//   - Refused: the document is invalid. The others are not affected.
+//   - TooLarge: the document exceeds the indexing pressure limit of the node.
+//   - Busy: the document can be sent again later. This includes faults of the whole
 //     stream, such as a write block (a full disk) or a missing template.
 //
-// An error is a *schemas.StoreError, and then what became of the documents is
-// not known: they are sent again, and those that were taken conflict. An
-// answer that is incomplete is such an error too.
+// An error is a *schemas.StoreError, also for an incomplete response. Each document
+// may have been written or not then. The indexer sends them again, and written ones
+// conflict.
 func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error) {
 	results := make([]schemas.Result, len(docs))
 	sent := make([]schemas.Document, 0, len(docs))
-	places := make([]int, 0, len(docs)) // of what is sent, in docs
-	for place, doc := range docs {
-		if problem := unsendable(doc); problem != "" {
-			results[place] = schemas.Result{Status: schemas.Refused, Reason: problem}
+	positions := make([]int, 0, len(docs)) // index in docs of each sent document
+	for position, doc := range docs {
+		if problem := checkSendable(doc); problem != "" {
+			results[position] = schemas.Result{Status: schemas.Refused, Reason: problem}
 			continue
 		}
 		sent = append(sent, doc)
-		places = append(places, place)
+		positions = append(positions, position)
 	}
 	if len(sent) == 0 {
 		return results, nil
@@ -51,56 +51,55 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]schemas.
 	if err != nil {
 		return nil, err
 	}
-	for i, place := range places {
-		results[place] = answered[i]
+	for i, position := range positions {
+		results[position] = answered[i]
 	}
 	return results, nil
 }
 
-func creating(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
+func createOperation(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
 
-// bulk sends one request. Its body is used again only once every document is
-// answered for, which nobody can do before it is read to its end: net/http may
-// still read from it after an early answer or a failure.
+// bulk sends one request. It reuses the body only after a complete response: net/http
+// can still read from it after an early response or an error.
 func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error) {
-	body := s.emptyBody(s.bulkSize(docs))
+	body := s.newBody(s.bulkSize(docs))
 	for _, doc := range docs {
 		body = s.appendCreate(body, doc)
 	}
-	answer, err := s.send(ctx, s.once, creating(len(docs)), esapi.BulkRequest{
+	response, err := s.send(ctx, s.once, createOperation(len(docs)), esapi.BulkRequest{
 		Body:              bytes.NewReader(body),
 		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
-		RequireDataStream: yes(), // else a missing template makes an ordinary index
+		RequireDataStream: new(true), // else a missing template makes an ordinary index
 		FilterPath:        []string{"items.*._id", "items.*.status", "items.*.error"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.readBulk(answer, docs)
+	results, err := s.parseBulk(response, docs)
 	if err == nil {
 		s.bodies.Put(&body)
 	}
 	return results, err
 }
 
-func (s *Store) emptyBody(size int) []byte {
+func (s *Store) newBody(size int) []byte {
 	if used, ok := s.bodies.Get().(*[]byte); ok && cap(*used) >= size {
 		return (*used)[:0]
 	}
 	return make([]byte, 0, size)
 }
 
-// unsendable says what would make Elasticsearch refuse more than the document itself.
-func unsendable(doc schemas.Document) string {
+// checkSendable returns the reason if Elasticsearch would refuse more than the document.
+func checkSendable(doc schemas.Document) string {
 	switch {
 	case doc.ID == "":
 		return "the document has no id"
-	case len(doc.ID) > longestID:
-		return fmt.Sprintf("the document's id has %d bytes, Elasticsearch takes %d", len(doc.ID), longestID)
+	case len(doc.ID) > maxIDLength:
+		return fmt.Sprintf("the document's id has %d bytes, Elasticsearch takes %d", len(doc.ID), maxIDLength)
 	case !utf8.ValidString(doc.ID):
 		return "the document's id is not UTF-8"
 	case doc.Stream != schemas.Traffic && doc.Stream != schemas.Failures:
-		return fmt.Sprintf("the document belongs to no stream of ours: %q", doc.Stream)
+		return fmt.Sprintf("the document has an unknown stream %q", doc.Stream)
 	}
 	return ""
 }
@@ -119,7 +118,7 @@ func (s *Store) appendCreate(dst []byte, doc schemas.Document) []byte {
 	dst = append(dst, createID...)
 	dst = appendID(dst, doc.ID)
 	dst = append(dst, createEnd...)
-	dst = appendLine(dst, doc.Source)
+	dst = appendOneLine(dst, doc.Source)
 	return append(dst, '\n')
 }
 
@@ -132,11 +131,11 @@ func (s *Store) bulkSize(docs []schemas.Document) int {
 	return size
 }
 
-// appendID appends an id as a JSON string; most need no escape.
+// appendID appends an id as a JSON string. Most need no escape.
 func appendID(dst []byte, id string) []byte {
 	for i := range len(id) {
 		if c := id[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			escaped, _ := json.Marshal(id) // a string cannot fail
+			escaped, _ := json.Marshal(id) // strings always marshal
 			return append(dst, escaped...)
 		}
 	}
@@ -145,9 +144,9 @@ func appendID(dst []byte, id string) []byte {
 	return append(dst, '"')
 }
 
-// appendLine appends JSON without its line breaks, which would end the document
-// in a bulk. In JSON they are only ever white space between tokens (RFC 8259 §2).
-func appendLine(dst, source []byte) []byte {
+// appendOneLine appends JSON without its line breaks, which would end the document
+// in a bulk request. In JSON they are white space between tokens (RFC 8259 §2).
+func appendOneLine(dst, source []byte) []byte {
 	for {
 		end := bytes.IndexByte(source, '\n')
 		if end < 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// access is where the nodes are and how to log in. Credentials are taken out
-// of the addresses, so that whatever prints an address prints no password.
+// access has the addresses of the nodes and the credentials. The addresses are without
+// credentials, so that no error or log prints a password.
 type access struct {
 	addresses          []string
 	username, password string
@@ -25,10 +25,10 @@ func (c Config) access() (access, error) {
 	for i, raw := range c.URLs {
 		node, err := url.Parse(raw)
 		if err != nil || node.Host == "" || node.Scheme != "http" && node.Scheme != "https" {
-			// What url.Parse says may quote a part of the password.
+			// The error of url.Parse can quote a part of the password.
 			return a, fmt.Errorf("URL %d of the Elasticsearch store: expected something like https://user:password@host:9200 (special characters of a password as %%XX)", i+1)
 		}
-		if err := a.takeCredentials(node); err != nil {
+		if err := a.addCredentials(node); err != nil {
 			return a, fmt.Errorf("URL %d of the Elasticsearch store (%s): %w", i+1, node.Redacted(), err)
 		}
 		a.addresses = append(a.addresses, node.Scheme+"://"+node.Host+strings.TrimRight(node.Path, "/"))
@@ -36,13 +36,13 @@ func (c Config) access() (access, error) {
 	return a, a.check()
 }
 
-func (a *access) takeCredentials(node *url.URL) error {
+func (a *access) addCredentials(node *url.URL) error {
 	if node.User == nil {
 		return nil
 	}
 	password, _ := node.User.Password()
 	if a.username != "" && (a.username != node.User.Username() || a.password != password) {
-		return errors.New("its user or password differs from the one given elsewhere; one login serves all nodes")
+		return errors.New("its user or password differs from the others: one login serves all nodes")
 	}
 	a.username, a.password = node.User.Username(), password
 	return nil
@@ -51,9 +51,9 @@ func (a *access) takeCredentials(node *url.URL) error {
 func (a *access) check() error {
 	switch {
 	case a.apiKey != "" && a.username != "":
-		return errors.New("the Elasticsearch store has both a user and an API key: give one of them")
+		return errors.New("the Elasticsearch store has both a user and an API key: remove one of them")
 	case (a.username == "") != (a.password == ""):
-		return errors.New("the Elasticsearch store has a user without a password, or the other way round")
+		return errors.New("the Elasticsearch store has a user without a password, or a password without a user")
 	}
 	return nil
 }
@@ -73,16 +73,16 @@ func (c Config) check() error {
 	return nil
 }
 
-// isStreamName is narrower than Elasticsearch's own rule
+// isStreamName is stricter than Elasticsearch's own rule
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/indices-create-data-stream.html):
-// a name need never be escaped, and the longest backing index name fits in 255 bytes.
+// a name needs no escapes, and the longest backing index name fits in 255 bytes.
 func isStreamName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	return name != "" && len(name) <= 200 &&
 		strings.Contains(letters, name[:1]) && strings.Trim(name, letters+".-_") == ""
 }
 
-// isTimeValue accepts what Elasticsearch does, and nothing for no bound.
+// isTimeValue accepts the time units of Elasticsearch, and "" for no retention.
 func isTimeValue(value string) bool {
 	switch strings.TrimLeft(value, "0123456789") {
 	case "d", "h", "m", "s", "ms", "micros", "nanos":

@@ -11,36 +11,36 @@ import (
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
 )
 
-// A search finds the shards of an index that was made just now missing (503)
-// until they are allocated, which takes a busy server a second or two.
+// A search in a new index answers 503 until its shards are allocated, which takes a
+// busy server a second or two.
 const (
-	readRetries    = 6
-	firstReadPause = 25 * time.Millisecond // doubles: three seconds in all
+	readRetries      = 6
+	firstReadBackoff = 25 * time.Millisecond // doubles: three seconds in all
 )
 
-// connect makes the two ways of sending a request. It takes the client's
-// transport and its requests, and not the client itself, which would have every
-// build compile the typed API with its thousands of types.
+// connect makes the two clients. It uses elastictransport and esapi, and not the
+// go-elasticsearch client itself, which would have every build compile the typed API
+// with its thousands of types.
 func (s *Store) connect(a access) error {
-	once, err := s.transport(a, elastictransport.WithDisableRetry())
+	once, err := s.newClient(a, elastictransport.WithDisableRetry())
 	if err != nil {
 		return err
 	}
-	patient, err := s.transport(a, elastictransport.WithMaxRetries(readRetries),
-		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadPause << attempt }))
+	retrying, err := s.newClient(a, elastictransport.WithMaxRetries(readRetries),
+		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadBackoff << attempt }))
 	if err != nil {
 		return err
 	}
-	s.once, s.patient = genuine{once}, genuine{patient}
+	s.once, s.retrying = productCheck{once}, productCheck{retrying}
 	return nil
 }
 
-func (s *Store) transport(a access, retries ...elastictransport.Option) (*elastictransport.Client, error) {
-	options := append(retries, elastictransport.WithTransport(s.wire))
+func (s *Store) newClient(a access, retries ...elastictransport.Option) (*elastictransport.Client, error) {
+	options := append(retries, elastictransport.WithTransport(s.httpTransport))
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
-		if err != nil { // cannot be: access has parsed it
+		if err != nil { // access has already parsed it
 			return nil, fmt.Errorf("reading the address of Elasticsearch: %w", err)
 		}
 		nodes = append(nodes, node)
@@ -54,19 +54,19 @@ func (s *Store) transport(a access, retries ...elastictransport.Option) (*elasti
 	}
 	client, err := elastictransport.NewClient(options...)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for Elasticsearch at %s: %w", s.where, err)
+		return nil, fmt.Errorf("creating a client for Elasticsearch at %s: %w", s.addresses, err)
 	}
 	return client, nil
 }
 
-// genuine refuses the answers of what is not Elasticsearch, which marks its own
-// since 7.14.
-type genuine struct{ *elastictransport.Client }
+// productCheck refuses responses of other servers. Elasticsearch sends the header since
+// 7.14.
+type productCheck struct{ *elastictransport.Client }
 
-var errNotElasticsearch = errors.New("what answers there is not Elasticsearch: it does not say X-Elastic-Product")
+var errNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
 
 // Perform implements esapi.Transport.
-func (g genuine) Perform(request *http.Request) (*http.Response, error) {
+func (g productCheck) Perform(request *http.Request) (*http.Response, error) {
 	response, err := g.Client.Perform(request)
 	if err != nil || response.StatusCode/100 != 2 || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
 		return response, err
@@ -75,12 +75,12 @@ func (g genuine) Perform(request *http.Request) (*http.Response, error) {
 	return nil, errNotElasticsearch
 }
 
-// wire keeps as many connections as bulks and readers use at once; the
-// standard library's two a host would close and dial all the time.
-func wire(config *tls.Config) *http.Transport {
+// newHTTPTransport allows as many idle connections as bulk requests and readers use at
+// once. The default of two a host would close and dial all the time.
+func newHTTPTransport(config *tls.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 32
-	t.ReadBufferSize = 64 << 10 // bytes: pages of messages come in few system calls
+	t.ReadBufferSize = 64 << 10 // bytes: fewer system calls for pages of messages
 	if config != nil {
 		t.TLSClientConfig = config.Clone()
 	}

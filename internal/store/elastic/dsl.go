@@ -8,52 +8,52 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Compile makes Elasticsearch's query of a tree that query.Resolve has checked.
+// Compile compiles a tree that query.Resolve has checked to Elasticsearch's query DSL.
 // A nil tree matches everything.
 //
-// The result is what Kibana sends for the same text (toElasticsearchQuery in
-// kbn-es-query), so that both find the same documents. It differs where that
-// would be an error or a wrong answer: see compilePattern, anyOf,
+// The result is the query of Kibana for the same text (toElasticsearchQuery in
+// kbn-es-query), so that both find the same documents. It differs where Kibana's would
+// be an error or find the wrong documents: see compilePattern, anyOf,
 // query.Fields.Expand and query.Fields.Together.
 func Compile(node query.Node, fields query.Fields) map[string]any {
 	switch n := node.(type) {
 	case nil, query.All:
 		return map[string]any{"match_all": map[string]any{}}
 	case query.And:
-		return boolean("filter", compileAll(n, fields))
+		return boolQuery("filter", compileAll(n, fields))
 	case query.Or:
 		return compileOr(n, fields)
 	case query.Not:
-		return boolean("must_not", Compile(n.Node, fields))
+		return boolQuery("must_not", Compile(n.Node, fields))
 	case query.Raw:
-		return boolean("filter", json.RawMessage(n.JSON))
+		return boolQuery("filter", json.RawMessage(n.JSON))
 	case query.Is:
 		if n.Field == nil {
 			return compileAnywhere(n.Value)
 		}
-		return anyOf(each(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileIs(f, n.Value) }))
+		return anyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileIs(f, n.Value) }))
 	case query.Exists:
-		return anyOf(each(fields.Expand(n.Field, anyField), compileExists))
+		return anyOf(compileEach(fields.Expand(n.Field, matchesAny), compileExists))
 	case query.Range:
-		return anyOf(each(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileRange(f, n) }))
+		return anyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f query.Field) map[string]any { return compileRange(f, n) }))
 	default:
 		panic(fmt.Sprintf("elastic: a query node of type %T", node))
 	}
 }
 
 func compileAll(nodes []query.Node, fields query.Fields) []map[string]any {
-	return each(nodes, func(node query.Node) map[string]any { return Compile(node, fields) })
+	return compileEach(nodes, func(node query.Node) map[string]any { return Compile(node, fields) })
 }
 
 func compileOr(n query.Or, fields query.Fields) map[string]any {
 	lists, others := fields.Together(n)
-	clauses := each(lists, func(list query.OneOf) map[string]any {
+	clauses := compileEach(lists, func(list query.OneOf) map[string]any {
 		return map[string]any{"terms": map[string]any{list.Field.Name: list.Values}}
 	})
 	return anyOf(append(clauses, compileAll(others, fields)...))
 }
 
-// compileAnywhere asks the index's default fields. `lenient` leaves out those
+// compileAnywhere searches the index's default fields. `lenient` leaves out those
 // that cannot hold the value.
 func compileAnywhere(value query.Value) map[string]any {
 	if value.Pattern.Wild() {
@@ -71,27 +71,26 @@ func compileIs(field query.Field, value query.Value) map[string]any {
 	case value.Pattern.Wild():
 		return compilePattern(field, value.Pattern)
 	case field.Type == query.Date:
-		return about("range", field, map[string]any{"gte": literal(value), "lte": literal(value)})
+		return fieldClause("range", field, map[string]any{"gte": literal(value), "lte": literal(value)})
 	case field.Type == query.Keyword:
-		return about("term", field, map[string]any{"value": literal(value)})
+		return fieldClause("term", field, map[string]any{"value": literal(value)})
 	case value.Quoted:
-		return about("match_phrase", field, literal(value))
+		return fieldClause("match_phrase", field, literal(value))
 	default:
-		return about("match", field, literal(value))
+		return fieldClause("match", field, literal(value))
 	}
 }
 
-// compilePattern does not do as Kibana with flattened fields, for which a
-// query_string splits a value at its spaces and, below a key, finds what other
-// keys have. A key gets a prefix, the only pattern that query.Resolve lets
-// through to it.
+// compilePattern differs from Kibana for flattened fields, where a query_string would
+// split a value at its spaces and, below a key, match values of other keys. A key gets
+// a prefix query, since query.Resolve allows no other pattern for it.
 func compilePattern(field query.Field, pattern query.Pattern) map[string]any {
 	prefix, isPrefix := pattern.Prefix()
 	switch {
 	case field.Parent != "" && isPrefix:
-		return about("prefix", field, map[string]any{"value": prefix})
+		return fieldClause("prefix", field, map[string]any{"value": prefix})
 	case field.Type == query.Keyword, field.Type == query.Flattened:
-		return about("wildcard", field, map[string]any{"value": pattern.Join("*", escape)})
+		return fieldClause("wildcard", field, map[string]any{"value": pattern.Join("*", escape)})
 	default:
 		return queryString(pattern, field.Name)
 	}
@@ -103,14 +102,14 @@ func compileExists(field query.Field) map[string]any {
 
 func compileRange(field query.Field, n query.Range) map[string]any {
 	names := map[query.Op]string{query.Less: "lt", query.LessOrEqual: "lte", query.Greater: "gt", query.GreaterOrEqual: "gte"}
-	return about("range", field, map[string]any{names[n.Op]: literal(n.Value)})
+	return fieldClause("range", field, map[string]any{names[n.Op]: literal(n.Value)})
 }
 
-func anyField(query.Field) bool { return true }
+func matchesAny(query.Field) bool { return true }
 
 // literal is a value in JSON. As in Kibana, true and false without quotes are
-// booleans, and a number is the text of one. Kibana also sends null, which
-// Elasticsearch refuses; here it is a word.
+// booleans, and numbers are texts. Kibana also sends null, which Elasticsearch
+// refuses; here it is a word.
 func literal(value query.Value) any {
 	text := value.Pattern.Text()
 	if !value.Quoted && (text == "true" || text == "false") {
@@ -119,7 +118,7 @@ func literal(value query.Value) any {
 	return text
 }
 
-// escape is for query_string, and does no harm in a wildcard query.
+// escape escapes for query_string, which is also valid in a wildcard query.
 func escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -139,15 +138,15 @@ func queryString(pattern query.Pattern, fields ...string) map[string]any {
 	return map[string]any{"query_string": params}
 }
 
-func about(kind string, field query.Field, params any) map[string]any {
+func fieldClause(kind string, field query.Field, params any) map[string]any {
 	return map[string]any{kind: map[string]any{field.Name: params}}
 }
 
-func boolean(occur string, clauses any) map[string]any {
+func boolQuery(occur string, clauses any) map[string]any {
 	return map[string]any{"bool": map[string]any{occur: clauses}}
 }
 
-// anyOf of nothing matches nothing; an empty `should` would match everything.
+// anyOf without clauses matches nothing; an empty `should` would match everything.
 func anyOf(clauses []map[string]any) map[string]any {
 	if len(clauses) == 0 {
 		return map[string]any{"match_none": map[string]any{}}
@@ -155,7 +154,7 @@ func anyOf(clauses []map[string]any) map[string]any {
 	return map[string]any{"bool": map[string]any{"should": clauses, "minimum_should_match": 1}}
 }
 
-func each[T any](items []T, compile func(T) map[string]any) []map[string]any {
+func compileEach[T any](items []T, compile func(T) map[string]any) []map[string]any {
 	compiled := make([]map[string]any, len(items))
 	for i, item := range items {
 		compiled[i] = compile(item)

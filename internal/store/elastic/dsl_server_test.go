@@ -29,7 +29,7 @@ const dslMapping = `{
 	}}
 }`
 
-// Documents by the name that the queries below know them by.
+// Documents by the names in the queries below.
 var dslDocuments = map[string]string{
 	"late": `{
 		"@timestamp": "2026-01-31T23:30:00Z", "event": {"action": "poisoned", "duration": 9},
@@ -44,7 +44,7 @@ var dslDocuments = map[string]string{
 		"headers": {"other": "x-acme", "flag": true}, "labels": {"tenant": "a*c"}}`,
 }
 
-// What Elasticsearch itself makes of the compiled queries.
+// TestCompiledQueriesFind runs the compiled queries on Elasticsearch.
 func TestCompiledQueriesFind(t *testing.T) {
 	index := newDSLIndex(t)
 	for _, tt := range []struct {
@@ -126,8 +126,9 @@ func TestCompiledQueriesFind(t *testing.T) {
 	}
 }
 
-// Kibana sends its time zone with what compares dates. Ours finds the same, but for
-// milliseconds since 1970, which Elasticsearch would shift by the zone.
+// TestDatesAreInAZone: Kibana sends its time zone with comparisons of dates. The store
+// finds the same without it, except for milliseconds since 1970, which Elasticsearch
+// would shift by the zone.
 func TestDatesAreInAZone(t *testing.T) {
 	index := newDSLIndex(t)
 	zones := []string{"Europe/Vienna", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati", "UTC"}
@@ -159,8 +160,8 @@ func TestDatesAreInAZone(t *testing.T) {
 	}
 }
 
-// Where clocks are changed, a local time may exist twice or not at all, and a day may
-// begin an hour late. Elasticsearch decides by Java's rules.
+// TestDatesAtChangesOfClocks: at the change to summer time or back, a local time exists
+// twice or never, and a day can begin an hour late. Elasticsearch uses Java's rules.
 func TestDatesAtChangesOfClocks(t *testing.T) {
 	index := newDSLIndex(t)
 	for id, at := range map[string]string{"first": "1800-01-01", "last": "2200-01-01"} { // else it finds out that there are none, and says so
@@ -200,14 +201,14 @@ func TestDatesAtChangesOfClocks(t *testing.T) {
 	}
 }
 
-// begin is the first millisecond that Elasticsearch looks for.
+// begin is the first millisecond that a query of Elasticsearch includes.
 func (i dslIndex) begin(t *testing.T, op, date, zone string) (millis int64) {
 	t.Helper()
 	body := fmt.Sprintf(`{"query": {"range": {"@timestamp": {%q: %q, "time_zone": %q}}}}`, op, date, zone)
-	_, answer := i.request(t, http.MethodPost, "/_validate/query?explain=true", body)
-	_, bounds, found := strings.Cut(string(answer), "@timestamp:[")
+	_, response := i.request(t, http.MethodPost, "/_validate/query?explain=true", body)
+	_, bounds, found := strings.Cut(string(response), "@timestamp:[")
 	if _, err := fmt.Sscan(bounds, &millis); !found || err != nil {
-		t.Fatalf("%s: %s", body, answer)
+		t.Fatalf("%s: %s", body, response)
 	}
 	return millis
 }
@@ -217,8 +218,8 @@ func (i dslIndex) findIn(t *testing.T, text string, zone *time.Location) string 
 	return i.search(t, Compile(query.InZone(dslQuery(t, text), dslFields, time.Now().In(zone)), dslFields))
 }
 
-// What query.Resolve refuses, Elasticsearch refuses or answers wrongly. Should
-// that change, so can Resolve.
+// TestRefusedQueriesWouldFail: Elasticsearch refuses the queries that query.Resolve
+// refuses, or finds the wrong documents. If that changes, Resolve can change too.
 func TestRefusedQueriesWouldFail(t *testing.T) {
 	index := newDSLIndex(t)
 	for _, tt := range []struct {
@@ -246,7 +247,7 @@ func TestRefusedQueriesWouldFail(t *testing.T) {
 	}
 }
 
-// dslIndex is the address of an index of its own for one test.
+// dslIndex is the URL of a new index for one test.
 type dslIndex string
 
 func newDSLIndex(t *testing.T) dslIndex {
@@ -285,16 +286,16 @@ func dslQuery(t *testing.T, text string) query.Node {
 	return node
 }
 
-// search is the names of what was found, in order, or the error.
+// search returns the names of the found documents, in order, or the error.
 func (i dslIndex) search(t *testing.T, compiled any) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"query": compiled})
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, answer := i.request(t, http.MethodPost, "/_search", string(body))
+	status, response := i.request(t, http.MethodPost, "/_search", string(body))
 	if status != http.StatusOK {
-		return string(answer)
+		return string(response)
 	}
 	var found struct {
 		Hits struct {
@@ -303,7 +304,7 @@ func (i dslIndex) search(t *testing.T, compiled any) string {
 			}
 		}
 	}
-	if err := json.Unmarshal(answer, &found); err != nil {
+	if err := json.Unmarshal(response, &found); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -316,8 +317,8 @@ func (i dslIndex) search(t *testing.T, compiled any) string {
 
 func (i dslIndex) do(t *testing.T, method, path, body string) {
 	t.Helper()
-	if status, answer := i.request(t, method, path, body); status >= 300 {
-		t.Fatalf("%s %s%s: %d %s", method, i, path, status, answer)
+	if status, response := i.request(t, method, path, body); status >= 300 {
+		t.Fatalf("%s %s%s: %d %s", method, i, path, status, response)
 	}
 }
 

@@ -22,8 +22,8 @@ var dslFields = query.Fields{
 	Labels: []string{"labels.tenant", "numeric_labels.total"},
 }
 
-// The JSON is what Kibana 8.19 sends for the same text and a data view with
-// these fields, but for the places that say otherwise.
+// TestCompile: the JSON is Kibana 8.19's for the same text and a data view with these
+// fields, except where a comment says otherwise.
 func TestCompile(t *testing.T) {
 	for _, tt := range []struct {
 		rule string
@@ -199,7 +199,7 @@ func TestCompileNilIsEverything(t *testing.T) {
 	requireJSON(t, Compile(nil, query.Fields{}), `{"match_all": {}}`)
 }
 
-// An `or` of nothing must not become an empty `should`, which matches everything.
+// TestCompileEmptyOrIsNothing: an empty `should` would match everything.
 func TestCompileEmptyOrIsNothing(t *testing.T) {
 	requireJSON(t, Compile(query.Or{}, query.Fields{}), `{"match_none": {}}`)
 }

@@ -13,46 +13,46 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// quoted is how much of Elasticsearch's words an error repeats, in bytes.
-const quoted = 1024
+// maxQuoted is the maximum length of Elasticsearch's text in an error, in bytes.
+const maxQuoted = 1024
 
-// noAnswer is a request that was not answered, or not to the end.
-func (s *Store) noAnswer(doing string, err error) *schemas.StoreError {
+// noResponse is the error for a missing or truncated response.
+func (s *Store) noResponse(operation string, err error) *schemas.StoreError {
 	return &schemas.StoreError{
 		Kind:   schemas.StoreAway,
-		Reason: doing + ": no answer from Elasticsearch at " + s.where,
+		Reason: operation + ": no answer from Elasticsearch at " + s.addresses,
 		Err:    err,
 	}
 }
 
-// nonsense is a request that was answered with something that is no answer to it.
-func (s *Store) nonsense(doing, problem string) *schemas.StoreError {
+// invalidResponse is the error for a successful response with invalid content.
+func (s *Store) invalidResponse(operation, problem string) *schemas.StoreError {
 	return &schemas.StoreError{
 		Kind:   schemas.StoreAway,
-		Reason: doing + ": Elasticsearch at " + s.where + " " + problem,
+		Reason: operation + ": Elasticsearch at " + s.addresses + " " + problem,
 	}
 }
 
-// refusal is a request that was answered with an error.
-func (s *Store) refusal(doing string, status int, header http.Header, body []byte) *schemas.StoreError {
-	words := explain(body)
+// errorResponse is the error for a status other than 2xx.
+func (s *Store) errorResponse(operation string, status int, header http.Header, body []byte) *schemas.StoreError {
+	words := errorText(body)
 	if words != "" {
 		words = ": " + words
 	}
-	kind := kind(status)
-	if kind == schemas.StoreBusy && beyondPressure(words) {
+	kind := errorKind(status)
+	if kind == schemas.StoreBusy && exceedsIndexingPressure(words) {
 		kind = schemas.StoreTooLarge
 	}
 	return &schemas.StoreError{
 		Kind:       kind,
 		RetryAfter: retryAfter(header.Get("Retry-After"), time.Now()),
 		Reason: fmt.Sprintf("%s: Elasticsearch at %s answered %d %s%s",
-			doing, s.where, status, http.StatusText(status), words),
+			operation, s.addresses, status, http.StatusText(status), words),
 	}
 }
 
-// kind says what to do about an HTTP status (RFC 9110 §15).
-func kind(status int) schemas.StoreErrorKind {
+// errorKind maps an HTTP status (RFC 9110 §15) to the remedy.
+func errorKind(status int) schemas.StoreErrorKind {
 	switch {
 	case status == http.StatusBadRequest:
 		return schemas.StoreRefused
@@ -63,12 +63,12 @@ func kind(status int) schemas.StoreErrorKind {
 	case status >= 500, status == http.StatusRequestTimeout:
 		return schemas.StoreAway
 	}
-	// 401, 403 and 404, and what only something in between answers, such as a
-	// redirect: none goes away by itself.
+	// 401, 403 and 404, and statuses of proxies only, such as a redirect: retrying
+	// does not help.
 	return schemas.StoreDenied
 }
 
-// retryAfter reads seconds or a date (RFC 9110 §10.2.3); 0 if it is neither.
+// retryAfter parses seconds or a date (RFC 9110 §10.2.3); 0 if it is neither.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
 		return time.Duration(seconds) * time.Second
@@ -79,19 +79,18 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// explain finds the words in an error's body, which is a page of HTML where
-// something else than Elasticsearch wrote it.
-func explain(body []byte) string {
-	var answer struct {
+// errorText is the text of an error's body, which a proxy may have written in HTML.
+func errorText(body []byte) string {
+	var response struct {
 		Error *cause `json:"error"`
 	}
-	if err := json.Unmarshal(body, &answer); err == nil && answer.Error != nil {
-		return answer.Error.String()
+	if err := json.Unmarshal(body, &response); err == nil && response.Error != nil {
+		return response.Error.String()
 	}
 	return oneLine(string(body))
 }
 
-// cause is an error as Elasticsearch writes it: an object or a mere string.
+// cause is an error of Elasticsearch: an object or a string.
 type cause struct {
 	Type      string  `json:"type"`
 	Reason    string  `json:"reason"`
@@ -100,7 +99,7 @@ type cause struct {
 	RootCause []cause `json:"root_cause"`
 }
 
-// UnmarshalJSON reads both forms.
+// UnmarshalJSON unmarshals both forms.
 func (c *cause) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, &c.Reason)
@@ -109,10 +108,10 @@ func (c *cause) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*object)(c))
 }
 
-// String is the error and what caused it, each thing said once.
+// String prints the error and its causes, each text once.
 func (c *cause) String() string {
 	text := ""
-	for _, words := range c.words() {
+	for _, words := range c.texts() {
 		switch {
 		case text == "":
 			text = words
@@ -123,9 +122,9 @@ func (c *cause) String() string {
 	return oneLine(text)
 }
 
-// words are types and reasons. Of the root causes, one a shard, the first of a
-// type says enough.
-func (c *cause) words() []string {
+// texts lists types and reasons. Of the root causes, one a shard, it includes the first
+// of each type.
+func (c *cause) texts() []string {
 	list := []string{c.Type, c.Reason}
 	for _, root := range c.RootCause {
 		if !slices.Contains(list, root.Type) {
@@ -138,14 +137,14 @@ func (c *cause) words() []string {
 	return list
 }
 
-// says whether Elasticsearch gave an error in which these words are.
-func says(err error, words string) bool {
+// errorContains reports whether Elasticsearch's error contains a text.
+func errorContains(err error, words string) bool {
 	var failed *schemas.StoreError
 	return errors.As(err, &failed) && strings.Contains(failed.Reason, words)
 }
 
-// and joins errors on one line. Either may be nil.
-func and(a, b error) error {
+// joinErrors joins errors on one line. Either can be nil.
+func joinErrors(a, b error) error {
 	switch {
 	case a == nil:
 		return b
@@ -155,11 +154,11 @@ func and(a, b error) error {
 	return fmt.Errorf("%w; %w", a, b)
 }
 
-// oneLine keeps an error on one line, and short whatever was answered.
+// oneLine shortens a text to one line for an error.
 func oneLine(text string) string {
-	cut := len(text) > quoted
+	cut := len(text) > maxQuoted
 	if cut {
-		text = text[:quoted]
+		text = text[:maxQuoted]
 	}
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
 	if cut {

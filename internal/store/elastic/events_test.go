@@ -20,7 +20,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// watched is the real server with a record of the points in time in it.
+// watched is the real server, with a record of its points in time.
 type watched struct {
 	*Store
 	mu             sync.Mutex
@@ -32,11 +32,11 @@ type watched struct {
 
 func watch(t *testing.T) *watched {
 	w := &watched{}
-	w.Store = behindProxy(t, func(answer http.ResponseWriter, r *http.Request, real http.Handler) {
+	w.Store = throughProxy(t, func(response http.ResponseWriter, r *http.Request, real http.Handler) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		w.note(r, body)
-		real.ServeHTTP(answer, r)
+		real.ServeHTTP(response, r)
 	})
 	if err := w.Install(t.Context()); err != nil {
 		t.Fatal(err)
@@ -68,8 +68,7 @@ func (w *watched) note(r *http.Request, body []byte) {
 	}
 }
 
-// forget makes Elasticsearch forget the point in time that is read, as it does
-// when its time is over.
+// forget deletes the open point in time, as if it had expired.
 func (w *watched) forget(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,15 +112,15 @@ func TestPointsInTimeAreClosed(t *testing.T) {
 	w.wantClosed(t, 4)
 }
 
-// TestForgottenPointInTime forgets it in the midst of documents that have the
-// same sequence, which are on both sides of the end of a page.
+// TestForgottenPointInTime deletes it between documents with the same sequence, on both
+// sides of the end of a page.
 func TestForgottenPointInTime(t *testing.T) {
-	const all = 2 * longestPage
+	const all = 2 * maxPage
 	w := watch(t)
 	docs := eventDocuments(1, all)
-	for n := longestPage - 20; n < longestPage+20; n++ {
+	for n := maxPage - 20; n < maxPage+20; n++ {
 		tied := event(n + 1)
-		tied.Sequence, tied.Time = longestPage-19, event(longestPage-19).Time
+		tied.Sequence, tied.Time = maxPage-19, event(maxPage-19).Time
 		docs[n] = schemas.DocumentFormat{}.Document(tied)
 	}
 	rand.Shuffle(len(docs), func(i, j int) { docs[i], docs[j] = docs[j], docs[i] })
@@ -157,7 +156,8 @@ func TestForgottenPointInTime(t *testing.T) {
 	}
 }
 
-// Twice is too often: the server does not keep points in time at all.
+// TestForgottenAgain: a second time in a row is an error, since the server loses every
+// point in time.
 func TestForgottenAgain(t *testing.T) {
 	s := scripted(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "_pit") {
@@ -177,10 +177,10 @@ func TestForgottenAgain(t *testing.T) {
 	}
 }
 
-// A rollover hides the documents before it from Create, but from nobody else.
+// TestRepeatedAcrossARollover: a rollover hides older documents from Create only.
 func TestRepeatedAcrossARollover(t *testing.T) {
 	s := installed(t, Config{})
-	docs := eventDocuments(1, longestPage+10)
+	docs := eventDocuments(1, maxPage+10)
 	create(t, s, docs...)
 	rollOver(t, s, schemas.Traffic)
 	ids := make([]string, len(docs))
@@ -194,14 +194,14 @@ func TestRepeatedAcrossARollover(t *testing.T) {
 	create(t, s, docs...) // as a writer does that does not look
 	other := event(5)
 	other.Sequence = 1 << 40 // an id again, but another sequence: another event
-	other.Time = event(longestPage * 3).Time
+	other.Time = event(maxPage * 3).Time
 	rollOver(t, s, schemas.Traffic)
 	create(t, s, schemas.DocumentFormat{}.Document(other))
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, sel := range []schemas.Selection{
-		{}, {Order: schemas.BySequence}, {WithoutBody: true}, {Order: schemas.BySequence, Limit: longestPage + 11},
+		{}, {Order: schemas.BySequence}, {WithoutBody: true}, {Order: schemas.BySequence, Limit: maxPage + 11},
 	} {
 		wantOnce(t, s, sel, append(docs, schemas.Document{ID: other.EventID}))
 	}
@@ -230,10 +230,10 @@ func wantOnce(t *testing.T, s *Store, sel schemas.Selection, docs []schemas.Docu
 	}
 }
 
-// What was taken before a connection broke is in conflict afterwards.
-func TestResetAfterTheBulkWasTaken(t *testing.T) {
+// TestResetAfterTheBulk: documents that were written before a reset conflict afterwards.
+func TestResetAfterTheBulk(t *testing.T) {
 	var fail atomic.Bool
-	s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+	s := throughProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
 		if !fail.Load() || r.URL.Path != "/_bulk" {
 			real.ServeHTTP(w, r)
 			return
@@ -266,7 +266,7 @@ func (d discard) Header() http.Header       { return d.header }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
-// The few newest cost a look at their sizes and a reading, and no more.
+// TestLimitIsCheap: the few newest events cost one plan and one page.
 func TestLimitIsCheap(t *testing.T) {
 	w := watch(t)
 	create(t, w.Store, eventDocuments(1, 10)...)
@@ -280,8 +280,8 @@ func TestLimitIsCheap(t *testing.T) {
 	}
 }
 
-// Large bodies are read a few at a time. The second is tied with the third, of
-// which the end of a reading separates it; there the point in time is forgotten.
+// TestLargeBodies: pages of large bodies are small. The second document is tied with the
+// third, in the next page, before which the point in time is deleted.
 func TestLargeBodies(t *testing.T) {
 	w := watch(t)
 	want := map[string][]byte{}
@@ -315,7 +315,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-func TestRunLength(t *testing.T) {
+func TestPlannedPageLength(t *testing.T) {
 	sized := func(sizes ...int64) []hit {
 		var hits []hit
 		for _, size := range sizes {
@@ -329,18 +329,18 @@ func TestRunLength(t *testing.T) {
 	}{
 		{nil, 0},
 		{sized(0), 1},
-		{sized(largestRun * 2), 1},
-		{sized(1, largestRun*2), 1},
-		{sized(largestRun/2, largestRun/2, 1), 2},
+		{sized(maxPageBytes * 2), 1},
+		{sized(1, maxPageBytes*2), 1},
+		{sized(maxPageBytes/2, maxPageBytes/2, 1), 2},
 		{[]hit{{}, {}}, 2}, // no size: not ours
 	} {
-		if got := runLength(tt.planned); got != tt.want {
+		if got := plannedPageLength(tt.planned); got != tt.want {
 			t.Errorf("%v: got %d, want %d", tt.planned, got, tt.want)
 		}
 	}
 }
 
-// A body beyond http.max_content_length, 100 MB.
+// TestTooLargeARequest sends a body beyond http.max_content_length, 100 MB.
 func TestTooLargeARequest(t *testing.T) {
 	s := installed(t, Config{})
 	doc := document("large")
@@ -349,15 +349,15 @@ func TestTooLargeARequest(t *testing.T) {
 	wantStoreError(t, err, schemas.StoreTooLarge)
 }
 
-func FuzzBulkAnswer(f *testing.F) {
+func FuzzBulkResponse(f *testing.F) {
 	f.Add(`{"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":201}}]}`)
 	f.Add(`{"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":400,"error":"x"}}]}`)
 	f.Add(`{"items":[{"create":null},{}]}`)
 	f.Add(`[]`)
 	s := &Store{}
 	docs := []schemas.Document{document("a"), document("b")}
-	f.Fuzz(func(t *testing.T, answer string) {
-		results, err := s.readBulk([]byte(answer), docs)
+	f.Fuzz(func(t *testing.T, response string) {
+		results, err := s.parseBulk([]byte(response), docs)
 		var failed *schemas.StoreError
 		if err != nil && !errors.As(err, &failed) || err == nil && len(results) != len(docs) {
 			t.Fatalf("got %v, %v", results, err)
@@ -370,8 +370,8 @@ func FuzzBulkAnswer(f *testing.F) {
 	})
 }
 
-// Whatever the sizes of bodies, everything is read in order, and no answer is much
-// more than what is read at once: the text and the JSON of each body.
+// TestPagesAreBounded: everything is read in order for any sizes of bodies, and no
+// response is much larger than the text and the JSON of maxPageBytes.
 func TestPagesAreBounded(t *testing.T) {
 	for name, sizes := range map[string]func(n int) int{
 		"all small":  func(int) int { return 100 },
@@ -381,7 +381,7 @@ func TestPagesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var longest atomic.Int64
-			s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+			s := throughProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
 				recorded := httptest.NewRecorder()
 				real.ServeHTTP(recorded, r)
 				longest.Store(max(longest.Load(), int64(recorded.Body.Len())))
@@ -414,7 +414,7 @@ func TestPagesAreBounded(t *testing.T) {
 				}
 				next++
 			}
-			if next != events+1 || longest.Load() > 3*largestRun {
+			if next != events+1 || longest.Load() > 3*maxPageBytes {
 				t.Errorf("%d events, at most %d bytes at once", next-1, longest.Load())
 			}
 		})

@@ -25,13 +25,13 @@ func wantStoreError(t *testing.T, err error, kind schemas.StoreErrorKind) *schem
 	if failed.Kind != kind {
 		t.Errorf("%v is of kind %d, want %d", err, failed.Kind, kind)
 	}
-	if text := err.Error(); strings.Contains(text, "\n") || len(text) > quoted+300 {
+	if text := err.Error(); strings.Contains(text, "\n") || len(text) > maxQuoted+300 {
 		t.Errorf("want one short line, got %d bytes: %q", len(text), text)
 	}
 	return failed
 }
 
-func TestAnswersToARequest(t *testing.T) {
+func TestErrorKinds(t *testing.T) {
 	page := "<html>\n<head><title>502 Bad Gateway</title></head>\n" + strings.Repeat("<p>sorry</p>\n", 500)
 	for _, tt := range []struct {
 		status int
@@ -75,7 +75,7 @@ func TestAnswersToARequest(t *testing.T) {
 	}
 }
 
-// pressure is an answer of Elasticsearch that holds as much as it may, or would.
+// pressure is the response of an Elasticsearch whose indexing pressure is at its limit.
 func pressure(operation, most int) string {
 	return fmt.Sprintf(`{"error":{"type":"es_rejected_execution_exception","reason":"rejected execution of coordinating operation `+
 		`[coordinating_and_primary_bytes=53687000, replica_bytes=0, all_bytes=53687000, coordinating_operation_bytes=%d, max_coordinating_bytes=%d]"},"status":429}`,
@@ -96,8 +96,8 @@ func TestRetryAfterReadsADate(t *testing.T) {
 	}
 }
 
-// The answers that are worse than an error: what looks like one and is not.
-func TestIncompleteAnswers(t *testing.T) {
+// TestIncompleteResponses: responses that look successful, but are not valid.
+func TestIncompleteResponses(t *testing.T) {
 	good := func(id string) string { return fmt.Sprintf(`{"create":{"_id":%q,"status":201}}`, id) }
 	three := good("0") + "," + good("1") + "," + good("2")
 	for name, tt := range map[string]struct{ answer, says string }{
@@ -153,7 +153,7 @@ func TestItemStatuses(t *testing.T) {
 	}
 }
 
-// broken ends the connection, so that the client sees it as reset.
+// broken resets the connection.
 func broken(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -184,7 +184,7 @@ func TestConnectionFaults(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
 	s := open(t, Config{URLs: []string{server.URL}})
@@ -196,7 +196,7 @@ func TestNobodyListens(t *testing.T) {
 	wantStoreError(t, s.Check(t.Context()), schemas.StoreAway)
 }
 
-// A slow answer is bounded by the caller's context, and else by the store's.
+// TestTrickle: the timeout of the caller's context or of the store ends a slow response.
 func TestTrickle(t *testing.T) {
 	trickle := func(w http.ResponseWriter, r *http.Request) {
 		for {
@@ -223,9 +223,9 @@ func TestTrickle(t *testing.T) {
 	})
 }
 
-// Bodies are used again, and one that is still being sent must not be. The race
-// detector sees it.
-func TestAnswerBeforeTheBodyIsSent(t *testing.T) {
+// TestEarlyResponse: a body must not be reused while it is still being sent, which the
+// race detector shows.
+func TestEarlyResponse(t *testing.T) {
 	s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests) // and nothing is read
 	})
@@ -240,8 +240,8 @@ func TestAnswerBeforeTheBodyIsSent(t *testing.T) {
 	}
 }
 
-// A document is sent again by the indexer alone, a question by the store.
-func TestWhatIsSentAgain(t *testing.T) {
+// TestRetries: the store does not repeat a bulk request, and repeats a search.
+func TestRetries(t *testing.T) {
 	var requests atomic.Int32
 	s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) == 1 {
@@ -261,8 +261,8 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// A search is also asked again where its answer breaks off, once.
-func TestAnAnswerThatBreaksOff(t *testing.T) {
+// TestTruncatedResponse: a search with a truncated response is repeated once.
+func TestTruncatedResponse(t *testing.T) {
 	for failures, want := range map[int32]int32{1: 2, 9: 2} {
 		var requests atomic.Int32
 		s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -283,14 +283,14 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// An answer of some shards only is no answer.
-func TestPartialAnswers(t *testing.T) {
-	for _, answer := range []string{`{"timed_out":true}`, `{"_shards":{"total":2,"failed":1},"hits":{"total":{"value":3}}}`} {
+// TestPartialResponses: a response of some shards only is an error.
+func TestPartialResponses(t *testing.T) {
+	for _, response := range []string{`{"timed_out":true}`, `{"_shards":{"total":2,"failed":1},"hits":{"total":{"value":3}}}`} {
 		s := scripted(t, func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "_search") && r.URL.Query().Get("allow_partial_search_results") != "false" {
 				t.Errorf("%s allows partial results", r.URL)
 			}
-			fmt.Fprint(w, answer)
+			fmt.Fprint(w, response)
 		})
 		_, err := s.Count(t.Context(), schemas.Selection{})
 		wantStoreError(t, err, schemas.StoreAway)
@@ -299,7 +299,7 @@ func TestPartialAnswers(t *testing.T) {
 	wantStoreError(t, s.Refresh(t.Context()), schemas.StoreAway)
 }
 
-func TestSequenceThatCannotBeRead(t *testing.T) {
+func TestInvalidSequence(t *testing.T) {
 	s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"docs":[{"_index":"i","_id":"a","error":{"type":"no_shard_available_action_exception","reason":"red"}}]}`)
 	})

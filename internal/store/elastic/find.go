@@ -7,19 +7,18 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// idsAtOnce bounds how many ids one search asks for. It leaves room for ten
-// documents of each, and there is at most one in an index.
-const idsAtOnce = 1000
+// idsPerSearch limits the ids of one search. It leaves room for ten documents of each
+// id; an index has at most one.
+const idsPerSearch = 1000
 
-// Find says which of these ids are in the streams, and where: any one of the
-// places where an id is in several. Create sees only the index that is written
-// to now, so this is for messages that the broker delivers again, whose
-// document may have been created before a rollover.
+// Find returns the ids that are in the streams, each with one of its indices. Create
+// checks only the write index. Find is for redelivered messages, whose document may
+// have been created before a rollover.
 //
-// It refreshes, and then searches: so it sees everything that was created
-// before it was called, needs no list of the indices behind a stream, and costs
-// the same however many there are. A document of which it finds nothing may
-// still be on its way in a bulk of somebody else.
+// It refreshes and then searches. So it finds everything that was created before, does
+// not list the backing indices of a stream, and costs the same for any number of them.
+// A document that it does not find can still be in a running bulk request of another
+// process.
 func (s *Store) Find(ctx context.Context, ids []string) (map[string]schemas.Stored, error) {
 	found := make(map[string]schemas.Stored, len(ids))
 	if len(ids) == 0 {
@@ -28,17 +27,17 @@ func (s *Store) Find(ctx context.Context, ids []string) (map[string]schemas.Stor
 	if err := s.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	for some := range slices.Chunk(ids, idsAtOnce) {
-		answer, err := s.search(ctx, "finding documents by id", s.both(), map[string]any{
-			"size":             10 * idsAtOnce,
+	for chunk := range slices.Chunk(ids, idsPerSearch) {
+		response, err := s.search(ctx, "finding documents by id", s.dataStreams(), map[string]any{
+			"size":             10 * idsPerSearch,
 			"_source":          false,
 			"track_total_hits": false,
-			"query":            map[string]any{"ids": map[string]any{"values": some}},
+			"query":            map[string]any{"ids": map[string]any{"values": chunk}},
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range answer.Hits {
+		for _, h := range response.Hits {
 			found[h.ID] = schemas.Stored{Index: h.Index, ID: h.ID}
 		}
 	}

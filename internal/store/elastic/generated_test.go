@@ -13,16 +13,15 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// A generated condition is a text of the query language, and beside it, built by
-// hand, a query in Elasticsearch's own DSL and a function that says which
-// documents it is true of. Neither knows of the others.
+// condition is a condition in three independent forms: a text of the query language, a
+// query in Elasticsearch's own DSL, and a Go function.
 type condition struct {
 	text string
 	dsl  dsl
 	is   func(sample) bool
 }
 
-// dsl is an object of the DSL, in its plainest form: none of what Compile makes.
+// dsl is an object of the DSL in its plainest form, made without Compile.
 type dsl map[string]any
 
 func all(queries ...dsl) dsl { return dsl{"bool": dsl{"must": queries}} }
@@ -35,7 +34,7 @@ func none(queries ...dsl) dsl { return dsl{"bool": dsl{"must_not": queries}} }
 
 func (d dsl) of(kind, field string) dsl { return dsl{kind: dsl{field: d}} }
 
-// sample is a document as the functions see it. What is absent is not there.
+// sample is a document for the functions. Missing fields are nil.
 type sample struct {
 	keywords map[string]string
 	texts    map[string]string
@@ -43,8 +42,7 @@ type sample struct {
 	times    map[string]time.Time
 }
 
-// generator makes conditions of what the samples have, and a little that they
-// have not.
+// generator makes conditions of the samples' values, and of a few others.
 type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, list ...T) T { return list[g.IntN(len(list))] }
@@ -146,8 +144,8 @@ func (g generator) leaf() condition {
 		return condition{field + pick(g, ":*", ": *", " : *"), dsl{"exists": dsl{"field": field}}, func(s sample) bool { return s.has(field) }}
 	default:
 		field := pick(g, "event.action", "action", "headers.tenant", "labels.tenant")
-		v := g.value(field)
-		return condition{field + pick(g, ":", ": ", " :  ") + v.text, v.dsl, v.is}
+		p := g.value(field)
+		return condition{field + pick(g, ":", ": ", " :  ") + p.text, p.dsl, p.is}
 	}
 }
 
@@ -185,7 +183,7 @@ func (g generator) value(field string) condition {
 	}
 }
 
-// bareWord escapes what means something without quotes.
+// bareWord escapes the syntax of the query language.
 func bareWord(text string) string {
 	text = strings.NewReplacer(`\`, `\\`, `(`, `\(`, `)`, `\)`, `:`, `\:`, `<`, `\<`, `>`, `\>`, `"`, `\"`, `*`, `\*`, `{`, `\{`, `}`, `\}`).Replace(text)
 	if slices.Contains([]string{"and", "or", "not"}, text) {
@@ -208,7 +206,7 @@ func (g generator) number() condition {
 	}}
 }
 
-// bounded is a range, of one point where op is a colon.
+// bounded is a range; with a colon, of one point.
 func bounded(op, field string, bound any) dsl {
 	names := map[string]string{"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 	if name := names[op]; name != "" {
@@ -240,7 +238,7 @@ func (g generator) date() condition {
 	}}
 }
 
-// words are any of some words, or all of them in this order.
+// words matches any of some words, or all of them in this order.
 func (g generator) words() condition {
 	words := []string{pick(g, sampleWords...), pick(g, sampleWords...)}
 	phrase := strings.Join(words, " ")
@@ -255,9 +253,9 @@ func (g generator) words() condition {
 	}}
 }
 
-// Three hundred queries find what they mean, and what the same query in the DSL
-// finds. The seed is fixed, and a failure prints the query.
-func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
+// TestGeneratedQueries: three hundred generated queries find the same documents in all
+// forms. The seed is fixed, and a failure prints the query.
+func TestGeneratedQueries(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(20260504, 300))}
 	index := newDSLIndex(t)
 	for id := range dslDocuments {
@@ -296,7 +294,7 @@ func TestGeneratedQueriesFindWhatTheyMean(t *testing.T) {
 	t.Logf("%d of 300 queries find some of the documents and not all; %d hits", partly, hits)
 }
 
-// findAll is find for more than ten hits, by way of the printed query.
+// findAll is find for more than ten hits, with the printed query.
 func (i dslIndex) findAll(t *testing.T, text string) string {
 	t.Helper()
 	node, err := query.Parse(text)
@@ -313,17 +311,17 @@ func (i dslIndex) findAll(t *testing.T, text string) string {
 	return i.all(t, text, Compile(again, dslFields))
 }
 
-// all are the names of all documents that a query in the DSL finds.
+// all returns the names of all documents that a query in the DSL finds.
 func (i dslIndex) all(t *testing.T, text string, q any) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"size": 1000, "_source": false, "query": q})
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, answer := i.request(t, "POST", "/_search", string(body))
-	found, err := readAnswer(answer, rawSource)
+	status, response := i.request(t, "POST", "/_search", string(body))
+	found, err := parseSearch(response, readRawSource)
 	if err != nil || status != 200 {
-		t.Fatalf("%s: %d %s", text, status, answer)
+		t.Fatalf("%s: %d %s", text, status, response)
 	}
 	var ids []string
 	for _, h := range found.Hits {

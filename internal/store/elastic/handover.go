@@ -7,23 +7,22 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// A handover is kept with the jobs, so that no login needs another right. Its
-// document has no id to be found by among them.
+// Handovers are in the index of the jobs, so that the login needs no more privileges.
+// Their documents have no field id, by which jobs are found.
 
 func handoverID(name string) string { return "handover:" + name }
 
-// Handover gives the document that SaveHandover kept last under a name, nil where
-// there is none.
+// Handover returns the last document that SaveHandover saved under a name, or nil.
 func (s *Store) Handover(ctx context.Context, name string) ([]byte, error) {
 	document, _, err := s.Job(ctx, handoverID(name))
 	return document, err
 }
 
-// SaveHandover keeps a JSON document under a name, in the place of the one before.
+// SaveHandover saves a JSON document under a name, and replaces the one before.
 func (s *Store) SaveHandover(ctx context.Context, name string, document []byte) error {
-	if err := s.makeJobs(ctx); err != nil {
+	if err := s.createJobsIndex(ctx); err != nil {
 		return err
 	}
 	body := asJSON(map[string]any{"job": json.RawMessage(document)})
-	return s.ask(ctx, "keeping handover "+name, esapi.IndexRequest{Index: s.jobs(), DocumentID: handoverID(name), Body: body}, nil)
+	return s.requestJSON(ctx, "saving handover "+name, esapi.IndexRequest{Index: s.jobsIndex(), DocumentID: handoverID(name), Body: body}, nil)
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// Health is an error where an index of our streams has a shard that is on no node and
-// cannot be put on one, as where disks are nearly full: documents are not taken, and
-// no search answers. The error names one index and says why.
+// Health returns an error if an index of the streams has a shard that cannot be
+// allocated to any node, such as when all disks are nearly full: the index then refuses
+// documents and searches. The error names one index and the reason.
 func (s *Store) Health(ctx context.Context) error {
-	const doing = "looking for shards that are on no node"
-	var answer struct {
+	const operation = "looking for unassigned shards"
+	var response struct {
 		Indices map[string]struct {
 			Shards map[string]struct{} `json:"shards"`
 		} `json:"indices"`
 	}
-	request := esapi.IndicesShardStoresRequest{Index: s.both(), Status: []string{"red"}, IgnoreUnavailable: yes(), AllowNoIndices: yes()}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	request := esapi.IndicesShardStoresRequest{Index: s.dataStreams(), Status: []string{"red"}, IgnoreUnavailable: new(true), AllowNoIndices: new(true)}
+	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
 		return err
 	}
-	for _, index := range slices.Sorted(maps.Keys(answer.Indices)) {
-		for _, shard := range slices.Sorted(maps.Keys(answer.Indices[index].Shards)) {
+	for _, index := range slices.Sorted(maps.Keys(response.Indices)) {
+		for _, shard := range slices.Sorted(maps.Keys(response.Indices[index].Shards)) {
 			number, err := strconv.Atoi(shard)
 			if err != nil {
-				return s.nonsense(doing, "named a shard "+shard)
+				return s.invalidResponse(operation, "named a shard "+shard)
 			}
 			if err := s.explainShard(ctx, index, number); err != nil {
 				return err
@@ -39,10 +39,10 @@ func (s *Store) Health(ctx context.Context) error {
 	return nil
 }
 
-// explainShard is nil for a shard that is about to be put on a node, as each is when
-// its index is made.
+// explainShard returns nil for a shard that is about to be allocated, like every shard
+// of a new index.
 func (s *Store) explainShard(ctx context.Context, index string, shard int) error {
-	var answer struct {
+	var response struct {
 		CanAllocate string `json:"can_allocate"`
 		Explanation string `json:"allocate_explanation"`
 		Nodes       []struct {
@@ -52,19 +52,19 @@ func (s *Store) explainShard(ctx context.Context, index string, shard int) error
 		} `json:"node_allocation_decisions"`
 	}
 	body := asJSON(map[string]any{"index": index, "shard": shard, "primary": true})
-	err := s.ask(ctx, fmt.Sprintf("asking where shard %d of %s can be", shard, index), esapi.ClusterAllocationExplainRequest{Body: body}, &answer)
-	if says(err, strconv.Itoa(http.StatusBadRequest)) { // it is on one by now
+	err := s.requestJSON(ctx, fmt.Sprintf("explaining the allocation of shard %d of %s", shard, index), esapi.ClusterAllocationExplainRequest{Body: body}, &response)
+	if errorContains(err, strconv.Itoa(http.StatusBadRequest)) { // it is allocated by now
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	switch answer.CanAllocate {
+	switch response.CanAllocate {
 	case "yes", "throttled", "awaiting_info":
 		return nil
 	}
-	reason := answer.Explanation
-	for _, node := range answer.Nodes {
+	reason := response.Explanation
+	for _, node := range response.Nodes {
 		for _, decider := range node.Deciders {
 			reason = decider.Explanation
 		}

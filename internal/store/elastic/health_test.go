@@ -7,8 +7,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestHealth: an index whose shard may be on no node, as where the disks of all are
-// nearly full, is named with the reason.
+// TestHealth: the error names an index with an unassigned shard, as after all disks are
+// nearly full, and the reason.
 func TestHealth(t *testing.T) {
 	s := open(t, Config{})
 	wantHealthy(t, s)
@@ -18,9 +18,9 @@ func TestHealth(t *testing.T) {
 	wantHealthy(t, s)
 	create(t, s, eventDocuments(1, 1)...)
 	wantHealthy(t, s)
-	storetest.LoseShard(t, serverURL(t), s.name(schemas.Traffic))
+	storetest.UnassignShard(t, serverURL(t), s.dataStream(schemas.Traffic))
 	err := s.Health(t.Context())
-	wantLine(t, err, ".ds-"+s.name(schemas.Traffic), "shard 0 is on no node", "nowhere")
+	wantLine(t, err, ".ds-"+s.dataStream(schemas.Traffic), "shard 0 is on no node", "nowhere")
 }
 
 func wantHealthy(t *testing.T, s *Store) {

@@ -25,17 +25,17 @@ func TestInstallTwice(t *testing.T) {
 		t.Errorf("installing again left %d indices, want 1", n)
 	}
 	for stream, want := range map[schemas.Stream]string{schemas.Failures: `"data_retention":"90d"`, schemas.Traffic: `"lifecycle":{"enabled":true}`} {
-		template := mustDo(t, "GET", "/_index_template/"+s.name(stream), "")
+		template := mustDo(t, "GET", "/_index_template/"+s.dataStream(stream), "")
 		if !strings.Contains(template, want) || !strings.Contains(template, `"priority":500`) {
 			t.Errorf("template of %s lacks %s or its priority: %s", stream, want, template)
 		}
 	}
 }
 
-// indices counts those behind a stream.
+// indices counts the backing indices of a stream.
 func indices(t *testing.T, s *Store, stream schemas.Stream) int {
 	t.Helper()
-	versions, err := s.mappingVersions(t.Context(), s.name(stream))
+	versions, err := s.mappingVersions(t.Context(), s.dataStream(stream))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +56,12 @@ func TestInstallRefuses(t *testing.T) {
 			s := open(t, Config{})
 			named := strings.NewReplacer("STREAM", s.stream)
 			mustDo(t, "PUT", named.Replace(tt.path), named.Replace(tt.body))
-			before, _ := do(t, "GET", "/_index_template/"+s.name(schemas.Traffic), "")
+			before, _ := do(t, "GET", "/_index_template/"+s.dataStream(schemas.Traffic), "")
 			err := s.Install(t.Context())
 			if err == nil || !strings.Contains(err.Error(), named.Replace(tt.says)) || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("got %v, want one line with %q", err, named.Replace(tt.says))
 			}
-			after, _ := do(t, "GET", "/_index_template/"+s.name(schemas.Traffic), "")
+			after, _ := do(t, "GET", "/_index_template/"+s.dataStream(schemas.Traffic), "")
 			if strings.Contains(tt.path, "STREAM-mappings") && before != after {
 				t.Error("it began to install all the same")
 			}
@@ -80,8 +80,8 @@ func wantCheck(t *testing.T, s *Store, says string) {
 	}
 }
 
-// TestInstallUpgrades begins with a stream whose mapping is older than the
-// templates, as a crash leaves it between the templates and the rollover.
+// TestInstallUpgrades begins with a stream whose mapping is older than the templates, as
+// after a crash between the templates and the rollover.
 func TestInstallUpgrades(t *testing.T) {
 	s := installed(t, Config{})
 	var template map[string]any
@@ -93,7 +93,7 @@ func TestInstallUpgrades(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustDo(t, "PUT", "/_component_template/"+s.mappings(), string(older))
+	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), string(older))
 	create(t, s, eventDocuments(1, 1)...)
 	for range 2 {
 		if err := s.Install(t.Context()); err != nil {
@@ -115,23 +115,23 @@ func TestCheckNamesAllThatIsMissing(t *testing.T) {
 	}
 }
 
-// Without the template nothing is created, not even an ordinary index.
+// TestCreateWithoutTemplate: nothing is created, not even an ordinary index.
 func TestCreateWithoutTemplate(t *testing.T) {
 	s := open(t, Config{})
 	results, err := s.Create(t.Context(), []schemas.Document{document("a")})
 	if err != nil || results[0].Status != schemas.Busy || !strings.Contains(results[0].Reason, "no matching index template") {
 		t.Errorf("got %+v, %v", results, err)
 	}
-	if status, _ := do(t, "GET", "/"+s.name(schemas.Traffic), ""); status != http.StatusNotFound {
+	if status, _ := do(t, "GET", "/"+s.dataStream(schemas.Traffic), ""); status != http.StatusNotFound {
 		t.Errorf("looking for the index gave %d", status)
 	}
 }
 
-// A disk that is full ends in such a block.
+// TestCreateWhenWritesAreBlocked: Elasticsearch sets this block when the disk is full.
 func TestCreateWhenWritesAreBlocked(t *testing.T) {
 	s := installed(t, Config{})
 	create(t, s, eventDocuments(1, 1)...)
-	mustDo(t, "PUT", "/"+s.name(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":true}`)
+	mustDo(t, "PUT", "/"+s.dataStream(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":true}`)
 	failed := event(3)
 	failed.Action = schemas.Poisoned
 	docs := append(eventDocuments(2, 2), schemas.DocumentFormat{}.Document(failed))
@@ -139,16 +139,16 @@ func TestCreateWhenWritesAreBlocked(t *testing.T) {
 	if err != nil || results[0].Status != schemas.Busy || results[1].Status != schemas.Created {
 		t.Errorf("got %+v, %v, want the first Busy, the other Created", results, err)
 	}
-	mustDo(t, "PUT", "/"+s.name(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":null}`)
+	mustDo(t, "PUT", "/"+s.dataStream(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":null}`)
 	create(t, s, eventDocuments(2, 2)...)
 }
 
-// The servers of the tests cannot change a retention, so the proxy takes the
-// request, and once refuses it as they do.
-func TestRetentionOfAStreamThatIsThere(t *testing.T) {
+// TestRetentionOfAnExistingStream: the test servers cannot change a retention, so the
+// proxy answers the request, or lets the server refuse it.
+func TestRetentionOfAnExistingStream(t *testing.T) {
 	var asked []string
 	supported := true
-	s := behindProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+	s := throughProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
 		if !supported || !strings.HasPrefix(r.URL.Path, "/_data_stream/") {
 			real.ServeHTTP(w, r)
 			return
@@ -168,7 +168,7 @@ func TestRetentionOfAStreamThatIsThere(t *testing.T) {
 	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := "PUT /_data_stream/" + s.name(schemas.Traffic) + `/_lifecycle {"data_retention":"7d","enabled":true}`
+	want := "PUT /_data_stream/" + s.dataStream(schemas.Traffic) + `/_lifecycle {"data_retention":"7d","enabled":true}`
 	if len(asked) != 1 || asked[0] != want {
 		t.Errorf("asked %q, want %q", asked, want)
 	}

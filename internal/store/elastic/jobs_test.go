@@ -13,7 +13,7 @@ import (
 func TestJobsConform(t *testing.T) {
 	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs {
 		s := open(t, Config{})
-		t.Cleanup(func() { removeIndex(t, s.jobs()) })
+		t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
 		return s
 	})
 }
@@ -21,12 +21,12 @@ func TestJobsConform(t *testing.T) {
 func TestHandoversConform(t *testing.T) {
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers {
 		s := open(t, Config{})
-		t.Cleanup(func() { removeIndex(t, s.jobs()) })
+		t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
 		return s
 	})
 }
 
-// removeIndex is for the end of a test, when its context has ended.
+// removeIndex works at the end of a test, when its context is done.
 func removeIndex(t *testing.T, index string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, serverURL(t)+"/"+index, nil)
@@ -43,7 +43,7 @@ func removeIndex(t *testing.T, index string) {
 // TestJobsAreNoEvents: neither a search in both streams nor in STREAM-* finds jobs.
 func TestJobsAreNoEvents(t *testing.T) {
 	s := installed(t, Config{})
-	t.Cleanup(func() { removeIndex(t, s.jobs()) })
+	t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
 	if _, err := s.CreateJob(t.Context(), "1", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -51,22 +51,22 @@ func TestJobsAreNoEvents(t *testing.T) {
 	if n, err := s.Count(t.Context(), schemas.Selection{}); n != 0 || err != nil {
 		t.Errorf("counted %d events (%v)", n, err)
 	}
-	if answer := mustDo(t, "GET", "/"+s.stream+"-*/_count", ""); !strings.Contains(answer, `"count":0`) {
-		t.Errorf("%s-* has %s", s.stream, answer)
+	if response := mustDo(t, "GET", "/"+s.stream+"-*/_count", ""); !strings.Contains(response, `"count":0`) {
+		t.Errorf("%s-* has %s", s.stream, response)
 	}
-	if mapping := mustDo(t, "GET", "/"+s.jobs()+"/_mapping", ""); !strings.Contains(mapping, `"managed_by":"watership"`) {
+	if mapping := mustDo(t, "GET", "/"+s.jobsIndex()+"/_mapping", ""); !strings.Contains(mapping, `"managed_by":"watership"`) {
 		t.Errorf("the mapping is %s", mapping)
 	}
 }
 
-// TestJobsErrors: each is one line that says what was being done.
+// TestJobsErrors: each error is one line with the failed operation.
 func TestJobsErrors(t *testing.T) {
 	s := scripted(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"error":{"type":"security_exception","reason":"not you"},"status":403}`))
 	})
 	_, err := s.CreateJob(t.Context(), "1", []byte(`{}`))
-	wantLine(t, err, "making index scripted.jobs", "not you")
+	wantLine(t, err, "creating index scripted.jobs", "not you")
 	_, err = s.SaveJob(t.Context(), "1", "1.1", []byte(`{}`))
 	wantLine(t, err, "saving job 1", "not you")
 	_, _, err = s.Job(t.Context(), "1")

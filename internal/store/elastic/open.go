@@ -1,9 +1,9 @@
-// Package elastic keeps Watership's events in Elasticsearch: it installs the
+// Package elastic stores Watership's events in Elasticsearch: it installs the
 // index templates, creates documents, and reads events back.
 //
-// Two data streams, one of traffic and one of failures, are written with the
-// bulk API and read together through points in time. What goes wrong with a
-// request as a whole is a *schemas.StoreError, which says what to do about it.
+// It writes to two data streams, traffic and failures, with the bulk API, and reads
+// both through points in time. A request that fails as a whole returns a
+// *schemas.StoreError, which names the remedy.
 package elastic
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// DefaultStream begins the names of the data streams where Config says nothing.
+// DefaultStream is the Stream of a Config without one.
 const DefaultStream = "watership-messages"
 
-// Config says where Elasticsearch is and what is kept there.
+// Config has the addresses of Elasticsearch, the credentials and the data streams.
 type Config struct {
-	// URLs of the nodes, such as https://es.example:9200; at least one. A user
-	// and a password may be part of them, the same in each.
+	// URLs of the nodes, such as https://es.example:9200; at least one. They can
+	// contain a user and a password, the same in each.
 	URLs []string
 
 	// Username and Password, or APIKey (its encoded form), or neither.
@@ -34,50 +34,49 @@ type Config struct {
 	Password string
 	APIKey   string
 
-	// TLS for https; nil trusts what the system trusts.
+	// TLS configures https; nil trusts the system's certificate authorities.
 	TLS *tls.Config
 
-	// Stream begins the names of both data streams: STREAM-traffic and
+	// Stream is the prefix of both data streams: STREAM-traffic and
 	// STREAM-failures. Empty: DefaultStream.
 	Stream string
 
-	// Retention says how long documents are kept, such as "30d"
+	// Retention is the data_retention by stream, such as "30d"
 	// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/api-conventions.html#time-units).
-	// A stream that is not in it keeps them for ever.
+	// A stream without one keeps its documents for ever.
 	Retention map[schemas.Stream]string
 
-	// Labels are the full names of labels that documents have, such as
-	// labels.tenant: what a query with a pattern of names, labels.*, asks.
+	// Labels are the full names of labels in documents, such as labels.tenant. A
+	// query with a pattern of names, such as labels.*, searches these.
 	Labels []string
 
-	// Timeout bounds every single request, its retries and its answer
-	// included. 0: a minute.
+	// Timeout limits a request with all its retries and its response. 0: a minute.
 	Timeout time.Duration
 
-	// Logger hears of what is odd but harmless; nil: nobody does.
+	// Logger logs rollovers and limitations of the server; nil: no log.
 	Logger *slog.Logger
 }
 
-// Store is the Elasticsearch store. Its methods may be called concurrently.
+// Store is the Elasticsearch store. Its methods are safe for concurrent use.
 type Store struct {
 	stream    string
 	retention map[schemas.Stream]string
 	timeout   time.Duration
 	logger    *slog.Logger
-	where     string // the nodes, for errors
+	addresses string // the nodes, for errors
 
-	// once sends a request a single time: the indexer itself decides what is
-	// sent again, and when. patient tries again, on another node if there is
-	// one, where an answer is 502, 503 or 504 or does not come.
-	once, patient esapi.Transport
-	wire          *http.Transport
+	// once sends a request a single time: the indexer itself decides on retries.
+	// retrying sends it again, to another node if there is one, after a 502, 503 or
+	// 504 or without a response.
+	once, retrying esapi.Transport
+	httpTransport  *http.Transport
 
 	bodies sync.Pool // of *[]byte, for bulks
 	fields query.Fields
 }
 
-// Open checks a configuration and makes a store of it. It does not connect.
-// No error of the store prints a password or a key.
+// Open checks a configuration and makes a store. It does not connect. No error of the
+// store contains a password or a key.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Stream == "" {
 		cfg.Stream = DefaultStream
@@ -95,36 +94,36 @@ func Open(cfg Config) (*Store, error) {
 	}
 	fields.Labels = cfg.Labels
 	s := &Store{
-		stream:    cfg.Stream,
-		retention: cfg.Retention,
-		timeout:   orDefault(cfg.Timeout, time.Minute),
-		logger:    orDefault(cfg.Logger, slog.New(slog.DiscardHandler)),
-		where:     strings.Join(access.addresses, ", "),
-		wire:      wire(cfg.TLS),
-		fields:    fields,
+		stream:        cfg.Stream,
+		retention:     cfg.Retention,
+		timeout:       orDefault(cfg.Timeout, time.Minute),
+		logger:        orDefault(cfg.Logger, slog.New(slog.DiscardHandler)),
+		addresses:     strings.Join(access.addresses, ", "),
+		httpTransport: newHTTPTransport(cfg.TLS),
+		fields:        fields,
 	}
 	return s, s.connect(access)
 }
 
-// Close lets go of idle connections. The store can be used on.
+// Close closes idle connections. The store can still be used.
 func (s *Store) Close() error {
-	s.wire.CloseIdleConnections()
+	s.httpTransport.CloseIdleConnections()
 	return nil
 }
 
-// name is the data stream of that kind.
-func (s *Store) name(stream schemas.Stream) string { return s.stream + "-" + string(stream) }
+// dataStream is the name of a data stream.
+func (s *Store) dataStream(stream schemas.Stream) string { return s.stream + "-" + string(stream) }
 
-// both names the data streams one by one, since STREAM-* would also find those
-// of another Watership whose prefix begins with ours.
-func (s *Store) both() []string {
-	return []string{s.name(schemas.Traffic), s.name(schemas.Failures)}
+// dataStreams lists both names, since STREAM-* would also match the streams of another
+// Watership with a longer prefix.
+func (s *Store) dataStreams() []string {
+	return []string{s.dataStream(schemas.Traffic), s.dataStream(schemas.Failures)}
 }
 
-func orDefault[T comparable](value, otherwise T) T {
+func orDefault[T comparable](value, fallback T) T {
 	var zero T
 	if value == zero {
-		return otherwise
+		return fallback
 	}
 	return value
 }

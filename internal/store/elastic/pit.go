@@ -9,70 +9,70 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// keepAlive is how long Elasticsearch keeps a point in time that nobody asks;
-// each page begins it anew. It keeps deleted segments on disk.
+// keepAlive is the time that a point in time outlives each page. It keeps deleted
+// segments on disk.
 const keepAlive = "5m"
 
-// search reads the next documents, in the order of the view.
-func (v *view) search(ctx context.Context, size int, body map[string]any) ([]hit, error) {
-	if len(v.after) > 0 {
-		body["search_after"] = v.after
+// search reads the next documents, in the order of the reader.
+func (p *pitReader) search(ctx context.Context, size int, body map[string]any) ([]hit, error) {
+	if len(p.searchAfter) > 0 {
+		body["search_after"] = p.searchAfter
 	}
-	answer, err := v.ask(ctx, size, body, v.sort)
+	response, err := p.searchPIT(ctx, size, body, p.sort)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range answer.Hits {
-		if len(h.Sort) != len(v.sort) {
-			return nil, v.store.nonsense("reading events", fmt.Sprintf("gave %d sort values for document %q, not %d", len(h.Sort), h.ID, len(v.sort)))
+	for _, h := range response.Hits {
+		if len(h.Sort) != len(p.sort) {
+			return nil, p.store.invalidResponse("reading events", fmt.Sprintf("gave %d sort values for document %q, not %d", len(h.Sort), h.ID, len(p.sort)))
 		}
 	}
-	return answer.Hits, nil
+	return response.Hits, nil
 }
 
-// ask searches in the point in time.
-func (v *view) ask(ctx context.Context, size int, body map[string]any, sort []any) (searchAnswer, error) {
+// searchPIT searches in the point in time.
+func (p *pitReader) searchPIT(ctx context.Context, size int, body map[string]any, sort []any) (searchResponse, error) {
 	body["size"] = size
-	body["query"] = v.query
+	body["query"] = p.query
 	body["sort"] = sort
 	body["track_total_hits"] = false
-	body["pit"] = map[string]any{"id": v.pit, "keep_alive": keepAlive}
-	if v.text.Cap() > 4*largestRun {
-		v.text = bytes.Buffer{} // do not keep what one large message needed
+	body["pit"] = map[string]any{"id": p.pit, "keep_alive": keepAlive}
+	if p.buffer.Cap() > 4*maxPageBytes {
+		p.buffer = bytes.Buffer{} // frees the memory of one large message
 	}
-	answer, err := v.store.searchWith(ctx, "reading events", nil, body, &v.text, eventSource)
-	if err == nil && answer.PIT != "" {
-		v.pit = answer.PIT // it may change
+	response, err := p.store.searchWith(ctx, "reading events", nil, body, &p.buffer, readEvent)
+	if err == nil && response.PIT != "" {
+		p.pit = response.PIT // it can change
 	}
-	return answer, err
+	return response, err
 }
 
-func (v *view) open(ctx context.Context) error {
-	const doing = "opening a point in time"
-	var answer struct {
+func (p *pitReader) open(ctx context.Context) error {
+	const operation = "opening a point in time"
+	var response struct {
 		ID string `json:"id"`
 	}
-	request := esapi.OpenPointInTimeRequest{Index: v.store.both(), IgnoreUnavailable: yes(), KeepAlive: keepAlive}
-	if err := v.store.ask(ctx, doing, request, &answer); err != nil {
+	request := esapi.OpenPointInTimeRequest{Index: p.store.dataStreams(), IgnoreUnavailable: new(true), KeepAlive: keepAlive}
+	if err := p.store.requestJSON(ctx, operation, request, &response); err != nil {
 		return err
 	}
-	if answer.ID == "" {
-		return v.store.nonsense(doing, "gave it no id")
+	if response.ID == "" {
+		return p.store.invalidResponse(operation, "gave it no id")
 	}
-	v.pit = answer.ID
+	p.pit = response.ID
 	return nil
 }
 
-// close lets Elasticsearch free the point in time, also when the reader has
-// gone away. Should that fail, keepAlive does it.
-func (v *view) close(ctx context.Context) {
-	if v.pit == "" {
+// close frees the point in time, also after ctx is done. If that fails, it expires
+// after keepAlive.
+func (p *pitReader) close(ctx context.Context) {
+	if p.pit == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	const doing = "closing a point in time"
-	if err := v.store.ask(ctx, doing, esapi.ClosePointInTimeRequest{Body: asJSON(map[string]any{"id": v.pit})}, nil); err != nil {
-		v.store.logger.Debug(doing, "error", err)
+	const operation = "closing a point in time"
+	if err := p.store.requestJSON(ctx, operation, esapi.ClosePointInTimeRequest{Body: asJSON(map[string]any{"id": p.pit})}, nil); err != nil {
+		p.store.logger.Debug(operation, "error", err)
 	}
 }

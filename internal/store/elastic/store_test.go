@@ -21,7 +21,7 @@ func TestStoreConforms(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{}) })
 }
 
-// serverURL is the real Elasticsearch.
+// serverURL is the URL of the real Elasticsearch.
 func serverURL(t *testing.T) string {
 	t.Helper()
 	server := os.Getenv("WATERSHIP_TEST_STORE_URL")
@@ -34,8 +34,8 @@ func serverURL(t *testing.T) string {
 	return server
 }
 
-// open makes a store with streams of its own name: data streams cannot be
-// deleted on the server that tests have. Without URLs it is at the real server.
+// open makes a store with new streams: the test server cannot delete data streams.
+// Without URLs it uses the real server.
 func open(t *testing.T, cfg Config) *Store {
 	t.Helper()
 	if cfg.URLs == nil {
@@ -61,7 +61,7 @@ func installed(t *testing.T, cfg Config) *Store {
 	return s
 }
 
-// scripted is a server that answers every request by a function.
+// scripted is a server that answers every request with a function.
 func scripted(t *testing.T, answer http.HandlerFunc) *Store {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +72,8 @@ func scripted(t *testing.T, answer http.HandlerFunc) *Store {
 	return open(t, Config{URLs: []string{server.URL}, Stream: "scripted"})
 }
 
-// behindProxy is the real server, with a fault that may answer in its place.
-func behindProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Request, real http.Handler)) *Store {
+// throughProxy is the real server behind a proxy, in which fault can answer instead.
+func throughProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Request, real http.Handler)) *Store {
 	t.Helper()
 	target, err := url.Parse(serverURL(t))
 	if err != nil {
@@ -85,7 +85,7 @@ func behindProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Request
 	return open(t, Config{URLs: []string{proxy.URL}})
 }
 
-// do sends the real server a request of the test's own.
+// do sends a request to the real server.
 func do(t *testing.T, method, path, body string) (status int, answer string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, serverURL(t)+path, strings.NewReader(body))
@@ -107,14 +107,14 @@ func do(t *testing.T, method, path, body string) (status int, answer string) {
 
 func mustDo(t *testing.T, method, path, body string) string {
 	t.Helper()
-	status, answer := do(t, method, path, body)
+	status, response := do(t, method, path, body)
 	if status >= 300 {
-		t.Fatalf("%s %s: %d %s", method, path, status, answer)
+		t.Fatalf("%s %s: %d %s", method, path, status, response)
 	}
-	return answer
+	return response
 }
 
-// create wants every document created.
+// create fails the test unless every document is created.
 func create(t *testing.T, s *Store, docs ...schemas.Document) {
 	t.Helper()
 	results, err := s.Create(t.Context(), docs)
@@ -130,10 +130,10 @@ func create(t *testing.T, s *Store, docs ...schemas.Document) {
 
 func rollOver(t *testing.T, s *Store, stream schemas.Stream) {
 	t.Helper()
-	mustDo(t, "POST", "/"+s.name(stream)+"/_rollover", "")
+	mustDo(t, "POST", "/"+s.dataStream(stream)+"/_rollover", "")
 }
 
-// event is the nth, as a document that parses.
+// event is number n.
 func event(n int) schemas.Event {
 	e := schemas.Event{Action: schemas.Published, Sequence: int64(n), Source: "test", BodySize: 5}
 	e.EventID = fmt.Sprintf("event-%06d", n)
@@ -150,7 +150,7 @@ func eventDocuments(from, to int) []schemas.Document {
 	return docs
 }
 
-// document has an id and the little that the mapping needs.
+// document has an id and the required fields only.
 func document(id string) schemas.Document {
 	return schemas.Document{ID: id, Stream: schemas.Traffic, Source: []byte(`{"@timestamp":"2026-01-01T00:00:00Z"}`)}
 }

@@ -14,7 +14,7 @@ import (
 
 // store is implemented by both stores.
 type store interface {
-	storetest.Tallies
+	storetest.Aggregations
 	storetest.Jobs
 	Install(ctx context.Context) error
 	Check(ctx context.Context) error
@@ -29,7 +29,7 @@ var (
 
 func TestAnswersAreElasticsearchs(t *testing.T) {
 	t.Parallel()
-	storetest.RunSame(t, elasticsearch(t, storetest.SameLabels()...), installed(t, Config{Labels: storetest.SameLabels()}))
+	storetest.RunComparison(t, elasticsearch(t, storetest.ComparisonLabels()...), installed(t, Config{Labels: storetest.ComparisonLabels()}))
 }
 
 func elasticsearch(t *testing.T, labels ...string) *elastic.Store {

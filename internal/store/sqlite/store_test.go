@@ -26,7 +26,7 @@ func TestHandoversConform(t *testing.T) {
 }
 
 func TestTalliesConform(t *testing.T) {
-	storetest.RunTallies(t, func(t *testing.T) storetest.Tallies { return installed(t, Config{}) })
+	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
 }
 
 // open opens a store at a new path.

@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// corpus makes events in which nearly every field differs, of few values, so
-// that a query made of the same values finds some of them.
+// corpus makes random events with few distinct values in nearly every field, so that a
+// random query with the same values matches some of them.
 type corpus struct{ *rand.Rand }
 
 func newCorpus(seed uint64) corpus { return corpus{rand.New(rand.NewPCG(seed, 20260504))} }
@@ -49,15 +49,15 @@ func (c corpus) time() time.Time {
 	return time.Date(2026, 1, 1+c.IntN(60), c.IntN(24), c.IntN(60), c.IntN(60), c.IntN(1000)*1e6, time.UTC)
 }
 
-// format makes labels of two of the headers.
+// format adds two of the headers as labels.
 func (c corpus) format() schemas.DocumentFormat {
 	return schemas.DocumentFormat{Labels: []string{"tenant"}, NumericLabels: []string{"total"}}
 }
 
-// fields are those that queries of the corpus can ask about.
+// fields are the fields that queries of the corpus can use.
 func (c corpus) fields() (query.Fields, error) {
 	fields, err := schemas.Fields()
-	fields.Labels = SameLabels()
+	fields.Labels = ComparisonLabels()
 	return fields, err
 }
 

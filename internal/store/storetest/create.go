@@ -23,21 +23,21 @@ func testCreatedOnce(t *testing.T, s subject) {
 		t.Errorf("the sequence of what was there: got %v, want %d", got, first.Sequence)
 	}
 	s.refresh(t)
-	wantNumbers(t, s.read(t, s.mine(t, "")), "1")
+	wantNumbers(t, s.read(t, s.own(t, "")), "1")
 }
 
-func testTwiceInABatch(t *testing.T, s subject) {
+func testDuplicateInBatch(t *testing.T, s subject) {
 	first, second := s.event(1), s.event(2)
 	second.EventID = first.EventID
 	s.create(t, documents(first, second), schemas.Created, schemas.Conflict)
 	s.refresh(t)
-	wantNumbers(t, s.read(t, s.mine(t, "")), "1")
+	wantNumbers(t, s.read(t, s.own(t, "")), "1")
 }
 
 func testMixedBatch(t *testing.T, s subject) {
 	s.create(t, documents(s.event(1)), schemas.Created)
 	failed := s.event(4)
-	failed.Action = schemas.Poisoned // to the other stream
+	failed.Action = schemas.Poisoned // in the other stream
 	docs := documents(s.event(1), s.event(2), s.event(3), failed)
 	docs = append(docs,
 		s.raw("date", `{"@timestamp":"yesterday","watership":{"version":1}}`),
@@ -53,7 +53,7 @@ func testMixedBatch(t *testing.T, s subject) {
 		}
 	}
 	s.refresh(t)
-	sel := s.mine(t, "")
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
 }
@@ -78,27 +78,27 @@ func testOddIDs(t *testing.T, s subject) {
 		events = append(events, event)
 		ids = append(ids, event.EventID)
 	}
-	s.keep(t, events...)
+	s.createVisible(t, events...)
 	s.create(t, documents(events...), schemas.Conflict, schemas.Conflict, schemas.Conflict, schemas.Conflict, schemas.Conflict)
 	if found := s.find(t, ids...); len(found) != len(ids) {
 		t.Errorf("found %d of %d odd ids: %v", len(found), len(ids), found)
 	}
-	for _, event := range s.read(t, s.mine(t, "")) {
+	for _, event := range s.read(t, s.own(t, "")) {
 		if want := ids[event.Sequence-1]; event.EventID != want {
 			t.Errorf("id %q came back as %q", want, event.EventID)
 		}
 	}
 }
 
-// Neither a body's line breaks matter nor those between the fields of a document.
+// testLineBreaks has line breaks in a body, and between the fields of a document.
 func testLineBreaks(t *testing.T, s subject) {
 	event := s.event(1)
 	event.Envelope.Body = []byte("{\r\n  \"order\":\n    1\n}\n")
 	broken := documents(event)
 	broken[0].Source = bytes.ReplaceAll(broken[0].Source, []byte(`,"`), []byte(",\n\""))
 	s.create(t, broken, schemas.Created)
-	s.keep(t, s.event(2))
-	got := s.read(t, s.mine(t, "body.json.order: 1"))
+	s.createVisible(t, s.event(2))
+	got := s.read(t, s.own(t, "body.json.order: 1"))
 	wantNumbers(t, got, "1")
 	if len(got) == 1 && string(got[0].Envelope.Body) != string(event.Envelope.Body) {
 		t.Errorf("body %q came back as %q", event.Envelope.Body, got[0].Envelope.Body)

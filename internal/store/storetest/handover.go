@@ -5,16 +5,15 @@ import (
 	"testing"
 )
 
-// Handovers is where indexers leave what the next one needs. The methods of
-// *elastic.Store say what each promises.
+// Handovers stores the handovers of indexers. See the methods of *elastic.Store.
 type Handovers interface {
 	Jobs
 	Handover(ctx context.Context, name string) ([]byte, error)
 	SaveHandover(ctx context.Context, name string, document []byte) error
 }
 
-// RunHandovers runs the suite of handovers. open makes a store without any, which
-// goes with the test.
+// RunHandovers runs the suite of handovers. open returns an empty store, which the test
+// removes.
 func RunHandovers(t *testing.T, open func(t *testing.T) Handovers) {
 	s := open(t)
 	wantHandover(t, s, "queue", "")

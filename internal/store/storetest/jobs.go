@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Jobs is where jobs are kept. The methods of *elastic.Store say what each
-// promises.
+// Jobs stores the jobs of the replayer. See the methods of *elastic.Store.
 type Jobs interface {
 	CreateJob(ctx context.Context, id string, document []byte) (version string, err error)
 	SaveJob(ctx context.Context, id, version string, document []byte) (newVersion string, err error)
@@ -19,8 +18,7 @@ type Jobs interface {
 	Jobs(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
-// RunJobs runs the suite of jobs. open makes a store without jobs, which goes
-// with the test.
+// RunJobs runs the suite of jobs. open returns an empty store, which the test removes.
 func RunJobs(t *testing.T, open func(t *testing.T) Jobs) {
 	t.Run("without jobs", func(t *testing.T) { testNoJobs(t, open(t)) })
 	jobs := open(t)
@@ -102,7 +100,7 @@ func testJobContended(t *testing.T, jobs Jobs) {
 	}
 }
 
-// testJobForm: no two jobs can be in conflict, whatever their fields are.
+// testJobForm: jobs with the same field in different types do not conflict.
 func testJobForm(t *testing.T, jobs Jobs) {
 	for i, document := range []string{
 		`{"query":"a: \"b\"","up_to":9007199254740993}`, `{"query":{"up_to":"text"},"up_to":[1,{"a":null}]}`,

@@ -14,20 +14,20 @@ import (
 const many = 2500
 
 func testPages(t *testing.T, s subject) {
-	s.keep(t, s.events(1, many)...)
+	s.createVisible(t, s.events(1, many)...)
 	for _, sel := range []schemas.Selection{
 		{Order: schemas.BySequence, WithoutBody: true}, // with bodies: testStableView
 		{Order: schemas.NewestFirst},
 		{Order: schemas.BySequence, Limit: 1500},
 	} {
-		sel.Query = s.mine(t, "").Query
-		wantRun(t, s.read(t, sel), sel)
+		sel.Query = s.own(t, "").Query
+		wantSequences(t, s.read(t, sel), sel)
 	}
 	testStableView(t, s)
 }
 
-// wantRun wants every sequence once, in order.
-func wantRun(t *testing.T, events []schemas.Event, sel schemas.Selection) {
+// wantSequences checks that every sequence comes once, in order.
+func wantSequences(t *testing.T, events []schemas.Event, sel schemas.Selection) {
 	t.Helper()
 	want := many
 	if sel.Limit > 0 {
@@ -47,10 +47,10 @@ func wantRun(t *testing.T, events []schemas.Event, sel schemas.Selection) {
 	}
 }
 
-// testStableView writes in front of and behind a reader of what testPages kept.
+// testStableView creates events before and after the existing ones during a reading.
 func testStableView(t *testing.T, s subject) {
 	t.Helper()
-	sel := s.mine(t, "")
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	read := 0
 	for event, err := range s.Events(t.Context(), sel) {
@@ -61,9 +61,9 @@ func testStableView(t *testing.T, s subject) {
 			t.Fatalf("event %d in place %d", event.Sequence, read)
 		}
 		if read == 1 {
-			s.keep(t, s.events(many+1, many+100)...)
+			s.createVisible(t, s.events(many+1, many+100)...)
 			early := s.event(0)
-			s.keep(t, early)
+			s.createVisible(t, early)
 		}
 	}
 	if read != many {
@@ -74,11 +74,11 @@ func testStableView(t *testing.T, s subject) {
 	}
 }
 
-// testBreakingOff breaks off more often than most stores can leave something open.
-func testBreakingOff(t *testing.T, s subject) {
-	s.keep(t, s.events(1, 3)...)
+// testBreak breaks out of more readings than most stores can leave open.
+func testBreak(t *testing.T, s subject) {
+	s.createVisible(t, s.events(1, 3)...)
 	for range 50 {
-		for event, err := range s.Events(t.Context(), s.mine(t, "")) {
+		for event, err := range s.Events(t.Context(), s.own(t, "")) {
 			if err != nil || event.Sequence != 3 {
 				t.Fatalf("got event %d, %v", event.Sequence, err)
 			}
@@ -87,8 +87,8 @@ func testBreakingOff(t *testing.T, s subject) {
 	}
 }
 
-func testDone(t *testing.T, s subject) {
-	s.keep(t, s.event(1))
+func testContextDone(t *testing.T, s subject) {
+	s.createVisible(t, s.event(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Create(ctx, documents(s.event(2)))
@@ -97,7 +97,7 @@ func testDone(t *testing.T, s subject) {
 		t.Errorf("creating gave %v, want a store that is away, since canceled", err)
 	}
 	reads := 0
-	for _, err := range s.Events(ctx, s.mine(t, "")) {
+	for _, err := range s.Events(ctx, s.own(t, "")) {
 		if reads++; !errors.Is(err, context.Canceled) {
 			t.Errorf("reading gave %v, want canceled", err)
 		}
@@ -105,14 +105,14 @@ func testDone(t *testing.T, s subject) {
 	if reads != 1 {
 		t.Errorf("reading went on: %d turns", reads)
 	}
-	if _, err := s.Count(ctx, s.mine(t, "")); !errors.Is(err, context.Canceled) {
+	if _, err := s.Count(ctx, s.own(t, "")); !errors.Is(err, context.Canceled) {
 		t.Errorf("counting gave %v, want canceled", err)
 	}
 }
 
-// wantAboutDocument wants an error that does not end a reading and says which
-// document it is about.
-func wantAboutDocument(t *testing.T, err error, id string) {
+// wantDocumentError checks for an error that does not end a reading and names the
+// document.
+func wantDocumentError(t *testing.T, err error, id string) {
 	t.Helper()
 	var failed *schemas.StoreError
 	if errors.As(err, &failed) {

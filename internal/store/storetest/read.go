@@ -13,7 +13,7 @@ func testQueries(t *testing.T, s subject) {
 	poisoned.Action = schemas.Poisoned
 	poisoned.Failure = schemas.Failure{Message: "no stock of item 42", Type: "http.Status"}
 	poisoned.Envelope.Headers = map[string]any{"tenant": "umbrella"}
-	s.keep(t, s.event(1), poisoned, s.event(3))
+	s.createVisible(t, s.event(1), poisoned, s.event(3))
 	for text, want := range map[string]string{
 		"":                       "1 2 3",
 		"event.action: poisoned": "2",
@@ -27,7 +27,7 @@ func testQueries(t *testing.T, s subject) {
 		"headers.tenant: nobody":                             "",
 		"error.type: http* or messaging.message.id: \"m-3\"": "2 3",
 	} {
-		sel := s.mine(t, text)
+		sel := s.own(t, text)
 		sel.Order = schemas.BySequence
 		events := s.read(t, sel)
 		if numbers(events) != want {
@@ -39,30 +39,30 @@ func testQueries(t *testing.T, s subject) {
 	}
 }
 
-// Each of the ids may be in any of four fields, as in replay --ids.
+// testManyValues has ids that can be in any of four fields, as in replay --ids.
 func testManyValues(t *testing.T, s subject) {
-	s.keep(t, s.events(1, 4)...)
+	s.createVisible(t, s.events(1, 4)...)
 	var either query.Or
 	for n := range 10_000 {
 		for _, field := range []string{"messaging.message.id", "watership.fingerprint", "watership.message", "event.id"} {
-			either = append(either, ask(t, fmt.Sprintf("%s: %q", field, fmt.Sprint("m-", n+3))))
+			either = append(either, parseQuery(t, fmt.Sprintf("%s: %q", field, fmt.Sprint("m-", n+3))))
 		}
 	}
 	for text, want := range map[string]string{"event.sequence: 1": "1 3 4", "event.sequence: 99": "3 4"} {
-		sel := s.mine(t, "")
-		sel.Order, sel.Query = schemas.BySequence, query.And{sel.Query, append(query.Or{ask(t, text)}, either...)}
+		sel := s.own(t, "")
+		sel.Order, sel.Query = schemas.BySequence, query.And{sel.Query, append(query.Or{parseQuery(t, text)}, either...)}
 		if got := numbers(s.read(t, sel)); got != want {
 			t.Errorf("10,000 ids or %s: got %q, want %q", text, got, want)
 		}
 	}
-	sel := s.mine(t, "")
+	sel := s.own(t, "")
 	sel.Query = query.And{sel.Query, query.Not{Node: either}}
 	if n := s.count(t, sel); n != 2 {
 		t.Errorf("without those of 10,000 ids: counted %d, want 2", n)
 	}
 }
 
-func ask(t *testing.T, text string) query.Node {
+func parseQuery(t *testing.T, text string) query.Node {
 	t.Helper()
 	node, err := query.Parse(text)
 	if err != nil {
@@ -73,9 +73,9 @@ func ask(t *testing.T, text string) query.Node {
 
 func testNewestFirst(t *testing.T, s subject) {
 	events := s.events(1, 5)
-	events[0].Time = began.Add(1000e9) // the first taken, the last to happen
-	s.keep(t, events...)
-	sel := s.mine(t, "")
+	events[0].Time = start.Add(1000e9) // the first to be ingested, the last to happen
+	s.createVisible(t, events...)
+	sel := s.own(t, "")
 	wantNumbers(t, s.read(t, sel), "1 5 4 3 2")
 	sel.Limit = 2
 	wantNumbers(t, s.read(t, sel), "1 5")
@@ -86,23 +86,23 @@ func testNewestFirst(t *testing.T, s subject) {
 func testBySequence(t *testing.T, s subject) {
 	events := s.events(1, 5)
 	for i := range events {
-		events[i].Time = began.Add(-events[i].Time.Sub(began))
+		events[i].Time = start.Add(-events[i].Time.Sub(start))
 	}
-	s.keep(t, events[3], events[0], events[4], events[2], events[1])
-	sel := s.mine(t, "")
+	s.createVisible(t, events[3], events[0], events[4], events[2], events[1])
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
 	sel.Limit = 3
 	wantNumbers(t, s.read(t, sel), "1 2 3")
 }
 
-// testCursor reads on behind every event in turn, also behind one of several
-// that have the same sequence.
+// testCursor continues after every event, also after one of several with the same
+// sequence.
 func testCursor(t *testing.T, s subject) {
 	events := s.events(1, 6)
 	events[2].Sequence, events[3].Sequence = 2, 2
-	s.keep(t, events...)
-	sel := s.mine(t, "")
+	s.createVisible(t, events...)
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	for i, event := range events {
 		sel.After = schemas.Cursor{Sequence: event.Sequence, EventID: event.EventID}
@@ -116,9 +116,9 @@ func testCursor(t *testing.T, s subject) {
 	}
 }
 
-func testBound(t *testing.T, s subject) {
-	s.keep(t, s.events(1, 5)...)
-	sel := s.mine(t, "")
+func testUpTo(t *testing.T, s subject) {
+	s.createVisible(t, s.events(1, 5)...)
+	sel := s.own(t, "")
 	sel.Order, sel.UpTo = schemas.BySequence, 4
 	sel.After = schemas.Cursor{Sequence: 2, EventID: s.event(2).EventID}
 	wantNumbers(t, s.read(t, sel), "3 4")
@@ -128,8 +128,8 @@ func testBound(t *testing.T, s subject) {
 }
 
 func testWithoutBody(t *testing.T, s subject) {
-	s.keep(t, s.events(1, 3)...)
-	sel := s.mine(t, "")
+	s.createVisible(t, s.events(1, 3)...)
+	sel := s.own(t, "")
 	sel.Order, sel.WithoutBody = schemas.BySequence, true
 	events := s.read(t, sel)
 	wantNumbers(t, events, "1 2 3")
@@ -139,18 +139,18 @@ func testWithoutBody(t *testing.T, s subject) {
 			t.Errorf("a body came: %q", got.Envelope.Body)
 		}
 		want.Envelope.Body = nil
-		wantSame(t, want, got)
+		wantEqual(t, want, got)
 	}
 }
 
-// testUnreadable reads on behind what it cannot read.
-func testUnreadable(t *testing.T, s subject) {
-	s.keep(t, s.events(1, 3)...)
+// testInvalidDocument continues after an invalid document.
+func testInvalidDocument(t *testing.T, s subject) {
+	s.createVisible(t, s.events(1, 3)...)
 	source := `{"@timestamp":"2026-05-04T03:02:03.5Z","event":{"id":"from the future","sequence":2},` +
 		`"watership":{"version":99,"source":"` + s.source + `"}}`
 	s.create(t, []schemas.Document{s.raw("strange", source)}, schemas.Created)
 	s.refresh(t)
-	sel := s.mine(t, "")
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	var events []schemas.Event
 	var errs []error
@@ -165,5 +165,5 @@ func testUnreadable(t *testing.T, s subject) {
 	if len(errs) != 1 {
 		t.Fatalf("got errors %v, want one", errs)
 	}
-	wantAboutDocument(t, errs[0], s.source+"strange")
+	wantDocumentError(t, errs[0], s.source+"strange")
 }

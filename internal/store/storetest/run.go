@@ -1,4 +1,4 @@
-// Package storetest is the suite that every store of events must pass.
+// Package storetest is the conformance suite of stores of events.
 package storetest
 
 import (
@@ -9,8 +9,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Store is what Watership asks of a store. The methods of *elastic.Store say
-// what each promises.
+// Store is the part of a store that every user needs. See the methods of *elastic.Store.
 type Store interface {
 	Create(context.Context, []schemas.Document) ([]schemas.Result, error)
 	Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error)
@@ -22,9 +21,9 @@ type Store interface {
 	Events(context.Context, schemas.Selection) iter.Seq2[schemas.Event, error]
 }
 
-// Run runs the suite. open makes an empty store that is ready for documents and
-// is cleaned up with the test. It is called twice: a store may be dear, so the
-// tests share one and keep to documents with their own name as source.
+// Run runs the suite. open returns an empty store that is ready for documents, and is
+// cleaned up with the test. Run calls it twice only, since a store can be expensive: the
+// tests share one, and each uses its own name as the source of its documents.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("an empty store", func(t *testing.T) { testEmpty(t, open(t)) })
 	store := open(t)
@@ -33,7 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		run  func(*testing.T, subject)
 	}{
 		{"a document is created once", testCreatedOnce},
-		{"an id twice in a batch", testTwiceInABatch},
+		{"an id twice in a batch", testDuplicateInBatch},
 		{"a batch of all sorts", testMixedBatch},
 		{"an empty batch", testEmptyBatch},
 		{"odd ids", testOddIDs},
@@ -47,19 +46,19 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"newest first", testNewestFirst},
 		{"by sequence", testBySequence},
 		{"a cursor", testCursor},
-		{"a bound", testBound},
+		{"a bound", testUpTo},
 		{"many pages and a stable view", testPages},
-		{"breaking off", testBreakingOff},
+		{"breaking off", testBreak},
 		{"without bodies", testWithoutBody},
 		{"nothing is lost of an event", testLossless},
-		{"a document that is no event", testUnreadable},
-		{"a context that is done", testDone},
+		{"a document that is no event", testInvalidDocument},
+		{"a context that is done", testContextDone},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, subject{store, t.Name()}) })
 	}
 }
 
-// subject is the store, and the source that a test's documents have.
+// subject is the store, and the source of a test's documents.
 type subject struct {
 	Store
 	source string

@@ -12,10 +12,10 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// began is when the first event of every test happened.
-var began = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+// start is the time of event 0.
+var start = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
-// event is the nth of a test: a second and a sequence after the one before.
+// event is number n of a test; each is a second and a sequence after the one before.
 func (s subject) event(n int) schemas.Event {
 	e := schemas.Envelope{
 		Exchange: "shop", RoutingKey: "order.created",
@@ -25,12 +25,12 @@ func (s subject) event(n int) schemas.Event {
 	}
 	event := schemas.Event{
 		Action: schemas.Published, TimeSource: schemas.TimeOfBroker, Sequence: int64(n),
-		Ingested: began, Source: s.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
+		Ingested: start, Source: s.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
 	}
 	event.Version = schemas.WireVersion
 	event.Fingerprint = e.Fingerprint()
 	event.EventID = fmt.Sprintf("%s:%d", s.source, n)
-	event.Time = began.Add(time.Duration(n) * time.Second)
+	event.Time = start.Add(time.Duration(n) * time.Second)
 	return event
 }
 
@@ -42,7 +42,7 @@ func (s subject) events(from, to int) []schemas.Event {
 	return list
 }
 
-// raw is a document that no event makes.
+// raw is a document that is no event.
 func (s subject) raw(id, source string) schemas.Document {
 	return schemas.Document{ID: s.source + id, Stream: schemas.Traffic, Source: []byte(source)}
 }
@@ -55,7 +55,7 @@ func documents(events ...schemas.Event) []schemas.Document {
 	return docs
 }
 
-// create wants the statuses in this order.
+// create checks the statuses, in order.
 func (s subject) create(t *testing.T, docs []schemas.Document, want ...schemas.Status) []schemas.Result {
 	t.Helper()
 	results, err := s.Create(t.Context(), docs)
@@ -73,8 +73,8 @@ func (s subject) create(t *testing.T, docs []schemas.Document, want ...schemas.S
 	return results
 }
 
-// keep creates events and makes them visible.
-func (s subject) keep(t *testing.T, events ...schemas.Event) {
+// createVisible creates events and refreshes.
+func (s subject) createVisible(t *testing.T, events ...schemas.Event) {
 	t.Helper()
 	want := make([]schemas.Status, len(events))
 	for i := range want {
@@ -91,8 +91,8 @@ func (s subject) refresh(t *testing.T) {
 	}
 }
 
-// mine selects the test's own documents, and of those what text selects.
-func (s subject) mine(t *testing.T, text string) schemas.Selection {
+// own selects the test's own documents that match text.
+func (s subject) own(t *testing.T, text string) schemas.Selection {
 	t.Helper()
 	source := fmt.Sprintf("watership.source: %q", s.source)
 	if text != "" {
@@ -126,7 +126,7 @@ func (s subject) count(t *testing.T, sel schemas.Selection) int64 {
 	return n
 }
 
-// numbers are the sequences of events, to compare in one line.
+// numbers prints the sequences of events in one line.
 func numbers(events []schemas.Event) string {
 	var list []string
 	for _, event := range events {

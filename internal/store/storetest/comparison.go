@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Questions that say by themselves what they are about.
-var questions = []string{
+// comparedQueries are compared before the random ones.
+var comparedQueries = []string{
 	"", "*", "not *: *", "not (not headers.tenant: *)", "not headers.tenant: acme", "not error.message: *",
 	"cannot connect", `"cannot connect"`, "acme", "7", "true", "acm*", "*cme", "conn* out", "a*c", `a\*c`, "nobody",
 	"3.14", "14", "don't", "example", "example.com", "EXAMPLE.*", `a\:b`, "東京", `"東京"`, "京", "東*", "*ワ*", "한국*", "😀", `"👍🏽"`, "ไทย", "ภาษา", "naïve", "istanbul", "order-9 😀",
@@ -37,23 +37,22 @@ var questions = []string{
 	"event.duration <= 9223372036854775807", "event.duration >= -9223372036854775808", "event.duration < 9223372036854775807.5",
 }
 
-// SameLabels are the labels of the documents of RunSame, which its stores are to
-// know.
-func SameLabels() []string { return corpus{}.format().LabelFields() }
+// ComparisonLabels are the labels of the documents of RunComparison.
+func ComparisonLabels() []string { return corpus{}.format().LabelFields() }
 
-// RunSame feeds the same documents and queries to two stores and compares their
-// answers. Both must be empty and ready for documents, and know SameLabels.
-func RunSame(t *testing.T, one, other Store) {
+// RunComparison creates the same documents in two stores and compares the results of the
+// same queries. Both must be empty, ready for documents, and have ComparisonLabels.
+func RunComparison(t *testing.T, one, other Store) {
 	const seed, documents, generated = 7, 120, 200
 	stores := []subject{{one, t.Name()}, {other, t.Name()}}
 	for _, s := range stores {
-		s.create(t, newCorpus(seed).documents(s.source, documents), createdAll(documents)...)
+		s.create(t, newCorpus(seed).documents(s.source, documents), allCreated(documents)...)
 		s.refresh(t)
 	}
 	c, some := newCorpus(seed+1), 0
-	list := questions
+	list := comparedQueries
 	for range generated {
-		list = append(list, c.question(c.IntN(4)))
+		list = append(list, c.query(c.IntN(4)))
 	}
 	for _, text := range list {
 		node, err := parse(text)
@@ -63,8 +62,8 @@ func RunSame(t *testing.T, one, other Store) {
 			}
 			continue
 		}
-		answer := stores[0].answer(t, node)
-		if got := stores[1].answer(t, node); got != answer {
+		answer := stores[0].result(t, node)
+		if got := stores[1].result(t, node); got != answer {
 			t.Errorf("%s\n %T: %s\n %T: %s", text, other, got, one, answer)
 		}
 		if found := strings.Count(answer, " "); found > 0 && found < documents {
@@ -77,7 +76,7 @@ func RunSame(t *testing.T, one, other Store) {
 	}
 }
 
-func createdAll(n int) []schemas.Status {
+func allCreated(n int) []schemas.Status {
 	list := make([]schemas.Status, n)
 	for i := range list {
 		list[i] = schemas.Created
@@ -85,7 +84,7 @@ func createdAll(n int) []schemas.Status {
 	return list
 }
 
-// parse makes of a text, by way of the printed query, what a store is given.
+// parse returns the resolved query for a text, parsed again from its printed form.
 func parse(text string) (query.Node, error) {
 	fields, err := corpus{}.fields()
 	if err != nil {
@@ -101,9 +100,9 @@ func parse(text string) (query.Node, error) {
 	return query.Parse(node.String())
 }
 
-// answer is what a store makes of a query: the events that it finds, and how
-// many it counts, or its error.
-func (s subject) answer(t *testing.T, node query.Node) string {
+// result prints the sequences of the events that a query finds, and their count, or the
+// error.
+func (s subject) result(t *testing.T, node query.Node) string {
 	t.Helper()
 	sel := schemas.Selection{Query: node, Order: schemas.BySequence, WithoutBody: true}
 	n, err := s.Count(t.Context(), sel)

@@ -15,33 +15,32 @@ type bulkItem struct {
 	Error  *cause `json:"error"`
 }
 
-// readBulk reads an answer, which must be about each document, in order.
-func (s *Store) readBulk(answer []byte, docs []schemas.Document) ([]schemas.Result, error) {
+// parseBulk parses a response, which must have an item for each document, in order.
+func (s *Store) parseBulk(response []byte, docs []schemas.Document) ([]schemas.Result, error) {
 	results := make([]schemas.Result, len(docs))
-	if allCreated(answer, docs) {
+	if allCreated(response, docs) {
 		for i := range results {
 			results[i].Status = schemas.Created
 		}
 		return results, nil
 	}
-	items, err := s.parseBulk(answer, len(docs))
+	items, err := s.parseBulkItems(response, len(docs))
 	if err != nil {
 		return nil, err
 	}
 	for i, item := range items {
 		if item.ID != docs[i].ID {
-			return nil, s.nonsense(creating(len(docs)), fmt.Sprintf("answered for document %q where %q was sent", item.ID, docs[i].ID))
+			return nil, s.invalidResponse(createOperation(len(docs)), fmt.Sprintf("answered for document %q where %q was sent", item.ID, docs[i].ID))
 		}
 		results[i] = item.result()
 	}
 	return results, nil
 }
 
-// allCreated says whether an answer is what Elasticsearch writes, byte for byte,
-// when it has created everything. That is nearly always so, and comparing costs
-// a tenth of parsing. Whatever else the answer is gets parsed.
-func allCreated(answer []byte, docs []schemas.Document) bool {
-	rest, ok := bytes.CutPrefix(answer, []byte(`{"items":[`))
+// allCreated reports whether a response is, byte for byte, the one for documents that
+// were all created. It nearly always is, and comparing costs a tenth of parsing.
+func allCreated(response []byte, docs []schemas.Document) bool {
+	rest, ok := bytes.CutPrefix(response, []byte(`{"items":[`))
 	var want []byte
 	for i, doc := range docs {
 		want = want[:0]
@@ -58,17 +57,17 @@ func allCreated(answer []byte, docs []schemas.Document) bool {
 	return ok && string(rest) == "]}"
 }
 
-func (s *Store) parseBulk(answer []byte, documents int) ([]bulkItem, error) {
+func (s *Store) parseBulkItems(response []byte, documents int) ([]bulkItem, error) {
 	var bulk struct {
 		Items []struct {
 			Create bulkItem `json:"create"`
 		} `json:"items"`
 	}
-	if err := json.Unmarshal(answer, &bulk); err != nil {
-		return nil, s.nonsense(creating(documents), "gave an answer that cannot be read: "+oneLine(err.Error()))
+	if err := json.Unmarshal(response, &bulk); err != nil {
+		return nil, s.invalidResponse(createOperation(documents), "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}
 	if len(bulk.Items) != documents {
-		return nil, s.nonsense(creating(documents), fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), documents))
+		return nil, s.invalidResponse(createOperation(documents), fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), documents))
 	}
 	items := make([]bulkItem, documents)
 	for i, item := range bulk.Items {
@@ -77,9 +76,8 @@ func (s *Store) parseBulk(answer []byte, documents int) ([]bulkItem, error) {
 	return items, nil
 }
 
-// result says what an item's status means for the document. The index comes
-// from the error, where a conflict always has it: the item's own _index would
-// make every answer half as long again.
+// result maps an item's status. The index comes from the error, which a conflict always
+// has: asking for the item's own _index would make every response half as long again.
 func (item bulkItem) result() schemas.Result {
 	switch {
 	case item.Status == http.StatusCreated:
@@ -88,13 +86,13 @@ func (item bulkItem) result() schemas.Result {
 		return schemas.Result{Status: schemas.Conflict, Index: item.index()}
 	case item.Status == http.StatusBadRequest:
 		return schemas.Result{Status: schemas.Refused, Reason: item.reason()}
-	case item.Status == http.StatusTooManyRequests && beyondPressure(item.reason()):
+	case item.Status == http.StatusTooManyRequests && exceedsIndexingPressure(item.reason()):
 		return schemas.Result{Status: schemas.TooLarge, Reason: item.reason()}
 	}
 	// 429 and 5xx, but also 403 (a write block, a missing privilege) and 404 (a
-	// missing template): no document is at fault and sending it again, later,
-	// is right. They are not made an error of the request, since others in it
-	// may have been created, and that must not be forgotten.
+	// missing template): the document is valid and can be sent again. An error of
+	// the whole request would lose the results of the others, which may have been
+	// created.
 	return schemas.Result{Status: schemas.Busy, Reason: item.reason()}
 }
 

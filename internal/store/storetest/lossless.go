@@ -17,28 +17,28 @@ func testLossless(t *testing.T, s subject) {
 	for i, body := range []string{"hello", `{"a":{"b":[1,2.50,"é"]},"a.b":{}}`, "\x00\x01\xff", "{ broken", "[1]\n", `{"a":1,"a":2}`} {
 		want = append(want, s.failure(i+2, []byte(body)))
 	}
-	s.keep(t, want...)
-	sel := s.mine(t, "")
+	s.createVisible(t, want...)
+	sel := s.own(t, "")
 	sel.Order = schemas.BySequence
 	got := s.read(t, sel)
 	if len(got) != len(want) {
 		t.Fatalf("got %d events, want %d", len(got), len(want))
 	}
 	for i := range want {
-		wantSame(t, want[i], got[i])
+		wantEqual(t, want[i], got[i])
 	}
 }
 
-func wantSame(t *testing.T, want, got schemas.Event) {
+func wantEqual(t *testing.T, want, got schemas.Event) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, bitwise()); diff != "" {
+	if diff := cmp.Diff(want, got, exact()); diff != "" {
 		t.Errorf("an event changed in the store (-want +got):\n%s", diff)
 	}
 }
 
-// bitwise compares floats by their bits, times by the microseconds that a
-// document keeps, and what a document does not keep not at all.
-func bitwise() cmp.Options {
+// exact compares floats by their bits and times to the microsecond, the precision of a
+// document. It ignores fields that documents do not have.
+func exact() cmp.Options {
 	return cmp.Options{
 		cmpopts.IgnoreUnexported(schemas.Event{}),
 		cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }),
@@ -47,7 +47,7 @@ func bitwise() cmp.Options {
 	}
 }
 
-// failure is an event in which everything is set.
+// failure is an event with all fields set.
 func (s subject) failure(n int, body []byte) schemas.Event {
 	event := s.event(n)
 	event.Action, event.TimeSource = schemas.RetryScheduled, schemas.TimeOfEvent
@@ -71,7 +71,7 @@ func everyProperty() schemas.Properties {
 	}
 }
 
-// everyType is a table with every field type that the client can carry.
+// everyType is a table with every field type of the AMQP client.
 func everyType() amqp.Table {
 	return amqp.Table{
 		"bool": true, "int8": int8(-8), "uint8": uint8(200), "int16": int16(-16),

@@ -38,7 +38,7 @@ func testSequencesMissing(t *testing.T, s subject) {
 	}
 }
 
-// testFind does not refresh: what was created a moment ago is found.
+// testFind does not refresh: new documents are found at once.
 func testFind(t *testing.T, s subject) {
 	poisoned := s.event(3)
 	poisoned.Action = schemas.Poisoned
@@ -61,11 +61,11 @@ func testFind(t *testing.T, s subject) {
 
 func testHighestSequence(t *testing.T, s subject) {
 	event := s.event(1)
-	event.Sequence = 1<<53 - 1 // the highest there is
+	event.Sequence = 1<<53 - 1 // schemas.MaxSequence
 	another := s.event(3)
 	another.Source += "'s neighbour"
 	absurd := s.event(4)
-	absurd.Sequence = 1<<63 - 1 // as a file or another program may have it
+	absurd.Sequence = 1<<63 - 1 // as another program can write it
 	s.create(t, documents(event, s.event(2), another, absurd), schemas.Created, schemas.Created, schemas.Created, schemas.Created)
 	if got, err := s.HighestSequence(t.Context()); err != nil || got != event.Sequence {
 		t.Errorf("got %d, %v, want %d", got, err, event.Sequence)

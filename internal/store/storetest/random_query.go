@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// question makes a query of the corpus's values, not deeper than depth.
-func (c corpus) question(depth int) string {
+// query returns a random query on values of the corpus, at most depth deep.
+func (c corpus) query(depth int) string {
 	if depth == 0 {
-		return c.leaf()
+		return c.condition()
 	}
-	a, b := c.question(depth-1), c.question(c.IntN(depth))
+	a, b := c.query(depth-1), c.query(c.IntN(depth))
 	switch c.IntN(5) {
 	case 0:
 		return "(" + a + ") and (" + b + ")"
@@ -21,13 +21,13 @@ func (c corpus) question(depth int) string {
 	case 2:
 		return "not (" + a + ")"
 	case 3:
-		return c.leaf() + " or " + c.leaf() + " and not " + c.leaf()
+		return c.condition() + " or " + c.condition() + " and not " + c.condition()
 	}
 	return c.keyword() + ": (" + c.value(c.tenant()) + " or " + c.value(c.queue()+"x") + " and not " + c.value(string(c.action())) + ")"
 }
 
-// leaf is a condition on one field, on several by a pattern, or on all of them.
-func (c corpus) leaf() string {
+// condition is on one field, on several by a pattern, or on all of them.
+func (c corpus) condition() string {
 	switch c.IntN(12) {
 	case 0:
 		return c.number() + " " + pick(c, "<", "<=", ">", ">=", ":") + " " + pick(c, "7", "9.5", "-1", "1e3", "0", "10.0", `"2"`)
@@ -57,7 +57,7 @@ func (c corpus) keyword() string {
 		"error.type", "watership.class", "watership.attempts.class", "messaging.destination.name", "routing_key")
 }
 
-// key is a name below a flattened field.
+// key is the name of a field below a flattened one.
 func (c corpus) key() string {
 	return pick(c, "headers.tenant", "headers.total", "headers.deep.er", "headers.deep.a.b", "headers.list", "headers.nobody",
 		"body.json.order", "body.json.price", "body.json.note", "body.json.lines.sku", "body.json.none", "body.json.violin")
@@ -76,7 +76,7 @@ func (c corpus) date() string {
 	)
 }
 
-// text is what can be asked of words: any, a phrase, a beginning, a pattern.
+// text returns words, a phrase, a prefix or a pattern.
 func (c corpus) text() string {
 	one, other := c.word(), c.word()
 	letters := []rune(one)
@@ -98,7 +98,7 @@ func (c corpus) text() string {
 	return first + "*" + last
 }
 
-// value is a text in quotes, without, or with wildcards in it.
+// value returns a text in quotes, without quotes, or with wildcards.
 func (c corpus) value(text string) string {
 	letters := []rune(text)
 	if c.IntN(3) > 0 || len(letters) < 2 {
@@ -118,7 +118,7 @@ func (c corpus) prefix(text string) string {
 	return escaped(text)
 }
 
-// escaped is a text without quotes.
+// escaped escapes a text without quotes.
 func escaped(text string) string {
 	text = strings.NewReplacer(`\`, `\\`, `(`, `\(`, `)`, `\)`, `:`, `\:`, `<`, `\<`, `>`, `\>`, `"`, `\"`, `*`, `\*`, `{`, `\{`, `}`, `\}`).Replace(text)
 	if slices.Contains([]string{"and", "or", "not"}, text) {

@@ -7,20 +7,20 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// Clock is what time it is for Elasticsearch: of any of its nodes.
+// Clock returns the time of one of Elasticsearch's nodes.
 func (s *Store) Clock(ctx context.Context) (time.Time, error) {
-	const doing = "asking for the time"
-	var answer struct {
+	const operation = "reading the time"
+	var response struct {
 		Nodes map[string]struct {
 			Timestamp int64 `json:"timestamp"`
 		} `json:"nodes"`
 	}
 	request := esapi.NodesStatsRequest{Metric: []string{"jvm"}, FilterPath: []string{"nodes.*.timestamp"}}
-	if err := s.ask(ctx, doing, request, &answer); err != nil {
+	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
 		return time.Time{}, err
 	}
-	for _, node := range answer.Nodes {
+	for _, node := range response.Nodes {
 		return time.UnixMilli(node.Timestamp), nil
 	}
-	return time.Time{}, s.nonsense(doing, "named no node")
+	return time.Time{}, s.invalidResponse(operation, "named no node")
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Tallies is a store that also counts by fields and reads facts. The methods of
-// *elastic.Store say what each promises.
-type Tallies interface {
+// Aggregations is a store with aggregations and summaries of events. See the methods of
+// *elastic.Store.
+type Aggregations interface {
 	Store
 	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
 	Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
 	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 }
 
-// RunTallies runs the suite of what is counted. open makes an empty store that
-// is ready for documents and is cleaned up with the test.
-func RunTallies(t *testing.T, open func(t *testing.T) Tallies) {
-	t.Run("the most frequent values", func(t *testing.T) { testTop(t, counted(t, open(t))) })
-	t.Run("over time", func(t *testing.T) { testOver(t, counted(t, open(t))) })
+// RunAggregations runs the suite of aggregations and summaries. open returns an empty
+// store that is ready for documents, and is cleaned up with the test.
+func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
+	t.Run("the most frequent values", func(t *testing.T) { testTop(t, createTwelve(t, open(t))) })
+	t.Run("over time", func(t *testing.T) { testOver(t, createTwelve(t, open(t))) })
 	t.Run("facts are the events", func(t *testing.T) { testFacts(t, open(t)) })
-	t.Run("facts of some", func(t *testing.T) { testFactsOfSome(t, counted(t, open(t))) })
+	t.Run("facts of some", func(t *testing.T) { testFactsOfSome(t, createTwelve(t, open(t))) })
 }
 
-// counted has twelve events: a queue for every second and third of them, and an
+// createTwelve creates twelve events: a queue for every second and third of them, and an
 // hour between them.
-func counted(t *testing.T, store Tallies) Tallies {
+func createTwelve(t *testing.T, store Aggregations) Aggregations {
 	t.Helper()
 	s := subject{store, t.Name()}
 	var events []schemas.Event
@@ -52,13 +52,13 @@ func counted(t *testing.T, store Tallies) Tallies {
 		}
 		events = append(events, e)
 	}
-	s.keep(t, events...)
+	s.createVisible(t, events...)
 	return store
 }
 
 func value(text string, count int64) schemas.Value { return schemas.Value{Text: text, Count: count} }
 
-func testTop(t *testing.T, s Tallies) {
+func testTop(t *testing.T, s Aggregations) {
 	all, first6 := schemas.Selection{}, schemas.Selection{UpTo: 5}
 	for _, test := range []struct {
 		field string
@@ -89,7 +89,7 @@ func testTop(t *testing.T, s Tallies) {
 	}
 }
 
-func testOver(t *testing.T, s Tallies) {
+func testOver(t *testing.T, s Aggregations) {
 	got, err := s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
 	if err != nil {
 		t.Fatal(err)
@@ -123,17 +123,17 @@ func is(field, text string) query.Node {
 	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{text}, Quoted: true}}
 }
 
-func testFacts(t *testing.T, store Tallies) {
+func testFacts(t *testing.T, store Aggregations) {
 	s := subject{store, t.Name()}
 	e := s.event(1)
-	e.Sequence = 1<<53 + 1 // no float64
+	e.Sequence = 1<<53 + 1 // not exact as a float64
 	e.Action = schemas.Poisoned
 	e.EventID, e.Time = "the event", time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
 	e.Fingerprint, e.Message, e.Queue = "v1:ab", "instance", "orders"
 	e.Envelope.Properties.MessageID = "order-7"
 	e.Failure = schemas.Failure{Message: "no stock of 42", Type: "status", Class: "server"}
 	e.Replay, e.ReplayOf = "job", "other"
-	s.keep(t, e)
+	s.createVisible(t, e)
 	want := schemas.Fact{
 		EventID: "the event", Sequence: e.Sequence, Time: e.Time.Truncate(time.Millisecond), Action: schemas.Poisoned,
 		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
@@ -143,7 +143,7 @@ func testFacts(t *testing.T, store Tallies) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fact.Time = fact.Time.Truncate(time.Millisecond) // as exact as the mapping is
+		fact.Time = fact.Time.Truncate(time.Millisecond) // the precision of the mapping
 		if diff := cmp.Diff(want, fact); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -155,7 +155,7 @@ func testFacts(t *testing.T, store Tallies) {
 	t.Error("no facts")
 }
 
-func testFactsOfSome(t *testing.T, s Tallies) {
+func testFactsOfSome(t *testing.T, s Aggregations) {
 	ids := func(ids ...string) schemas.Among { return schemas.Among{Field: "event.id", Values: ids} }
 	for _, test := range []struct {
 		sel    schemas.Selection

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What Elasticsearch is asked for is the role that the page on security gives.
-func TestTheRoleIsTheDocumentedOne(t *testing.T) {
+// TestDocumentedPrivileges compares the required privileges with those in docs/security.md.
+func TestDocumentedPrivileges(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -25,8 +25,8 @@ func TestTheRoleIsTheDocumentedOne(t *testing.T) {
 	if err := json.Unmarshal(block[1], &documented); err != nil {
 		t.Fatal(err)
 	}
-	asked := (&Store{stream: DefaultStream}).role()
-	if want := (role{documented.Cluster, documented.Indices}); !reflect.DeepEqual(asked, want) {
+	asked := (&Store{stream: DefaultStream}).requiredPrivileges()
+	if want := (privileges{documented.Cluster, documented.Indices}); !reflect.DeepEqual(asked, want) {
 		t.Errorf("asks for %+v, and the page has %+v", asked, want)
 	}
 }

@@ -13,34 +13,33 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Facts reads the facts of a selection in the order BySequence: of the events
-// that have one of the values in one of the fields, or of all where none are
-// given. It reads what is visible when each page of 2,000 is read, and keeps
-// only that page.
+// Facts reads the selected events in the order BySequence, without their documents:
+// those with one of the values in one of the fields, or all without such filters. It
+// reads pages of 2,000 visible documents, without a snapshot.
 func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	sel.Order = schemas.BySequence
 	return func(yield func(schemas.Fact, error) bool) {
-		left := sel.Limit
+		remaining := sel.Limit
 		var last schemas.Fact
 		for {
-			page, err := s.factsPage(ctx, sel, either)
+			page, err := s.summariesPage(ctx, sel, either)
 			if err != nil {
 				yield(schemas.Fact{}, err)
 				return
 			}
 			for _, fact := range page {
 				if fact.EventID == last.EventID && fact.Sequence == last.Sequence {
-					continue // written twice, across a rollover
+					continue // a duplicate of before a rollover
 				}
 				last = fact
 				if !yield(fact, nil) {
 					return
 				}
-				if left--; left == 0 {
+				if remaining--; remaining == 0 {
 					return
 				}
 			}
-			if len(page) < longestPage {
+			if len(page) < maxPage {
 				return
 			}
 			sel.After = schemas.Cursor{Sequence: last.Sequence, EventID: last.EventID}
@@ -48,12 +47,12 @@ func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...sche
 	}
 }
 
-func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []schemas.Among) ([]schemas.Fact, error) {
-	const doing = "reading what events are about"
-	var answer factsAnswer
-	err := s.searchInto(ctx, doing, map[string]any{
-		"size": longestPage, "_source": false, "track_total_hits": false,
-		"query": boolean("filter", append(among(either), s.filter(sel))),
+func (s *Store) summariesPage(ctx context.Context, sel schemas.Selection, either []schemas.Among) ([]schemas.Fact, error) {
+	const operation = "reading summaries of events"
+	var response summariesResponse
+	err := s.searchJSON(ctx, operation, map[string]any{
+		"size": maxPage, "_source": false, "track_total_hits": false,
+		"query": boolQuery("filter", append(anyTerms(either), s.filter(sel))),
 		"sort":  []any{by("event.sequence", "asc", "long"), by("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action", "watership.fingerprint", "messaging.message.id",
@@ -61,18 +60,18 @@ func (s *Store) factsPage(ctx context.Context, sel schemas.Selection, either []s
 			"watership.replay.job", "watership.replay.of", "watership.quarantined_action",
 			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
 		},
-	}, &answer)
-	if err == nil && (answer.TimedOut || answer.Shards.Failed > 0) {
-		err = s.partial(doing, answer.Shards)
+	}, &response)
+	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
+		err = s.partialResponse(operation, response.Shards)
 	}
-	facts := make([]schemas.Fact, len(answer.Hits.Hits))
-	for i, h := range answer.Hits.Hits {
-		facts[i] = h.fact()
+	facts := make([]schemas.Fact, len(response.Hits.Hits))
+	for i, h := range response.Hits.Hits {
+		facts[i] = h.summary()
 	}
 	return facts, err
 }
 
-func among(either []schemas.Among) []map[string]any {
+func anyTerms(either []schemas.Among) []map[string]any {
 	if len(either) == 0 {
 		return nil
 	}
@@ -83,27 +82,27 @@ func among(either []schemas.Among) []map[string]any {
 	return []map[string]any{anyOf(clauses)}
 }
 
-// searchInto searches both streams; those that are not there yet are empty.
-func (s *Store) searchInto(ctx context.Context, doing string, body map[string]any, into any) error {
+// searchJSON searches both streams. Missing ones are empty.
+func (s *Store) searchJSON(ctx context.Context, operation string, body map[string]any, into any) error {
 	request := esapi.SearchRequest{
-		Index: s.both(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: yes(),
+		Index: s.dataStreams(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: new(true),
 	}
-	return beyondLimit(doing, s.ask(ctx, doing, request, into))
+	return explainLimit(operation, s.requestJSON(ctx, operation, request, into))
 }
 
-type factsAnswer struct {
+type summariesResponse struct {
 	TimedOut bool   `json:"timed_out"`
 	Shards   shards `json:"_shards"`
 	Hits     struct {
-		Hits []factHit `json:"hits"`
+		Hits []summaryHit `json:"hits"`
 	} `json:"hits"`
 }
 
-type factHit struct {
+type summaryHit struct {
 	Fields map[string][]json.RawMessage `json:"fields"`
 }
 
-func (h factHit) fact() schemas.Fact {
+func (h summaryHit) summary() schemas.Fact {
 	fact := schemas.Fact{
 		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
 		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
@@ -116,14 +115,14 @@ func (h factHit) fact() schemas.Fact {
 	return fact
 }
 
-// text is "" where the event has no such field.
-func (h factHit) text(field string) string {
+// text is "" if the event does not have the field.
+func (h summaryHit) text(field string) string {
 	var text string
 	_ = h.read(field, &text)
 	return text
 }
 
-func (h factHit) read(field string, into any) error {
+func (h summaryHit) read(field string, into any) error {
 	values := h.Fields[field]
 	if len(values) == 0 {
 		return fmt.Errorf("no field %s", field)

@@ -8,13 +8,13 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// searchAnswer is what we read of an answer to a search. It is read by hand,
-// since it holds whole pages of messages.
-type searchAnswer struct {
+// searchResponse has the fields in use. A jsonscan.Reader parses it, since it contains
+// whole pages of messages.
+type searchResponse struct {
 	PIT      string
 	TimedOut bool
 	Shards   shards
-	Total    int64 // documents found, where that was asked for
+	Total    int64 // documents found, with track_total_hits
 	Hits     []hit
 }
 
@@ -23,31 +23,30 @@ type shards struct {
 	Failed int `json:"failed"`
 }
 
-// hit is a document that was found. Sort is kept as it came: its numbers go
-// beyond what a float64 holds.
+// hit is a found document. Sort is raw JSON: its numbers can exceed a float64.
 type hit struct {
 	Index    string
 	ID       string
 	Sort     []json.RawMessage
-	BodySize int64           // where that field was asked for
-	Source   json.RawMessage // as rawSource reads it
-	Event    *schemas.Event  // as eventSource reads it
+	BodySize int64           // with docvalue_fields
+	Source   json.RawMessage // with readRawSource
+	Event    *schemas.Event  // with readEvent
 	Err      error           // why there is no event
 }
 
-// source reads the source of a hit.
-type source func(*jsonscan.Reader, *hit)
+// sourceReader reads the source of a hit.
+type sourceReader func(*jsonscan.Reader, *hit)
 
-func rawSource(r *jsonscan.Reader, h *hit) { h.Source = bytes.Clone(r.Raw()) }
+func readRawSource(r *jsonscan.Reader, h *hit) { h.Source = bytes.Clone(r.Raw()) }
 
-func eventSource(r *jsonscan.Reader, h *hit) {
+func readEvent(r *jsonscan.Reader, h *hit) {
 	h.Event = new(schemas.Event)
 	h.Err = r.Part(func(r *jsonscan.Reader) { *h.Event = schemas.ReadDocument(r) })
 }
 
-// readAnswer keeps no part of the text.
-func readAnswer(text []byte, source source) (searchAnswer, error) {
-	var a searchAnswer
+// parseSearch returns copies: the text can be reused.
+func parseSearch(text []byte, read sourceReader) (searchResponse, error) {
+	var a searchResponse
 	r := jsonscan.NewOfMany(text)
 	r.Object(func(name []byte) {
 		switch string(name) {
@@ -58,7 +57,7 @@ func readAnswer(text []byte, source source) (searchAnswer, error) {
 		case "_shards":
 			a.Shards = readShards(r)
 		case "hits":
-			a.Total, a.Hits = readHits(r, source)
+			a.Total, a.Hits = readHits(r, read)
 		}
 	})
 	return a, r.End()
@@ -76,13 +75,13 @@ func readShards(r *jsonscan.Reader) (s shards) {
 	return s
 }
 
-func readHits(r *jsonscan.Reader, source source) (total int64, hits []hit) {
+func readHits(r *jsonscan.Reader, read sourceReader) (total int64, hits []hit) {
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "total":
 			total = readTotal(r)
 		case "hits":
-			r.Array(func() { hits = append(hits, readHit(r, source)) })
+			r.Array(func() { hits = append(hits, readHit(r, read)) })
 		}
 	})
 	return total, hits
@@ -97,9 +96,9 @@ func readTotal(r *jsonscan.Reader) (total int64) {
 	return total
 }
 
-const mostSorted = 3 // values that documents are sorted by
+const maxSortValues = 3 // of a search
 
-func readHit(r *jsonscan.Reader, source source) (h hit) {
+func readHit(r *jsonscan.Reader, read sourceReader) (h hit) {
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "_index":
@@ -107,9 +106,9 @@ func readHit(r *jsonscan.Reader, source source) (h hit) {
 		case "_id":
 			h.ID = r.Text()
 		case "_source":
-			source(r, &h)
+			read(r, &h)
 		case "sort":
-			h.Sort = make([]json.RawMessage, 0, mostSorted)
+			h.Sort = make([]json.RawMessage, 0, maxSortValues)
 			r.Array(func() { h.Sort = append(h.Sort, bytes.Clone(r.Raw())) })
 		case "fields":
 			h.BodySize = readBodySize(r)
@@ -118,7 +117,7 @@ func readHit(r *jsonscan.Reader, source source) (h hit) {
 	return h
 }
 
-// readBodySize reads the one field that we ask for, a list of values.
+// readBodySize reads the one field of docvalue_fields, a list of values.
 func readBodySize(r *jsonscan.Reader) (size int64) {
 	r.Object(func(name []byte) {
 		if string(name) == bodySize {

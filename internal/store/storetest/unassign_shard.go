@@ -9,17 +9,16 @@ import (
 	"testing"
 )
 
-// LoseShard rolls a stream of Elasticsearch over to an index whose shard may be on no
-// node. It gets a node when the test ends, or when the function that it returns is
-// called.
-func LoseShard(t *testing.T, server, stream string) (found func()) {
+// UnassignShard rolls a stream of Elasticsearch over to an index whose shard cannot be
+// allocated to a node. The end of the test allows it again, or the returned function.
+func UnassignShard(t *testing.T, server, stream string) (assign func()) {
 	t.Helper()
 	var templates struct {
 		Templates []struct {
 			Template json.RawMessage `json:"index_template"`
 		} `json:"index_templates"`
 	}
-	elasticsearch(t, http.MethodGet, server+"/_index_template/"+stream, nil, &templates)
+	send(t, http.MethodGet, server+"/_index_template/"+stream, nil, &templates)
 	if len(templates.Templates) != 1 {
 		t.Fatalf("%d templates of %s", len(templates.Templates), stream)
 	}
@@ -33,21 +32,21 @@ func LoseShard(t *testing.T, server, stream string) (found func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elasticsearch(t, http.MethodPut, server+"/_index_template/"+stream, body, nil)
+	send(t, http.MethodPut, server+"/_index_template/"+stream, body, nil)
 	var rolled struct {
 		Index string `json:"new_index"`
 	}
-	elasticsearch(t, http.MethodPost, server+"/"+stream+"/_rollover?wait_for_active_shards=0", nil, &rolled)
-	elasticsearch(t, http.MethodPut, server+"/_index_template/"+stream, original, nil)
-	found = func() {
-		elasticsearch(t, http.MethodPut, server+"/"+rolled.Index+"/_settings", []byte(`{"index.routing.allocation.require._name":null}`), nil)
+	send(t, http.MethodPost, server+"/"+stream+"/_rollover?wait_for_active_shards=0", nil, &rolled)
+	send(t, http.MethodPut, server+"/_index_template/"+stream, original, nil)
+	assign = func() {
+		send(t, http.MethodPut, server+"/"+rolled.Index+"/_settings", []byte(`{"index.routing.allocation.require._name":null}`), nil)
 	}
-	t.Cleanup(found)
-	return found
+	t.Cleanup(assign)
+	return assign
 }
 
-// elasticsearch sends a request of a test's own. It may be called at a test's end.
-func elasticsearch(t *testing.T, method, url string, body []byte, into any) {
+// send sends a request to Elasticsearch, also at the end of a test.
+func send(t *testing.T, method, url string, body []byte, into any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(body))
 	if err != nil {

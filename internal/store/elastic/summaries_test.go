@@ -7,13 +7,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestFactsOfManyPages(t *testing.T) {
+func TestSummariesOfManyPages(t *testing.T) {
 	s := installed(t, Config{})
-	const events = 2*longestPage + 10
+	const events = 2*maxPage + 10
 	create(t, s, eventDocuments(1, events)...)
 	rollOver(t, s, schemas.Traffic)
 	create(t, s, eventDocuments(5, 5)...) // once more, across a rollover
-	tied := event(longestPage - 1)        // the repeated one makes the first page end here
+	tied := event(maxPage - 1)            // the repeated one makes the first page end here
 	tied.EventID += " and another"
 	create(t, s, schemas.DocumentFormat{}.Document(tied))
 	if err := s.Refresh(t.Context()); err != nil {

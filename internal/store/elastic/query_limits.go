@@ -2,9 +2,9 @@ package elastic
 
 import "github.com/watershipmq/watership/schemas"
 
-// limits of Elasticsearch that a query can go beyond, by its words for them, and
-// what to do then (8.19).
-func limits() map[string]string {
+// queryLimits explains errors of queries that exceed a limit of Elasticsearch, by a part
+// of its message (8.19).
+func queryLimits() map[string]string {
 	const value = "asks for a value that is longer than any that can be found: "
 	const pattern = "has a wildcard in a longer value than Elasticsearch takes: ask for a shorter beginning"
 	return map[string]string{
@@ -17,12 +17,12 @@ func limits() map[string]string {
 	}
 }
 
-// beyondLimit says in plain words what is wrong with a query that goes beyond one
-// of the limits. Other errors stay.
-func beyondLimit(doing string, err error) error {
-	for theirs, ours := range limits() {
-		if says(err, theirs) {
-			return &schemas.StoreError{Kind: schemas.StoreRefused, Reason: doing + ": the query " + ours}
+// explainLimit replaces the error of a query that exceeds a limit, and returns any other
+// error unchanged.
+func explainLimit(operation string, err error) error {
+	for text, explanation := range queryLimits() {
+		if errorContains(err, text) {
+			return &schemas.StoreError{Kind: schemas.StoreRefused, Reason: operation + ": the query " + explanation}
 		}
 	}
 	return err
