@@ -54,7 +54,7 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []found) err
 	}
 	elsewhere := query.Not{Node: is("watership.body_in", string(schemas.BodyInPublished))}
 	of := schemas.Among{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
-	for fact, err := range store.Facts(ctx, schemas.Selection{Query: elsewhere}, of) {
+	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: elsewhere}, of) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}

@@ -54,7 +54,7 @@ func foundOf(t *testing.T, target Target, all []told) []found {
 
 type nothing struct{ Store }
 
-func (nothing) Facts(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (nothing) Summaries(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	return func(func(schemas.Fact, error) bool) {}
 }
 

@@ -37,7 +37,7 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 	}
 	for wanted := l.missing(events); len(wanted) > 0; {
 		var found []schemas.Fact
-		for fact, err := range store.Facts(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: wanted}) {
+		for fact, err := range store.Summaries(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: wanted}) {
 			if err != nil {
 				return l, fmt.Errorf("looking up what was replayed: %w", err)
 			}

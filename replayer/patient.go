@@ -95,10 +95,10 @@ func (s patientStore) Events(ctx context.Context, selection schemas.Selection) i
 	}, func(e schemas.Event) schemas.Cursor { return schemas.Cursor{Sequence: e.Sequence, EventID: e.EventID} })
 }
 
-func (s patientStore) Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (s patientStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	selection.Order = schemas.BySequence
 	return readOn(ctx, s.patience, selection, func(from schemas.Selection) iter.Seq2[schemas.Fact, error] {
-		return s.Store.Facts(ctx, from, either...)
+		return s.Store.Summaries(ctx, from, either...)
 	}, func(f schemas.Fact) schemas.Cursor { return schemas.Cursor{Sequence: f.Sequence, EventID: f.EventID} })
 }
 

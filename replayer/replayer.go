@@ -22,10 +22,10 @@ type Store interface {
 	// that is no *schemas.StoreError is about one document, and the reading goes on.
 	Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error]
 
-	// Facts reads of a selection, in the order BySequence, what events are about: of
-	// those that have one of the values in one of the fields, or of all where none
-	// are given.
-	Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	// Summaries reads the selected events in the order BySequence, without their
+	// documents: those with one of the values in one of the fields, or all without
+	// such filters.
+	Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 
 	// Count counts what Events would give, or more where a document is twice.
 	Count(ctx context.Context, selection schemas.Selection) (int64, error)

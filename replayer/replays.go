@@ -87,7 +87,7 @@ func (x *replays) traces(ctx context.Context, page []found, known replayed) erro
 func (x *replays) events(ctx context.Context, page []found) ([]found, error) {
 	var events []found
 	selection := schemas.Selection{Query: eitherHappened(schemas.Replayed)}
-	for fact, err := range x.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
+	for fact, err := range x.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up what was replayed before: %w", err)
 		}

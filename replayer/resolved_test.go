@@ -216,8 +216,8 @@ func (s *countingStore) Events(ctx context.Context, selection schemas.Selection)
 	return counted(&s.read, s.Store.Events(ctx, selection))
 }
 
-func (s *countingStore) Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	return counted(&s.read, s.Store.Facts(ctx, selection, either...))
+func (s *countingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	return counted(&s.read, s.Store.Summaries(ctx, selection, either...))
 }
 
 func counted[T any](count *int, all iter.Seq2[T, error]) iter.Seq2[T, error] {

@@ -226,7 +226,7 @@ func (d *reading) takenBy(ctx context.Context, page []found) (map[key]*Rival, er
 // ones.
 func (d *reading) findsAny(ctx context.Context, selection schemas.Selection, page []found) (bool, error) {
 	selection.Limit = 1
-	for _, err := range d.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
+	for _, err := range d.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return false, fmt.Errorf("looking up what other jobs take: %w", err)
 		}
@@ -253,7 +253,7 @@ func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, p
 		events = events[:0]
 		return err
 	}
-	for fact, err := range d.r.cfg.Store.Facts(ctx, selection, withFingerprints(page)) {
+	for fact, err := range d.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
 		}

@@ -97,8 +97,8 @@ type repeatingStore struct {
 	grown int64
 }
 
-func (s *repeatingStore) Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	facts := s.Store.Facts(ctx, selection, either...)
+func (s *repeatingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	facts := s.Store.Summaries(ctx, selection, either...)
 	if selection.Limit > 0 || len(either) == 0 || either[0].Field != "watership.fingerprint" {
 		return facts
 	}

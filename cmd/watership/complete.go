@@ -219,7 +219,7 @@ func valuesOf(ctx context.Context, s system, among query.Node, field string) []s
 		return nil
 	}
 	defer store.Close()
-	tally, _ := store.Top(ctx, schemas.Selection{Query: among}, field, 20)
+	tally, _ := store.TopValues(ctx, schemas.Selection{Query: among}, field, 20)
 	var found []string
 	for _, value := range tally.Values {
 		found = append(found, value.Text)

@@ -137,7 +137,7 @@ func (f *figures) show(ctx context.Context) error {
 	if f.screen.width == 0 {
 		return nil
 	}
-	tally, err := f.store.Top(ctx, schemas.Selection{After: f.since}, "event.action", len(actions()))
+	tally, err := f.store.TopValues(ctx, schemas.Selection{After: f.since}, "event.action", len(actions()))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (s system) failures(ctx context.Context, store eventStore) (history.Failure
 	for _, route := range s.cfg.Routes {
 		reports[route.Queue] = true
 	}
-	handled, err := store.Top(ctx, schemas.Selection{Query: is("event.action", string(schemas.Handled))}, "watership.queue", topValues)
+	handled, err := store.TopValues(ctx, schemas.Selection{Query: is("event.action", string(schemas.Handled))}, "watership.queue", topValues)
 	for _, queue := range handled.Values {
 		reports[queue.Text] = true
 	}

@@ -61,7 +61,7 @@ func (s system) unknown(ctx context.Context, ids []string) (unknown []string, er
 	defer store.Close()
 	known := map[string]bool{}
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		for fact, err := range store.Facts(ctx, schemas.Selection{}, called(some)...) {
+		for fact, err := range store.Summaries(ctx, schemas.Selection{}, called(some)...) {
 			if err != nil {
 				return nil, err
 			}

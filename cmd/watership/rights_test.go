@@ -162,8 +162,8 @@ func (s secured) everything(t *testing.T, user string) error {
 		func() error { return store.Install(ctx) }, // rolls over
 		func() error { return wantAll(store.Count(ctx, schemas.Selection{}))(4) },
 		func() error { return drained(store.Events(ctx, schemas.Selection{})) },
-		func() error { return drained(store.Facts(ctx, schemas.Selection{})) },
-		func() (err error) { _, err = store.Top(ctx, schemas.Selection{}, "event.action", 1); return err },
+		func() error { return drained(store.Summaries(ctx, schemas.Selection{})) },
+		func() (err error) { _, err = store.TopValues(ctx, schemas.Selection{}, "event.action", 1); return err },
 		func() (err error) { _, err = store.Clock(ctx); return err },
 		func() error { return s.keepJobs(t, store, user+".jobs") },
 	} {

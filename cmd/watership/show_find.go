@@ -33,7 +33,7 @@ type lives struct {
 func findLives(ctx context.Context, store eventStore, id string) (lives, error) {
 	found := lives{id: id}
 	seen := map[string]bool{}
-	for fact, err := range store.Facts(ctx, schemas.Selection{Query: about(id)}) {
+	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: about(id)}) {
 		switch {
 		case err != nil:
 			return found, err
@@ -83,7 +83,7 @@ func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, e
 		replays.Values = append(replays.Values, e.EventID)
 	}
 	var others query.Or
-	for fact, err := range store.Facts(ctx, schemas.Selection{Query: query.Not{Node: its}}, replays) {
+	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: query.Not{Node: its}}, replays) {
 		if err != nil {
 			return life{}, err
 		}

@@ -24,9 +24,9 @@ type eventStore interface {
 	Install(ctx context.Context) error
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
-	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
-	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
-	Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
+	Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
 	Close() error
 }
 

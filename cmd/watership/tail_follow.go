@@ -65,7 +65,7 @@ func (f *follower) begin(ctx context.Context, lines int) error {
 		return err
 	}
 	f.newest.Sequence = highest
-	for fact, err := range f.store.Facts(ctx, f.recent()) {
+	for fact, err := range f.store.Summaries(ctx, f.recent()) {
 		if err != nil {
 			return err
 		}

@@ -46,9 +46,9 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.S
 	case query.Text:
 		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
 	case query.Date:
-		tally, err = store.Over(ctx, sel, f.Name, timeSteps, time.Local)
+		tally, err = store.Histogram(ctx, sel, f.Name, timeSteps, time.Local)
 	default:
-		tally, err = store.Top(ctx, sel, f.Name, asked.limit)
+		tally, err = store.TopValues(ctx, sel, f.Name, asked.limit)
 	}
 	switch {
 	case err != nil:

@@ -11,10 +11,10 @@ import (
 
 // Store is where events are read.
 type Store interface {
-	// Facts reads of a selection, in the order BySequence, what events are about: of
-	// those that have one of the values in one of the fields, or of all where none
-	// are given.
-	Facts(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	// Summaries reads the selected events in the order BySequence, without their
+	// documents: those with one of the values in one of the fields, or all without
+	// such filters.
+	Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 }
 
 // Outcomes says what became of each of some failures, a thousand or so at once, by
@@ -74,7 +74,7 @@ func (e *events) read(ctx context.Context, store Store, failures []schemas.Fact,
 }
 
 func (e *events) take(ctx context.Context, store Store, selection schemas.Selection, steps *steps, either ...schemas.Among) error {
-	for fact, err := range store.Facts(ctx, selection, either...) {
+	for fact, err := range store.Summaries(ctx, selection, either...) {
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.A
 	given := schemas.Selection{Query: query.And{node, GivenUp()}}
 	return func(yield func(schemas.Fact, error) bool) {
 		chunk := make([]schemas.Fact, 0, failuresAtOnce)
-		for fact, err := range f.Store.Facts(ctx, given, either...) {
+		for fact, err := range f.Store.Summaries(ctx, given, either...) {
 			if err != nil {
 				yield(schemas.Fact{}, err)
 				return

@@ -13,10 +13,10 @@ import (
 // for fields with fewer values.
 const minShardSize = 1000
 
-// Top counts the n most frequent values of a field of any type but text and date.
+// TopValues counts the n most frequent values of a field of any type but text and date.
 // It ignores Order and Limit of the selection. A list counts once for each of its
 // values.
-func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
+func (s *Store) TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
 	operation := "counting the values of " + field
 	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
 	response, err := s.aggregate(ctx, operation, sel, map[string]any{

@@ -8,10 +8,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Over counts the events of a selection by a date field, in at most n steps of
+// Histogram counts the events of a selection by a date field, in at most n steps of
 // equal and round length, the earliest first. Days begin at midnight in the zone,
 // with the UTC offset of the latest event.
-func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
+func (s *Store) Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
 	operation := "counting events over " + field
 	response, err := s.aggregate(ctx, operation, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},

@@ -13,10 +13,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Facts reads the selected events in the order BySequence, without their documents:
+// Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. It
 // reads pages of 2,000 visible documents, without a snapshot.
-func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (s *Store) Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	sel.Order = schemas.BySequence
 	return func(yield func(schemas.Fact, error) bool) {
 		remaining := sel.Limit
@@ -27,12 +27,12 @@ func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...sche
 				yield(schemas.Fact{}, err)
 				return
 			}
-			for _, fact := range page {
-				if fact.EventID == last.EventID && fact.Sequence == last.Sequence {
+			for _, summary := range page {
+				if summary.EventID == last.EventID && summary.Sequence == last.Sequence {
 					continue // a duplicate of before a rollover
 				}
-				last = fact
-				if !yield(fact, nil) {
+				last = summary
+				if !yield(summary, nil) {
 					return
 				}
 				if remaining--; remaining == 0 {
@@ -64,11 +64,11 @@ func (s *Store) summariesPage(ctx context.Context, sel schemas.Selection, either
 	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
 		err = s.partialResponse(operation, response.Shards)
 	}
-	facts := make([]schemas.Fact, len(response.Hits.Hits))
+	summaries := make([]schemas.Fact, len(response.Hits.Hits))
 	for i, h := range response.Hits.Hits {
-		facts[i] = h.summary()
+		summaries[i] = h.summary()
 	}
-	return facts, err
+	return summaries, err
 }
 
 func anyTerms(either []schemas.Among) []map[string]any {
@@ -103,16 +103,16 @@ type summaryHit struct {
 }
 
 func (h summaryHit) summary() schemas.Fact {
-	fact := schemas.Fact{
+	summary := schemas.Fact{
 		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
 		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
 		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
 		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),
 	}
-	fact.Time, _ = time.Parse(time.RFC3339Nano, h.text("@timestamp"))
-	_ = h.read("event.sequence", &fact.Sequence)
-	return fact
+	summary.Time, _ = time.Parse(time.RFC3339Nano, h.text("@timestamp"))
+	_ = h.read("event.sequence", &summary.Sequence)
+	return summary
 }
 
 // text is "" if the event does not have the field.

@@ -20,13 +20,13 @@ func TestSummariesOfManyPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	next, ties := int64(1), 0
-	for fact, err := range s.Facts(t.Context(), schemas.Selection{}) {
-		if err == nil && fact.EventID == tied.EventID {
+	for summary, err := range s.Summaries(t.Context(), schemas.Selection{}) {
+		if err == nil && summary.EventID == tied.EventID {
 			ties++
 			continue
 		}
-		if err != nil || fact.Sequence != next {
-			t.Fatalf("got %d, %v, want %d", fact.Sequence, err, next)
+		if err != nil || summary.Sequence != next {
+			t.Fatalf("got %d, %v, want %d", summary.Sequence, err, next)
 		}
 		next++
 	}
@@ -49,11 +49,11 @@ func TestSummariesOfManyPages(t *testing.T) {
 		{schemas.Selection{After: schemas.Cursor{Sequence: events - 1, EventID: "zzz"}}, nil, fmt.Sprint(events)},
 	} {
 		got := ""
-		for fact, err := range s.Facts(t.Context(), test.sel, test.either...) {
+		for summary, err := range s.Summaries(t.Context(), test.sel, test.either...) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got += fmt.Sprint(" ", fact.Sequence)
+			got += fmt.Sprint(" ", summary.Sequence)
 		}
 		if got != "" {
 			got = got[1:]

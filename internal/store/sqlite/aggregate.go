@@ -44,10 +44,10 @@ func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout) (n 
 	return n, err
 }
 
-// Top counts the n most frequent values of a field of any type but text and date.
+// TopValues counts the n most frequent values of a field of any type but text and date.
 // It ignores Order and Limit of the selection. A list counts once for each of its
 // values.
-func (s *Store) Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
+func (s *Store) TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error) {
 	operation := "counting the values of " + field
 	mapped, _ := s.layout.fields.Lookup(field)
 	if mapped.Type == query.Text || mapped.Type == query.Date {

@@ -10,10 +10,10 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Over counts the events of a selection by a date field, in at most n steps of
+// Histogram counts the events of a selection by a date field, in at most n steps of
 // equal and round length, the earliest first. Days begin at midnight in the zone,
 // with the UTC offset of the latest event.
-func (s *Store) Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
+func (s *Store) Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error) {
 	operation := "counting events over " + field
 	mapped, _ := s.layout.fields.Lookup(field)
 	if mapped.Type != query.Date {

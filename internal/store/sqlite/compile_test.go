@@ -194,7 +194,7 @@ func TestRawIsRefused(t *testing.T) {
 	for _, err := range s.Events(t.Context(), sel) {
 		wantLine(t, err, "reading events", "--dsl")
 	}
-	if _, err := s.Top(t.Context(), sel, "event.action", 1); err == nil {
+	if _, err := s.TopValues(t.Context(), sel, "event.action", 1); err == nil {
 		t.Error("the values of it were counted")
 	}
 }

@@ -17,10 +17,10 @@ const selectSummary = `SELECT "event.id", "event.sequence", "@timestamp",
 	"watership.error_group", "watership.replay.job", "watership.replay.of"
 	FROM event WHERE n = ?`
 
-// Facts reads the selected events in the order BySequence, without their documents:
+// Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. Like
 // Events it reads from a snapshot.
-func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (s *Store) Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	const operation = "reading summaries of events"
 	sel.Order = schemas.BySequence
 	return func(yield func(schemas.Fact, error) bool) {
@@ -36,11 +36,11 @@ func (s *Store) Facts(ctx context.Context, sel schemas.Selection, either ...sche
 		}
 		defer read.Close()
 		for _, n := range numbers {
-			fact, err := scanSummary(read.QueryRowContext(ctx, n))
+			summary, err := scanSummary(read.QueryRowContext(ctx, n))
 			if errors.Is(err, sql.ErrNoRows) {
 				continue // Retain has removed it
 			}
-			if !yield(fact, s.storeError(operation, err)) || err != nil {
+			if !yield(summary, s.storeError(operation, err)) || err != nil {
 				return
 			}
 		}
@@ -60,17 +60,17 @@ func (s *Store) anyFilter(either []schemas.Among) []condition {
 }
 
 func scanSummary(row *sql.Row) (schemas.Fact, error) {
-	var fact schemas.Fact
+	var summary schemas.Fact
 	var millis int64
 	texts := make([]sql.NullString, 10)
-	err := row.Scan(&fact.EventID, &fact.Sequence, &millis, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4],
+	err := row.Scan(&summary.EventID, &summary.Sequence, &millis, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4],
 		&texts[5], &texts[6], &texts[7], &texts[8], &texts[9])
 	for i, into := range []*string{
-		(*string)(&fact.Action), &fact.Fingerprint, &fact.MessageID, &fact.Message, &fact.Queue,
-		&fact.Class, &fact.ErrorType, &fact.ErrorGroup, &fact.Replay, &fact.ReplayOf,
+		(*string)(&summary.Action), &summary.Fingerprint, &summary.MessageID, &summary.Message, &summary.Queue,
+		&summary.Class, &summary.ErrorType, &summary.ErrorGroup, &summary.Replay, &summary.ReplayOf,
 	} {
 		*into = texts[i].String
 	}
-	fact.Time = time.UnixMilli(millis).UTC()
-	return fact, err
+	summary.Time = time.UnixMilli(millis).UTC()
+	return summary, err
 }

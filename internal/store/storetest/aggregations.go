@@ -18,9 +18,9 @@ import (
 // *elastic.Store.
 type Aggregations interface {
 	Store
-	Top(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
-	Over(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
-	Facts(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
+	Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 }
 
 // RunAggregations runs the suite of aggregations and summaries. open returns an empty
@@ -28,8 +28,8 @@ type Aggregations interface {
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
 	t.Run("the most frequent values", func(t *testing.T) { testTop(t, createTwelve(t, open(t))) })
 	t.Run("over time", func(t *testing.T) { testOver(t, createTwelve(t, open(t))) })
-	t.Run("facts are the events", func(t *testing.T) { testFacts(t, open(t)) })
-	t.Run("facts of some", func(t *testing.T) { testFactsOfSome(t, createTwelve(t, open(t))) })
+	t.Run("summaries", func(t *testing.T) { testSummaries(t, open(t)) })
+	t.Run("filtered summaries", func(t *testing.T) { testFilteredSummaries(t, createTwelve(t, open(t))) })
 }
 
 // createTwelve creates twelve events: a queue for every second and third of them, and an
@@ -76,7 +76,7 @@ func testTop(t *testing.T, s Aggregations) {
 		{"headers", all, 1, schemas.Tally{Values: []schemas.Value{value("a", 12)}, Others: 30}},
 		{"headers.nobody", all, 2, schemas.Tally{Without: 12}},
 	} {
-		got, err := s.Top(t.Context(), test.sel, test.field, test.n)
+		got, err := s.TopValues(t.Context(), test.sel, test.field, test.n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,13 +84,13 @@ func testTop(t *testing.T, s Aggregations) {
 			t.Errorf("%s, %d (-want +got):\n%s", test.field, test.n, diff)
 		}
 	}
-	if _, err := s.Top(t.Context(), all, "error.message", 3); err == nil {
+	if _, err := s.TopValues(t.Context(), all, "error.message", 3); err == nil {
 		t.Error("the values of a text were counted")
 	}
 }
 
 func testOver(t *testing.T, s Aggregations) {
-	got, err := s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
+	got, err := s.Histogram(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,16 +105,16 @@ func testOver(t *testing.T, s Aggregations) {
 		value("2026-05-03T23:00:00.000Z", 2), value("2026-05-04T02:00:00.000Z", 3), value("2026-05-04T05:00:00.000Z", 3),
 		value("2026-05-04T08:00:00.000Z", 3), value("2026-05-04T11:00:00.000Z", 1),
 	}
-	got, err = s.Over(t.Context(), schemas.Selection{}, "@timestamp", 6, time.FixedZone("Lima", -5*60*60))
+	got, err = s.Histogram(t.Context(), schemas.Selection{}, "@timestamp", 6, time.FixedZone("Lima", -5*60*60))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("where midnight is at 05:00 (-want +got):\n%s (%v)", diff, err)
 	}
 	even := schemas.Selection{Query: is("watership.queue", "third")}
-	got, err = s.Over(t.Context(), even, "@timestamp", 10, time.UTC)
+	got, err = s.Histogram(t.Context(), even, "@timestamp", 10, time.UTC)
 	if err != nil || len(got.Values) != 7 || got.Values[0].Count != 1 || got.Values[1].Count != 0 {
 		t.Errorf("two with hours between them: %v, %v", got, err)
 	}
-	if got, err := s.Over(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6, time.UTC); err != nil || len(got.Values) != 0 {
+	if got, err := s.Histogram(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6, time.UTC); err != nil || len(got.Values) != 0 {
 		t.Errorf("of nothing: %v, %v", got, err)
 	}
 }
@@ -123,7 +123,7 @@ func is(field, text string) query.Node {
 	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{text}, Quoted: true}}
 }
 
-func testFacts(t *testing.T, store Aggregations) {
+func testSummaries(t *testing.T, store Aggregations) {
 	s := subject{store, t.Name()}
 	e := s.event(1)
 	e.Sequence = 1<<53 + 1 // not exact as a float64
@@ -139,23 +139,23 @@ func testFacts(t *testing.T, store Aggregations) {
 		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
 		ErrorType: "status", ErrorGroup: "no stock of #", Replay: "job", ReplayOf: "other",
 	}
-	for fact, err := range store.Facts(t.Context(), schemas.Selection{}) {
+	for summary, err := range store.Summaries(t.Context(), schemas.Selection{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fact.Time = fact.Time.Truncate(time.Millisecond) // the precision of the mapping
-		if diff := cmp.Diff(want, fact); diff != "" {
+		summary.Time = summary.Time.Truncate(time.Millisecond) // the precision of the mapping
+		if diff := cmp.Diff(want, summary); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(e.Fact(), fact); diff != "" {
-			t.Errorf("(-fact of the event +fact of the store):\n%s", diff)
+		if diff := cmp.Diff(e.Fact(), summary); diff != "" {
+			t.Errorf("(-summary of the event +summary of the store):\n%s", diff)
 		}
 		return
 	}
-	t.Error("no facts")
+	t.Error("no summaries")
 }
 
-func testFactsOfSome(t *testing.T, s Aggregations) {
+func testFilteredSummaries(t *testing.T, s Aggregations) {
 	ids := func(ids ...string) schemas.Among { return schemas.Among{Field: "event.id", Values: ids} }
 	for _, test := range []struct {
 		sel    schemas.Selection
@@ -172,11 +172,11 @@ func testFactsOfSome(t *testing.T, s Aggregations) {
 		{schemas.Selection{After: schemas.Cursor{Sequence: 10, EventID: "zzz"}}, nil, " 11"},
 	} {
 		got := ""
-		for fact, err := range s.Facts(t.Context(), test.sel, test.either...) {
+		for summary, err := range s.Summaries(t.Context(), test.sel, test.either...) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got += fmt.Sprint(" ", fact.Sequence)
+			got += fmt.Sprint(" ", summary.Sequence)
 		}
 		if got != test.want {
 			t.Errorf("%+v, %v: got %q, want %q", test.sel, test.either, got, test.want)
