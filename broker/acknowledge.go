@@ -6,36 +6,36 @@ import (
 	"sort"
 )
 
-// outstanding is a delivery that is to be acknowledged.
-type outstanding struct {
+// unackedDelivery is a delivery that is to be acknowledged.
+type unackedDelivery struct {
 	tag      uint64
 	entry    *entry // nil: settled
 	queue    *queue
 	consumer *consumer // nil: basic.get
 }
 
-// ledger are a channel's outstanding deliveries, in the order of their tags.
-type ledger struct {
-	items   []outstanding
-	settled int // items without an entry
+// unackedList are a channel's outstanding deliveries, in the order of their tags.
+type unackedList struct {
+	items   []unackedDelivery
+	removed int // items without an entry
 }
 
-func (l *ledger) add(o outstanding) { l.items = append(l.items, o) }
+func (l *unackedList) add(o unackedDelivery) { l.items = append(l.items, o) }
 
-// takeOne takes out the delivery of a tag, if it is outstanding.
-func (l *ledger) takeOne(tag uint64) (outstanding, bool) {
+// removeOne takes out the delivery of a tag, if it is outstanding.
+func (l *unackedList) removeOne(tag uint64) (unackedDelivery, bool) {
 	i := l.find(tag)
 	if i < 0 {
-		return outstanding{}, false
+		return unackedDelivery{}, false
 	}
 	o := l.items[i]
 	l.items[i].entry = nil
-	l.settled++
+	l.removed++
 	l.compact()
 	return o, true
 }
 
-func (l *ledger) find(tag uint64) int {
+func (l *unackedList) find(tag uint64) int {
 	i := sort.Search(len(l.items), func(i int) bool { return l.items[i].tag >= tag })
 	if i == len(l.items) || l.items[i].tag != tag || l.items[i].entry == nil {
 		return -1
@@ -43,24 +43,24 @@ func (l *ledger) find(tag uint64) int {
 	return i
 }
 
-// takeUpTo takes out all up to a tag, which must be outstanding itself.
-func (l *ledger) takeUpTo(tag uint64) ([]outstanding, bool) {
+// removeUpTo takes out all up to a tag, which must be outstanding itself.
+func (l *unackedList) removeUpTo(tag uint64) ([]unackedDelivery, bool) {
 	i := l.find(tag)
 	if i < 0 {
 		return nil, false
 	}
-	return l.takeFirst(i + 1), true
+	return l.removeFirst(i + 1), true
 }
 
-func (l *ledger) takeAll() []outstanding { return l.takeFirst(len(l.items)) }
+func (l *unackedList) removeAll() []unackedDelivery { return l.removeFirst(len(l.items)) }
 
-func (l *ledger) takeFirst(n int) []outstanding {
-	taken := make([]outstanding, 0, n)
+func (l *unackedList) removeFirst(n int) []unackedDelivery {
+	taken := make([]unackedDelivery, 0, n)
 	for i := range l.items[:n] {
 		if l.items[i].entry != nil {
 			taken = append(taken, l.items[i])
 			l.items[i].entry = nil
-			l.settled++
+			l.removed++
 		}
 	}
 	l.compact()
@@ -68,182 +68,184 @@ func (l *ledger) takeFirst(n int) []outstanding {
 }
 
 // restore puts deliveries back that were taken out.
-func (l *ledger) restore(taken []outstanding) {
+func (l *unackedList) restore(taken []unackedDelivery) {
 	all := slices.Clone(taken)
 	for _, o := range l.items {
 		if o.entry != nil {
 			all = append(all, o)
 		}
 	}
-	slices.SortFunc(all, func(a, b outstanding) int { return cmp.Compare(a.tag, b.tag) })
-	l.items, l.settled = all, 0
+	slices.SortFunc(all, func(a, b unackedDelivery) int { return cmp.Compare(a.tag, b.tag) })
+	l.items, l.removed = all, 0
 }
 
 // compact drops settled items from the front, and all of them where they are most.
-func (l *ledger) compact() {
+func (l *unackedList) compact() {
 	n := 0
 	for n < len(l.items) && l.items[n].entry == nil {
 		n++
 	}
 	clear(l.items[:n])
 	l.items = l.items[n:]
-	l.settled -= n
-	if l.settled > 64 && l.settled > len(l.items)/2 {
-		var rest []outstanding
+	l.removed -= n
+	if l.removed > 64 && l.removed > len(l.items)/2 {
+		var rest []unackedDelivery
 		for _, o := range l.items {
 			if o.entry != nil {
 				rest = append(rest, o)
 			}
 		}
-		l.items, l.settled = rest, 0
+		l.items, l.removed = rest, 0
 	}
 }
 
 func (ch *channel) nextTag() uint64 {
-	ch.tags++
-	return ch.tags
+	ch.lastTag++
+	return ch.lastTag
 }
 
-func (ch *channel) expectAck(o outstanding) {
+func (ch *channel) addUnacked(o unackedDelivery) {
 	if o.consumer != nil {
-		ch.charged++
+		ch.prefetchUsed++
 	}
 	ch.unacked.add(o)
 }
 
-// hasCredit says whether the channel's prefetch allows one more delivery.
-func (ch *channel) hasCredit() bool { return ch.limit == 0 || ch.charged < ch.limit }
+// hasPrefetchRoom says whether the channel's prefetch allows one more delivery.
+func (ch *channel) hasPrefetchRoom() bool {
+	return ch.globalPrefetch == 0 || ch.prefetchUsed < ch.globalPrefetch
+}
 
-// collect takes out what an acknowledgement speaks of (§1.8.3.13). Tag 0 with
+// removeUnacked takes out what an acknowledgement speaks of (§1.8.3.13). Tag 0 with
 // multiple is everything.
-func (ch *channel) collect(tag uint64, multiple bool) ([]outstanding, *exception) {
+func (ch *channel) removeUnacked(tag uint64, multiple bool) ([]unackedDelivery, *exception) {
 	if multiple && tag == 0 {
-		return ch.unacked.takeAll(), nil
+		return ch.unacked.removeAll(), nil
 	}
 	if multiple {
-		if all, ok := ch.unacked.takeUpTo(tag); ok {
+		if all, ok := ch.unacked.removeUpTo(tag); ok {
 			return all, nil
 		}
-	} else if o, ok := ch.unacked.takeOne(tag); ok {
-		return []outstanding{o}, nil
+	} else if o, ok := ch.unacked.removeOne(tag); ok {
+		return []unackedDelivery{o}, nil
 	}
-	return nil, fail(preconditionFailed, "unknown delivery tag %d", tag)
+	return nil, newException(preconditionFailed, "unknown delivery tag %d", tag)
 }
 
 func (ch *channel) ack(args *decoder) *exception {
 	tag, flags := args.longlong(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
-	return ch.settle(tag, flags.at(0), acknowledged)
+	return ch.acknowledge(tag, flags.at(0), acknowledged)
 }
 
 func (ch *channel) nack(args *decoder) *exception {
 	tag, flags := args.longlong(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
-	return ch.settle(tag, flags.at(0), refusal(flags.at(1)))
+	return ch.acknowledge(tag, flags.at(0), rejection(flags.at(1)))
 }
 
 func (ch *channel) reject(args *decoder) *exception {
 	tag, flags := args.longlong(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
-	return ch.settle(tag, false, refusal(flags.at(0)))
+	return ch.acknowledge(tag, false, rejection(flags.at(0)))
 }
 
-// verdict is how deliveries end.
-type verdict int
+// disposition is how deliveries end.
+type disposition int
 
 const (
-	acknowledged verdict = iota
+	acknowledged disposition = iota
 	rejected
 	requeued
 )
 
-func refusal(requeue bool) verdict {
+func rejection(requeue bool) disposition {
 	if requeue {
 		return requeued
 	}
 	return rejected
 }
 
-// settle ends deliveries, in a transaction with its commit.
-func (ch *channel) settle(tag uint64, multiple bool, v verdict) *exception {
+// acknowledge ends deliveries, in a transaction with its commit.
+func (ch *channel) acknowledge(tag uint64, multiple bool, v disposition) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	all, err := ch.collect(tag, multiple)
+	all, err := ch.removeUnacked(tag, multiple)
 	if err != nil {
 		return err
 	}
 	if ch.tx != nil {
-		ch.tx.settlements = append(ch.tx.settlements, settlement{all, v})
+		ch.tx.acknowledgements = append(ch.tx.acknowledgements, acknowledgement{all, v})
 		return nil
 	}
-	ch.apply(settlement{all, v})
+	ch.apply(acknowledgement{all, v})
 	return nil
 }
 
 // apply ends deliveries, and offers those that come back to any consumer.
-func (ch *channel) apply(s settlement) {
+func (ch *channel) apply(s acknowledgement) {
 	for _, o := range s.deliveries {
-		switch s.verdict {
+		switch s.disposition {
 		case requeued:
-			ch.putBack(o)
+			ch.requeue(o)
 		case rejected:
-			ch.credit(o)
-			o.queue.settle(o.entry, "rejected")
+			ch.releasePrefetch(o)
+			o.queue.removeDelivered(o.entry, "rejected")
 		case acknowledged:
-			ch.credit(o)
-			o.queue.settle(o.entry, "")
+			ch.releasePrefetch(o)
+			o.queue.removeDelivered(o.entry, "")
 		}
 	}
-	ch.serve(s.deliveries)
+	ch.deliverAfter(s.deliveries)
 }
 
-func (ch *channel) putBack(o outstanding) {
-	ch.credit(o)
-	o.queue.giveBack(o.entry, true)
+func (ch *channel) requeue(o unackedDelivery) {
+	ch.releasePrefetch(o)
+	o.queue.requeue(o.entry, true)
 }
 
-func (ch *channel) credit(o outstanding) {
+func (ch *channel) releasePrefetch(o unackedDelivery) {
 	if o.consumer != nil {
 		o.consumer.unacked--
-		ch.charged--
+		ch.prefetchUsed--
 	}
 }
 
-// serve offers messages to consumers that have room again, and what was given
+// deliverAfter offers messages to consumers that have room again, and what was given
 // back to any.
-func (ch *channel) serve(settled []outstanding) {
+func (ch *channel) deliverAfter(settled []unackedDelivery) {
 	ch.vhost.rounds++
 	for _, o := range settled {
-		o.queue.afterOnce()
+		o.queue.deliverOnce()
 	}
-	if ch.limit > 0 && ch.charged+len(settled) >= ch.limit { // it had none left
-		ch.serveConsumers()
+	if ch.globalPrefetch > 0 && ch.prefetchUsed+len(settled) >= ch.globalPrefetch { // it had none left
+		ch.deliverToConsumers()
 	}
 }
 
-// serveConsumers offers messages to all consumers of the channel, as a part of a
+// deliverToConsumers offers messages to all consumers of the channel, as a part of a
 // round.
-func (ch *channel) serveConsumers() {
+func (ch *channel) deliverToConsumers() {
 	for _, c := range ch.consumers {
-		c.queue.afterOnce()
+		c.queue.deliverOnce()
 	}
 }
 
 func (ch *channel) recover(id methodID, args *decoder) *exception {
 	if !args.bits().at(0) {
-		return fail(notImplemented, "requeue=false")
+		return newException(notImplemented, "requeue=false")
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	if id == basicRecover {
 		ch.reply(basicRecoverOK, nil)
 	}
-	ch.apply(settlement{ch.unacked.takeAll(), requeued})
+	ch.apply(acknowledgement{ch.unacked.removeAll(), requeued})
 	return nil
 }

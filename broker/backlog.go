@@ -5,16 +5,16 @@ import "container/heap"
 // backlog are the messages of a queue that are ready, in order of priority and
 // then of arrival.
 type backlog struct {
-	lanes   []lane // by priority
-	count   int
-	bytes   int64  // of bodies
-	returns uint64 // how many came back to a quorum queue
+	lanes    []lane // by priority
+	count    int
+	bytes    int64  // of bodies
+	requeued uint64 // how many came back to a quorum queue
 }
 
 // lane are messages of one priority.
 type lane struct {
-	fresh    fifo
-	returned byPosition // given back; before the fresh ones
+	arrived  fifo
+	requeued byPosition // given back; before the fresh ones
 }
 
 func newBacklog(maxPriority int) backlog {
@@ -26,7 +26,7 @@ func (b *backlog) len() int { return b.count }
 func (b *backlog) push(e *entry) {
 	b.count++
 	b.bytes += int64(len(e.message.body))
-	b.laneOf(e).fresh.push(e)
+	b.laneOf(e).arrived.push(e)
 }
 
 func (b *backlog) laneOf(e *entry) *lane {
@@ -37,16 +37,16 @@ func (b *backlog) laneOf(e *entry) *lane {
 	return &b.lanes[min(priority, len(b.lanes)-1)]
 }
 
-// giveBack puts an entry where it was. A quorum queue puts it behind those that
+// requeue puts an entry where it was. A quorum queue puts it behind those that
 // were given back before it (https://www.rabbitmq.com/docs/quorum-queues).
-func (b *backlog) giveBack(e *entry, quorum bool) {
+func (b *backlog) requeue(e *entry, quorum bool) {
 	b.count++
 	b.bytes += int64(len(e.message.body))
 	if quorum {
-		b.returns++
-		e.position = b.returns
+		b.requeued++
+		e.position = b.requeued
 	}
-	heap.Push(&b.laneOf(e).returned, e)
+	heap.Push(&b.laneOf(e).requeued, e)
 }
 
 // head is the lane whose first message is next; nil where there is none.
@@ -74,10 +74,10 @@ func (b *backlog) popFrom(l *lane) *entry {
 	e := l.first()
 	b.count--
 	b.bytes -= int64(len(e.message.body))
-	if len(l.returned) > 0 {
-		heap.Pop(&l.returned)
+	if len(l.requeued) > 0 {
+		heap.Pop(&l.requeued)
 	} else {
-		l.fresh.pop()
+		l.arrived.pop()
 	}
 	return e
 }
@@ -85,10 +85,10 @@ func (b *backlog) popFrom(l *lane) *entry {
 // first is a lane's next message. What was given back had been at the head, so it is
 // before all fresh ones.
 func (l *lane) first() *entry {
-	if len(l.returned) > 0 {
-		return l.returned[0]
+	if len(l.requeued) > 0 {
+		return l.requeued[0]
 	}
-	return l.fresh.first()
+	return l.arrived.first()
 }
 
 // byPosition is a heap of entries.
@@ -104,14 +104,14 @@ func (h *byPosition) Pop() any {
 	end := len(all) - 1
 	e := all[end]
 	all[end] = nil
-	if *h = all[:end]; end == 0 && cap(all) > keptCapacity {
+	if *h = all[:end]; end == 0 && cap(all) > maxIdleCapacity {
 		*h = nil
 	}
 	return e
 }
 
-// keptCapacity is how much of an empty list is kept for the next entries.
-const keptCapacity = 4096
+// maxIdleCapacity is how much of an empty list is kept for the next entries.
+const maxIdleCapacity = 4096
 
 // fifo is a queue of entries whose memory shrinks with it.
 type fifo struct {
@@ -134,7 +134,7 @@ func (f *fifo) pop() {
 	switch {
 	case f.start == len(f.entries):
 		f.entries, f.start = f.entries[:0], 0
-		if cap(f.entries) > keptCapacity {
+		if cap(f.entries) > maxIdleCapacity {
 			f.entries = nil
 		}
 	case f.start > 1024 && f.start > len(f.entries)/2:

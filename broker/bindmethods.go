@@ -65,9 +65,9 @@ func (ch *channel) queueBinding(queue, source string) (*binding, *exception) {
 	}
 	x, there := ch.vhost.exchanges[source]
 	if !there {
-		return nil, ch.vhost.noExchange(source)
+		return nil, ch.vhost.exchangeNotFound(source)
 	}
-	q, err := ch.usable(queue)
+	q, err := ch.usableQueue(queue)
 	if err != nil {
 		return nil, err
 	}
@@ -105,15 +105,15 @@ func (v *vhost) exchangeBinding(destination, source string) (*binding, *exceptio
 	case source == "" || destination == "":
 		return nil, defaultExchangeRefused()
 	case b.source == nil:
-		return nil, v.noExchange(source)
+		return nil, v.exchangeNotFound(source)
 	case b.target == nil:
-		return nil, v.noExchange(destination)
+		return nil, v.exchangeNotFound(destination)
 	}
 	return b, nil
 }
 
 // unbindExisting is unbind, which cannot fail.
 func (v *vhost) unbindExisting(b *binding) *exception {
-	v.unbindLike(b)
+	v.unbindSame(b)
 	return nil
 }

@@ -13,24 +13,24 @@ const blockedHeartbeat = 2 * time.Second
 func (c *connection) awaitMemory() {
 	memory := c.broker.memory
 	if memory.isExempt(c) {
-		if c.unfinished() {
+		if c.hasUnfinished() {
 			return
 		}
 		memory.endExemption(c)
 	}
-	relieved := memory.alarmFor(c).relieved()
+	relieved := memory.alarmFor(c).cleared()
 	if relieved == nil {
 		return
 	}
-	c.confirm()
+	c.sendConfirms()
 	c.log.Info("publisher blocked: out of memory")
-	tell := c.capable("connection.blocked")
+	tell := c.hasCapability("connection.blocked")
 	if tell {
 		c.out.method(0, connectionBlocked, func(b []byte) []byte { return appendShortstr(b, "low on memory") })
 	}
 	c.blocked.Store(true)
 	defer c.blocked.Store(false)
-	if !c.awaitEndOf(relieved) {
+	if !c.awaitAlarmEnd(relieved) {
 		return
 	}
 	c.log.Info("publisher unblocked")
@@ -39,8 +39,8 @@ func (c *connection) awaitMemory() {
 	}
 }
 
-// unfinished reports whether a message has come in part, or a transaction.
-func (c *connection) unfinished() bool {
+// hasUnfinished reports whether a message has come in part, or a transaction.
+func (c *connection) hasUnfinished() bool {
 	for _, ch := range c.channels {
 		if ch.incoming.state != awaitingMethod || ch.tx != nil && len(ch.tx.publishes) > 0 {
 			return true
@@ -49,9 +49,9 @@ func (c *connection) unfinished() bool {
 	return false
 }
 
-// awaitEndOf waits for the end of an alarm, or until the connection may finish its
+// awaitAlarmEnd waits for the end of an alarm, or until the connection may finish its
 // message. It returns false where the connection or the broker ends first.
-func (c *connection) awaitEndOf(alarm <-chan struct{}) bool {
+func (c *connection) awaitAlarmEnd(alarm <-chan struct{}) bool {
 	beat := time.NewTicker(blockedHeartbeat)
 	defer beat.Stop()
 	for {
@@ -59,11 +59,11 @@ func (c *connection) awaitEndOf(alarm <-chan struct{}) bool {
 		case <-alarm:
 			return true
 		case <-beat.C:
-			if c.unfinished() && c.broker.memory.exempt(c) {
+			if c.hasUnfinished() && c.broker.memory.exempt(c) {
 				return true
 			}
 			c.out.heartbeat()
-		case <-c.gone:
+		case <-c.writerDone:
 			return false
 		case <-c.broker.done:
 			return false

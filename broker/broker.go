@@ -21,17 +21,17 @@ type Broker struct {
 	failed chan error        // has room for one
 	work   sync.WaitGroup    // connections, acceptors and vhosts' clocks
 
-	faulty   atomic.Bool // there are faults
-	refusing atomic.Bool // see RefuseConnections
+	hasFaults atomic.Bool // there are faults
+	refuseNew atomic.Bool // see RefuseConnections
 
-	mu          sync.Mutex // guards what follows
-	closed      bool
-	dismissed   bool
-	listeners   map[net.Listener]bool // whether they are for the inside
-	connections map[*connection]struct{}
-	open        int              // connections that were let in
-	address     net.Addr         // of the first listener; nil before Listen
-	faults      []*injectedFault // never changed in place
+	mu             sync.Mutex // guards what follows
+	closed         bool
+	externalClosed bool
+	listeners      map[net.Listener]bool // whether they are for the inside
+	connections    map[*connection]struct{}
+	admitted       int              // connections that were let in
+	address        net.Addr         // of the first listener; nil before Listen
+	faults         []*injectedFault // never changed in place
 }
 
 // New returns a running broker that nobody can reach yet.
@@ -50,7 +50,7 @@ func New(cfg Config) *Broker {
 	for _, name := range cfg.VHosts {
 		v := newVHost(b, name)
 		b.vhosts[name] = v
-		b.work.Go(v.watchClock)
+		b.work.Go(v.runTimer)
 	}
 	b.log.Info("embedded broker keeps messages in memory only", "memory_limit_bytes", cfg.Limits.Memory)
 	return b
@@ -84,66 +84,66 @@ func (b *Broker) spawn(f func()) error {
 func (b *Broker) register(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.connections) >= refusals*b.cfg.Limits.Connections {
-		slowest := b.slowestHandshake()
+	if len(b.connections) >= handshakesPerConnection*b.cfg.Limits.Connections {
+		slowest := b.oldestUnadmitted()
 		if slowest == nil {
 			return false
 		}
 		delete(b.connections, slowest)
-		slowest.hangUp()
+		slowest.closeStream()
 	}
 	b.connections[c] = struct{}{}
-	if b.dismissed && !c.inside {
+	if b.externalClosed && !c.internal {
 		c.shutDown()
 	}
 	return true
 }
 
-// slowestHandshake is the oldest connection that has no login, or has left; nil where
+// oldestUnadmitted is the oldest connection that has no login, or has left; nil where
 // there is none.
-func (b *Broker) slowestHandshake() (slowest *connection) {
+func (b *Broker) oldestUnadmitted() (slowest *connection) {
 	for c := range b.connections {
-		if !c.admitted && (slowest == nil || c.begun.Before(slowest.begun)) {
+		if !c.admitted && (slowest == nil || c.acceptedAt.Before(slowest.acceptedAt)) {
 			slowest = c
 		}
 	}
 	return slowest
 }
 
-// refusals times as many connections as may be open get as far as to be told so.
-const refusals = 2
+// handshakesPerConnection times as many connections as may be open get as far as to be told so.
+const handshakesPerConnection = 2
 
 // admit lets a connection in that has logged in; false where there are too many.
 func (b *Broker) admit(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.admitted = b.open < b.cfg.Limits.Connections
+	c.admitted = b.admitted < b.cfg.Limits.Connections
 	if c.admitted {
-		b.open++
+		b.admitted++
 	}
 	return c.admitted
 }
 
-// markLeft makes room for another connection, as the client has closed this one. It
+// markClosedByClient makes room for another connection, as the client has closed this one. It
 // returns false where the broker does not wait for the client to hang up.
-func (b *Broker) markLeft(c *connection) bool {
+func (b *Broker) markClosedByClient(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.freePlace(c)
-	c.left = true
-	return !b.closed && (!b.dismissed || c.inside)
+	b.releaseSlot(c)
+	c.closedByClient = true
+	return !b.closed && (!b.externalClosed || c.internal)
 }
 
 func (b *Broker) unregister(c *connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.connections, c)
-	b.freePlace(c)
+	b.releaseSlot(c)
 }
 
-func (b *Broker) freePlace(c *connection) {
+func (b *Broker) releaseSlot(c *connection) {
 	if c.admitted {
 		c.admitted = false
-		b.open--
+		b.admitted--
 	}
 }

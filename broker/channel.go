@@ -17,45 +17,45 @@ type channel struct {
 	tx        *transaction // nil: not in transaction mode; guarded by the vhost's lock for others
 
 	// Guarded by the vhost's lock.
-	consumers  map[string]*consumer
-	unacked    ledger
-	tags       uint64 // the last delivery tag given
-	prefetch   int    // of consumers to come; 0: no limit
-	limit      int    // of all consumers together; 0: none
-	charged    int    // outstanding deliveries that count towards the limit
-	ended      bool   // its consumers take nothing more
-	replyQueue *queue // nil, or the one that its replies came to last
+	consumers      map[string]*consumer
+	unacked        unackedList
+	lastTag        uint64 // the last delivery tag given
+	prefetch       int    // of consumers to come; 0: no limit
+	globalPrefetch int    // of all consumers together; 0: none
+	prefetchUsed   int    // outstanding deliveries that count towards the limit
+	ended          bool   // its consumers take nothing more
+	replyQueue     *queue // nil, or the one that its replies came to last
 }
 
 func newChannel(c *connection, id uint16) *channel {
 	return &channel{conn: c, vhost: c.vhost, id: id, consumers: map[string]*consumer{}}
 }
 
-// take does what a frame asks. Its error is to close the channel or the
+// handleFrame does what a frame asks. Its error is to close the channel or the
 // connection, because of the method.
-func (ch *channel) take(f frame) (cause methodID, err *exception) {
+func (ch *channel) handleFrame(f frame) (cause methodID, err *exception) {
 	switch {
 	case ch.closing:
-		ch.takeClosing(f)
+		ch.handleFrameClosing(f)
 		return 0, nil
 	case ch.incoming.state != awaitingMethod:
-		return basicPublish, ch.takeContent(f)
+		return basicPublish, ch.handleContent(f)
 	case f.kind != frameMethod:
-		return 0, fail(unexpectedFrame, "expected method frame, got non method frame instead")
+		return 0, newException(unexpectedFrame, "expected method frame, got non method frame instead")
 	}
 	id, args, err := parseMethod(f)
 	if err == nil {
-		err = ch.doWithFaults(id, &args)
+		err = ch.handleMethodWithFaults(id, &args)
 	}
 	if args.bad {
-		err = undecodable(f)
+		err = undecodableMethod(f)
 	}
 	return id, err
 }
 
-// takeClosing waits for the client to answer channel.close; it may have sent much
+// handleFrameClosing waits for the client to answer channel.close; it may have sent much
 // before it saw it.
-func (ch *channel) takeClosing(f frame) {
+func (ch *channel) handleFrameClosing(f frame) {
 	id, _, err := parseMethod(f)
 	if f.kind != frameMethod || err != nil {
 		return
@@ -64,27 +64,27 @@ func (ch *channel) takeClosing(f frame) {
 	case channelClose:
 		ch.reply(channelCloseOK, nil)
 	case channelCloseOK:
-		ch.forget()
+		ch.remove()
 	}
 }
 
-func (ch *channel) forget() {
+func (ch *channel) remove() {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	delete(ch.conn.channels, ch.id)
 }
 
-// fail closes the channel with an error that a method caused.
-func (ch *channel) fail(e *exception, cause methodID) {
-	ch.shut()
+// closeWithError closes the channel with an error that a method caused.
+func (ch *channel) closeWithError(e *exception, cause methodID) {
+	ch.end()
 	ch.closing = true
 	ch.reply(channelClose, closeArguments(e, cause))
 }
 
-// shut ends what the channel does, before either side says that it is closed.
-func (ch *channel) shut() {
+// end ends what the channel does, before either side says that it is closed.
+func (ch *channel) end() {
 	ch.sendConfirms()
-	ch.abandonContent()
+	ch.dropContent()
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	ch.vhost.release(ch)
@@ -92,20 +92,20 @@ func (ch *channel) shut() {
 
 func (ch *channel) reply(id methodID, args func([]byte) []byte) { ch.conn.out.method(ch.id, id, args) }
 
-// do does what a method asks. Methods of the specification that RabbitMQ does not
+// handleMethod does what a method asks. Methods of the specification that RabbitMQ does not
 // have get what it says of them.
-func (ch *channel) do(id methodID, args *decoder) *exception {
+func (ch *channel) handleMethod(id methodID, args *decoder) *exception {
 	switch id.class() {
 	case channelOpen.class():
-		return ch.doChannel(id, args)
+		return ch.handleChannelMethod(id, args)
 	case exchangeDeclare.class():
-		return ch.doExchange(id, args)
+		return ch.handleExchangeMethod(id, args)
 	case queueDeclare.class():
-		return ch.doQueue(id, args)
+		return ch.handleQueueMethod(id, args)
 	case classBasic:
-		return ch.doBasic(id, args)
+		return ch.handleBasicMethod(id, args)
 	case txSelect.class():
-		return ch.doTransaction(id)
+		return ch.handleTxMethod(id)
 	}
 	switch id {
 	case confirmSelect:
@@ -118,28 +118,28 @@ func (ch *channel) do(id methodID, args *decoder) *exception {
 }
 
 func unknownMethod(id methodID) *exception {
-	return fail(commandInvalid, "unknown method %v", id)
+	return newException(commandInvalid, "unknown method %v", id)
 }
 
-// errShort ends a method whose arguments end too early; undecodable words it.
-func errShort() *exception { return fail(frameErrorCode, "cannot decode") }
+// truncatedArguments ends a method whose arguments end too early; undecodable words it.
+func truncatedArguments() *exception { return newException(frameErrorCode, "cannot decode") }
 
-func undecodable(f frame) *exception {
-	return fail(frameErrorCode, "cannot decode %s", octets(f.payload[4:]))
+func undecodableMethod(f frame) *exception {
+	return newException(frameErrorCode, "cannot decode %s", octets(f.payload[4:]))
 }
 
-func (ch *channel) doChannel(id methodID, args *decoder) *exception {
+func (ch *channel) handleChannelMethod(id methodID, args *decoder) *exception {
 	switch id {
 	case channelOpen:
-		return fail(channelError, "second 'channel.open' seen")
+		return newException(channelError, "second 'channel.open' seen")
 	case channelClose:
-		ch.shut()
-		ch.forget()
+		ch.end()
+		ch.remove()
 		ch.reply(channelCloseOK, nil)
 		return nil
 	case channelFlow:
 		if !args.bits().at(0) {
-			return fail(notImplemented, "active=false")
+			return newException(notImplemented, "active=false")
 		}
 		ch.reply(channelFlowOK, func(b []byte) []byte { return append(b, 1) })
 		return nil
@@ -149,7 +149,7 @@ func (ch *channel) doChannel(id methodID, args *decoder) *exception {
 	return unknownMethod(id)
 }
 
-func (ch *channel) doExchange(id methodID, args *decoder) *exception {
+func (ch *channel) handleExchangeMethod(id methodID, args *decoder) *exception {
 	switch id {
 	case exchangeDeclare:
 		return ch.exchangeDeclare(args)
@@ -163,7 +163,7 @@ func (ch *channel) doExchange(id methodID, args *decoder) *exception {
 	return unknownMethod(id)
 }
 
-func (ch *channel) doQueue(id methodID, args *decoder) *exception {
+func (ch *channel) handleQueueMethod(id methodID, args *decoder) *exception {
 	switch id {
 	case queueDeclare:
 		return ch.queueDeclare(args)
@@ -179,7 +179,7 @@ func (ch *channel) doQueue(id methodID, args *decoder) *exception {
 	return unknownMethod(id)
 }
 
-func (ch *channel) doBasic(id methodID, args *decoder) *exception {
+func (ch *channel) handleBasicMethod(id methodID, args *decoder) *exception {
 	switch id {
 	case basicPublish:
 		return ch.beginPublish(args)

@@ -12,7 +12,7 @@ import (
 type confirms struct {
 	on        bool         // guarded by the vhost's lock for others
 	published uint64       // messages since confirm.select
-	told      uint64       // up to which the client knows
+	confirmed uint64       // up to which the client knows
 	delayed   atomic.Int32 // confirms that a fault delays
 }
 
@@ -20,9 +20,9 @@ func (ch *channel) confirmSelect(args *decoder) *exception {
 	flags := args.bits()
 	switch {
 	case args.bad:
-		return errShort()
+		return truncatedArguments()
 	case ch.tx != nil:
-		return fail(preconditionFailed, "cannot switch from tx to confirm mode")
+		return newException(preconditionFailed, "cannot switch from tx to confirm mode")
 	}
 	ch.vhost.lock()
 	ch.confirms.on = true
@@ -33,37 +33,37 @@ func (ch *channel) confirmSelect(args *decoder) *exception {
 	return nil
 }
 
-// settlePublish notes what became of a message. Acks wait until the reader has
+// confirmPublish notes what became of a message. Acks wait until the reader has
 // nothing else to do, and then go as one; nacks go at once, after them.
-func (ch *channel) settlePublish(accepted bool) {
+func (ch *channel) confirmPublish(accepted bool) {
 	c := &ch.confirms
 	if !c.on {
 		return
 	}
 	if accepted {
-		if c.told == c.published {
-			ch.conn.unsettled = append(ch.conn.unsettled, ch)
+		if c.confirmed == c.published {
+			ch.conn.unconfirmed = append(ch.conn.unconfirmed, ch)
 		}
 		c.published++
 		return
 	}
 	ch.sendConfirms()
 	c.published++
-	c.told = c.published
+	c.confirmed = c.published
 	ch.replyTag(basicNack, c.published, 0)
 }
 
 func (ch *channel) sendConfirms() {
 	c := &ch.confirms
-	if !c.on || c.told == c.published {
+	if !c.on || c.confirmed == c.published {
 		return
 	}
-	for c.delayed.Load() > 0 && c.told+1 < c.published { // one for several would confirm these, too
-		c.told++
-		ch.replyTag(basicAck, c.told, 0)
+	for c.delayed.Load() > 0 && c.confirmed+1 < c.published { // one for several would confirm these, too
+		c.confirmed++
+		ch.replyTag(basicAck, c.confirmed, 0)
 	}
-	multiple := c.published-c.told > 1
-	c.told = c.published
+	multiple := c.published-c.confirmed > 1
+	c.confirmed = c.published
 	ch.replyTag(basicAck, c.published, bit(0, multiple))
 }
 
@@ -72,7 +72,7 @@ func (ch *channel) confirmAfter(d time.Duration, accepted bool) {
 	c := &ch.confirms
 	ch.sendConfirms()
 	c.published++
-	c.told = c.published
+	c.confirmed = c.published
 	tag := c.published
 	c.delayed.Add(1)
 	ch.conn.broker.work.Go(func() {

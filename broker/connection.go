@@ -11,48 +11,48 @@ import (
 
 // connection is one client's connection. Its reader goroutine owns it.
 type connection struct {
-	broker *Broker
-	log    *slog.Logger
-	stream net.Conn
-	in     *frameReader
-	out    *outbox
-	gone   chan struct{} // closed when the writer has ended
-	beat   chan time.Duration
+	broker            *Broker
+	log               *slog.Logger
+	stream            net.Conn
+	in                *frameReader
+	out               *outbox
+	writerDone        chan struct{} // closed when the writer has ended
+	heartbeatInterval chan time.Duration
 
-	begun       time.Time
-	inside      bool          // see ListenInternal
-	readTimeout time.Duration // zero: none
-	readUntil   time.Time     // in place of it where it is not zero
-	closing     atomic.Bool   // connection.close is sent; only its answer counts
-	blocked     atomic.Bool   // see awaitMemory
+	acceptedAt   time.Time
+	internal     bool          // see ListenInternal
+	readTimeout  time.Duration // zero: none
+	readDeadline time.Time     // in place of it where it is not zero
+	closing      atomic.Bool   // connection.close is sent; only its answer counts
+	blocked      atomic.Bool   // see awaitMemory
 
 	// Of the handshake, and final when the connection is admitted.
-	user         string
-	mechanism    string
-	client       table // its properties
-	heartbeat    time.Duration
-	since        time.Time
-	vhost        *vhost // nil before connection.open
-	capabilities table
-	frameMax     uint32
-	channelMax   uint32
-	admitted     bool // counts as open; guarded by broker.mu
-	left         bool // closed by the client, which has still to hang up; guarded by broker.mu
+	user           string
+	mechanism      string
+	client         table // its properties
+	heartbeat      time.Duration
+	openedAt       time.Time
+	vhost          *vhost // nil before connection.open
+	capabilities   table
+	frameMax       uint32
+	channelMax     uint32
+	admitted       bool // counts as open; guarded by broker.mu
+	closedByClient bool // closed by the client, which has still to hang up; guarded by broker.mu
 
-	channels  map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
-	unsettled []*channel          // that have confirms to send
+	channels    map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
+	unconfirmed []*channel          // that have confirms to send
 }
 
 func newConnection(b *Broker, stream net.Conn) *connection {
 	c := &connection{
-		broker:   b,
-		log:      b.log.With("client", stream.RemoteAddr().String()),
-		stream:   stream,
-		out:      newOutbox(),
-		begun:    time.Now(),
-		gone:     make(chan struct{}),
-		beat:     make(chan time.Duration, 1),
-		channels: map[uint16]*channel{},
+		broker:            b,
+		log:               b.log.With("client", stream.RemoteAddr().String()),
+		stream:            stream,
+		out:               newOutbox(),
+		acceptedAt:        time.Now(),
+		writerDone:        make(chan struct{}),
+		heartbeatInterval: make(chan time.Duration, 1),
+		channels:          map[uint16]*channel{},
 	}
 	c.in = newFrameReader(timedReader{c}, b.cfg.Limits.FrameMax)
 	return c
@@ -62,7 +62,7 @@ func newConnection(b *Broker, stream net.Conn) *connection {
 type timedReader struct{ c *connection }
 
 func (r timedReader) Read(p []byte) (int, error) {
-	deadline := r.c.readUntil
+	deadline := r.c.readDeadline
 	if deadline.IsZero() && r.c.readTimeout > 0 {
 		deadline = time.Now().Add(r.c.readTimeout)
 	}
@@ -81,13 +81,13 @@ func (c *connection) serve() {
 	}
 	defer c.broker.unregister(c)
 	go c.write()
-	c.readUntil = time.Now().Add(handshakeTimeout)
+	c.readDeadline = time.Now().Add(handshakeTimeout)
 	err := c.handshake()
-	c.readUntil = time.Time{}
+	c.readDeadline = time.Time{}
 	if err == nil {
 		err = c.read()
 	}
-	c.end(err)
+	c.finish(err)
 }
 
 // release takes back all that the client holds: what came of messages, consumers,
@@ -100,24 +100,24 @@ func (c *connection) release() {
 	c.vhost.lock()
 	defer c.vhost.unlock()
 	for _, ch := range c.channels {
-		ch.abandonContent()
+		ch.dropContent()
 	}
 	c.vhost.release(slices.Collect(maps.Values(c.channels))...)
 	clear(c.channels)
-	c.unsettled = nil
+	c.unconfirmed = nil
 	c.vhost.deleteExclusive(c)
 }
 
 // write is the writer: it sends the outbox, and heartbeats when there was nothing
 // else to send (§4.2.7).
 func (c *connection) write() {
-	defer close(c.gone)
+	defer close(c.writerDone)
 	var ticks <-chan time.Time
 	idle := false
 	for {
 		select {
 		case <-c.out.wake:
-		case interval := <-c.beat:
+		case interval := <-c.heartbeatInterval:
 			ticker := time.NewTicker(interval / 2) // twice as often as promised, as RabbitMQ
 			defer ticker.Stop()
 			ticks = ticker.C
@@ -140,19 +140,19 @@ func (c *connection) write() {
 }
 
 func (c *connection) flush() (wrote, ended bool, err error) {
-	batch, stalled, ended := c.out.take()
+	batch, stalled, ended := c.out.takeBatch()
 	if stalled {
 		c.vhost.resume(c)
 	}
 	if len(batch) > 0 {
 		_, err = c.stream.Write(batch)
 	}
-	c.out.giveBack(batch)
+	c.out.recycle(batch)
 	return len(batch) > 0, ended, err
 }
 
-// capable says whether the client said that it understands an extension.
-func (c *connection) capable(of string) bool {
+// hasCapability says whether the client said that it understands an extension.
+func (c *connection) hasCapability(of string) bool {
 	f, there := c.capabilities.lookup(of)
 	able, _ := f.boolean()
 	return there && able

@@ -22,27 +22,27 @@ func (ch *channel) queueName(name string) (string, *exception) {
 	case name != "":
 		return name, nil
 	case ch.lastQueue == "":
-		return "", fail(notFound, "no previously declared queue")
+		return "", newException(notFound, "no previously declared queue")
 	}
 	return ch.lastQueue, nil
 }
 
-// usable finds a queue that the channel may use.
-func (ch *channel) usable(name string) (*queue, *exception) {
+// usableQueue finds a queue that the channel may use.
+func (ch *channel) usableQueue(name string) (*queue, *exception) {
 	name, err := ch.queueName(name)
 	if err != nil {
 		return nil, err
 	}
 	q, there := ch.vhost.queues[name]
 	if !there {
-		return nil, ch.vhost.noQueue(name)
+		return nil, ch.vhost.queueNotFound(name)
 	}
 	return q, ch.mayUse(q)
 }
 
 func (ch *channel) mayUse(q *queue) *exception {
 	if q.owner != nil && q.owner != ch.conn {
-		return q.locked()
+		return q.lockedError()
 	}
 	return nil
 }
@@ -57,12 +57,12 @@ func (ch *channel) consume(args *decoder) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	if _, there := ch.consumers[tag]; there {
-		return fail(notAllowed, "attempt to reuse consumer tag '%s'", tag)
+		return newException(notAllowed, "attempt to reuse consumer tag '%s'", tag)
 	}
 	if name == replyToName {
 		return ch.consumeReplies(tag, flags.at(1), !flags.at(3))
 	}
-	q, err := ch.usable(name)
+	q, err := ch.usableQueue(name)
 	if err == nil {
 		err = ch.mayConsume(q, flags.at(2))
 	}
@@ -73,15 +73,15 @@ func (ch *channel) consume(args *decoder) *exception {
 	if c.priority, err = q.consumerPriority(arguments); err != nil {
 		return err
 	}
-	return ch.begin(c, !flags.at(3))
+	return ch.startConsumer(c, !flags.at(3))
 }
 
-// begin answers before the first delivery.
-func (ch *channel) begin(c *consumer, answer bool) *exception {
+// startConsumer answers before the first delivery.
+func (ch *channel) startConsumer(c *consumer, answer bool) *exception {
 	if c.tag == "" {
 		c.tag = generatedName("amq.ctag")
 	}
-	if err := ch.vhost.reserve(c.bytes()); err != nil {
+	if err := ch.vhost.reserveTopology(c.bytes()); err != nil {
 		return err
 	}
 	if answer {
@@ -89,7 +89,7 @@ func (ch *channel) begin(c *consumer, answer bool) *exception {
 	}
 	ch.consumers[c.tag] = c
 	c.queue.subscribe(c)
-	c.queue.after()
+	c.queue.deliverReady()
 	return nil
 }
 
@@ -97,9 +97,9 @@ func (ch *channel) mayConsume(q *queue, exclusive bool) *exception {
 	switch {
 	case exclusive && len(q.consumers) > 0, len(q.consumers) > 0 && q.consumers[0].exclusive,
 		exclusive && q.settings.singleActive && !q.settings.quorum:
-		return fail(accessRefused, "%s in exclusive use", q.words())
-	case q.settings.quorum && ch.limit > 0:
-		return fail(notImplemented, "%s does not support global qos", q.words())
+		return newException(accessRefused, "%s in exclusive use", q.description())
+	case q.settings.quorum && ch.globalPrefetch > 0:
+		return newException(notImplemented, "%s does not support global qos", q.description())
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (q *queue) consumerPriority(args table) (int64, *exception) {
 	}
 	priority, isInteger := f.integer()
 	if !isInteger {
-		return 0, fail(preconditionFailed, "invalid arg 'x-priority' for %s: %s", q.words(), wrongType(f))
+		return 0, newException(preconditionFailed, "invalid arg 'x-priority' for %s: %s", q.description(), wrongType(f))
 	}
 	return priority, nil
 }
@@ -119,14 +119,14 @@ func (q *queue) consumerPriority(args table) (int64, *exception) {
 func (ch *channel) cancel(args *decoder) *exception {
 	tag, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	if c, there := ch.consumers[tag]; there {
 		delete(ch.consumers, tag)
 		c.queue.unsubscribe(func(other *consumer) bool { return other == c })
-		c.queue.after()
+		c.queue.deliverReady()
 	}
 	if !flags.at(0) {
 		ch.reply(basicCancelOK, func(b []byte) []byte { return appendShortstr(b, tag) })
@@ -140,20 +140,20 @@ func (ch *channel) qos(args *decoder) *exception {
 	size, count, flags := args.long(), int(args.short()), args.bits()
 	switch {
 	case args.bad:
-		return errShort()
+		return truncatedArguments()
 	case size != 0:
-		return fail(notImplemented, "prefetch_size!=0 (%d)", size)
+		return newException(notImplemented, "prefetch_size!=0 (%d)", size)
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	if flags.at(0) {
-		ch.limit = count
+		ch.globalPrefetch = count
 	} else {
-		ch.prefetch, ch.limit = count, 0
+		ch.prefetch, ch.globalPrefetch = count, 0
 	}
 	ch.reply(basicQosOK, nil)
 	ch.vhost.rounds++
-	ch.serveConsumers()
+	ch.deliverToConsumers()
 	return nil
 }
 
@@ -161,11 +161,11 @@ func (ch *channel) get(args *decoder) *exception {
 	args.short()
 	name, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	q, err := ch.gettable(name)
+	q, err := ch.queueForGet(name)
 	if err != nil {
 		return err
 	}
@@ -174,21 +174,21 @@ func (ch *channel) get(args *decoder) *exception {
 		ch.reply(basicGetEmpty, func(b []byte) []byte { return appendShortstr(b, "") })
 		return nil
 	}
-	ch.answerGet(q, e, flags.at(0))
+	ch.replyGet(q, e, flags.at(0))
 	return nil
 }
 
-// gettable finds a queue that the channel may get messages from.
-func (ch *channel) gettable(name string) (*queue, *exception) {
-	q, err := ch.usable(name)
+// queueForGet finds a queue that the channel may get messages from.
+func (ch *channel) queueForGet(name string) (*queue, *exception) {
+	q, err := ch.usableQueue(name)
 	if err == nil && q.settings.quorum && q.settings.singleActive {
-		err = fail(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
-			"are not supported by quorum queues with single active consumer", q.words())
+		err = newException(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
+			"are not supported by quorum queues with single active consumer", q.description())
 	}
 	return q, err
 }
 
-func (ch *channel) answerGet(q *queue, e *entry, noAck bool) {
+func (ch *channel) replyGet(q *queue, e *entry, noAck bool) {
 	tag, m := ch.nextTag(), e.message
 	args := func(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint64(b, tag), bit(0, e.redelivered))
@@ -197,8 +197,8 @@ func (ch *channel) answerGet(q *queue, e *entry, noAck bool) {
 	}
 	ch.conn.out.content(ch.id, basicGetOK, args, q.headerOf(e), m.body)
 	if noAck {
-		q.settle(e, "")
+		q.removeDelivered(e, "")
 		return
 	}
-	ch.expectAck(outstanding{tag, e, q, nil})
+	ch.addUnacked(unackedDelivery{tag, e, q, nil})
 }

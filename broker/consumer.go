@@ -18,13 +18,13 @@ type consumer struct {
 	unacked   int
 }
 
-// willing says whether the consumer takes one more message now.
-func (c *consumer) willing() bool {
+// hasCapacity says whether the consumer takes one more message now.
+func (c *consumer) hasCapacity() bool {
 	if c.channel.ended {
 		return false
 	}
 	if !c.noAck {
-		if c.prefetch > 0 && c.unacked >= c.prefetch || !c.channel.hasCredit() {
+		if c.prefetch > 0 && c.unacked >= c.prefetch || !c.channel.hasPrefetchRoom() {
 			return false
 		}
 	}
@@ -33,9 +33,9 @@ func (c *consumer) willing() bool {
 
 func (c *consumer) deliver(e *entry) {
 	ch, q := c.channel, c.queue
-	tag := ch.tags + 1
+	tag := ch.lastTag + 1
 	if !q.replies {
-		ch.tags = tag
+		ch.lastTag = tag
 	}
 	ch.conn.out.deliver(delivery{
 		channel: ch.id, consumer: c.tag, tag: tag, redelivered: e.redelivered,
@@ -43,11 +43,11 @@ func (c *consumer) deliver(e *entry) {
 	})
 	q.unacked++
 	if c.noAck {
-		q.settle(e, "")
+		q.removeDelivered(e, "")
 		return
 	}
 	c.unacked++
-	ch.expectAck(outstanding{tag, e, q, c})
+	ch.addUnacked(unackedDelivery{tag, e, q, c})
 }
 
 // headerOf is a message's properties as this queue delivers them.
@@ -58,18 +58,18 @@ func (q *queue) headerOf(e *entry) []byte {
 	return e.message.header
 }
 
-// cancelledByServer tells a client whose queue has gone
+// notifyCancelled tells a client whose queue has gone
 // (https://www.rabbitmq.com/docs/consumer-cancel).
-func (c *consumer) cancelledByServer() {
+func (c *consumer) notifyCancelled() {
 	delete(c.channel.consumers, c.tag)
-	if c.channel.conn.capable("consumer_cancel_notify") {
+	if c.channel.conn.hasCapability("consumer_cancel_notify") {
 		c.channel.reply(basicCancel, func(b []byte) []byte { return append(appendShortstr(b, c.tag), bit(0, true)) })
 	}
 }
 
 // subscribe adds a consumer, behind those of its own priority.
 func (q *queue) subscribe(c *consumer) {
-	q.used()
+	q.touch()
 	q.consumers = slices.Insert(q.consumers, q.endOfPriority(c.priority), c)
 	if q.active == nil {
 		q.active = c
@@ -93,13 +93,13 @@ func (q *queue) unsubscribe(gone func(*consumer) bool) {
 		if !gone(c) {
 			return false
 		}
-		q.vhost.free(c.bytes())
+		q.vhost.releaseTopology(c.bytes())
 		return true
 	})
 	if len(q.consumers) == before {
 		return
 	}
-	q.used()
+	q.touch()
 	if gone(q.active) {
 		q.active = nil
 		if len(q.consumers) > 0 {
@@ -132,7 +132,7 @@ func (q *queue) deliver(now time.Time) {
 // nextConsumer goes round among the willing consumers of the highest priority.
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
-		if q.settings.singleActive && c != q.active || !c.willing() {
+		if q.settings.singleActive && c != q.active || !c.hasCapacity() {
 			continue
 		}
 		end := q.endOfPriority(c.priority)

@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// death is a message that a queue has done with, on its way to the dead-letter
+// deadLetter is a message that a queue has done with, on its way to the dead-letter
 // exchange.
-type death struct {
+type deadLetter struct {
 	queue   *queue
 	message *message
 	reason  string
 }
 
-const stuckRetry = time.Second // between attempts of an at-least-once queue
+const undeliveredRetry = time.Second // between attempts of an at-least-once queue
 
-// die sends a message to the dead-letter exchange, if there is to be one; it goes
+// deadLetter sends a message to the dead-letter exchange, if there is to be one; it goes
 // when the vhost's lock is let go.
-func (q *queue) die(m *message, reason string) {
+func (q *queue) deadLetter(m *message, reason string) {
 	if q.settings.hasDLX {
-		q.vhost.dead = append(q.vhost.dead, death{q, m, reason})
+		q.vhost.deadLetters = append(q.vhost.deadLetters, deadLetter{q, m, reason})
 	}
 }
 
-// bury publishes the dead. Publishing can kill again, so it goes on until all are
+// flushDeadLetters publishes the dead. Publishing can kill again, so it goes on until all are
 // at rest; the cycle rule ends it.
-func (v *vhost) bury() {
-	for len(v.dead) > 0 {
-		d := v.dead[0]
-		v.dead = v.dead[1:]
-		if !v.publishDeath(d) && d.queue.settings.atLeastOnce && !d.queue.deleted {
-			d.queue.keepDeath(d)
+func (v *vhost) flushDeadLetters() {
+	for len(v.deadLetters) > 0 {
+		d := v.deadLetters[0]
+		v.deadLetters = v.deadLetters[1:]
+		if !v.publishDeadLetter(d) && d.queue.settings.atLeastOnce && !d.queue.deleted {
+			d.queue.keepUndelivered(d)
 		}
 	}
-	v.dead = nil
+	v.deadLetters = nil
 }
 
-// publishDeath says whether some queue took the message and none refused it.
-func (v *vhost) publishDeath(d death) (taken bool) {
+// publishDeadLetter says whether some queue took the message and none refused it.
+func (v *vhost) publishDeadLetter(d deadLetter) (taken bool) {
 	x, there := v.exchanges[d.queue.settings.dlx]
 	if !there {
 		return false
 	}
-	m := d.letter()
+	m := d.withDeathHeaders()
 	targets := v.route(x, m)
 	taken = len(targets) > 0
 	for _, q := range withoutCycles(targets, m, d.reason) {
@@ -51,30 +51,32 @@ func (v *vhost) publishDeath(d death) (taken bool) {
 	return taken
 }
 
-// keepDeath holds what an at-least-once queue could not deliver.
-func (q *queue) keepDeath(d death) {
-	if len(q.stuck) == 0 {
-		q.retryStuck = time.Now().Add(stuckRetry)
+// keepUndelivered holds what an at-least-once queue could not deliver.
+func (q *queue) keepUndelivered(d deadLetter) {
+	if len(q.undelivered) == 0 {
+		q.retryAt = time.Now().Add(undeliveredRetry)
 	}
-	q.stuck = append(q.stuck, d)
-	q.hold(d.message)
+	q.undelivered = append(q.undelivered, d)
+	q.countMessage(d.message)
 	q.schedule()
 }
 
-func (q *queue) retryDeaths() { q.vhost.dead = append(q.vhost.dead, q.forgetStuck()...) }
+func (q *queue) retryUndelivered() {
+	q.vhost.deadLetters = append(q.vhost.deadLetters, q.dropUndelivered()...)
+}
 
-func (q *queue) forgetStuck() []death {
-	for _, d := range q.stuck {
-		q.release(&entry{message: d.message})
+func (q *queue) dropUndelivered() []deadLetter {
+	for _, d := range q.undelivered {
+		q.uncountMessage(&entry{message: d.message})
 	}
-	stuck := q.stuck
-	q.stuck = nil
+	stuck := q.undelivered
+	q.undelivered = nil
 	return stuck
 }
 
-// letter is the message with the history of its deaths, the latest first
+// withDeathHeaders is the message with the history of its deaths, the latest first
 // (https://www.rabbitmq.com/docs/dlx#effects).
-func (d death) letter() *message {
+func (d deadLetter) withDeathHeaders() *message {
 	old := d.message
 	m := &message{
 		exchange: d.queue.settings.dlx,
@@ -95,20 +97,20 @@ func (d death) letter() *message {
 }
 
 // history counts a death that is known already, or adds one; it comes first.
-func (d death) history() []deathRecord {
+func (d deadLetter) history() []death {
 	old := d.message
-	record := deathRecord{
+	record := death{
 		queue: d.queue.name, reason: d.reason, exchange: old.exchange,
 		keys: old.keys[:len(old.keys)-old.bcc], first: time.Now(), ttl: old.ttl,
 	}
 	rest := slices.Clone(old.deaths)
-	known := slices.IndexFunc(rest, func(r deathRecord) bool { return r.queue == record.queue && r.reason == record.reason })
+	known := slices.IndexFunc(rest, func(r death) bool { return r.queue == record.queue && r.reason == record.reason })
 	if known >= 0 {
 		record = rest[known]
 		rest = slices.Delete(rest, known, known+1)
 	}
 	record.count++
-	return append([]deathRecord{record}, rest...)
+	return append([]death{record}, rest...)
 }
 
 // deathHeaders are a message's headers with the broker's own in place of any that

@@ -15,7 +15,7 @@ func (d *deadlines) set(q *queue, at time.Time) bool {
 	case at.Equal(q.deadline):
 		return false
 	case at.IsZero():
-		heap.Remove(&d.heap, q.place)
+		heap.Remove(&d.heap, q.heapIndex)
 		q.deadline = at
 		return false
 	case q.deadline.IsZero():
@@ -23,7 +23,7 @@ func (d *deadlines) set(q *queue, at time.Time) bool {
 		heap.Push(&d.heap, q)
 	default:
 		q.deadline = at
-		heap.Fix(&d.heap, q.place)
+		heap.Fix(&d.heap, q.heapIndex)
 	}
 	return d.heap[0] == q
 }
@@ -43,12 +43,12 @@ func (h deadlineHeap) Less(i, j int) bool { return h[i].deadline.Before(h[j].dea
 
 func (h deadlineHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+	h[i].heapIndex, h[j].heapIndex = i, j
 }
 
 func (h *deadlineHeap) Push(x any) {
 	q := x.(*queue)
-	q.place = len(*h)
+	q.heapIndex = len(*h)
 	*h = append(*h, q)
 }
 

@@ -58,8 +58,8 @@ func (e *exception) hard() bool {
 	return e.code >= lowestHardErrorCode || e.code == connectionForced
 }
 
-// fail makes an exception worded as RabbitMQ words it: NAME - explanation.
-func fail(code uint16, format string, args ...any) *exception {
+// newException makes an exception worded as RabbitMQ words it: NAME - explanation.
+func newException(code uint16, format string, args ...any) *exception {
 	return &exception{code: code, text: codeName(code) + " - " + fmt.Sprintf(format, args...)}
 }
 

@@ -9,10 +9,10 @@ type exchange struct {
 	args       table
 	alternate  string // where messages go that nothing here takes; "" for nowhere
 
-	matcher  matcher
-	bindings map[string]*binding // from this exchange, by what identifies one
-	inbound  map[*binding]struct{}
-	routed   uint64 // the routing that came by last
+	matcher     matcher
+	bindings    map[string]*binding // from this exchange, by what identifies one
+	inbound     map[*binding]struct{}
+	lastRouting uint64 // the routing that came by last
 }
 
 // binding lets messages through from an exchange to a queue or another exchange.
@@ -23,9 +23,9 @@ type binding struct {
 	key    string
 	args   table
 
-	id      string        // the same for bindings that are the same
-	place   int           // in its bindingList
-	headers headerPattern // of a headers exchange
+	id        string        // the same for bindings that are the same
+	listIndex int           // in its bindingList
+	headers   headerPattern // of a headers exchange
 }
 
 // bindingList are bindings in no particular order. Many are removed as fast as
@@ -33,15 +33,15 @@ type binding struct {
 type bindingList []*binding
 
 func (l *bindingList) add(b *binding) {
-	b.place = len(*l)
+	b.listIndex = len(*l)
 	*l = append(*l, b)
 }
 
 func (l *bindingList) remove(b *binding) {
 	all := *l
 	end := len(all) - 1
-	all[b.place] = all[end]
-	all[b.place].place = b.place
+	all[b.listIndex] = all[end]
+	all[b.listIndex].listIndex = b.listIndex
 	all[end] = nil
 	*l = all[:end]
 }
@@ -98,9 +98,9 @@ func (v *vhost) bind(b *binding) *exception {
 		}
 	}
 	if v.bindings >= v.limits.Bindings {
-		return fail(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
+		return newException(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
 	}
-	if err := v.reserve(b.bytes()); err != nil {
+	if err := v.reserveTopology(b.bytes()); err != nil {
 		return err
 	}
 	v.bindings++
@@ -114,8 +114,8 @@ func (v *vhost) bind(b *binding) *exception {
 	return nil
 }
 
-// unbindLike removes the binding that is the same, if there is one.
-func (v *vhost) unbindLike(like *binding) {
+// unbindSame removes the binding that is the same, if there is one.
+func (v *vhost) unbindSame(like *binding) {
 	if b, there := like.source.bindings[like.identity()]; there {
 		v.unbind(b)
 	}
@@ -125,7 +125,7 @@ func (v *vhost) unbindLike(like *binding) {
 // with its last one.
 func (v *vhost) unbind(b *binding) {
 	v.bindings--
-	v.free(b.bytes())
+	v.releaseTopology(b.bytes())
 	delete(b.source.bindings, b.id)
 	b.source.matcher.remove(b)
 	if b.queue != nil {
@@ -141,7 +141,7 @@ func (v *vhost) unbind(b *binding) {
 func (v *vhost) deleteExchange(x *exchange) {
 	x.autoDelete = false // it is going already
 	delete(v.exchanges, x.name)
-	v.free(x.bytes())
+	v.releaseTopology(x.bytes())
 	for _, b := range x.bindings {
 		v.unbind(b)
 	}

@@ -9,7 +9,7 @@ import (
 func (d *decoder) arguments() (table, *exception) {
 	t := d.table()
 	if d.bad {
-		return nil, errShort()
+		return nil, truncatedArguments()
 	}
 	return bytes.Clone(t), t.validate()
 }
@@ -41,38 +41,38 @@ func (v *vhost) existingExchange(name string) *exception {
 		return defaultExchangeRefused()
 	}
 	if _, there := v.exchanges[name]; !there {
-		return v.noExchange(name)
+		return v.exchangeNotFound(name)
 	}
 	return nil
 }
 
 func defaultExchangeRefused() *exception {
-	return fail(accessRefused, "operation not permitted on the default exchange")
+	return newException(accessRefused, "operation not permitted on the default exchange")
 }
 
 func (v *vhost) declareExchange(x *exchange) *exception {
 	switch existing, there := v.exchanges[x.name]; {
 	case x.kind == "":
-		return fail(preconditionFailed, "invalid exchange type ''")
+		return newException(preconditionFailed, "invalid exchange type ''")
 	case x.matcher == nil:
-		return fail(preconditionFailed, "unknown exchange type '%s'", x.kind)
+		return newException(preconditionFailed, "unknown exchange type '%s'", x.kind)
 	case x.name == "":
 		return defaultExchangeRefused()
 	case there:
-		return existing.assertEquivalent(x, v.exchangeWords(x.name))
+		return existing.assertEquivalent(x, v.exchangeDescription(x.name))
 	case strings.HasPrefix(x.name, "amq."):
-		return fail(accessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", x.name)
+		return newException(accessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", x.name)
 	case len(v.exchanges) >= v.limits.Exchanges:
-		return fail(resourceError, "exchange limit in vhost '%s' (%d) is reached", v.name, v.limits.Exchanges)
+		return newException(resourceError, "exchange limit in vhost '%s' (%d) is reached", v.name, v.limits.Exchanges)
 	}
 	if f, there := x.args.lookup("alternate-exchange"); there {
 		alternate, isText := f.text()
 		if !isText {
-			return fail(preconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", f.typeName(), v.exchangeWords(x.name))
+			return newException(preconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", f.typeName(), v.exchangeDescription(x.name))
 		}
 		x.alternate = alternate
 	}
-	if err := v.reserve(x.bytes()); err != nil {
+	if err := v.reserveTopology(x.bytes()); err != nil {
 		return err
 	}
 	v.exchanges[x.name] = x
@@ -97,7 +97,7 @@ func (ch *channel) exchangeDelete(args *decoder) *exception {
 	args.short()
 	name, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -118,9 +118,9 @@ func (v *vhost) deleteExchangeIf(name string, unused bool) *exception {
 	case name == "":
 		return defaultExchangeRefused()
 	case strings.HasPrefix(name, "amq."):
-		return fail(accessRefused, "deletion of system %s not allowed", v.exchangeWords(name))
+		return newException(accessRefused, "deletion of system %s not allowed", v.exchangeDescription(name))
 	case there && unused && len(x.bindings) > 0:
-		return fail(preconditionFailed, "%s in use", v.exchangeWords(name))
+		return newException(preconditionFailed, "%s in use", v.exchangeDescription(name))
 	case there:
 		v.deleteExchange(x)
 	}

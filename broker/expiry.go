@@ -35,8 +35,8 @@ func (q *queue) schedule() {
 	if q.deleted {
 		return
 	}
-	if at := q.nextDeadline(); q.vhost.due.set(q, at) {
-		signal(q.vhost.alarm)
+	if at := q.nextDeadline(); q.vhost.deadlines.set(q, at) {
+		signal(q.vhost.timerWake)
 	}
 }
 
@@ -54,20 +54,20 @@ func (q *queue) nextDeadline() (at time.Time) {
 	if q.settings.expires > 0 && len(q.consumers) == 0 {
 		sooner(q.lastUse.Add(q.settings.expires))
 	}
-	if len(q.stuck) > 0 {
-		sooner(q.retryStuck)
+	if len(q.undelivered) > 0 {
+		sooner(q.retryAt)
 	}
 	return at
 }
 
-// tick does what is due.
-func (q *queue) tick(now time.Time) {
+// handleDue does what is due.
+func (q *queue) handleDue(now time.Time) {
 	if q.settings.expires > 0 && len(q.consumers) == 0 && !now.Before(q.lastUse.Add(q.settings.expires)) {
 		q.delete()
 		return
 	}
-	if len(q.stuck) > 0 && !now.Before(q.retryStuck) {
-		q.retryDeaths()
+	if len(q.undelivered) > 0 && !now.Before(q.retryAt) {
+		q.retryUndelivered()
 	}
 	q.dropExpired(now)
 	q.schedule()

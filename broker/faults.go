@@ -47,7 +47,7 @@ func Nack() Outcome {
 			ch.tx.refused = true
 			return nil
 		}
-		ch.settlePublish(false)
+		ch.confirmPublish(false)
 		return nil
 	})
 }
@@ -108,7 +108,7 @@ func HangUp() Outcome {
 	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
 		ch.conn.out.end()
 		err := perform()
-		ch.conn.hangUp()
+		ch.conn.closeStream()
 		return err
 	}}
 }
@@ -129,7 +129,7 @@ func (c *connection) sleep(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-c.gone:
+	case <-c.writerDone:
 	case <-c.broker.done:
 	}
 	return false
@@ -143,7 +143,7 @@ func (b *Broker) Inject(f Fault) (remove func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults = append(slices.Clone(b.faults), injected)
-	b.faulty.Store(true)
+	b.hasFaults.Store(true)
 	return func() { b.removeFault(injected) }
 }
 
@@ -173,17 +173,17 @@ func (b *Broker) removeFault(f *injectedFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults = slices.DeleteFunc(slices.Clone(b.faults), func(other *injectedFault) bool { return other == f })
-	b.faulty.Store(len(b.faults) > 0)
+	b.hasFaults.Store(len(b.faults) > 0)
 }
 
-// doWithFaults is do, with the faults of all methods but basic.publish, which meets
+// handleMethodWithFaults is do, with the faults of all methods but basic.publish, which meets
 // them when its body has come.
-func (ch *channel) doWithFaults(id methodID, args *decoder) *exception {
-	if id == basicPublish || !ch.conn.broker.faulty.Load() {
-		return ch.do(id, args)
+func (ch *channel) handleMethodWithFaults(id methodID, args *decoder) *exception {
+	if id == basicPublish || !ch.conn.broker.hasFaults.Load() {
+		return ch.handleMethod(id, args)
 	}
 	own := *args // so that args stays on the stack
-	err := ch.perform(id, own, func() *exception { return ch.do(id, &own) })
+	err := ch.perform(id, own, func() *exception { return ch.handleMethod(id, &own) })
 	*args = own
 	return err
 }
@@ -217,18 +217,18 @@ func (b *Broker) countDown(f *injectedFault) bool {
 
 // RefuseConnections ends each new connection before the handshake, until it is called
 // with false. Open connections go on.
-func (b *Broker) RefuseConnections(refuse bool) { b.refusing.Store(refuse) }
+func (b *Broker) RefuseConnections(refuse bool) { b.refuseNew.Store(refuse) }
 
 // CloseConnections closes all connections with CONNECTION_FORCED and a reason, as an
 // operator or a broker that shuts down does, and returns their number.
 func (b *Broker) CloseConnections(reason string) int {
-	all := b.opened()
+	all := b.openConnections()
 	for _, c := range all {
-		c.raise(fail(connectionForced, "%s", reason), 0)
+		c.closeWithError(newException(connectionForced, "%s", reason), 0)
 	}
 	return len(all)
 }
 
 // SetMemoryAlarm blocks connections that publish (connection.blocked) as if the broker
 // were out of memory, until it is called with false.
-func (b *Broker) SetMemoryAlarm(on bool) { b.memory.outside.force(on) }
+func (b *Broker) SetMemoryAlarm(on bool) { b.memory.external.force(on) }

@@ -31,9 +31,9 @@ type frame struct {
 // frameReader reads frames off a stream. Its buffer holds the largest frame, so
 // that payloads need not be copied.
 type frameReader struct {
-	buffer *bufio.Reader
-	max    uint32 // bytes of a payload
-	last   int    // bytes of the frame that was returned last
+	buffer   *bufio.Reader
+	max      uint32 // bytes of a payload
+	returned int    // bytes of the frame that was returned last
 }
 
 // newFrameReader makes one for a negotiated frame-max. RabbitMQ takes payloads as
@@ -45,10 +45,10 @@ func newFrameReader(r io.Reader, frameMax uint32) *frameReader {
 // next returns the next frame. A malformed one is an exception; any other error
 // is the stream's, and an end within a frame is io.ErrUnexpectedEOF.
 func (r *frameReader) next() (frame, error) {
-	if _, err := r.buffer.Discard(r.last); err != nil {
+	if _, err := r.buffer.Discard(r.returned); err != nil {
 		return frame{}, err
 	}
-	r.last = 0
+	r.returned = 0
 	head, err := r.peek(frameHeadSize)
 	if err != nil {
 		return frame{}, err
@@ -65,7 +65,7 @@ func (r *frameReader) next() (frame, error) {
 	if end := whole[len(whole)-1]; end != frameEnd {
 		return f, frameError(f.kind, whole[frameHeadSize:len(whole)-1], fmt.Sprintf("{invalid_frame_end_marker,%d}", end))
 	}
-	r.last = len(whole)
+	r.returned = len(whole)
 	f.payload = whole[frameHeadSize : len(whole)-1]
 	return f, nil
 }
@@ -78,8 +78,8 @@ func (r *frameReader) peek(n int) ([]byte, error) {
 	return b, err
 }
 
-// take returns what has come, as bytes rather than frames.
-func (r *frameReader) take() ([]byte, error) {
+// rawBytes returns what has come, as bytes rather than frames.
+func (r *frameReader) rawBytes() ([]byte, error) {
 	if _, err := r.peek(1); err != nil {
 		return nil, err
 	}
@@ -88,19 +88,19 @@ func (r *frameReader) take() ([]byte, error) {
 	return chunk[:n], err
 }
 
-// ready says whether the next frame is here, so that next will not wait for it.
-func (r *frameReader) ready() bool {
-	have := r.buffer.Buffered() - r.last
+// hasFrame says whether the next frame is here, so that next will not wait for it.
+func (r *frameReader) hasFrame() bool {
+	have := r.buffer.Buffered() - r.returned
 	if have < frameHeadSize {
 		return false
 	}
-	b, _ := r.buffer.Peek(r.last + frameHeadSize)
-	size := binary.BigEndian.Uint32(b[r.last+3:])
+	b, _ := r.buffer.Peek(r.returned + frameHeadSize)
+	size := binary.BigEndian.Uint32(b[r.returned+3:])
 	return uint64(have) >= uint64(size)+frameOverhead
 }
 
 func frameError(kind byte, payload []byte, why string) *exception {
-	return fail(frameErrorCode, "type %d, %s: %s", kind, octetsOf(payload), why)
+	return newException(frameErrorCode, "type %d, %s: %s", kind, octetsOf(payload), why)
 }
 
 func octetsOf(payload []byte) string {

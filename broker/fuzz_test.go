@@ -68,8 +68,8 @@ func FuzzProperties(f *testing.F) {
 		}
 		_, _ = p.expiration()
 		_, _, _ = p.headerRoutes()
-		dead := death{&queue{name: "q"}, &message{keys: []string{"k"}, header: b, ttl: -1}, "rejected"}
-		if _, err := parseProperties(dead.letter().header); err != nil {
+		dead := deadLetter{&queue{name: "q"}, &message{keys: []string{"k"}, header: b, ttl: -1}, "rejected"}
+		if _, err := parseProperties(dead.withDeathHeaders().header); err != nil {
 			t.Errorf("after a death: %v", err)
 		}
 	})

@@ -11,7 +11,7 @@ const protocolHeader = "AMQP\x00\x00\x09\x01" // §4.2.2
 
 // handshake brings the connection to where channels can be opened (§2.2.4).
 func (c *connection) handshake() error {
-	for _, step := range []func() error{c.greet, c.login, c.tune, c.open} {
+	for _, step := range []func() error{c.start, c.login, c.tune, c.open} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -19,17 +19,17 @@ func (c *connection) handshake() error {
 	return nil
 }
 
-// greet answers another protocol's client with the version that there is.
-func (c *connection) greet() error {
+// start answers another protocol's client with the version that there is.
+func (c *connection) start() error {
 	header, err := c.in.peek(len(protocolHeader))
 	if err != nil {
 		return err
 	}
-	c.in.last = len(protocolHeader)
+	c.in.returned = len(protocolHeader)
 	if string(header) != protocolHeader {
 		c.out.raw([]byte(protocolHeader))
 		c.log.Info("connection refused", "reason", "not AMQP 0-9-1")
-		return errGoodbye
+		return errConnectionEnded
 	}
 	c.out.method(0, connectionStart, func(b []byte) []byte {
 		b = append(b, 0, 9)
@@ -73,7 +73,7 @@ func (c *connection) expect(want methodID) (decoder, error) {
 		return decoder{}, err
 	}
 	if f.kind != frameMethod || f.channel != 0 {
-		return decoder{}, fail(unexpectedFrame, "expected method frame on channel 0")
+		return decoder{}, newException(unexpectedFrame, "expected method frame on channel 0")
 	}
 	id, args, refused := parseMethod(f)
 	switch {
@@ -81,11 +81,11 @@ func (c *connection) expect(want methodID) (decoder, error) {
 		return decoder{}, refused
 	case id == connectionClose:
 		c.out.finish(connectionCloseOK, nil)
-		return decoder{}, errLeaving
+		return decoder{}, errClosedByClient
 	case id == connectionCloseOK:
 		return decoder{}, io.EOF
 	case id != want:
-		return decoder{}, fail(commandInvalid, "unexpected method %v during the handshake", id)
+		return decoder{}, newException(commandInvalid, "unexpected method %v during the handshake", id)
 	}
 	return args, nil
 }
@@ -97,7 +97,7 @@ func (c *connection) login() error {
 	}
 	client, mechanism, response := args.table(), args.shortstr(), args.longstr()
 	if args.bad {
-		return fail(syntaxError, "connection.start-ok cannot be read")
+		return newException(syntaxError, "connection.start-ok cannot be read")
 	}
 	if err := client.validate(); err != nil {
 		return err
@@ -105,14 +105,14 @@ func (c *connection) login() error {
 	if capabilities, there := client.lookup("capabilities"); there && capabilities.kind == 'F' {
 		c.capabilities = bytes.Clone(capabilities.raw)
 	}
-	if len(client) <= largestClient {
+	if len(client) <= maxClientProperties {
 		c.client = bytes.Clone(client)
 	}
 	return c.authenticate(mechanism, response)
 }
 
-// largestClient is how many bytes of a client's properties are kept, to be shown.
-const largestClient = 16 << 10
+// maxClientProperties is how many bytes of a client's properties are kept, to be shown.
+const maxClientProperties = 16 << 10
 
 func (c *connection) tune() error {
 	limits := c.broker.cfg.Limits
@@ -127,27 +127,27 @@ func (c *connection) tune() error {
 	}
 	channelMax, frameMax, heartbeat := args.short(), args.long(), args.short()
 	if args.bad {
-		return fail(syntaxError, "connection.tune-ok cannot be read")
+		return newException(syntaxError, "connection.tune-ok cannot be read")
 	}
-	if c.channelMax, err = negotiated("channel_max", uint32(channelMax), uint32(limits.ChannelMax), 0); err != nil {
+	if c.channelMax, err = checkTuning("channel_max", uint32(channelMax), uint32(limits.ChannelMax), 0); err != nil {
 		return err
 	}
-	if c.frameMax, err = negotiated("frame_max", frameMax, limits.FrameMax, frameMinSize); err != nil {
+	if c.frameMax, err = checkTuning("frame_max", frameMax, limits.FrameMax, frameMinSize); err != nil {
 		return err
 	}
 	c.applyTuning(time.Duration(heartbeat) * time.Second)
 	return nil
 }
 
-// negotiated checks what the client chose. No limit is more than was proposed.
-func negotiated(what string, chosen, proposed, least uint32) (uint32, error) {
+// checkTuning checks what the client chose. No limit is more than was proposed.
+func checkTuning(what string, chosen, proposed, least uint32) (uint32, error) {
 	switch {
 	case chosen == 0:
-		return 0, fail(notAllowed, "negotiated %s = 0 (no limit) is higher than the maximum allowed value (%d)", what, proposed)
+		return 0, newException(notAllowed, "negotiated %s = 0 (no limit) is higher than the maximum allowed value (%d)", what, proposed)
 	case chosen < least:
-		return 0, fail(notAllowed, "negotiated %s = %d is lower than the minimum allowed value (%d)", what, chosen, least)
+		return 0, newException(notAllowed, "negotiated %s = %d is lower than the minimum allowed value (%d)", what, chosen, least)
 	case chosen > proposed:
-		return 0, fail(notAllowed, "negotiated %s = %d is higher than the maximum allowed value (%d)", what, chosen, proposed)
+		return 0, newException(notAllowed, "negotiated %s = %d is higher than the maximum allowed value (%d)", what, chosen, proposed)
 	}
 	return chosen, nil
 }
@@ -159,7 +159,7 @@ func (c *connection) applyTuning(heartbeat time.Duration) {
 	c.out.mu.Unlock()
 	c.heartbeat, c.readTimeout = heartbeat, 2*heartbeat
 	if heartbeat > 0 {
-		c.beat <- heartbeat
+		c.heartbeatInterval <- heartbeat
 	}
 }
 
@@ -171,11 +171,11 @@ func (c *connection) open() error {
 	name := args.shortstr()
 	vhost, there := c.broker.vhosts[name]
 	if !there {
-		return fail(notAllowed, "vhost %s not found", name)
+		return newException(notAllowed, "vhost %s not found", name)
 	}
 	c.vhost = vhost
 	if !c.broker.admit(c) {
-		return fail(notAllowed, "connection refused: node connection limit (%d) is reached", c.broker.cfg.Limits.Connections)
+		return newException(notAllowed, "connection refused: node connection limit (%d) is reached", c.broker.cfg.Limits.Connections)
 	}
 	c.out.method(0, connectionOpenOK, func(b []byte) []byte { return appendShortstr(b, "") })
 	c.log.Info("connection opened", "vhost", name)

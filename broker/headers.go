@@ -57,13 +57,13 @@ func validHeaderArguments(args table) *exception {
 	}
 	how, isText := f.text()
 	if !isText {
-		return fail(preconditionFailed, "Invalid x-match field type %s (value %v); expected longstr", f.typeName(), f)
+		return newException(preconditionFailed, "Invalid x-match field type %s (value %v); expected longstr", f.typeName(), f)
 	}
 	switch how {
 	case "all", "any", "all-with-x", "any-with-x":
 		return nil
 	}
-	return fail(preconditionFailed,
+	return newException(preconditionFailed,
 		"Invalid x-match field value <<%q>>; expected all, any, all-with-x, or any-with-x", how)
 }
 

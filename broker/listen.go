@@ -67,12 +67,12 @@ func (b *Broker) serve(listener net.Listener, inside bool) error {
 	if !b.track(listener, inside) {
 		return ErrClosed
 	}
-	defer b.forget(listener)
+	defer b.untrack(listener)
 	var pause time.Duration
 	for {
 		stream, err := listener.Accept()
 		if err != nil {
-			if pause, err = b.acceptAgain(listener, pause, err); err != nil {
+			if pause, err = b.pauseAccept(listener, pause, err); err != nil {
 				return err
 			}
 			continue
@@ -85,11 +85,11 @@ func (b *Broker) serve(listener net.Listener, inside bool) error {
 	}
 }
 
-// acceptAgain waits before the listener accepts again, and returns how long. It
+// pauseAccept waits before the listener accepts again, and returns how long. It
 // returns an error where the listener is not to accept again.
-func (b *Broker) acceptAgain(listener net.Listener, last time.Duration, cause error) (time.Duration, error) {
+func (b *Broker) pauseAccept(listener net.Listener, last time.Duration, cause error) (time.Duration, error) {
 	switch {
-	case b.ending(listener):
+	case b.isClosing(listener):
 		return 0, ErrClosed
 	case !isShortage(cause):
 		return 0, fmt.Errorf("accept AMQP connection: %w", cause)
@@ -112,33 +112,33 @@ func isShortage(err error) bool {
 	return errors.As(err, &e) && e.Temporary() || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 
-// ending reports whether Close or CloseExternal closed the listener.
-func (b *Broker) ending(listener net.Listener) bool {
+// isClosing reports whether Close or CloseExternal closed the listener.
+func (b *Broker) isClosing(listener net.Listener) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.closed || b.dismissed && !b.listeners[listener]
+	return b.closed || b.externalClosed && !b.listeners[listener]
 }
 
 func (b *Broker) accept(stream net.Conn, inside bool) error {
-	if b.refusing.Load() && !inside {
+	if b.refuseNew.Load() && !inside {
 		return stream.Close()
 	}
 	c := newConnection(b, stream)
-	c.inside = inside
+	c.internal = inside
 	return b.spawn(c.serve)
 }
 
 func (b *Broker) track(listener net.Listener, inside bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	refused := b.closed || b.dismissed && !inside
+	refused := b.closed || b.externalClosed && !inside
 	if !refused {
 		b.listeners[listener] = inside
 	}
 	return !refused
 }
 
-func (b *Broker) forget(listener net.Listener) {
+func (b *Broker) untrack(listener net.Listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.listeners, listener)

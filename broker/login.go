@@ -18,19 +18,19 @@ func (c *connection) authenticate(mechanism string, response []byte) error {
 	case "AMQPLAIN":
 		user, password = amqplain(response)
 	default:
-		return fail(commandInvalid, "unknown authentication mechanism '%s'", mechanism)
+		return newException(commandInvalid, "unknown authentication mechanism '%s'", mechanism)
 	}
-	why := c.broker.cfg.refuses(user, password, c.stream.RemoteAddr())
+	why := c.broker.cfg.checkLogin(user, password, c.stream.RemoteAddr())
 	if why == "" {
-		c.user, c.mechanism, c.since = user, mechanism, time.Now()
+		c.user, c.mechanism, c.openedAt = user, mechanism, time.Now()
 		c.log = c.log.With("user", user)
 		return nil
 	}
 	c.log.Warn("login refused", "user", user, "reason", why)
-	if !c.capable("authentication_failure_close") {
-		return errGoodbye
+	if !c.hasCapability("authentication_failure_close") {
+		return errConnectionEnded
 	}
-	return fail(accessRefused, "Login was refused using authentication mechanism %s. "+
+	return newException(accessRefused, "Login was refused using authentication mechanism %s. "+
 		"For details see the broker logfile.", mechanism)
 }
 
@@ -63,9 +63,9 @@ const (
 	loopbackLogin = "User can only log in via localhost"
 )
 
-// refuses says why it refuses a login that comes from an address; "" where it does
+// checkLogin says why it refuses a login that comes from an address; "" where it does
 // not.
-func (c Config) refuses(user string, password []byte, from net.Addr) (why string) {
+func (c Config) checkLogin(user string, password []byte, from net.Addr) (why string) {
 	want, known := c.Users[user]
 	switch {
 	case subtle.ConstantTimeCompare([]byte(want), password) != 1 || !known:

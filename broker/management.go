@@ -77,7 +77,7 @@ func (b *Broker) admitRequest(r *request) (status int, body any) {
 	var password string
 	r.user, password, _ = r.BasicAuth()
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	why := b.cfg.refuses(r.user, []byte(password), net.TCPAddrFromAddrPort(from))
+	why := b.cfg.checkLogin(r.user, []byte(password), net.TCPAddrFromAddrPort(from))
 	switch {
 	case why != "":
 		r.header.Set("WWW-Authenticate", `Basic realm="Watership embedded broker"`)
@@ -196,8 +196,8 @@ func (r *request) read(into any, required ...string) error {
 	return decoder.Decode(into)
 }
 
-// agent is a channel of no client, by which a request acts.
-func (r *request) agent() *channel {
+// channel is a channel of no client, by which a request acts.
+func (r *request) channel() *channel {
 	c := &connection{broker: r.broker, log: r.broker.log, vhost: r.vhost, user: r.user, out: newOutbox()}
 	return newChannel(c, 0)
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// opened are the connections that are open, in the order of their names.
-func (b *Broker) opened() []*connection {
+// openConnections are the connections that are open, in the order of their names.
+func (b *Broker) openConnections() []*connection {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []*connection
@@ -43,7 +43,7 @@ func hostPort(address net.Addr) (host string, port int) {
 
 // connections are those of the virtual host that the request names, or all.
 func (r *request) connections() []*connection {
-	return slices.DeleteFunc(r.broker.opened(), func(c *connection) bool { return r.vhost != nil && c.vhost != r.vhost })
+	return slices.DeleteFunc(r.broker.openConnections(), func(c *connection) bool { return r.vhost != nil && c.vhost != r.vhost })
 }
 
 func listConnections(r *request) (status int, body any) {
@@ -56,7 +56,7 @@ func listConnections(r *request) (status int, body any) {
 
 // connection finds the one that the path names; nil where there is none.
 func (r *request) connection() *connection {
-	for _, c := range r.broker.opened() {
+	for _, c := range r.broker.openConnections() {
 		if c.name() == r.names[0] {
 			return c
 		}
@@ -78,7 +78,7 @@ func closeConnection(r *request) (status int, body any) {
 		return missing()
 	}
 	reason := cmp.Or(r.Header.Get("X-Reason"), "Closed via management plugin")
-	c.raise(fail(connectionForced, "%s", reason), 0)
+	c.closeWithError(newException(connectionForced, "%s", reason), 0)
 	return http.StatusNoContent, nil
 }
 
@@ -92,7 +92,7 @@ func (c *connection) view() view {
 		"name": c.name(), "node": c.broker.cfg.ClusterName, "user": c.user, "vhost": c.vhost.name,
 		"type": "network", "protocol": "AMQP 0-9-1", "ssl": false, "state": c.state(), "channels": channels,
 		"auth_mechanism": c.mechanism, "frame_max": c.frameMax, "channel_max": c.channelMax,
-		"timeout": int(c.heartbeat.Seconds()), "client_properties": c.client.json(), "connected_at": c.since.UnixMilli(),
+		"timeout": int(c.heartbeat.Seconds()), "client_properties": c.client.json(), "connected_at": c.openedAt.UnixMilli(),
 		"host": host, "port": port, "peer_host": peerHost, "peer_port": peerPort,
 	}
 }
@@ -134,8 +134,8 @@ func (ch *channel) view() view {
 	return view{
 		"name": ch.name(), "number": ch.id, "node": ch.conn.broker.cfg.ClusterName, "user": ch.conn.user,
 		"vhost": ch.vhost.name, "state": ch.conn.state(), "confirm": ch.confirms.on, "transactional": ch.tx != nil,
-		"consumer_count": len(ch.consumers), "messages_unacknowledged": len(ch.unacked.items) - ch.unacked.settled,
-		"prefetch_count": ch.prefetch, "global_prefetch_count": ch.limit, "connection_details": ch.conn.details(),
+		"consumer_count": len(ch.consumers), "messages_unacknowledged": len(ch.unacked.items) - ch.unacked.removed,
+		"prefetch_count": ch.prefetch, "global_prefetch_count": ch.globalPrefetch, "connection_details": ch.conn.details(),
 	}
 }
 

@@ -28,13 +28,13 @@ func postMessage(r *request) (status int, body any) {
 			return badRequest("payload: " + err.Error())
 		}
 	}
-	ch := r.agent()
+	ch := r.channel()
 	ch.incoming = incoming{
 		exchange: exchangeName(r.names[0]), key: d.RoutingKey,
 		header: p.encode(), body: payload, size: uint64(len(payload)),
 	}
-	if ch.tooLarge() {
-		return refused(ch.sizeRefused())
+	if ch.isTooLarge() {
+		return refused(ch.messageTooLarge())
 	}
 	routed, refusal := ch.publishNow()
 	if refusal != nil {
@@ -79,27 +79,27 @@ func getMessages(r *request) (status int, body any) {
 	}
 	r.vhost.lock()
 	defer r.vhost.unlock()
-	ch := r.agent()
-	q, refusal := ch.gettable(r.names[0])
+	ch := r.channel()
+	q, refusal := ch.queueForGet(r.names[0])
 	if refusal != nil {
 		return refused(refusal)
 	}
-	views, taken := []view{}, settlement{verdict: v}
+	views, taken := []view{}, acknowledgement{disposition: v}
 	for int64(len(views)) < count {
 		e := q.get()
 		if e == nil {
 			break
 		}
 		views = append(views, d.view(q, e))
-		taken.deliveries = append(taken.deliveries, outstanding{entry: e, queue: q})
+		taken.deliveries = append(taken.deliveries, unackedDelivery{entry: e, queue: q})
 	}
 	ch.apply(taken)
 	return http.StatusOK, views
 }
 
 // verdicts are how the deliveries of a get end, by ackmode.
-func verdicts() map[string]verdict {
-	return map[string]verdict{
+func verdicts() map[string]disposition {
+	return map[string]disposition{
 		"ack_requeue_true": requeued, "reject_requeue_true": requeued,
 		"ack_requeue_false": acknowledged, "reject_requeue_false": rejected,
 	}

@@ -73,9 +73,9 @@ func (q *queue) view() view {
 		"node": q.vhost.broker.cfg.ClusterName, "durable": q.durable, "auto_delete": q.autoDelete,
 		"exclusive": q.owner != nil, "arguments": q.args.json(), "policy": nil, "operator_policy": nil,
 		"effective_policy_definition": view{},
-		"message_stats":               view{"publish": q.positions, "ack": q.settled},
+		"message_stats":               view{"publish": q.positions, "ack": q.acknowledged},
 		"message_bytes_ready":         q.ready.bytes,
-		"messages_dlx":                len(q.stuck),
+		"messages_dlx":                len(q.undelivered),
 		"consumers":                   len(q.consumers),
 	})
 	return shown
@@ -211,7 +211,7 @@ func deleteBinding(r *request) (status int, body any) {
 		return missing()
 	}
 	if b.queue != nil {
-		if err := r.agent().mayUse(b.queue); err != nil {
+		if err := r.channel().mayUse(b.queue); err != nil {
 			return refused(err)
 		}
 	}

@@ -28,7 +28,7 @@ type totals struct{ connections, channels, consumers, exchanges, queues, ready, 
 
 func (b *Broker) totals() totals {
 	var sum totals
-	for _, c := range b.opened() {
+	for _, c := range b.openConnections() {
 		sum.connections++
 		c.vhost.lock()
 		sum.channels += len(c.channels)
@@ -87,7 +87,7 @@ func listNodes(r *request) (status int, body any) {
 	m := r.broker.memory
 	return r.list([]view{{
 		"name": r.broker.cfg.ClusterName, "type": "disc", "running": true, "partitions": []string{},
-		"mem_used": m.used.Load(), "mem_limit": m.outside.limit.Load(), "mem_alarm": m.outside.on.Load(),
+		"mem_used": m.used.Load(), "mem_limit": m.external.limit.Load(), "mem_alarm": m.external.on.Load(),
 		"disk_free_alarm": false,
 	}})
 }

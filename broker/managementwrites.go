@@ -78,7 +78,7 @@ func putQueue(r *request) (status int, body any) {
 	v.lock()
 	defer v.unlock()
 	_, there := v.queues[r.names[0]]
-	_, err := r.agent().declared(declaration{
+	_, err := r.channel().declared(declaration{
 		name: r.names[0], durable: d.isDurable(), autoDelete: bool(d.AutoDelete), arguments: tableOf(d.Arguments),
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *request) withQueue(do func(*channel, *queue) *exception) (status int, b
 	if !there {
 		return missing()
 	}
-	if err := do(r.agent(), q); err != nil {
+	if err := do(r.channel(), q); err != nil {
 		return refused(err)
 	}
 	return http.StatusNoContent, nil
@@ -147,9 +147,9 @@ func (r *request) bindingEnds() (*binding, *exception) {
 	source, kind, destination := exchangeName(r.names[0]), r.names[1], r.names[2]
 	switch kind {
 	case "q":
-		return r.agent().queueBinding(destination, source)
+		return r.channel().queueBinding(destination, source)
 	case "e":
 		return r.vhost.exchangeBinding(destination, source)
 	}
-	return nil, fail(notFound, "no destination of type '%s': expected q or e", kind)
+	return nil, newException(notFound, "no destination of type '%s': expected q or e", kind)
 }

@@ -13,8 +13,8 @@ type message struct {
 	header   []byte   // the properties, as they are sent
 	body     []byte
 	ttl      int64 // milliseconds, -1 for none
-	deaths   []deathRecord
-	holders  int // queues that hold it; guarded by the vhost's lock
+	deaths   []death
+	queues   int // queues that hold it; guarded by the vhost's lock
 }
 
 func (m *message) key() string { return m.keys[0] }
@@ -35,8 +35,8 @@ func (m *message) redelivery(count int) []byte {
 	return p.encode()
 }
 
-// deathRecord is an entry of x-death (https://www.rabbitmq.com/docs/dlx#effects).
-type deathRecord struct {
+// death is an entry of x-death (https://www.rabbitmq.com/docs/dlx#effects).
+type death struct {
 	queue, reason string
 	exchange      string
 	keys          []string
@@ -45,7 +45,7 @@ type deathRecord struct {
 	ttl           int64 // what the message had, -1 for none
 }
 
-func (d deathRecord) table() table {
+func (d death) table() table {
 	var keys []byte
 	for _, key := range d.keys {
 		keys = textItem(keys, key)

@@ -11,14 +11,14 @@ import (
 type outbox struct {
 	frameMax uint32
 
-	mu       sync.Mutex
-	pending  []byte
-	spare    []byte        // the writer's last batch, to be used again
-	last     bool          // nothing is taken any more
-	stalled  bool          // a delivery was refused for want of room
-	wake     chan struct{} // has a token when there is something for the writer
-	room     chan struct{} // has a token when the writer took a batch
-	overfull bool          // the reader waits for room
+	mu          sync.Mutex
+	pending     []byte
+	spare       []byte        // the writer's last batch, to be used again
+	ended       bool          // nothing is taken any more
+	stalled     bool          // a delivery was refused for want of room
+	wake        chan struct{} // has a token when there is something for the writer
+	room        chan struct{} // has a token when the writer took a batch
+	readerWaits bool          // the reader waits for room
 }
 
 const (
@@ -50,7 +50,7 @@ func (o *outbox) raw(b []byte) {
 func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.last {
+	if !o.ended {
 		o.pending = appendMethod(o.pending, channel, id, args)
 		signal(o.wake)
 	}
@@ -60,7 +60,7 @@ func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte)
 func (o *outbox) content(channel uint16, id methodID, args func(b []byte) []byte, header, body []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.last {
+	if !o.ended {
 		b := appendMethod(o.pending, channel, id, args)
 		o.pending = appendContent(b, channel, header, body, o.frameMax)
 		signal(o.wake)
@@ -90,7 +90,7 @@ type delivery struct {
 func (o *outbox) deliver(d delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.last {
+	if o.ended {
 		return
 	}
 	b, start := beginFrame(o.pending, frameMethod, d.channel)
@@ -124,7 +124,7 @@ func (o *outbox) hasRoom() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.pending) < deliveryRoom {
-		return !o.last
+		return !o.ended
 	}
 	o.stalled = true
 	return false
@@ -134,7 +134,7 @@ func (o *outbox) hasRoom() bool {
 func (o *outbox) heartbeat() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.last {
+	if o.ended {
 		return
 	}
 	b, start := beginFrame(o.pending, frameHeartbeat, 0)
@@ -153,26 +153,26 @@ func (o *outbox) finish(id methodID, args func(b []byte) []byte) {
 func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = true
+	o.ended = true
 	signal(o.wake)
 }
 
-// take returns what is to be sent now, and whether consumers wait for the room
+// takeBatch returns what is to be sent now, and whether consumers wait for the room
 // that this makes. ended says that nothing will follow.
-func (o *outbox) take() (batch []byte, stalled, ended bool) {
+func (o *outbox) takeBatch() (batch []byte, stalled, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	batch, o.pending, o.spare = o.pending, o.spare[:0], nil
 	stalled, o.stalled = o.stalled, false
-	if o.overfull {
-		o.overfull = false
+	if o.readerWaits {
+		o.readerWaits = false
 		signal(o.room)
 	}
-	return batch, stalled, o.last
+	return batch, stalled, o.ended
 }
 
-// giveBack returns a batch that was sent, for its memory.
-func (o *outbox) giveBack(batch []byte) {
+// recycle returns a batch that was sent, for its memory.
+func (o *outbox) recycle(batch []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if cap(batch) <= spareMax {
@@ -180,14 +180,14 @@ func (o *outbox) giveBack(batch []byte) {
 	}
 }
 
-// full returns a channel to wait at before more replies are asked for; nil where
+// awaitRoom returns a channel to wait at before more replies are asked for; nil where
 // there is room.
-func (o *outbox) full() <-chan struct{} {
+func (o *outbox) awaitRoom() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.pending) < replyRoom {
 		return nil
 	}
-	o.overfull = true
+	o.readerWaits = true
 	return o.room
 }

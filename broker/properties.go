@@ -42,7 +42,7 @@ func parseProperties(b []byte) (p properties, err *exception) {
 		}
 	}
 	if d.bad || len(d.rest) > 0 || flags&3 != 0 {
-		return properties{}, fail(syntaxError, "properties cannot be read")
+		return properties{}, newException(syntaxError, "properties cannot be read")
 	}
 	return p, p.headers().validate()
 }
@@ -118,13 +118,13 @@ func (p properties) expiration() (int64, *exception) {
 	ms, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case err != nil:
-		return 0, fail(preconditionFailed, "invalid expiration '%s': no_integer", text)
+		return 0, newException(preconditionFailed, "invalid expiration '%s': no_integer", text)
 	case digits != text:
-		return 0, fail(preconditionFailed, "invalid expiration '%s': {leftover_string,%q}", text, text[len(digits):])
+		return 0, newException(preconditionFailed, "invalid expiration '%s': {leftover_string,%q}", text, text[len(digits):])
 	case ms < 0:
-		return 0, fail(preconditionFailed, "invalid expiration '%s': {value_negative,%d}", text, ms)
+		return 0, newException(preconditionFailed, "invalid expiration '%s': {value_negative,%d}", text, ms)
 	case ms > maxExpiry:
-		return 0, fail(preconditionFailed, "invalid expiration '%s': {value_too_large,%d}", text, ms)
+		return 0, newException(preconditionFailed, "invalid expiration '%s': {value_too_large,%d}", text, ms)
 	}
 	return ms, nil
 }
@@ -145,7 +145,7 @@ func routesOf(headers table, name string) ([]string, *exception) {
 		return nil, nil
 	}
 	if f.kind != 'A' {
-		return nil, fail(preconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, f.typeName())
+		return nil, newException(preconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, f.typeName())
 	}
 	var keys []string
 	for item := range f.items() {

@@ -33,10 +33,10 @@ func (ch *channel) beginPublish(args *decoder) *exception {
 	exchange := args.take(int(args.octet()))
 	key, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	if flags.at(1) {
-		return fail(notImplemented, "immediate=true")
+		return newException(notImplemented, "immediate=true")
 	}
 	if string(exchange) != ch.incoming.exchange { // most publish to one exchange
 		ch.incoming.exchange = string(exchange)
@@ -46,97 +46,97 @@ func (ch *channel) beginPublish(args *decoder) *exception {
 	return nil
 }
 
-func (ch *channel) takeContent(f frame) *exception {
+func (ch *channel) handleContent(f frame) *exception {
 	in := &ch.incoming
 	switch {
 	case in.state == awaitingHeader && f.kind == frameHeader:
-		return ch.takeHeader(f.payload)
+		return ch.handleContentHeader(f.payload)
 	case in.state == awaitingBody && f.kind == frameBody:
-		return ch.takeBody(f.payload)
+		return ch.handleContentBody(f.payload)
 	case in.state == awaitingHeader:
-		return fail(unexpectedFrame, "expected content header for class %d, got non content header frame instead", classBasic)
+		return newException(unexpectedFrame, "expected content header for class %d, got non content header frame instead", classBasic)
 	}
-	return fail(unexpectedFrame, "expected content body, got non content body frame instead")
+	return newException(unexpectedFrame, "expected content body, got non content body frame instead")
 }
 
-func (ch *channel) takeHeader(payload []byte) *exception {
+func (ch *channel) handleContentHeader(payload []byte) *exception {
 	in, d := &ch.incoming, decoder{rest: payload}
 	class, _ := d.short(), d.short()
 	in.size = d.longlong()
 	in.left = in.size
 	switch {
 	case d.bad:
-		return fail(syntaxError, "content header cannot be read")
+		return newException(syntaxError, "content header cannot be read")
 	case class != classBasic:
-		return fail(unexpectedFrame, "expected content header for class %d, got one for class %d instead", classBasic, class)
+		return newException(unexpectedFrame, "expected content header for class %d, got one for class %d instead", classBasic, class)
 	}
 	in.header = bytes.Clone(d.rest)
 	in.body = nil
 	in.state = awaitingBody
-	ch.count(len(in.header))
-	return ch.publishWhole()
+	ch.countUnfinished(len(in.header))
+	return ch.publishComplete()
 }
 
-// takeBody keeps a part of the body. A message that is too large is read to its
+// handleContentBody keeps a part of the body. A message that is too large is read to its
 // end, and not kept.
-func (ch *channel) takeBody(payload []byte) *exception {
+func (ch *channel) handleContentBody(payload []byte) *exception {
 	in := &ch.incoming
 	if uint64(len(payload)) > in.left {
-		return fail(unexpectedFrame, "content body is longer than its header said")
+		return newException(unexpectedFrame, "content body is longer than its header said")
 	}
 	in.left -= uint64(len(payload))
-	if ch.tooLarge() {
-		return ch.publishWhole()
+	if ch.isTooLarge() {
+		return ch.publishComplete()
 	}
 	in.body = append(in.body, payload...)
-	ch.count(len(payload))
-	return ch.publishWhole()
+	ch.countUnfinished(len(payload))
+	return ch.publishComplete()
 }
 
-func (ch *channel) tooLarge() bool {
+func (ch *channel) isTooLarge() bool {
 	return ch.incoming.size > uint64(ch.vhost.limits.MessageSize)
 }
 
-// publishWhole publishes the message if all of it has come.
-func (ch *channel) publishWhole() *exception {
+// publishComplete publishes the message if all of it has come.
+func (ch *channel) publishComplete() *exception {
 	in := &ch.incoming
 	if in.left > 0 {
 		return nil
 	}
-	defer ch.abandonContent()
-	ch.uncount()
-	if ch.tooLarge() {
-		return ch.sizeRefused()
+	defer ch.dropContent()
+	ch.uncountUnfinished()
+	if ch.isTooLarge() {
+		return ch.messageTooLarge()
 	}
-	if ch.conn.broker.faulty.Load() {
+	if ch.conn.broker.hasFaults.Load() {
 		return ch.perform(basicPublish, decoder{}, ch.publish)
 	}
 	return ch.publish()
 }
 
-func (ch *channel) sizeRefused() *exception {
-	return fail(preconditionFailed, "message size %d is larger than configured max size %d",
+func (ch *channel) messageTooLarge() *exception {
+	return newException(preconditionFailed, "message size %d is larger than configured max size %d",
 		ch.incoming.size, ch.vhost.limits.MessageSize)
 }
 
-// abandonContent forgets what came of a message.
-func (ch *channel) abandonContent() {
-	ch.uncount()
+// dropContent forgets what came of a message.
+func (ch *channel) dropContent() {
+	ch.uncountUnfinished()
 	in := &ch.incoming
 	in.header, in.body, in.state = nil, nil, awaitingMethod
 }
 
-// count counts bytes of a message whose rest is still to come.
-func (ch *channel) count(bytes int) {
+// countUnfinished counts bytes of a message whose rest is still to come.
+func (ch *channel) countUnfinished(bytes int) {
 	if ch.incoming.left > 0 {
 		ch.incoming.counted += int64(bytes)
 		ch.vhost.memory.addUnfinished(int64(bytes))
 	}
 }
 
-// uncount forgets the memory of a message that has come in part. Queues count it
+// uncountUnfinished forgets the memory of a message that has come in part. Queues count it
 // from now on.
-func (ch *channel) uncount() {
+func (ch *channel) uncountUnfinished() {
 	if ch.incoming.counted > 0 {
 		ch.vhost.memory.addUnfinished(-ch.incoming.counted)
 		ch.incoming.counted = 0
@@ -159,7 +159,7 @@ func (ch *channel) publishRouted(p routed) *exception {
 		p.targets = slices.Clone(p.targets)
 		return ch.tx.add(p, ch.vhost.memory)
 	}
-	ch.settlePublish(ch.enqueue(p))
+	ch.confirmPublish(ch.enqueue(p))
 	return nil
 }
 
@@ -170,9 +170,9 @@ func (ch *channel) routeIncoming() (routed, *exception) {
 	x, there := v.exchanges[in.exchange]
 	switch {
 	case !there:
-		return routed{}, v.noExchange(in.exchange)
+		return routed{}, v.exchangeNotFound(in.exchange)
 	case x.internal:
-		return routed{}, fail(accessRefused, "cannot publish to internal %s", v.exchangeWords(x.name))
+		return routed{}, newException(accessRefused, "cannot publish to internal %s", v.exchangeDescription(x.name))
 	}
 	m, err := ch.newMessage()
 	if err != nil {
@@ -214,9 +214,9 @@ func (ch *channel) newMessage() (*message, *exception) {
 		return nil, err
 	}
 	if user, there := p.text(propUserID); there && user != ch.conn.user {
-		return nil, fail(preconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", user, ch.conn.user)
+		return nil, newException(preconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", user, ch.conn.user)
 	}
-	if err := ch.addressReplies(m, &p); err != nil {
+	if err := ch.setReplyAddress(m, &p); err != nil {
 		return nil, err
 	}
 	m.keys, m.bcc = append(append([]string{in.key}, cc...), bcc...), len(bcc)

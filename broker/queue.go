@@ -16,19 +16,19 @@ type queue struct {
 	replies    bool // it is an address of replies; see replyToName
 	deleted    bool
 
-	ready      backlog
-	unacked    int
-	consumers  []*consumer // the next to be served first, those of higher priority before
-	active     *consumer   // the only one that is served, with x-single-active-consumer
-	positions  uint64      // how many messages came in
-	settled    uint64      // how many were acknowledged
-	stuck      []death     // that an at-least-once queue could not get rid of
-	lastUse    time.Time
-	routed     uint64    // the routing that found the queue last
-	round      uint64    // the round of deliveries that it took part in last
-	deadline   time.Time // when something is due; zero for never
-	place      int       // in vhost.due
-	retryStuck time.Time
+	ready        backlog
+	unacked      int
+	consumers    []*consumer  // the next to be served first, those of higher priority before
+	active       *consumer    // the only one that is served, with x-single-active-consumer
+	positions    uint64       // how many messages came in
+	acknowledged uint64       // how many were acknowledged
+	undelivered  []deadLetter // that an at-least-once queue could not get rid of
+	lastUse      time.Time
+	lastRouting  uint64    // the routing that found the queue last
+	lastRound    uint64    // the round of deliveries that it took part in last
+	deadline     time.Time // when something is due; zero for never
+	heapIndex    int       // in vhost.due
+	retryAt      time.Time
 }
 
 // entry is a message's place in a queue.
@@ -54,13 +54,13 @@ func newQueue(v *vhost, name string, s settings, args table) *queue {
 func (q *queue) push(m *message) (accepted bool) {
 	if q.settings.rejects() && q.isFull(m) {
 		if q.settings.overflow == rejectPublishDLX {
-			q.die(m, "maxlen")
+			q.deadLetter(m, "maxlen")
 		}
 		return false
 	}
 	q.positions++
 	e := &entry{message: m, position: q.positions, expires: q.expiry(m)}
-	q.hold(m)
+	q.countMessage(m)
 	q.ready.push(e)
 	q.deliver(time.Time{})
 	q.dropOverflow()
@@ -69,30 +69,30 @@ func (q *queue) push(m *message) (accepted bool) {
 	return true
 }
 
-// hold counts the memory of a message, once however many queues hold it.
-func (q *queue) hold(m *message) {
-	bytes := int64(entryOverhead)
-	if m.holders++; m.holders == 1 {
+// countMessage counts the memory of a message, once however many queues hold it.
+func (q *queue) countMessage(m *message) {
+	bytes := int64(messageOverhead)
+	if m.queues++; m.queues == 1 {
 		bytes += m.size()
 	}
 	q.vhost.memory.add(bytes)
 }
 
-// release forgets an entry that was taken out of the queue for good.
-func (q *queue) release(e *entry) {
-	bytes := int64(entryOverhead)
-	if e.message.holders--; e.message.holders == 0 {
+// uncountMessage forgets an entry that was taken out of the queue for good.
+func (q *queue) uncountMessage(e *entry) {
+	bytes := int64(messageOverhead)
+	if e.message.queues--; e.message.queues == 0 {
 		bytes += e.message.size()
 	}
 	q.vhost.memory.add(-bytes)
 }
 
-// giveBack takes back a delivered message that was not acknowledged. With failed,
+// requeue takes back a delivered message that was not acknowledged. With failed,
 // it counts towards the delivery limit.
-func (q *queue) giveBack(e *entry, failed bool) {
+func (q *queue) requeue(e *entry, failed bool) {
 	q.unacked--
 	if q.deleted {
-		q.release(e)
+		q.uncountMessage(e)
 		return
 	}
 	e.redelivered = true
@@ -103,37 +103,37 @@ func (q *queue) giveBack(e *entry, failed bool) {
 		q.discard(e, "delivery_limit")
 		return
 	}
-	q.ready.giveBack(e, q.settings.quorum)
+	q.ready.requeue(e, q.settings.quorum)
 }
 
-// settle forgets a delivered message: acknowledged, or rejected where a reason is
+// removeDelivered forgets a delivered message: acknowledged, or rejected where a reason is
 // given.
-func (q *queue) settle(e *entry, reason string) {
+func (q *queue) removeDelivered(e *entry, reason string) {
 	q.unacked--
 	if reason != "" && !q.deleted {
 		q.discard(e, reason)
 		return
 	}
-	q.settled++
-	q.release(e)
+	q.acknowledged++
+	q.uncountMessage(e)
 }
 
 // discard lets an entry that is in no list any more die.
 func (q *queue) discard(e *entry, reason string) {
-	q.die(e.message, reason)
-	q.release(e)
+	q.deadLetter(e.message, reason)
+	q.uncountMessage(e)
 }
 
-// afterOnce is after, done once in a round however often it is called.
-func (q *queue) afterOnce() {
-	if q.round != q.vhost.rounds {
-		q.round = q.vhost.rounds
-		q.after()
+// deliverOnce is after, done once in a round however often it is called.
+func (q *queue) deliverOnce() {
+	if q.lastRound != q.vhost.rounds {
+		q.lastRound = q.vhost.rounds
+		q.deliverReady()
 	}
 }
 
-// after is to be called when messages were given back or room was made.
-func (q *queue) after() {
+// deliverReady is to be called when messages were given back or room was made.
+func (q *queue) deliverReady() {
 	if q.deleted {
 		return
 	}
@@ -144,7 +144,7 @@ func (q *queue) after() {
 
 // get takes the next message for a basic.get; nil where there is none.
 func (q *queue) get() *entry {
-	q.used()
+	q.touch()
 	q.dropExpired(time.Now())
 	e := q.ready.pop()
 	if e != nil {
@@ -158,7 +158,7 @@ func (q *queue) get() *entry {
 func (q *queue) purge() int {
 	n := q.ready.len()
 	for e := q.ready.pop(); e != nil; e = q.ready.pop() {
-		q.release(e)
+		q.uncountMessage(e)
 	}
 	q.schedule()
 	return n
@@ -169,24 +169,24 @@ func (q *queue) purge() int {
 func (q *queue) delete() int {
 	n := q.purge()
 	q.deleted = true
-	q.forgetStuck()
+	q.dropUndelivered()
 	if q.replies {
 		delete(q.vhost.replies, q.name)
 	} else {
 		delete(q.vhost.queues, q.name)
 	}
-	q.vhost.free(q.bytes())
-	q.vhost.due.set(q, time.Time{})
+	q.vhost.releaseTopology(q.bytes())
+	q.vhost.deadlines.set(q, time.Time{})
 	for b := range q.inbound {
 		q.vhost.unbind(b)
 	}
 	for _, c := range q.consumers {
-		q.vhost.free(c.bytes())
-		c.cancelledByServer()
+		q.vhost.releaseTopology(c.bytes())
+		c.notifyCancelled()
 	}
 	q.consumers, q.active = nil, nil
 	return n
 }
 
-// used puts off x-expires.
-func (q *queue) used() { q.lastUse = time.Now() }
+// touch puts off x-expires.
+func (q *queue) touch() { q.lastUse = time.Now() }

@@ -33,7 +33,7 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 	if err != nil {
 		return err
 	}
-	q.used()
+	q.touch()
 	q.schedule()
 	ch.answerDeclare(d, q.name, q.ready.len(), len(q.consumers))
 	return nil
@@ -41,8 +41,8 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 
 // declareReplies answers as if a queue of that name were there.
 func (ch *channel) declareReplies(d declaration) *exception {
-	if !ch.vhost.knowsReplyName(d.name) {
-		return ch.vhost.noQueue(d.name)
+	if !ch.vhost.isReplyAddress(d.name) {
+		return ch.vhost.queueNotFound(d.name)
 	}
 	ch.answerDeclare(d, d.name, 0, 1)
 	return nil
@@ -64,16 +64,16 @@ func (ch *channel) declared(d declaration) (*queue, *exception) {
 	q, there := ch.vhost.queues[d.name]
 	switch {
 	case d.flags.at(0) && !there:
-		return nil, ch.vhost.noQueue(d.name)
+		return nil, ch.vhost.queueNotFound(d.name)
 	case d.flags.at(0):
 		return q, ch.mayUse(q)
 	case there:
 		return q, ch.assertEquivalent(q, d)
 	case strings.HasPrefix(d.name, "amq."):
-		return nil, fail(accessRefused, "queue name '%s' contains reserved prefix 'amq.*'", d.name)
+		return nil, newException(accessRefused, "queue name '%s' contains reserved prefix 'amq.*'", d.name)
 	case len(ch.vhost.queues) >= ch.vhost.limits.Queues:
-		return nil, fail(preconditionFailed, "cannot declare %s: queue limit in vhost '%s' (%d) is reached",
-			ch.vhost.queueWords(d.name), ch.vhost.name, ch.vhost.limits.Queues)
+		return nil, newException(preconditionFailed, "cannot declare %s: queue limit in vhost '%s' (%d) is reached",
+			ch.vhost.queueDescription(d.name), ch.vhost.name, ch.vhost.limits.Queues)
 	}
 	return ch.create(d)
 }
@@ -83,11 +83,11 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 	if serverNamed {
 		d.name = generatedName("amq.gen")
 	}
-	words := ch.vhost.queueWords(d.name)
+	words := ch.vhost.queueDescription(d.name)
 	s, err := parseSettings(d.arguments, words)
 	switch {
 	case err == nil && s.quorum && serverNamed:
-		err = fail(preconditionFailed, "Cannot declare a server-named queue for type rabbit_quorum_queue")
+		err = newException(preconditionFailed, "Cannot declare a server-named queue for type rabbit_quorum_queue")
 	case err == nil && s.quorum:
 		err = d.fitsQuorum(words)
 	}
@@ -99,7 +99,7 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 	if d.exclusive {
 		q.owner = ch.conn
 	}
-	if err := ch.vhost.reserve(q.bytes()); err != nil {
+	if err := ch.vhost.reserveTopology(q.bytes()); err != nil {
 		return nil, err
 	}
 	ch.vhost.queues[q.name] = q
@@ -109,11 +109,11 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 func (d declaration) fitsQuorum(words string) *exception {
 	switch {
 	case d.exclusive:
-		return fail(preconditionFailed, "invalid property 'exclusive-owner' for %s", words)
+		return newException(preconditionFailed, "invalid property 'exclusive-owner' for %s", words)
 	case !d.durable:
-		return fail(preconditionFailed, "invalid property 'non-durable' for %s", words)
+		return newException(preconditionFailed, "invalid property 'non-durable' for %s", words)
 	case d.autoDelete:
-		return fail(preconditionFailed, "invalid property 'auto-delete' for %s", words)
+		return newException(preconditionFailed, "invalid property 'auto-delete' for %s", words)
 	}
 	return nil
 }
@@ -123,13 +123,13 @@ func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
 	exclusive := q.owner != nil
 	switch {
 	case exclusive && q.owner != ch.conn, exclusive != d.exclusive:
-		return q.locked()
+		return q.lockedError()
 	case q.durable != d.durable:
-		return inequivalent("durable", q.words(), d.durable, q.durable)
+		return inequivalent("durable", q.description(), d.durable, q.durable)
 	case q.autoDelete != d.autoDelete:
-		return inequivalent("auto_delete", q.words(), d.autoDelete, q.autoDelete)
+		return inequivalent("auto_delete", q.description(), d.autoDelete, q.autoDelete)
 	}
-	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.words(), q.settings.comparedArguments())
+	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.description(), q.settings.comparedArguments())
 }
 
 // explicitType adds the queue type that stands for none.
@@ -154,7 +154,7 @@ func (ch *channel) queueDelete(args *decoder) *exception {
 	args.short()
 	name, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -178,9 +178,9 @@ func (ch *channel) deleteIf(q *queue, unused, empty bool) (messages int, err *ex
 	}
 	switch {
 	case unused && len(q.consumers) > 0:
-		return 0, fail(preconditionFailed, "%s in use", q.words())
+		return 0, newException(preconditionFailed, "%s in use", q.description())
 	case empty && q.ready.len() > 0:
-		return 0, fail(preconditionFailed, "%s not empty", q.words())
+		return 0, newException(preconditionFailed, "%s not empty", q.description())
 	}
 	return q.delete(), nil
 }
@@ -189,11 +189,11 @@ func (ch *channel) queuePurge(args *decoder) *exception {
 	args.short()
 	name, flags := args.shortstr(), args.bits()
 	if args.bad {
-		return errShort()
+		return truncatedArguments()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	q, err := ch.usable(name)
+	q, err := ch.usableQueue(name)
 	if err == nil {
 		ch.replyCount(queuePurgeOK, q.purge(), flags.at(0))
 	}

@@ -13,34 +13,34 @@ const replyToName = "amq.rabbitmq.reply-to"
 func (ch *channel) consumeReplies(tag string, noAck, answer bool) *exception {
 	switch {
 	case !noAck:
-		return fail(preconditionFailed, "reply consumer cannot acknowledge")
-	case ch.awaitsReplies():
-		return fail(preconditionFailed, "reply consumer already set")
+		return newException(preconditionFailed, "reply consumer cannot acknowledge")
+	case ch.hasReplyConsumer():
+		return newException(preconditionFailed, "reply consumer already set")
 	}
 	v := ch.vhost
 	q := newQueue(v, replyToName+"."+generatedID(), defaultSettings(false), nil)
 	q.autoDelete, q.replies = true, true
-	if err := v.reserve(q.bytes()); err != nil {
+	if err := v.reserveTopology(q.bytes()); err != nil {
 		return err
 	}
 	v.replies[q.name] = q
 	ch.replyQueue = q
-	err := ch.begin(&consumer{channel: ch, queue: q, tag: tag, noAck: true}, answer)
+	err := ch.startConsumer(&consumer{channel: ch, queue: q, tag: tag, noAck: true}, answer)
 	if err != nil {
 		q.delete()
 	}
 	return err
 }
 
-func (ch *channel) awaitsReplies() bool { return ch.replyQueue != nil && !ch.replyQueue.deleted }
+func (ch *channel) hasReplyConsumer() bool { return ch.replyQueue != nil && !ch.replyQueue.deleted }
 
-// addressReplies puts the channel's address in place of the pseudo-queue's name.
-func (ch *channel) addressReplies(m *message, p *properties) *exception {
+// setReplyAddress puts the channel's address in place of the pseudo-queue's name.
+func (ch *channel) setReplyAddress(m *message, p *properties) *exception {
 	if to, _ := p.text(propReplyTo); to != replyToName {
 		return nil
 	}
-	if !ch.awaitsReplies() {
-		return fail(preconditionFailed, "fast reply consumer does not exist")
+	if !ch.hasReplyConsumer() {
+		return newException(preconditionFailed, "fast reply consumer does not exist")
 	}
 	p.values[propReplyTo] = appendShortstr(nil, ch.replyQueue.name)
 	m.header = p.encode()
@@ -62,8 +62,8 @@ func (v *vhost) deliverReplies(m *message) {
 
 func isReplyName(queue string) bool { return strings.HasPrefix(queue, replyToName) }
 
-// knowsReplyName reports whether declaring such a name succeeds.
-func (v *vhost) knowsReplyName(name string) bool {
+// isReplyAddress reports whether declaring such a name succeeds.
+func (v *vhost) isReplyAddress(name string) bool {
 	_, there := v.replies[name]
 	return there || name == replyToName
 }

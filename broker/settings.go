@@ -52,12 +52,12 @@ func queueArguments() []argument {
 		{"x-dead-letter-exchange", true, true, (*settings).setDeadLetterExchange},
 		{"x-dead-letter-routing-key", true, true, (*settings).setDeadLetterKey},
 		{"x-single-active-consumer", true, true, (*settings).setSingleActive},
-		{"x-queue-type", true, true, ignored},
+		{"x-queue-type", true, true, ignoreArgument},
 		{"x-queue-leader-locator", true, true, leaderLocator},
 		{"x-max-priority", true, false, (*settings).setPriority},
 		{"x-queue-mode", true, false, queueMode},
 		{"x-queue-version", true, false, queueVersion},
-		{"x-queue-master-locator", true, false, ignored},
+		{"x-queue-master-locator", true, false, ignoreArgument},
 		{"x-delivery-limit", false, true, (*settings).setDeliveryLimit},
 		{"x-dead-letter-strategy", false, true, (*settings).setStrategy},
 		{"x-max-in-memory-length", false, true, size},
@@ -91,14 +91,14 @@ func parseSettings(args table, where string) (settings, *exception) {
 			continue
 		}
 		if !a.fits(s.quorum) {
-			return s, fail(preconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", a.name, where, kind)
+			return s, newException(preconditionFailed, "invalid arg '%s' for %s of queue type rabbit_%s_queue", a.name, where, kind)
 		}
 		switch problem := a.set(&s, f); problem {
 		case "":
 		case mistyped:
-			return s, fail(preconditionFailed, "invalid type '%s' for arg '%s' in %s", f.typeName(), a.name, where)
+			return s, newException(preconditionFailed, "invalid type '%s' for arg '%s' in %s", f.typeName(), a.name, where)
 		default:
-			return s, fail(preconditionFailed, "invalid arg '%s' for %s: %s", a.name, where, problem)
+			return s, newException(preconditionFailed, "invalid arg '%s' for %s: %s", a.name, where, problem)
 		}
 	}
 	// RabbitMQ falls back to at-most-once without a word, too.
@@ -114,12 +114,12 @@ func queueType(args table, where string) (string, *exception) {
 	kind, isText := f.text()
 	switch {
 	case !isText:
-		return "", fail(preconditionFailed, "invalid arg 'x-queue-type' for %s: %s", where, unacceptable(f))
+		return "", newException(preconditionFailed, "invalid arg 'x-queue-type' for %s: %s", where, unacceptable(f))
 	case kind == "classic" || kind == "quorum":
 		return kind, nil
 	}
 	// Streams are among these.
-	return "", fail(preconditionFailed, "invalid arg 'x-queue-type' for %s: \"unsupported queue type '%s'\"", where, kind)
+	return "", newException(preconditionFailed, "invalid arg 'x-queue-type' for %s: \"unsupported queue type '%s'\"", where, kind)
 }
 
 // mistyped marks an argument whose type is told in other words than usual.
@@ -211,7 +211,7 @@ func (s *settings) setDeliveryLimit(f field) (problem string) {
 // The functions below check arguments that change nothing here, such as where a
 // queue's leader is.
 
-func ignored(*settings, field) (problem string) { return "" }
+func ignoreArgument(*settings, field) (problem string) { return "" }
 
 func size(_ *settings, f field) (problem string) {
 	_, problem = count(f)

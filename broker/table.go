@@ -112,7 +112,7 @@ func (d *decoder) validateField() *exception {
 	f := d.field()
 	switch {
 	case d.bad || f.notANumber():
-		return fail(internalError, "a table cannot be read")
+		return newException(internalError, "a table cannot be read")
 	case f.kind == 'F':
 		return table(f.raw).validate()
 	case f.kind == 'A':

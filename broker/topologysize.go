@@ -10,17 +10,17 @@ const (
 	headerOverhead   = 64  // of a headers exchange's pattern
 )
 
-// reserve counts the bytes of something that is to be added to the topology, or
+// reserveTopology counts the bytes of something that is to be added to the topology, or
 // refuses it where they are too many.
-func (v *vhost) reserve(bytes int64) *exception {
+func (v *vhost) reserveTopology(bytes int64) *exception {
 	if v.topologyBytes+bytes > v.limits.Topology {
-		return fail(resourceError, "topology limit in vhost '%s' (%d bytes) is reached", v.name, v.limits.Topology)
+		return newException(resourceError, "topology limit in vhost '%s' (%d bytes) is reached", v.name, v.limits.Topology)
 	}
 	v.topologyBytes += bytes
 	return nil
 }
 
-func (v *vhost) free(bytes int64) { v.topologyBytes -= bytes }
+func (v *vhost) releaseTopology(bytes int64) { v.topologyBytes -= bytes }
 
 func (x *exchange) bytes() int64 { return exchangeOverhead + int64(len(x.name)+len(x.args)) }
 

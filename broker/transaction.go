@@ -3,10 +3,10 @@ package broker
 // transaction holds the publishes and acknowledgements of a channel's next commit
 // (https://www.rabbitmq.com/docs/semantics#tx). The reader alone uses it.
 type transaction struct {
-	publishes   []routed
-	settlements []settlement
-	bytes       int64 // of the publishes
-	refused     bool  // a fault refused a publish
+	publishes        []routed
+	acknowledgements []acknowledgement
+	bytes            int64 // of the publishes
+	refused          bool  // a fault refused a publish
 }
 
 // routed is a message with the queues that it was routed to when it was published.
@@ -16,13 +16,13 @@ type routed struct {
 	mandatory bool
 }
 
-// settlement is an acknowledgement of deliveries.
-type settlement struct {
-	deliveries []outstanding
-	verdict    verdict
+// acknowledgement is an acknowledgement of deliveries.
+type acknowledgement struct {
+	deliveries  []unackedDelivery
+	disposition disposition
 }
 
-func (ch *channel) doTransaction(id methodID) *exception {
+func (ch *channel) handleTxMethod(id methodID) *exception {
 	switch id {
 	case txSelect:
 		return ch.txSelect()
@@ -36,7 +36,7 @@ func (ch *channel) doTransaction(id methodID) *exception {
 
 func (ch *channel) txSelect() *exception {
 	if ch.confirms.on {
-		return fail(preconditionFailed, "cannot switch from confirm to tx mode")
+		return newException(preconditionFailed, "cannot switch from confirm to tx mode")
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -51,20 +51,20 @@ func (ch *channel) txSelect() *exception {
 // channel, and the rest is done all the same.
 func (ch *channel) txCommit() *exception {
 	if ch.tx == nil {
-		return notTransactional()
+		return notInTransaction()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	tx := ch.beginTransaction()
+	tx := ch.resetTransaction()
 	complete := !tx.refused
 	for _, p := range tx.publishes {
 		complete = ch.enqueue(p) && complete
 	}
-	for _, s := range tx.settlements {
+	for _, s := range tx.acknowledgements {
 		ch.apply(s)
 	}
 	if !complete {
-		return fail(preconditionFailed, "partial tx completion")
+		return newException(preconditionFailed, "partial tx completion")
 	}
 	ch.reply(txCommitOK, nil)
 	return nil
@@ -72,7 +72,7 @@ func (ch *channel) txCommit() *exception {
 
 func (ch *channel) txRollback() *exception {
 	if ch.tx == nil {
-		return notTransactional()
+		return notInTransaction()
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -81,8 +81,8 @@ func (ch *channel) txRollback() *exception {
 	return nil
 }
 
-func notTransactional() *exception {
-	return fail(preconditionFailed, "channel is not transactional")
+func notInTransaction() *exception {
+	return newException(preconditionFailed, "channel is not transactional")
 }
 
 // rollBack drops publishes, and makes acknowledged deliveries outstanding again.
@@ -90,13 +90,13 @@ func (ch *channel) rollBack() {
 	if ch.tx == nil {
 		return
 	}
-	for _, s := range ch.beginTransaction().settlements {
+	for _, s := range ch.resetTransaction().acknowledgements {
 		ch.unacked.restore(s.deliveries)
 	}
 }
 
-// beginTransaction begins the next transaction and returns the former one.
-func (ch *channel) beginTransaction() transaction {
+// resetTransaction begins the next transaction and returns the former one.
+func (ch *channel) resetTransaction() transaction {
 	former := *ch.tx
 	*ch.tx = transaction{}
 	ch.vhost.memory.addUnfinished(-former.bytes)
@@ -106,9 +106,9 @@ func (ch *channel) beginTransaction() transaction {
 // add keeps a publish for the commit. One that alone exceeds the memory limit could
 // never be committed.
 func (tx *transaction) add(p routed, m *memory) *exception {
-	bytes := p.message.size() + entryOverhead
-	if limit := m.outside.limit.Load(); tx.bytes+bytes > limit {
-		return fail(preconditionFailed, "a transaction is larger than the memory limit (%d bytes)", limit)
+	bytes := p.message.size() + messageOverhead
+	if limit := m.external.limit.Load(); tx.bytes+bytes > limit {
+		return newException(preconditionFailed, "a transaction is larger than the memory limit (%d bytes)", limit)
 	}
 	tx.publishes = append(tx.publishes, p)
 	tx.bytes += bytes

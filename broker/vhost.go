@@ -19,11 +19,11 @@ import (
 
 // vhost is a virtual host: exchanges, queues and bindings of its own.
 type vhost struct {
-	broker *Broker
-	name   string
-	limits Limits
-	memory *memory
-	alarm  chan struct{} // has a token when the earliest deadline may have moved
+	broker    *Broker
+	name      string
+	limits    Limits
+	memory    *memory
+	timerWake chan struct{} // has a token when the earliest deadline may have moved
 
 	mu            sync.Mutex // guards what follows, and all that hangs on it
 	exchanges     map[string]*exchange
@@ -31,9 +31,9 @@ type vhost struct {
 	replies       map[string]*queue // by address; see replyToName
 	bindings      int
 	topologyBytes int64 // see Limits.Topology
-	due           deadlines
-	dead          []death // to be published before the lock is let go
-	routes        uint64  // numbers routings; see queue.routed
+	deadlines     deadlines
+	deadLetters   []deadLetter // to be published before the lock is let go
+	routings      uint64       // numbers routings; see queue.routed
 	targets       []*queue
 	rounds        uint64 // numbers rounds of deliveries; see queue.round
 }
@@ -44,7 +44,7 @@ func newVHost(b *Broker, name string) *vhost {
 		name:      name,
 		limits:    b.cfg.Limits,
 		memory:    b.memory,
-		alarm:     make(chan struct{}, 1),
+		timerWake: make(chan struct{}, 1),
 		exchanges: map[string]*exchange{},
 		queues:    map[string]*queue{},
 		replies:   map[string]*queue{},
@@ -65,39 +65,39 @@ func (v *vhost) lock() { v.mu.Lock() }
 // unlock first publishes what died meanwhile: a queue never publishes to another
 // in the middle of a change of its own.
 func (v *vhost) unlock() {
-	v.bury()
+	v.flushDeadLetters()
 	v.mu.Unlock()
 }
 
-// watchClock wakes queues when something in them falls due.
-func (v *vhost) watchClock() {
+// runTimer wakes queues when something in them falls due.
+func (v *vhost) runTimer() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(v.runDue())
+		timer.Reset(v.handleDue())
 		select {
 		case <-timer.C:
-		case <-v.alarm:
+		case <-v.timerWake:
 		case <-v.broker.done:
 			return
 		}
 	}
 }
 
-// runDue lets every queue whose deadline has come do what is due, and says how
+// handleDue lets every queue whose deadline has come do what is due, and says how
 // long it is to the next one.
-func (v *vhost) runDue() time.Duration {
+func (v *vhost) handleDue() time.Duration {
 	v.lock()
 	defer v.unlock()
 	for {
-		q, at := v.due.first()
+		q, at := v.deadlines.first()
 		if q == nil {
 			return time.Hour
 		}
 		if wait := time.Until(at); wait > 0 {
 			return wait
 		}
-		q.tick(time.Now())
+		q.handleDue(time.Now())
 	}
 }
 
@@ -112,9 +112,9 @@ func (v *vhost) release(channels ...*channel) {
 	}
 	for _, ch := range channels {
 		ch.rollBack()
-		for _, o := range ch.unacked.takeAll() {
+		for _, o := range ch.unacked.removeAll() {
 			touched[o.queue] = struct{}{}
-			ch.putBack(o)
+			ch.requeue(o)
 		}
 		for _, c := range ch.consumers {
 			touched[c.queue] = struct{}{}
@@ -125,7 +125,7 @@ func (v *vhost) release(channels ...*channel) {
 		q.unsubscribe(func(c *consumer) bool { return c.channel.ended })
 	}
 	for q := range touched {
-		q.after()
+		q.deliverReady()
 	}
 }
 
@@ -135,7 +135,7 @@ func (v *vhost) resume(c *connection) {
 	defer v.unlock()
 	v.rounds++
 	for _, ch := range c.channels {
-		ch.serveConsumers()
+		ch.deliverToConsumers()
 	}
 }
 

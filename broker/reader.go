@@ -5,23 +5,23 @@ import (
 	"errors"
 )
 
-// errGoodbye ends the reader after a close that all agree on.
-var errGoodbye = errors.New("connection closed")
+// errConnectionEnded ends the reader after a close that all agree on.
+var errConnectionEnded = errors.New("connection closed")
 
 // read takes frames until the connection ends.
 func (c *connection) read() error {
 	for {
-		if !c.in.ready() {
-			c.confirm()
+		if !c.in.hasFrame() {
+			c.sendConfirms()
 		}
-		if err := c.pause(); err != nil {
+		if err := c.awaitOutboxRoom(); err != nil {
 			return err
 		}
 		f, err := c.in.next()
 		if err != nil {
 			return err
 		}
-		if err := c.take(f); err != nil {
+		if err := c.handleFrame(f); err != nil {
 			return err
 		}
 		if f.kind == frameHeader || f.kind == frameBody {
@@ -30,12 +30,12 @@ func (c *connection) read() error {
 	}
 }
 
-// take does what a frame asks. Its error ends the connection.
-func (c *connection) take(f frame) error {
+// handleFrame does what a frame asks. Its error ends the connection.
+func (c *connection) handleFrame(f frame) error {
 	switch {
 	case c.closing.Load():
 		if isCloseOK(f) {
-			return errGoodbye
+			return errConnectionEnded
 		}
 		return nil
 	case f.kind == frameHeartbeat && f.channel == 0:
@@ -45,17 +45,17 @@ func (c *connection) take(f frame) error {
 	case f.kind != frameMethod && f.kind != frameHeader && f.kind != frameBody:
 		return frameError(f.kind, f.payload, "unknown_frame")
 	case f.channel == 0:
-		return c.control(f)
+		return c.handleControl(f)
 	}
 	return c.dispatch(f)
 }
 
 func unexpected(f frame) *exception {
-	return fail(unexpectedFrame, "type %d, %s", f.kind, octetsOf(f.payload))
+	return newException(unexpectedFrame, "type %d, %s", f.kind, octetsOf(f.payload))
 }
 
-// control does what a frame on channel 0 asks.
-func (c *connection) control(f frame) error {
+// handleControl does what a frame on channel 0 asks.
+func (c *connection) handleControl(f frame) error {
 	if f.kind != frameMethod {
 		return unexpected(f)
 	}
@@ -67,14 +67,14 @@ func (c *connection) control(f frame) error {
 	case connectionClose:
 		c.release()
 		c.out.finish(connectionCloseOK, nil)
-		return errLeaving
+		return errClosedByClient
 	case connectionCloseOK:
-		return errGoodbye
+		return errConnectionEnded
 	case connectionUpdateSecret: // a password does not end
 		c.out.method(0, connectionUpdateSecretOK, nil)
 		return nil
 	}
-	return &caused{fail(channelError, "unexpected method in connection state running"), id}
+	return &methodError{newException(channelError, "unexpected method in connection state running"), id}
 }
 
 func parseMethod(f frame) (methodID, decoder, *exception) {
@@ -90,15 +90,15 @@ func (c *connection) dispatch(f frame) error {
 	if !there {
 		return c.openChannel(f)
 	}
-	cause, err := ch.take(f)
+	cause, err := ch.handleFrame(f)
 	if err == nil {
 		return nil
 	}
 	if err.hard() {
-		return &caused{err, cause}
+		return &methodError{err, cause}
 	}
 	c.log.Warn("channel closed", "channel", f.channel, "error", err)
-	ch.fail(err, cause)
+	ch.closeWithError(err, cause)
 	return nil
 }
 
@@ -111,9 +111,9 @@ func (c *connection) openChannel(f frame) error {
 	case f.kind == frameMethod && id == channelCloseOK:
 		return nil // of a channel that both sides closed
 	case f.kind != frameMethod || id != channelOpen:
-		return &caused{fail(channelError, "expected 'channel.open'"), id}
+		return &methodError{newException(channelError, "expected 'channel.open'"), id}
 	case len(c.channels) >= int(c.channelMax):
-		return &caused{fail(notAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)",
+		return &methodError{newException(notAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)",
 			len(c.channels), c.channelMax), id}
 	}
 	c.vhost.lock()
@@ -123,26 +123,26 @@ func (c *connection) openChannel(f frame) error {
 	return nil
 }
 
-// pause keeps the reader from a client that asks for more than it reads.
-func (c *connection) pause() error {
+// awaitOutboxRoom keeps the reader from a client that asks for more than it reads.
+func (c *connection) awaitOutboxRoom() error {
 	for {
-		room := c.out.full()
+		room := c.out.awaitRoom()
 		if room == nil {
 			return nil
 		}
 		select {
 		case <-room:
-		case <-c.gone:
-			return errGoodbye
+		case <-c.writerDone:
+			return errConnectionEnded
 		}
 	}
 }
 
-// confirm tells publishers what has been taken since. The reader calls it before
+// sendConfirms tells publishers what has been taken since. The reader calls it before
 // it waits for the client, so that a burst gets one confirm.
-func (c *connection) confirm() {
-	for _, ch := range c.unsettled {
+func (c *connection) sendConfirms() {
+	for _, ch := range c.unconfirmed {
 		ch.sendConfirms()
 	}
-	c.unsettled = c.unsettled[:0]
+	c.unconfirmed = c.unconfirmed[:0]
 }

@@ -24,18 +24,18 @@ func (b *Broker) QueueLengths(vhost string) map[string]int {
 func (b *Broker) CloseExternal() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dismissed = true
+	b.externalClosed = true
 	for listener, inside := range b.listeners {
 		if !inside {
 			listener.Close()
 		}
 	}
 	for c := range b.connections {
-		if !c.inside {
+		if !c.internal {
 			c.shutDown()
 		}
 	}
-	b.memory.inside.lift()
+	b.memory.internal.disable()
 }
 
 // Close closes all connections as a broker that shuts down, gives the clients 2 s to
@@ -59,15 +59,15 @@ func (b *Broker) Close() error {
 
 // waitAtMost waits for all goroutines, and after a while ends what they wait for.
 func (b *Broker) waitAtMost(patience time.Duration) {
-	timer := time.AfterFunc(patience, b.hangUp)
+	timer := time.AfterFunc(patience, b.closeStreams)
 	defer timer.Stop()
 	b.work.Wait()
 }
 
-func (b *Broker) hangUp() {
+func (b *Broker) closeStreams() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.connections {
-		c.hangUp()
+		c.closeStream()
 	}
 }

@@ -8,60 +8,60 @@ import (
 	"time"
 )
 
-// errLeaving ends the reader of a client that closed its connection.
-var errLeaving = errors.New("connection closed by the client")
+// errClosedByClient ends the reader of a client that closed its connection.
+var errClosedByClient = errors.New("connection closed by the client")
 
-// hangUpTimeout is how long a client may take to hang up once it has closed its
+// clientCloseTimeout is how long a client may take to hang up once it has closed its
 // connection. RabbitMQ waits for a heartbeat's time-out, at most 30 s.
-const hangUpTimeout = 10 * time.Second
+const clientCloseTimeout = 10 * time.Second
 
-// end says why, takes everything back, and waits for the writer.
-func (c *connection) end(err error) {
-	if refused, cause := blame(err); refused != nil {
+// finish says why, takes everything back, and waits for the writer.
+func (c *connection) finish(err error) {
+	if refused, cause := errorReply(err); refused != nil {
 		c.log.Warn("connection closed", "error", err)
-		c.raise(refused, cause)
+		c.closeWithError(refused, cause)
 		c.release()
 		c.awaitCloseOK()
-	} else if err != nil && !c.closing.Load() && !isFarewell(err) {
+	} else if err != nil && !c.closing.Load() && !isCleanEnd(err) {
 		c.log.Info("connection lost", "error", err)
 	}
 	c.release()
 	c.out.end()
 	_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
-	<-c.gone
-	if errors.Is(err, errLeaving) {
-		c.awaitHangUp()
+	<-c.writerDone
+	if errors.Is(err, errClosedByClient) {
+		c.awaitClientClose()
 	}
 	c.stream.Close()
 }
 
-// awaitHangUp reads until the client hangs up. Another of its threads may still be
+// awaitClientClose reads until the client hangs up. Another of its threads may still be
 // writing, and a stream that is closed with bytes unread is reset, which destroys
 // the close-ok that the client has not read yet.
-func (c *connection) awaitHangUp() {
-	if !c.broker.markLeft(c) {
+func (c *connection) awaitClientClose() {
+	if !c.broker.markClosedByClient(c) {
 		return
 	}
 	if half, ok := c.stream.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // a client that waits for the end of the stream
 	}
-	_ = c.stream.SetReadDeadline(time.Now().Add(hangUpTimeout))
+	_ = c.stream.SetReadDeadline(time.Now().Add(clientCloseTimeout))
 	_, _ = io.Copy(io.Discard, c.stream)
 }
 
-// isFarewell reports whether nothing went wrong.
-func isFarewell(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, errGoodbye) || errors.Is(err, errLeaving)
+// isCleanEnd reports whether nothing went wrong.
+func isCleanEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, errConnectionEnded) || errors.Is(err, errClosedByClient)
 }
 
-// caused is an exception that a method of the client's caused.
-type caused struct {
+// methodError is an exception that a method of the client's caused.
+type methodError struct {
 	*exception
 	cause methodID
 }
 
-func blame(err error) (refused *exception, cause methodID) {
-	var by *caused
+func errorReply(err error) (refused *exception, cause methodID) {
+	var by *methodError
 	if errors.As(err, &by) {
 		return by.exception, by.cause
 	}
@@ -69,9 +69,9 @@ func blame(err error) (refused *exception, cause methodID) {
 	return refused, 0
 }
 
-// raise closes the connection with an error that a method caused; zero where none
+// closeWithError closes the connection with an error that a method caused; zero where none
 // did. It may be called by any goroutine.
-func (c *connection) raise(e *exception, cause methodID) {
+func (c *connection) closeWithError(e *exception, cause methodID) {
 	if c.closing.Swap(true) {
 		return
 	}
@@ -80,11 +80,11 @@ func (c *connection) raise(e *exception, cause methodID) {
 
 // shutDown closes the connection as a broker does that shuts down. broker.mu is held.
 func (c *connection) shutDown() {
-	if c.left {
-		c.hangUp()
+	if c.closedByClient {
+		c.closeStream()
 		return
 	}
-	c.raise(fail(connectionForced, "broker forced connection closure with reason 'shutdown'"), 0)
+	c.closeWithError(newException(connectionForced, "broker forced connection closure with reason 'shutdown'"), 0)
 }
 
 func closeArguments(e *exception, cause methodID) func([]byte) []byte {
@@ -98,11 +98,11 @@ func closeArguments(e *exception, cause methodID) func([]byte) []byte {
 // since closing the stream at once could destroy what it has not read yet.
 func (c *connection) awaitCloseOK() {
 	c.readTimeout = closeTimeout
-	timer := time.AfterFunc(closeTimeout, c.hangUp)
+	timer := time.AfterFunc(closeTimeout, c.closeStream)
 	defer timer.Stop()
 	var tail []byte
 	for {
-		chunk, err := c.in.take()
+		chunk, err := c.in.rawBytes()
 		if tail = append(tail, chunk...); err != nil || bytes.Contains(tail, closeOKFrame()) {
 			return
 		}
@@ -119,5 +119,5 @@ func isCloseOK(f frame) bool {
 		methodID(binary.BigEndian.Uint32(f.payload)) == connectionCloseOK
 }
 
-// hangUp ends whatever waits for the client.
-func (c *connection) hangUp() { c.stream.Close() }
+// closeStream ends whatever waits for the client.
+func (c *connection) closeStream() { c.stream.Close() }
