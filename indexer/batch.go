@@ -28,7 +28,7 @@ type batch struct {
 	messages          int
 	redeliveredEvents int
 	bodies            int              // bytes of the messages' bodies
-	lastTag           uint64           // delivery tag of the newest message
+	last              amqp.Delivery    // the newest message
 	startsRedelivered bool             // its first message was redelivered, see resequence.go
 	stored            map[string]int64 // sequences of redelivered events that the store has, by id
 	written           chan error
@@ -70,7 +70,7 @@ func deliveries(d amqp.Delivery) int64 {
 func (b *batch) countMessage(d amqp.Delivery) {
 	b.messages++
 	b.bodies += len(d.Body)
-	b.lastTag = d.DeliveryTag
+	b.last = d
 }
 
 // allRedelivered reports whether every message was redelivered: more of them may follow.
@@ -102,6 +102,7 @@ const maxReusedBuffer = 16 << 20 // bytes
 func (b *batch) reset() {
 	clear(b.items) // frees the messages
 	b.items, b.messages, b.redeliveredEvents, b.bodies, b.startsRedelivered, b.stored = b.items[:0], 0, 0, 0, false, nil
+	b.last = amqp.Delivery{}
 	if b.sources = b.sources[:0]; cap(b.sources) > maxReusedBuffer {
 		b.sources = nil
 	}

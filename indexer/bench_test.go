@@ -163,7 +163,7 @@ func indexInto(url string) way {
 		store.left.Store(int64(count))
 		cfg := s.config(store)
 		cfg.Batch = Batch{}
-		cfg.Broker = s.open(s.URL, true)
+		cfg.Broker = testBroker{s.open(s.URL, true)}
 		indexer := New(cfg)
 		return func() {
 			ctx, stop := context.WithCancel(context.Background())

@@ -18,7 +18,7 @@ func (s *session) collect(ctx, work context.Context) error {
 	defer timer.Stop()
 	for first := true; ; {
 		select {
-		case d, open := <-s.consumer.Deliveries:
+		case d, open := <-s.deliveries:
 			if !open {
 				s.connectionLost = true
 				return s.flushLast(work, current)

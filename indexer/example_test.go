@@ -2,29 +2,76 @@ package indexer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	transport "github.com/watershipmq/watership/pipeline/amqp"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func TestMain(m *testing.M) { os.Exit(rabbittest.WithExamples(m)) }
 
-// printer is a store that prints what it is given, and has then seen enough.
+// connection is a connection of RabbitMQ's client. It does not reconnect.
+type connection struct{ *amqp.Connection }
+
+func (c connection) Do(_ context.Context, f func(*amqp.Channel) error) error {
+	channel, err := c.Channel()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(channel), channel.Close())
+}
+
+func (c connection) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
+	return c.Do(ctx, func(channel *amqp.Channel) error {
+		if err := channel.Qos(prefetch, 0, false); err != nil {
+			return err
+		}
+		deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		return f(ctx, deliveries)
+	})
+}
+
+func (c connection) Publish(ctx context.Context, exchange, routingKey string, m amqp.Publishing) error {
+	return c.Do(ctx, func(channel *amqp.Channel) error {
+		if err := channel.Confirm(false); err != nil {
+			return err
+		}
+		unroutable := channel.NotifyReturn(make(chan amqp.Return, 1))
+		confirm, err := channel.PublishWithDeferredConfirm(exchange, routingKey, true, false, m)
+		if err != nil {
+			return err
+		}
+		if acked, err := confirm.WaitContext(ctx); err != nil || !acked {
+			return errors.Join(errors.New("RabbitMQ did not confirm the message"), err)
+		}
+		select {
+		case <-unroutable: // it comes before the confirm
+			return errors.New("the message reached no queue")
+		default:
+			return nil
+		}
+	})
+}
+
+// printer is a Store that prints the first documents and stops the indexer.
 type printer struct {
 	indexer.Store
-	enough context.CancelFunc
+	stop context.CancelFunc
 }
 
 func (p printer) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
-	defer p.enough()
+	defer p.stop()
 	results := make([]schemas.Result, len(documents))
 	for i, document := range documents {
 		event, err := schemas.ParseDocument(document.Source)
@@ -49,32 +96,40 @@ func (p printer) SaveHandover(context.Context, string, []byte) error { return ni
 
 // Every message of a tapped exchange reaches the store.
 func ExampleNew() {
-	conn, err := rabbit.Open(rabbit.Config{URL: os.Getenv("AMQP_URL"), Name: "example", LargeFrames: true})
+	client, err := amqp.Dial(os.Getenv("AMQP_URL"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer conn.Close()
-	ctx, enough := context.WithCancel(context.Background())
-	defer enough()
-	shop := amqp.TopologyConfig{QueueType: amqp.Classic, Tap: []amqp.Tap{{Exchange: "shop", Type: "topic"}}}
-	if err := amqp.Declare(ctx, conn, shop); err != nil {
+	defer client.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := declareTap(ctx, "shop"); err != nil {
 		fmt.Println(err)
 		return
 	}
-	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
-	defer publisher.Close()
-	if err := publisher.Publish(ctx, rabbit.Message{
-		Exchange: "shop", RoutingKey: "order.created", Publishing: amqp091.Publishing{Body: []byte("a violin")},
-	}); err != nil {
+	conn := connection{client}
+	if err := conn.Publish(ctx, "shop", "order.created", amqp.Publishing{Body: []byte("a violin")}); err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(indexer.New(indexer.Config{
-		Broker: conn, Publisher: publisher, Store: printer{enough: enough},
+		Broker: conn, Publisher: conn, Store: printer{stop: stop},
 		Decoder: schemas.Decoder{Source: "shop", VHost: "/"},
 	}).Run(ctx))
 	// Output:
 	// published: order.created, a violin
 	// <nil>
+}
+
+// declareTap declares the exchange and the tap of its messages, as a pipeline does.
+func declareTap(ctx context.Context, exchange string) (err error) {
+	conn, err := rabbit.Open(rabbit.Config{URL: os.Getenv("AMQP_URL"), Name: "example"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return transport.Declare(ctx, conn, transport.TopologyConfig{
+		QueueType: transport.Classic, Tap: []transport.Tap{{Exchange: exchange, Type: "topic"}},
+	})
 }

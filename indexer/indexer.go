@@ -16,7 +16,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -50,16 +49,27 @@ type Store interface {
 	SaveHandover(ctx context.Context, name string, document []byte) error
 }
 
-// Broker is the connection to RabbitMQ. Do serves the queue of unstorable messages.
+// Broker is a connection to RabbitMQ.
 type Broker interface {
+	// Do calls f with a channel, which it closes after f has returned.
 	Do(ctx context.Context, f func(*amqp.Channel) error) error
-	Consume(ctx context.Context, q rabbit.ConsumeConfig, each func(ctx context.Context, s *rabbit.Session) error) error
+
+	// Consume consumes a queue on a channel of its own, with manual acknowledgements. It
+	// calls f with a context derived from ctx and the deliveries, and closes the channel
+	// after f has returned. The deliveries close when the channel is lost; an
+	// implementation can then call f again with a new channel, and has to cancel the
+	// context of the former f. Consume returns the error of f, or an error of
+	// RabbitMQ: the indexer then calls it again after a pause.
+	Consume(ctx context.Context, queue string, prefetch int,
+		f func(ctx context.Context, deliveries <-chan amqp.Delivery) error) error
 }
 
 // Publisher publishes messages that are too large for the store to the queue of
-// unstorable messages. It returns after the confirm.
+// unstorable messages.
 type Publisher interface {
-	Publish(ctx context.Context, m rabbit.Message) error
+	// Publish returns nil after RabbitMQ has confirmed the message. It returns an error
+	// if the message reaches no queue.
+	Publish(ctx context.Context, exchange, routingKey string, m amqp.Publishing) error
 }
 
 // Config configures an Indexer. Broker, Publisher, Store and Decoder are required.
@@ -191,10 +201,10 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		if err := x.waitForStore(ctx, queue); err != nil {
 			return err
 		}
-		err := x.cfg.Broker.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: state.tuner.startSession()},
-			func(session context.Context, consumer *rabbit.Session) error {
+		err := x.cfg.Broker.Consume(ctx, queue, state.tuner.startSession(),
+			func(session context.Context, deliveries <-chan amqp.Delivery) error {
 				defer x.progress[queue].requeue()
-				acknowledged, err := x.runSession(session, consumer, queue, add, state)
+				acknowledged, err := x.runSession(session, deliveries, queue, add, state)
 				if stoppedByIndexer(ctx, session) {
 					state.acknowledged = state.acknowledged.merge(acknowledged, 0)
 				}

@@ -67,7 +67,7 @@ func TestEmptyTakesWhatComesAgain(t *testing.T) {
 	rabbittest.Eventually(t, "they are back", func() bool { return s.Len(t, queue) == count })
 	for range calls { // what it took last may be back in the queue
 		cfg := s.config(store)
-		cfg.Broker = s.open(s.URL, true)
+		cfg.Broker = testBroker{s.open(s.URL, true)}
 		err := New(cfg).Drain(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })
 		if err != nil {
 			t.Fatal(err)

@@ -2,12 +2,10 @@ package indexer
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 const (
@@ -20,12 +18,12 @@ const (
 // ended or the prefetch changed, and an error when the messages should be requeued for a
 // while. All its goroutines have ended by then. It also returns the acknowledged
 // sequences.
-func (x *Indexer) runSession(ctx context.Context, consumer *rabbit.Session, queue string, add addFunc, state *queueState) (sequenceRanges, error) {
+func (x *Indexer) runSession(ctx context.Context, deliveries <-chan amqp.Delivery, queue string, add addFunc, state *queueState) (sequenceRanges, error) {
 	work, cancel := withGrace(ctx, x.shutdownGrace)
 	defer cancel()
 	group, work := errgroup.WithContext(work)
 	s := &session{
-		Indexer: x, consumer: consumer, queue: queue, add: add, state: state, group: group,
+		Indexer: x, deliveries: deliveries, queue: queue, add: add, state: state, group: group,
 		collected: make(chan *batch), inFlight: make(chan *batch, writers), free: make(chan *batch, prefetchBatches),
 	}
 	group.Go(func() error {
@@ -55,11 +53,11 @@ type queueState struct {
 // session is one consumer on one channel, from its start to its end.
 type session struct {
 	*Indexer
-	consumer *rabbit.Session
-	queue    string
-	add      addFunc
-	state    *queueState
-	group    *errgroup.Group
+	deliveries <-chan amqp.Delivery
+	queue      string
+	add        addFunc
+	state      *queueState
+	group      *errgroup.Group
 
 	// Only collect uses these, until the session ends.
 	connectionLost bool            // sent acknowledgements may be lost as well
@@ -126,11 +124,8 @@ func (s *session) acknowledgeBatches(ctx context.Context) error {
 		if err := <-b.written; err != nil {
 			return err
 		}
-		switch err := s.consumer.Ack(b.lastTag, true); {
-		case err == nil:
+		if err := b.last.Ack(true); err == nil { // else the channel is lost, and the broker redelivers
 			s.acknowledged = max(s.acknowledged, b.highestSequence())
-		case !errors.Is(err, rabbit.ErrSessionEnded):
-			return err
 		}
 		newest := b.items[len(b.items)-1].event.Time
 		s.metrics.observeBatch(s.queue, b, newest)

@@ -138,7 +138,7 @@ func (s *system) startAt(url string, store Store, adjust func(*Config)) *running
 	consuming := s.open(url, true)
 	sending := s.open(s.URL, false)
 	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
-	cfg.Broker, cfg.Publisher = consuming, publisher
+	cfg.Broker, cfg.Publisher = testBroker{consuming}, testPublisher{publisher}
 	if adjust != nil {
 		adjust(&cfg)
 	}
