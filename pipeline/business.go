@@ -75,7 +75,7 @@ func (b *business) repaid(s schemas.State) schemas.State {
 // usedUp is for a message that comes though its attempts are used up: the policy allows
 // fewer than it did, or a copy of it found a way back. It is not tried again.
 func (b *business) usedUp(ctx context.Context, verified schemas.VerifiedState, most int) error {
-	b.metrics.attempts.WithLabelValues(b.route.Queue, retry.Poison.String()).Inc()
+	b.metrics.attempts.WithLabelValues(b.route.Queue, resultLabel(retry.Poison)).Inc()
 	state := verified.State
 	state.Time, state.Duration = b.now(), 0
 	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",

@@ -91,10 +91,10 @@ func ExampleHTTP() {
 	order := message.NewMessage("", nil)
 	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{Exchange: "shop", Body: []byte("order 17")}))
 	_, err := handler(order)
-	fmt.Println(retry.Default().Next(err, 1, nil).Verb)
+	fmt.Println(retry.Default().Next(err, 1, nil).Action)
 	// Output:
 	// order 17 from shop
-	// again
+	// retry
 }
 
 func ExampleHTTPConfig_Validate() {

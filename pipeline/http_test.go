@@ -45,10 +45,10 @@ func answering(t testing.TB, status int, header http.Header, body string) *httpt
 
 // meaningOf is what an error of a handler means.
 func meaningOf(err error) Meaning {
-	switch retry.Default().Next(err, 1, nil).Verb {
+	switch retry.Default().Next(err, 1, nil).Action {
 	case retry.Poison:
 		return MeansPoison
-	case retry.Wait:
+	case retry.Defer:
 		return MeansUnavailable
 	}
 	return MeansRetry
@@ -126,10 +126,10 @@ func TestRetryAfter(t *testing.T) {
 		on(-time.Hour):       time.Second,
 	} {
 		header := http.Header{"Retry-After": {value}, "Date": {on(0)}}
-		for status, verb := range map[int]retry.Verb{500: retry.Again, 503: retry.Wait, 429: retry.Wait} {
+		for status, action := range map[int]retry.Action{500: retry.Retry, 503: retry.Defer, 429: retry.Defer} {
 			err := post(HTTPConfig{URL: answering(t, status, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
-			if got := retry.Default().Next(err, 1, nil); got.Verb != verb || got.Delay != want {
-				t.Errorf("%d, %s: %+v, want %s %s", status, value, got, verb, want)
+			if got := retry.Default().Next(err, 1, nil); got.Action != action || got.Delay != want {
+				t.Errorf("%d, %s: %+v, want %s %s", status, value, got, action, want)
 			}
 		}
 		err := post(HTTPConfig{URL: answering(t, 500, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})

@@ -54,11 +54,22 @@ func (m *metrics) handled(queue string, took time.Duration) {
 	m.durations.WithLabelValues(queue).Observe(took.Seconds())
 }
 
-func (m *metrics) failed(a attempted, verb retry.Verb) {
-	m.attempts.WithLabelValues(a.label, verb.String()).Inc()
+func (m *metrics) failed(a attempted, action retry.Action) {
+	m.attempts.WithLabelValues(a.label, resultLabel(action)).Inc()
 	if a.took > 0 { // how long a consumer of others took is not known
 		m.durations.WithLabelValues(a.label).Observe(a.took.Seconds())
 	}
+}
+
+// resultLabel returns the value of the label result, which dashboards rely on.
+func resultLabel(action retry.Action) string {
+	switch action {
+	case retry.Retry:
+		return "again"
+	case retry.Defer:
+		return "wait"
+	}
+	return "poison"
 }
 
 // maxLabels bounds how many queues that are no routes have a label of their own.

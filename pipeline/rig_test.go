@@ -146,7 +146,7 @@ func (r *rig) deleteTopology() {
 	queues := []string{
 		names.Log(), names.Index(), names.IndexLate(), names.Retry(), names.Due(), names.Poison(), names.Unstorable(),
 	}
-	for _, d := range append(r.cfg.TopologyConfig().Delays, append(retry.Ladder(), r.cfg.ReturnPause)...) {
+	for _, d := range append(r.cfg.TopologyConfig().Delays, append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
 		queues = append(queues, names.Delay(d))
 	}
 	for _, route := range r.cfg.TopologyConfig().Routes {

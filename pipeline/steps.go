@@ -65,16 +65,16 @@ type attempted struct {
 // failed sends a message whose attempt failed to where its policy says.
 func (s *steps) failed(ctx context.Context, before schemas.VerifiedState, a attempted) error {
 	decision := s.reachable(a.decision, before.Envelope)
-	s.metrics.failed(a, decision.Verb)
+	s.metrics.failed(a, decision.Action)
 	state := before.State.Failed(s.now(), a.took, a.queue, a.failure)
 	state.EventID = ""
 	if state.Message == "" {
 		state.Message = s.newID()
 	}
-	switch decision.Verb {
+	switch decision.Action {
 	case retry.Poison:
 		return s.poison(ctx, before.Envelope, state)
-	case retry.Wait: // no attempt is lost
+	case retry.Defer: // no attempt is lost
 		state.Attempt, state.Attempts = before.State.Attempt, before.State.Attempts
 		state = state.Waited(state.Time)
 	}
@@ -88,8 +88,8 @@ func (s *steps) failed(ctx context.Context, before schemas.VerifiedState, a atte
 // reachable: a message whose headers leave no room for ours cannot carry its
 // attempts back to its queue, so it is not tried again.
 func (s *steps) reachable(d retry.Decision, e schemas.Envelope) retry.Decision {
-	if d.Verb == retry.Again && !s.frameMax().LeavesRoom(e) {
-		return retry.Decision{Verb: retry.Poison, Reason: "its headers leave no room for a state"}
+	if d.Action == retry.Retry && !s.frameMax().LeavesRoom(e) {
+		return retry.Decision{Action: retry.Poison, Reason: "its headers leave no room for a state"}
 	}
 	return d
 }
@@ -153,7 +153,7 @@ func (s *steps) delayed(ctx context.Context, e schemas.Envelope, state schemas.S
 	others := s.permanent
 	switch {
 	case errors.Is(err, errSilent):
-		others = slices.Concat(others, retry.Ladder())
+		others = slices.Concat(others, retry.StandardDelays())
 	case !errors.As(err, &undeclared):
 		return err
 	}

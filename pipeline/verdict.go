@@ -27,7 +27,7 @@ func (s *steps) judge(policy retry.Policy, why error, before schemas.State) verd
 	read := func(err error) (verdict, error) {
 		return recoverWithin(readTimeout, func() (verdict, error) {
 			v := verdict{
-				decision: policy.Count(err, before.Attempt+1, s.random), waiting: retry.WaitAgain(err, before.Waits),
+				decision: policy.Count(err, before.Attempt+1, s.random), waiting: retry.Deferral(err, before.Waits),
 				failure: failure(err), cause: causeOf(err),
 			}
 			var after *retry.AfterError

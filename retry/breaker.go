@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Breaker says when a route stops because the service that its handler needs
-// is unavailable, how probes look for the service, and how long a message may
-// wait for it. The zero value has the default of each field.
+// Breaker pauses a route while the service that its handler needs is unavailable:
+// after how many failures, with which pauses between probes of the service, and
+// how long a message may wait for it. The zero value has the default of each field.
 //
 // An outage is a property of many messages, a failure is a property of one. So
 // the breaker opens when several different messages in a row fail, with no
 // success between, either because the service could not be reached or all with
 // the same error. Those messages get their attempts back. A message that fails
-// while others succeed has failed by itself: its policy says what follows.
+// while others succeed has failed by itself: its policy decides.
 type Breaker struct {
 	// Messages is how many different messages must fail in a row. As many
 	// succeed before the route handles as many at once as before. Zero: 5.
@@ -53,10 +53,10 @@ const (
 	defaultMaxWait  = 24 * time.Hour
 	defaultMaxAlike = 20
 
-	mostMessages = 1000
+	maxMessages = 1000
 )
 
-// WithDefaults is the breaker with the defaults of the fields that are zero.
+// WithDefaults returns the breaker with the default of each field that is zero.
 func (b Breaker) WithDefaults() Breaker {
 	b.Messages = or(b.Messages, defaultMessages)
 	b.Within = or(b.Within, defaultWithin)
@@ -68,7 +68,7 @@ func (b Breaker) WithDefaults() Breaker {
 	return b
 }
 
-// Or is the breaker with the fields of other where its own are zero.
+// Or returns the breaker with the fields of other where its own are zero.
 func (b Breaker) Or(other Breaker) Breaker {
 	return Breaker{
 		Messages: or(b.Messages, other.Messages), Within: or(b.Within, other.Within),
@@ -85,12 +85,12 @@ func or[T int | time.Duration](value, fallback T) T {
 	return value
 }
 
-// Validate says everything that is wrong with a breaker, each in a FieldError:
+// Validate returns every mistake in a breaker, each as a FieldError:
 // more than 1000 messages, a negative time other than MaxWait, a cap below first.
 func (b Breaker) Validate() error {
 	var errs []error
-	if b.Messages > mostMessages {
-		errs = append(errs, &FieldError{"messages", fmt.Sprint(b.Messages), fmt.Sprint("at most ", mostMessages)})
+	if b.Messages > maxMessages {
+		errs = append(errs, &FieldError{"messages", fmt.Sprint(b.Messages), fmt.Sprint("at most ", maxMessages)})
 	}
 	for _, field := range []struct {
 		name  string
@@ -106,7 +106,8 @@ func (b Breaker) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Pause is the wait before a probe of an open breaker, after so many that failed.
+// Pause returns the pause before the next probe of an open breaker, after a number
+// of failed probes.
 func (b Breaker) Pause(failed int) time.Duration {
 	b = b.WithDefaults()
 	pause := b.First
@@ -119,15 +120,15 @@ func (b Breaker) Pause(failed int) time.Duration {
 	return min(pause, b.Cap)
 }
 
-// Exhausted says whether a message has waited so often, or for so long since the
-// first time, that its failures count as attempts. since may be zero.
+// Exhausted reports whether a message has waited so often, or for so long since
+// the first time, that its failures count as attempts. since may be zero.
 func (b Breaker) Exhausted(waits int, since, now time.Time) bool {
 	b = b.WithDefaults()
 	return waits >= b.MaxWaits || b.MaxWait < 0 || !since.IsZero() && now.Sub(since) >= b.MaxWait
 }
 
-// ExhaustedAlike is Exhausted for a message that fails like others in a row,
-// though the service answers.
+// ExhaustedAlike is Exhausted for a message of several in a row that fail with the
+// same error while the service answers.
 func (b Breaker) ExhaustedAlike(waits int, since, now time.Time) bool {
 	return waits >= b.WithDefaults().MaxAlike || b.Exhausted(waits, since, now)
 }

@@ -9,34 +9,28 @@ import (
 )
 
 func ExampleDefault() {
-	fmt.Print(retry.Default().Timetable())
-	// Output:
-	// attempt 1   at once
-	// attempt 2   1s later
-	// attempt 3   10s later
-	// attempt 4   30s later
+	fmt.Println(retry.Default().Delays, retry.Default().MaxAttempts())
+	// Output: [1s 10s 30s] 4
 }
 
-// Delays that grow, spread so that what failed together does not come back
-// together, and a class of errors that is tried more patiently.
-func ExamplePolicy_Timetable() {
+// Delays that grow, with jitter so that messages that failed together do not come
+// back together, and longer delays for one class of errors.
+func ExamplePolicy() {
 	policy := retry.Policy{
 		First: time.Second, Factor: 10, Cap: time.Minute, Jitter: 0.5, Attempts: 20,
 		Classes: map[string]retry.Policy{
 			"ordering": {Delays: []time.Duration{time.Minute, time.Hour, 24 * time.Hour}},
 		},
 	}
-	fmt.Print(policy.Timetable())
+	lost, early := errors.New("connection lost"), retry.Class("ordering", errors.New("no such order yet"))
+	halfway := func() float64 { return 0.5 }
+	for attempt := 1; attempt <= 3; attempt++ {
+		fmt.Println(policy.Next(lost, attempt, halfway).Delay, policy.Next(early, attempt, halfway).Delay)
+	}
 	// Output:
-	// attempt 1   at once
-	// attempt 2   500ms to 1s later
-	// attempt 3   5s to 10s later
-	// attempts 4 to 20   30s to 1m later each
-	// class ordering
-	// attempt 1   at once
-	// attempt 2   1m later
-	// attempt 3   1h later
-	// attempt 4   24h later
+	// 1s 1m0s
+	// 10s 1h0m0s
+	// 50s 24h0m0s
 }
 
 func ExamplePolicy_AllDelays() {
@@ -58,13 +52,13 @@ func ExamplePolicy_Next() {
 	fmt.Printf("%+v\n", policy.Next(err, 1, nil))
 	fmt.Printf("%+v\n", policy.Next(err, 2, nil))
 	// Output:
-	// {Verb:again Delay:1s Reason:}
-	// {Verb:poison Delay:0s Reason:failed 2 of 2 attempts}
+	// {Action:retry Delay:1s Reason:}
+	// {Action:poison Delay:0s Reason:failed 2 of 2 attempts}
 }
 
 func ExamplePermanent() {
 	err := retry.Permanent(errors.New("an order without lines"))
-	fmt.Println(retry.Default().Next(err, 1, nil).Verb, "-", err)
+	fmt.Println(retry.Default().Next(err, 1, nil).Action, "-", err)
 	// Output: poison - an order without lines
 }
 
@@ -98,8 +92,8 @@ func ExampleClass() {
 // The message waits, and no attempt is lost.
 func ExampleUnavailable() {
 	err := retry.Unavailable(errors.New("the database does not answer"))
-	fmt.Println(retry.Default().Next(err, 3, nil).Verb)
-	// Output: wait
+	fmt.Println(retry.Default().Next(err, 3, nil).Action)
+	// Output: defer
 }
 
 // Whether an attempt counts is known only by what becomes of other messages. If
@@ -113,10 +107,10 @@ func ExamplePolicy_Count() {
 	// failed 4 of 4 attempts
 }
 
-func ExampleWaitAgain() {
+func ExampleDeferral() {
 	err := retry.Unavailable(errors.New("503 Service Unavailable"))
 	for before := range 9 {
-		fmt.Print(retry.WaitAgain(err, before).Delay, " ")
+		fmt.Print(retry.Deferral(err, before).Delay, " ")
 	}
 	// Output: 1s 2s 5s 10s 20s 50s 1m10s 1m40s 1m40s
 }
@@ -174,8 +168,8 @@ func ExampleTypeOf() {
 	// Output: *retry.PanicError
 }
 
-func ExampleLadder() {
-	fmt.Println(retry.Ladder()[:8])
+func ExampleStandardDelays() {
+	fmt.Println(retry.StandardDelays()[:8])
 	// Output: [100ms 150ms 200ms 300ms 500ms 700ms 1s 1.5s]
 }
 

@@ -1,5 +1,5 @@
-// Package retry decides what happens to a message after an attempt: again and
-// when, or never. It only computes: it does no I/O and has no clock.
+// Package retry decides about the next attempt of a message that failed: after
+// which delay, or never. It only computes: it does no I/O and has no clock.
 package retry
 
 import (
@@ -12,7 +12,7 @@ import (
 // DefaultClass is the class of an error that names none.
 const DefaultClass = "default"
 
-// PermanentError says that no further attempt can succeed.
+// PermanentError marks an error that every further attempt would meet too.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return e.Err.Error() }
@@ -26,13 +26,13 @@ func Permanent(err error) error {
 	return &PermanentError{err}
 }
 
-// IsPermanent says whether an error is marked as Permanent.
+// IsPermanent reports whether an error is marked as Permanent.
 func IsPermanent(err error) bool {
 	var permanent *PermanentError
 	return errors.As(err, &permanent)
 }
 
-// AfterError says when the next attempt should be made.
+// AfterError asks for a delay before the next attempt.
 type AfterError struct {
 	Delay   time.Duration
 	AtLeast bool // the delay of the policy counts where it is longer
@@ -44,8 +44,8 @@ func (e *AfterError) Unwrap() error { return e.Err }
 
 // After asks for the next attempt after d instead of the policy's delay. The
 // policy still says how many attempts there are. A delay has a queue, so d is
-// rounded up to the next of Ladder; longer than its longest counts as that,
-// and a negative d as 0. After(d, nil) is nil.
+// rounded up to the next of StandardDelays, at most to the longest; a negative d
+// counts as 0. After(d, nil) is nil.
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -53,8 +53,8 @@ func After(d time.Duration, err error) error {
 	return &AfterError{Delay: max(d, 0), Err: err}
 }
 
-// AtLeast is After where the delay of the policy counts if it is longer: what a
-// service asks for that has too many requests. AtLeast(d, nil) is nil.
+// AtLeast is After, but a longer delay of the policy counts, as suits the
+// Retry-After of a service that has too many requests. AtLeast(d, nil) is nil.
 func AtLeast(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -72,8 +72,7 @@ func (e *ClassError) Error() string { return e.Err.Error() }
 func (e *ClassError) Unwrap() error { return e.Err }
 
 // Class puts an error into a class; a policy may have other delays and another
-// number of attempts for it.
-// Class(name, nil) is nil.
+// number of attempts for it. Class(name, nil) is nil.
 func Class(name string, err error) error {
 	if err == nil {
 		return nil
@@ -81,18 +80,18 @@ func Class(name string, err error) error {
 	return &ClassError{name, err}
 }
 
-// UnavailableError says that nothing is wrong with the message: the service that
-// its handler needs is unavailable, for this message and for the next as well.
+// UnavailableError marks an error that is no fault of the message: the service
+// that its handler needs is unavailable, for this message and for the next too.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Unavailable marks an error so that its message waits without losing an attempt,
-// as WaitAgain says. Where several different messages in a row are told so, their
-// route pauses until a probe succeeds: see Breaker, which also says how long a
-// message may wait. A message that is told so while others of its route succeed
-// loses an attempt all the same. Unavailable(nil) is nil.
+// for the delay of Deferral. When several different messages in a row have this
+// error, their route pauses until a probe succeeds: see Breaker, which also bounds
+// the wait of a message. If other messages of the route succeed in that time, the
+// message loses an attempt all the same. Unavailable(nil) is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -108,7 +107,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// ClassOf is the class that an error names, the outermost first, or DefaultClass.
+// ClassOf returns the class of an error, the outermost if there are several, or
+// DefaultClass.
 func ClassOf(err error) string {
 	var class *ClassError
 	if errors.As(err, &class) && class.Class != "" {
@@ -117,9 +117,8 @@ func ClassOf(err error) string {
 	return DefaultClass
 }
 
-// TypeOf names the kind of an error for people and for searching: the type of
-// the innermost error that is not one of this package's marks and not a bare
-// text wrapped around another.
+// TypeOf returns the type of the innermost error of a chain, by which failures are
+// grouped and searched; "timeout" for context.DeadlineExceeded.
 func TypeOf(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"

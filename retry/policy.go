@@ -12,12 +12,12 @@ const MaxDelay = (1<<32 - 1) * time.Millisecond
 
 const (
 	defaultFactor = 2.0
-	defaultCap    = maxRung
+	defaultCap    = longestStandard
 )
 
 // Policy says how many attempts a message has and how long it waits between
 // them: by a list of delays, or by First and the fields after it. The zero
-// value makes one attempt. Validate says what a policy may not be.
+// value makes one attempt. Validate lists the bounds.
 type Policy struct {
 	// Delays are waited between the first attempt and the second, the second
 	// and the third, and so on; there is one attempt more than delays. Each
@@ -38,7 +38,7 @@ type Policy struct {
 	// Jitter is the share of each delay, from 0 to 1, by which it may be
 	// shortened at random, so that what failed together does not come back
 	// together. A delay has a queue, so a shortened one is rounded up to the
-	// next of Ladder: a jitter much below a third has little effect. Zero:
+	// next of StandardDelays: a jitter much below a third has little effect. Zero:
 	// every delay is exact.
 	Jitter float64
 
@@ -50,7 +50,7 @@ type Policy struct {
 	Classes map[string]Policy
 }
 
-// Default is the policy of routes that name none.
+// Default returns the policy of routes that name none.
 //
 //	attempt 1   at once
 //	attempt 2   1s later
@@ -63,15 +63,16 @@ func Default() Policy {
 // AllDelays lists every delay that the policy and its classes name, the
 // shortest first, each once. Each has a queue of its own.
 func (p Policy) AllDelays() []time.Duration {
-	all := p.named()
+	all := p.ownDelays()
 	for _, class := range p.Classes {
-		all = append(all, class.named()...)
+		all = append(all, class.ownDelays()...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// MaxAttempts is the number of attempts after which a message of any class is given up.
+// MaxAttempts returns the number of attempts after which a message of any class is
+// poison.
 func (p Policy) MaxAttempts() int {
 	most := p.attempts()
 	for _, class := range p.Classes {
@@ -80,20 +81,21 @@ func (p Policy) MaxAttempts() int {
 	return most
 }
 
-// named are the delays without those of classes, each once, in their order.
-func (p Policy) named() []time.Duration {
-	var named []time.Duration
+// ownDelays lists the delays of the policy without its classes, each once, in
+// their order.
+func (p Policy) ownDelays() []time.Duration {
+	var delays []time.Duration
 	for attempt := 1; attempt < p.attempts(); attempt++ {
 		d := p.delay(attempt)
-		named = append(named, d)
+		delays = append(delays, d)
 		if p.First > 0 && (d == p.longest() || p.factor() == 1) {
-			break // and so on
+			break // every further delay is the same
 		}
 	}
-	return slices.Compact(named)
+	return slices.Compact(delays)
 }
 
-// ofClass is the policy for errors of a class.
+// ofClass returns the policy for errors of a class.
 func (p Policy) ofClass(class string) Policy {
 	if own, ok := p.Classes[class]; ok {
 		return own
@@ -101,7 +103,7 @@ func (p Policy) ofClass(class string) Policy {
 	return p
 }
 
-// attempts is how many there are, the first included.
+// attempts returns the number of attempts, the first included.
 func (p Policy) attempts() int {
 	if p.First > 0 {
 		return max(p.Attempts, 1)
@@ -109,7 +111,7 @@ func (p Policy) attempts() int {
 	return len(p.Delays) + 1
 }
 
-// delay is the wait after the attempt'th attempt, before jitter.
+// delay returns the delay after the attempt'th attempt, before jitter.
 func (p Policy) delay(attempt int) time.Duration {
 	if p.First == 0 {
 		return p.Delays[attempt-1]
@@ -135,13 +137,13 @@ func (p Policy) longest() time.Duration {
 	return p.Cap
 }
 
-// jittered shortens d. What comes out has a queue: it is a rung, or d itself.
+// jittered shortens d at random. Its result has a queue: a standard delay, or d.
 func (p Policy) jittered(d time.Duration, random func() float64) time.Duration {
 	if p.Jitter == 0 || random == nil {
 		return d
 	}
 	short := time.Duration(float64(d) * (1 - p.Jitter*random()))
-	if short > maxRung {
+	if short > longestStandard {
 		return d
 	}
 	return min(roundUp(short), d)

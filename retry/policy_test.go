@@ -29,36 +29,36 @@ func TestNext(t *testing.T) {
 		attempt int
 		want    string
 	}{
-		"first of a list":               {list, errBroken, 1, "again 1s"},
-		"second of a list":              {list, errBroken, 2, "again 1m0s"},
-		"last of a list":                {list, errBroken, 3, "poison: failed 3 of 3 attempts"},
-		"beyond the last":               {list, errBroken, 9, "poison: failed 9 of 3 attempts"},
-		"zero policy":                   {Policy{}, errBroken, 1, "poison: failed 1 of 1 attempts"},
-		"first delay grows":             {growing, errBroken, 1, "again 1s"},
-		"by its factor":                 {growing, errBroken, 2, "again 3s"},
-		"up to its cap":                 {growing, errBroken, 3, "again 5s"},
-		"and stays there":               {growing, errBroken, 4, "again 5s"},
-		"last of a growing":             {growing, errBroken, 5, "poison: failed 5 of 5 attempts"},
-		"permanent":                     {list, Permanent(errBroken), 1, "poison: permanent"},
-		"permanent, wrapped":            {list, fmt.Errorf("saving: %w", Permanent(errBroken)), 1, "poison: permanent"},
-		"permanent beats unavailable":   {list, Unavailable(Permanent(errBroken)), 1, "poison: permanent"},
-		"asked delay":                   {list, After(1200*time.Millisecond, errBroken), 1, "again 1.5s"},
-		"asked delay on a rung":         {list, After(7*time.Second, errBroken), 1, "again 7s"},
-		"asked delay of nothing":        {list, After(-time.Hour, errBroken), 1, "again 100ms"},
-		"asked delay beyond the ladder": {list, After(999*time.Hour, errBroken), 1, "again 24h0m0s"},
-		"asked delay, no attempt left":  {list, After(time.Second, errBroken), 3, "poison: failed 3 of 3 attempts"},
-		"asked for at least":            {list, AtLeast(1200*time.Millisecond, errBroken), 1, "again 1.5s"},
-		"asked for less":                {list, AtLeast(200*time.Millisecond, errBroken), 1, "again 1s"},
-		"asked for at least nothing":    {list, AtLeast(-time.Hour, errBroken), 2, "again 1m0s"},
-		"class with more attempts":      {list, Class("ordering", errBroken), 4, "again 80ms"},
-		"class, its last":               {list, Class("ordering", errBroken), 5, "poison: failed 5 of 5 attempts"},
-		"class with a single attempt":   {list, Class("once", errBroken), 1, "poison: failed 1 of 1 attempts"},
-		"class that has no policy":      {list, Class("other", errBroken), 1, "again 1s"},
-		"outermost class":               {list, Class("once", Class("ordering", errBroken)), 1, "poison: failed 1 of 1 attempts"},
-		"unavailable":                   {list, Unavailable(errBroken), 99, "wait 1s"},
-		"unavailable for so long":       {list, Unavailable(After(time.Minute, errBroken)), 1, "wait 1m10s"},
-		"unavailable for less":          {list, Unavailable(AtLeast(time.Millisecond, errBroken)), 1, "wait 1s"},
-		"panic":                         {list, &PanicError{Value: "oh"}, 1, "again 1s"},
+		"first of a list":                {list, errBroken, 1, "retry 1s"},
+		"second of a list":               {list, errBroken, 2, "retry 1m0s"},
+		"last of a list":                 {list, errBroken, 3, "poison: failed 3 of 3 attempts"},
+		"beyond the last":                {list, errBroken, 9, "poison: failed 9 of 3 attempts"},
+		"zero policy":                    {Policy{}, errBroken, 1, "poison: failed 1 of 1 attempts"},
+		"first delay grows":              {growing, errBroken, 1, "retry 1s"},
+		"by its factor":                  {growing, errBroken, 2, "retry 3s"},
+		"up to its cap":                  {growing, errBroken, 3, "retry 5s"},
+		"and stays there":                {growing, errBroken, 4, "retry 5s"},
+		"last of a growing":              {growing, errBroken, 5, "poison: failed 5 of 5 attempts"},
+		"permanent":                      {list, Permanent(errBroken), 1, "poison: permanent"},
+		"permanent, wrapped":             {list, fmt.Errorf("saving: %w", Permanent(errBroken)), 1, "poison: permanent"},
+		"permanent beats unavailable":    {list, Unavailable(Permanent(errBroken)), 1, "poison: permanent"},
+		"asked delay":                    {list, After(1200*time.Millisecond, errBroken), 1, "retry 1.5s"},
+		"asked delay that is standard":   {list, After(7*time.Second, errBroken), 1, "retry 7s"},
+		"asked delay of nothing":         {list, After(-time.Hour, errBroken), 1, "retry 100ms"},
+		"asked delay beyond the longest": {list, After(999*time.Hour, errBroken), 1, "retry 24h0m0s"},
+		"asked delay, no attempt left":   {list, After(time.Second, errBroken), 3, "poison: failed 3 of 3 attempts"},
+		"asked for at least":             {list, AtLeast(1200*time.Millisecond, errBroken), 1, "retry 1.5s"},
+		"asked for less":                 {list, AtLeast(200*time.Millisecond, errBroken), 1, "retry 1s"},
+		"asked for at least nothing":     {list, AtLeast(-time.Hour, errBroken), 2, "retry 1m0s"},
+		"class with more attempts":       {list, Class("ordering", errBroken), 4, "retry 80ms"},
+		"class, its last":                {list, Class("ordering", errBroken), 5, "poison: failed 5 of 5 attempts"},
+		"class with a single attempt":    {list, Class("once", errBroken), 1, "poison: failed 1 of 1 attempts"},
+		"class that has no policy":       {list, Class("other", errBroken), 1, "retry 1s"},
+		"outermost class":                {list, Class("once", Class("ordering", errBroken)), 1, "poison: failed 1 of 1 attempts"},
+		"unavailable":                    {list, Unavailable(errBroken), 99, "defer 1s"},
+		"unavailable for so long":        {list, Unavailable(After(time.Minute, errBroken)), 1, "defer 1m10s"},
+		"unavailable for less":           {list, Unavailable(AtLeast(time.Millisecond, errBroken)), 1, "defer 1s"},
+		"panic":                          {list, &PanicError{Value: "oh"}, 1, "retry 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := test.policy.Validate(); err != nil {
@@ -72,10 +72,10 @@ func TestNext(t *testing.T) {
 }
 
 func spell(d Decision) string {
-	if d.Verb == Poison {
+	if d.Action == Poison {
 		return "poison: " + d.Reason
 	}
-	return d.Verb.String() + " " + d.Delay.String()
+	return d.Action.String() + " " + d.Delay.String()
 }
 
 func TestValidate(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAllDelays(t *testing.T) {
 	}
 }
 
-// The timetable in the doc comment is the one that the code gives.
+// The schedule in the doc comment of Default has the delays of the code.
 func TestDocCommentOfDefault(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", nil, parser.ParseComments)
 	if err != nil {
@@ -140,25 +140,29 @@ func TestDocCommentOfDefault(t *testing.T) {
 				lines = append(lines, text+"\n")
 			}
 		}
-		if got, want := strings.Join(lines, ""), Default().Timetable(); got != want {
-			t.Errorf("the comment says\n%swhere the code says\n%s", got, want)
+		want := "attempt 1   at once\n"
+		for i, delay := range Default().Delays {
+			want += fmt.Sprintf("attempt %d   %s later\n", i+2, delay)
+		}
+		if got := strings.Join(lines, ""); got != want {
+			t.Errorf("the comment has\n%sand the code\n%s", got, want)
 		}
 		return
 	}
 	t.Error("policy.go has no func Default")
 }
 
-func TestLadder(t *testing.T) {
-	ladder := Ladder()
-	if first, last := ladder[0], ladder[len(ladder)-1]; first != 100*time.Millisecond || last != 24*time.Hour {
+func TestStandardDelays(t *testing.T) {
+	delays := StandardDelays()
+	if first, last := delays[0], delays[len(delays)-1]; first != 100*time.Millisecond || last != 24*time.Hour {
 		t.Errorf("from %s to %s", first, last)
 	}
-	for i := 1; i < len(ladder); i++ {
-		if ratio := float64(ladder[i]) / float64(ladder[i-1]); ratio <= 1 || ratio > 1.7 {
-			t.Errorf("%s after %s", ladder[i], ladder[i-1])
+	for i := 1; i < len(delays); i++ {
+		if ratio := float64(delays[i]) / float64(delays[i-1]); ratio <= 1 || ratio > 1.7 {
+			t.Errorf("%s after %s", delays[i], delays[i-1])
 		}
 	}
-	if len(ladder) > 40 {
-		t.Errorf("%d rungs, each a queue", len(ladder))
+	if len(delays) > 40 {
+		t.Errorf("%d delays, each a queue", len(delays))
 	}
 }

@@ -9,30 +9,29 @@ import (
 
 const policies = 2000
 
-// Whatever the policy and whatever the errors: a message has never more
-// attempts than its policy says, and every delay lies within its bounds and has
-// a queue.
-func TestPolicyKeepsItsWord(t *testing.T) {
+// For random policies and errors, a message never has more attempts than its
+// policy allows, and every delay lies within its bounds and has a queue.
+func TestRandomPoliciesAreObeyed(t *testing.T) {
 	for seed := range uint64(policies) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		policy := anyPolicy(random)
+		policy := randomPolicy(random)
 		if err := policy.Validate(); err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, policy, err)
 		}
-		live(t, seed, policy, random)
+		failUntilPoison(t, seed, policy, random)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-// live fails one message until it is poison.
-func live(t *testing.T, seed uint64, policy Policy, random *rand.Rand) {
-	queues := append(policy.AllDelays(), Ladder()...)
+// failUntilPoison fails every attempt of one message.
+func failUntilPoison(t *testing.T, seed uint64, policy Policy, random *rand.Rand) {
+	queues := append(policy.AllDelays(), StandardDelays()...)
 	for attempt := 1; ; attempt++ {
-		own, err := anyFailure(policy, random)
+		own, err := randomFailure(policy, random)
 		decision := policy.Next(err, attempt, random.Float64)
-		if decision.Verb == Poison {
+		if decision.Action == Poison {
 			return
 		}
 		if attempt >= own.attempts() {
@@ -53,7 +52,7 @@ func live(t *testing.T, seed uint64, policy Policy, random *rand.Rand) {
 	}
 }
 
-func anyFailure(policy Policy, random *rand.Rand) (Policy, error) {
+func randomFailure(policy Policy, random *rand.Rand) (Policy, error) {
 	for class, own := range policy.Classes {
 		if random.IntN(2) == 0 {
 			return own, Class(class, errBroken)
@@ -62,31 +61,31 @@ func anyFailure(policy Policy, random *rand.Rand) (Policy, error) {
 	return policy, errBroken
 }
 
-func anyPolicy(random *rand.Rand) Policy {
-	policy := anySchedule(random)
+func randomPolicy(random *rand.Rand) Policy {
+	policy := randomSchedule(random)
 	for _, class := range []string{"a", "b"}[:random.IntN(3)] {
 		if policy.Classes == nil {
 			policy.Classes = map[string]Policy{}
 		}
-		policy.Classes[class] = anySchedule(random)
+		policy.Classes[class] = randomSchedule(random)
 	}
 	return policy
 }
 
-func anySchedule(random *rand.Rand) Policy {
+func randomSchedule(random *rand.Rand) Policy {
 	if random.IntN(3) == 0 {
 		var listed Policy
 		for range random.IntN(20) {
-			listed.Delays = append(listed.Delays, anyDelay(random))
+			listed.Delays = append(listed.Delays, randomDelay(random))
 		}
 		return listed
 	}
-	growing := Policy{First: anyDelay(random), Attempts: 1 + random.IntN(60)}
+	growing := Policy{First: randomDelay(random), Attempts: 1 + random.IntN(60)}
 	if random.IntN(2) == 0 {
 		growing.Factor = 1 + 4*random.Float64()
 	}
 	if random.IntN(2) == 0 {
-		growing.Cap = min(growing.First+anyDelay(random), MaxDelay)
+		growing.Cap = min(growing.First+randomDelay(random), MaxDelay)
 	}
 	if random.IntN(2) == 0 {
 		growing.Jitter = random.Float64()
@@ -94,8 +93,8 @@ func anySchedule(random *rand.Rand) Policy {
 	return growing
 }
 
-// anyDelay is a delay of any magnitude.
-func anyDelay(random *rand.Rand) time.Duration {
+// randomDelay returns a delay of any magnitude.
+func randomDelay(random *rand.Rand) time.Duration {
 	magnitude := int64(1) << random.IntN(33)
 	return time.Duration(1+random.Int64N(magnitude)) * time.Millisecond
 }

@@ -12,11 +12,11 @@ import (
 
 const maxPolicyDelays = 100 // each is a queue
 
-// MaxAttempts is the most attempts that a policy may have. The history of a
-// message is bounded, so this only stops mistakes.
+// MaxAttempts is the most attempts of a policy. The history of a message is
+// bounded, so this only stops mistakes.
 const MaxAttempts = 10_000
 
-// FieldError is one thing that is wrong with a policy.
+// FieldError is one mistake in a policy or a breaker.
 type FieldError struct {
 	Field    string // delays, first, factor, cap, jitter, attempts or classes; of a class classes.NAME.FIELD
 	Value    string // empty where no single value is wrong
@@ -27,7 +27,7 @@ func (e *FieldError) Error() string {
 	return strings.TrimSpace(e.Field+" "+e.Value) + ": expected " + e.Expected
 }
 
-// Validate says everything that is wrong with a policy, each in a FieldError: a
+// Validate returns every mistake in a policy, each as a FieldError: a
 // delay that is not of whole milliseconds from 1 ms to MaxDelay, delays both
 // listed and growing, a factor below 1, a jitter outside of 0 to 1, no attempts
 // or more than MaxAttempts, more than 100 different delays, and classes within
@@ -68,7 +68,7 @@ func (p Policy) mistakes() []*FieldError {
 	if len(found) > 0 {
 		return found
 	}
-	return invalidDelays("first", p.named())
+	return invalidDelays("first", p.ownDelays())
 }
 
 // growth checks the fields that need First.
@@ -92,10 +92,10 @@ func (p Policy) growth() []*FieldError {
 func (p Policy) withoutFirst() []*FieldError {
 	var found []*FieldError
 	for _, field := range []struct {
-		name  string
-		given bool
+		name string
+		set  bool
 	}{{"factor", p.Factor != 0}, {"cap", p.Cap != 0}, {"jitter", p.Jitter != 0}, {"attempts", p.Attempts != 0}} {
-		if field.given {
+		if field.set {
 			found = append(found, &FieldError{Field: field.name, Expected: "none without first, the delay that grows"})
 		}
 	}
