@@ -245,8 +245,10 @@ func TestRetainRemovesInvalidDocuments(t *testing.T) {
 		t.Errorf("removed %d of 5, %v", removed, err)
 	}
 	wantConsistent(t, s)
-	if left := column(t, s, "SELECT count(*) FROM term")[0]; left != "0" {
-		t.Errorf("%s terms are left", left)
+	for _, table := range []string{"term", "key", "text"} {
+		if left := column(t, s, "SELECT count(*) FROM "+table)[0]; left != "0" {
+			t.Errorf("%s rows of %s are left", left, table)
+		}
 	}
 }
 

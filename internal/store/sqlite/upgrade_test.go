@@ -1,10 +1,13 @@
 package sqlite
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,5 +94,44 @@ func wantSameTables(t *testing.T, upgraded, made *Store) {
 		if got[i] != want[i] {
 			t.Errorf("an upgraded file has %s, a new one %s", got[i], want[i])
 		}
+	}
+}
+
+// TestUpgradeOfAnInvalidDocument: a document that cannot be parsed stays in the file, and
+// the others are upgraded.
+func TestUpgradeOfAnInvalidDocument(t *testing.T) {
+	path := version1(t)
+	execSQL(t, path, "UPDATE document SET head = x'7b7b' WHERE n = 5")
+	var logged bytes.Buffer
+	s := open(t, Config{Path: path, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(logged.String(), "level=WARN") {
+		t.Errorf("logged %q, want a warning", logged.String())
+	}
+	for asked, want := range map[string]int64{"": 5, "body.text: 東京": 1, "body.text: hello": 0} {
+		if n, err := s.Count(t.Context(), schemas.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+}
+
+// TestUpgradeIsAllOrNothing: an upgrade that fails leaves the file at its version.
+func TestUpgradeIsAllOrNothing(t *testing.T) {
+	path := version1(t)
+	execSQL(t, path, "ALTER TABLE document RENAME COLUMN head TO top")
+	s := open(t, Config{Path: path})
+	wantLine(t, s.Install(t.Context()), "creating the tables", "no such column: head")
+	wantLine(t, s.Check(t.Context()), "has version 1")
+	if n := column(t, s, "SELECT count(*) FROM sqlite_schema WHERE name = 'handover'")[0]; n != "0" {
+		t.Error("the first step of the upgrade was not undone")
+	}
+	execSQL(t, path, "ALTER TABLE document RENAME COLUMN top TO head")
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Count(t.Context(), schemas.Selection{Query: node(t, "body.text: 東京")}); n != 1 || err != nil {
+		t.Errorf("found %d, %v", n, err)
 	}
 }
