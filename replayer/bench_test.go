@@ -221,9 +221,9 @@ func (f *fixture) publishBare(b *testing.B, some []rabbit.Message, messages int)
 		b.Fatal(err)
 	}
 	onTheWay := make([]*amqp.DeferredConfirmation, 0, messages)
-	for n := range messages + inFlight {
-		if n >= inFlight {
-			f.wantConfirmed(b, onTheWay[n-inFlight])
+	for n := range messages + maxUnconfirmed {
+		if n >= maxUnconfirmed {
+			f.wantConfirmed(b, onTheWay[n-maxUnconfirmed])
 		}
 		if n < messages {
 			m := some[n%len(some)]

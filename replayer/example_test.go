@@ -41,7 +41,7 @@ func ExampleNew() {
 		fmt.Println(plan.Total, "messages to send to", plan.Job.Target, err)
 		return
 	}
-	job, err := r.Begin(ctx, plan)
+	job, err := r.Create(ctx, plan)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -59,7 +59,7 @@ func ExampleReplayer_Job() {
 }
 
 // The query of a job selects the same tomorrow.
-func ExampleFixed() {
+func ExampleAbsoluteTimes() {
 	fields, err := schemas.Fields()
 	if err != nil {
 		fmt.Println(err)
@@ -73,7 +73,7 @@ func ExampleFixed() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(replayer.Fixed(node, fields, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)))
+	fmt.Println(replayer.AbsoluteTimes(node, fields, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)))
 	// Output: @timestamp >= "2026-05-04T03:02:01.000Z||-1h"
 }
 
@@ -87,8 +87,8 @@ func ExampleJobQueue() {
 	// Output: watership.job.job-1
 }
 
-func ExampleOf() {
-	fmt.Println(replayer.Of([]string{"order-42"}))
+func ExampleByName() {
+	fmt.Println(replayer.ByName([]string{"order-42"}))
 	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
 }
 
@@ -107,9 +107,9 @@ func ExampleJob_Running() {
 	// Output: true false false
 }
 
-func ExamplePlan_Gone() {
-	plan := replayer.Plan{Routes: []replayer.Route{{Queue: "stock", Messages: 3, Gone: 3}, {Queue: "orders", Messages: 5}}}
-	fmt.Println(plan.Gone())
+func ExamplePlan_Unroutable() {
+	plan := replayer.Plan{Routes: []replayer.Route{{Queue: "stock", Messages: 3, Unroutable: 3}, {Queue: "orders", Messages: 5}}}
+	fmt.Println(plan.Unroutable())
 	// Output: 3
 }
 
@@ -126,7 +126,7 @@ func ExampleParseHeader() {
 	// Output: attempts int64 3 <nil>
 }
 
-func ExampleRemovable() {
-	fmt.Println(replayer.Removable())
+func ExampleRemovableProperties() {
+	fmt.Println(replayer.RemovableProperties())
 	// Output: [correlation_id expiration priority reply_to]
 }

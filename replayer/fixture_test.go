@@ -101,7 +101,7 @@ func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 	}
 	f.channel = f.broker.Channel(t)
 	f.Replayer = New(f.config(schemas.Topology{Prefix: name}, f.broker.URL))
-	f.recordTime = 0
+	f.recordTimeout = 0
 	f.declare()
 	return f
 }
@@ -112,7 +112,7 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 		Broker: rabbit.Config{
 			URL: url, Name: f.t.Name(), Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 		},
-		Hop: func(conn *rabbit.Connection, p *rabbit.Publisher) Hop {
+		DirectDelivery: func(conn *rabbit.Connection, p *rabbit.Publisher) DirectDelivery {
 			return lasthop.Hop{
 				Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source), Binder: binder{conn, topology},
 			}
@@ -342,7 +342,7 @@ func (f *fixture) plan(job Job) Plan {
 
 func (f *fixture) begin(job Job) Job {
 	f.t.Helper()
-	begun, err := f.Begin(f.t.Context(), f.plan(job))
+	begun, err := f.Create(f.t.Context(), f.plan(job))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -28,8 +28,10 @@ type Changes struct {
 // HeaderTypes are what a header may be set to. Without a type it is text.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
 
-// Removable are the properties that a message can be sent without.
-func Removable() []string { return []string{"correlation_id", "expiration", "priority", "reply_to"} }
+// RemovableProperties are the properties that a message can be sent without.
+func RemovableProperties() []string {
+	return []string{"correlation_id", "expiration", "priority", "reply_to"}
+}
 
 // Check says what is wrong with them, nil if nothing is. A header is to be changed
 // once.
@@ -65,8 +67,8 @@ func (c Changes) Check() error {
 func checkRemoved(properties []string) error {
 	for i, name := range properties {
 		switch {
-		case !slices.Contains(Removable(), name):
-			return fmt.Errorf("property %q cannot be removed: expected one of %s", name, strings.Join(Removable(), ", "))
+		case !slices.Contains(RemovableProperties(), name):
+			return fmt.Errorf("property %q cannot be removed: expected one of %s", name, strings.Join(RemovableProperties(), ", "))
 		case slices.Contains(properties[:i], name):
 			return fmt.Errorf("property %q is removed twice", name)
 		}
@@ -78,13 +80,13 @@ func (c Changes) equal(other Changes) bool {
 	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove) && slices.Equal(c.RemoveProperties, other.RemoveProperties)
 }
 
-func (c Changes) none() bool {
+func (c Changes) empty() bool {
 	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.RemoveProperties) == 0
 }
 
 // apply makes the changes on a copy of the headers and properties.
 func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
-	if c.none() {
+	if c.empty() {
 		return e
 	}
 	headers := maps.Clone(e.Headers)

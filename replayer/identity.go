@@ -13,7 +13,7 @@ import (
 // message was of: what replays have led to is about the same message, also with
 // other headers or another routing key.
 func (t Target) identity(e, first schemas.Fact) key {
-	place := t.of(e)
+	place := t.scope(e)
 	switch {
 	case first.MessageID != "":
 		return keyOf("id", first.Fingerprint, place)
@@ -70,16 +70,16 @@ func (l lineage) first(e schemas.Fact) schemas.Fact {
 		}
 		before, known := l.known[e.ReplayOf]
 		if !known {
-			return gone(e)
+			return missingOrigin(e)
 		}
 		e = before
 	}
 	return e
 }
 
-// gone is the event that another was a replay of and that the store has no more, as
+// missingOrigin is the event that another was a replay of and that the store has no more, as
 // far as the other tells: a `replayed` and a `discarded` event have its instance.
-func gone(e schemas.Fact) schemas.Fact {
+func missingOrigin(e schemas.Fact) schemas.Fact {
 	first := schemas.Fact{EventID: e.ReplayOf, MessageID: e.MessageID, Fingerprint: e.Fingerprint}
 	if e.Action == schemas.Replayed || e.Action == schemas.Discarded {
 		first.Message = e.Message
@@ -88,11 +88,11 @@ func gone(e schemas.Fact) schemas.Fact {
 }
 
 // identify finds the message of each fact on a page.
-func (r *Replayer) identify(ctx context.Context, target Target, page []found) error {
+func (r *Replayer) identify(ctx context.Context, target Target, page []candidate) error {
 	var events []schemas.Fact
 	for i := range page {
-		if f := &page[i]; f.err == nil {
-			events = append(events, f.fact)
+		if c := &page[i]; c.err == nil {
+			events = append(events, c.fact)
 		}
 	}
 	lineage, err := newLineage(ctx, r.cfg.Store, events)
@@ -100,9 +100,9 @@ func (r *Replayer) identify(ctx context.Context, target Target, page []found) er
 		return err
 	}
 	for i := range page {
-		f := &page[i]
-		first := lineage.first(f.fact)
-		f.message, f.origin = target.identity(f.fact, first), first.Fingerprint
+		c := &page[i]
+		first := lineage.first(c.fact)
+		c.message, c.originFingerprint = target.identity(c.fact, first), first.Fingerprint
 	}
 	return nil
 }

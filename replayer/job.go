@@ -23,7 +23,7 @@ const (
 	Planned   State = "planned"
 	Running   State = "running"
 	Paused    State = "paused" // stopped by an operator, or after its canaries
-	Broken    State = "failed" // stopped by an error, which Problem tells
+	Failed    State = "failed" // stopped by an error, which Problem tells
 	Done      State = "done"   // also where some messages could not be sent
 	Cancelled State = "cancelled"
 )
@@ -62,12 +62,12 @@ type Job struct {
 
 	// Cursor is the last message that Sent, Skipped or Failed count, and Seen how
 	// many events the query found up to it.
-	Cursor schemas.Cursor `json:"cursor"`
-	Seen   int64          `json:"seen"`
+	Cursor  schemas.Cursor `json:"cursor"`
+	Scanned int64          `json:"seen"`
 
-	// Uncertain: the query has found other events up to the cursor than before, so
+	// CursorInvalid: the query has found other events up to the cursor than before, so
 	// that it did not tell what was sent. The job's `replayed` events do.
-	Uncertain bool `json:"uncertain,omitempty"`
+	CursorInvalid bool `json:"uncertain,omitempty"`
 
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"` // for the first time
@@ -87,20 +87,20 @@ type Failure struct {
 	Reason  string `json:"reason"`
 }
 
-// mostFailures are listed in a job's document, which is written again and again.
-const mostFailures = 1000
+// maxFailures are listed in a job's document, which is written again and again.
+const maxFailures = 1000
 
-// silence is how long a runner that lives may not be heard of.
-const silence = 30 * time.Second
+// heartbeatTimeout is how long a runner that lives may not be heard of.
+const heartbeatTimeout = 30 * time.Second
 
 // Running says whether somebody runs the job now, as far as its document tells:
 // a runner that was killed says nothing any more.
 func (j Job) Running(now time.Time) bool {
-	return j.State == Running && now.Sub(j.Updated) < silence
+	return j.State == Running && now.Sub(j.Updated) < heartbeatTimeout
 }
 
-// sameOrder says whether two jobs send the same messages in the same way.
-func (j Job) sameOrder(other Job) bool {
+// sameWork says whether two jobs send the same messages in the same way.
+func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
 		j.Changes.equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
@@ -115,22 +115,22 @@ func (j Job) selection() (schemas.Selection, error) {
 		return schemas.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)
 	}
 	if len(j.DSL) > 0 {
-		node = both(node, query.Raw{JSON: string(j.DSL)})
+		node = and(node, query.Raw{JSON: string(j.DSL)})
 	}
 	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
 }
 
-// beginAgain goes back to the beginning, where the `replayed` events of the job tell
+// restart goes back to the beginning, where the `replayed` events of the job tell
 // what it has sent.
-func (j *Job) beginAgain() {
-	j.Uncertain, j.Cursor, j.Seen = true, schemas.Cursor{}, 0
+func (j *Job) restart() {
+	j.CursorInvalid, j.Cursor, j.Scanned = true, schemas.Cursor{}, 0
 	j.Sent, j.Skipped, j.Failed, j.Failures = 0, 0, 0, nil
 }
 
 func (j *Job) fail(f Failure) {
 	j.Failed++
 	j.Latest = f
-	if len(j.Failures) < mostFailures {
+	if len(j.Failures) < maxFailures {
 		j.Failures = append(j.Failures, f)
 	}
 }
@@ -149,8 +149,8 @@ func (e *TakenOverError) Error() string {
 	return fmt.Sprintf("job %s was changed by somebody else meanwhile: see `watership jobs show %[1]s`", e.ID)
 }
 
-// Begin keeps the job of a plan, so that it can be run.
-func (r *Replayer) Begin(ctx context.Context, plan Plan) (Job, error) {
+// Create keeps the job of a plan, so that it can be run.
+func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 	job := plan.Job
 	job.State, job.Total = Planned, plan.Total
 	job.Created = r.now().UTC()
@@ -159,7 +159,7 @@ func (r *Replayer) Begin(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	version, err := repeat(ctx, patience, func() (string, error) { return r.create(ctx, job.ID, document) })
+	version, err := retry(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
 	if err != nil {
 		return job, err
 	}

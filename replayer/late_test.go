@@ -78,7 +78,7 @@ func TestLateEventsWhilePaused(t *testing.T) {
 	if len(got) != 21 || got[20] != "m-0" { // two have no id
 		t.Errorf("arrived: %s", got)
 	}
-	if !job.Uncertain {
+	if !job.CursorInvalid {
 		t.Error("the job does not know that its cursor does not tell")
 	}
 }
@@ -96,7 +96,7 @@ func TestLateEventsBeforeTheRecord(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the record of 10 messages") {
 		t.Errorf("it ended with %v", err)
 	}
-	wantJob(t, job, Broken, 10, 0)
+	wantJob(t, job, Failed, 10, 0)
 	f.index()
 	wantJob(t, f.resume(job, RunOptions{}), Done, 21, 0)
 	got := strings.Fields(f.got(f.queue))
@@ -137,7 +137,7 @@ func TestCrashBeforeACheckpoint(t *testing.T) {
 	if len(f.index()) != 21 {
 		t.Fatal("not all was said")
 	}
-	job.State, job.Sent, job.Cursor, job.Seen = Running, saved.Sent, saved.Cursor, saved.Seen
+	job.State, job.Sent, job.Cursor, job.Scanned = Running, saved.Sent, saved.Cursor, saved.Scanned
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}

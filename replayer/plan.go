@@ -39,20 +39,20 @@ const sampleSize = 3
 // sending or keeping anything. It waits some seconds for the record of what other
 // jobs have sent.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
-	for deadline := r.now().Add(r.recordTime); ; {
+	for deadline := r.now().Add(r.recordTimeout); ; {
 		plan, err := r.planNow(ctx, job)
 		if err != nil || !plan.outdated() || r.now().After(deadline) {
 			return plan, err
 		}
 		select {
-		case <-time.After(recordPause):
+		case <-time.After(recordInterval):
 		case <-ctx.Done():
 			return Plan{}, context.Cause(ctx)
 		}
 	}
 }
 
-const recordPause = 250 * time.Millisecond
+const recordInterval = 250 * time.Millisecond
 
 // outdated says that events which the plan should know of are about to be stored.
 func (p Plan) outdated() bool {
@@ -80,13 +80,13 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 	if err != nil || plan.Job.UpTo == 0 { // nothing is stored
 		return plan, err
 	}
-	r = r.withPatience(patience) // the store has just answered
-	reading, err := r.newReading(ctx, plan.Job, rivals)
+	r = r.withRetries(connectTimeout) // the store has just answered
+	scan, err := r.newScan(ctx, plan.Job, rivals)
 	if err != nil {
 		return Plan{}, err
 	}
 	routes := newRoutes(r.cfg.Routes)
-	for page, err := range reading.pages(ctx, schemas.Cursor{}) {
+	for page, err := range scan.pages(ctx, schemas.Cursor{}) {
 		if err != nil {
 			return Plan{}, err
 		}
@@ -100,7 +100,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 		}
 	}
 	plan.Routes = routes.sorted()
-	plan.leaveTo(rivals)
+	plan.addRivals(rivals)
 	return plan, nil
 }
 
@@ -137,8 +137,8 @@ func (r *Replayer) newPlan(ctx context.Context, job Job) (plan Plan, rivals []*R
 	return plan, rivals, nil
 }
 
-// leaveTo notes the rivals that have some of the messages.
-func (p *Plan) leaveTo(rivals []*Rival) {
+// addRivals notes the rivals that have some of the messages.
+func (p *Plan) addRivals(rivals []*Rival) {
 	for _, rival := range rivals {
 		if rival.Messages == 0 {
 			continue
@@ -150,20 +150,20 @@ func (p *Plan) leaveTo(rivals []*Rival) {
 	}
 }
 
-func (p *Plan) add(ctx context.Context, f *found, routes *routes) error {
-	if f.rival != nil {
-		f.rival.Messages++
+func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
+	if c.rival != nil {
+		c.rival.Messages++
 	}
 	switch {
-	case f.leftOut != "":
-		p.LeftOut[f.leftOut]++
+	case c.leftOut != "":
+		p.LeftOut[c.leftOut]++
 		return nil
 	case p.Job.Limit > 0 && p.Total >= p.Job.Limit:
-		f.leftOut = beyondLimit
+		c.leftOut = beyondLimit
 		p.LeftOut[beyondLimit]++
 		return nil
 	}
-	e := f.event
+	e := c.event
 	p.Total++
 	if len(p.Sample) < sampleSize {
 		p.Sample = append(p.Sample, e)

@@ -53,8 +53,8 @@ type Jobs interface {
 	Jobs(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
-// Hop takes a message to the queue state.Queue.
-type Hop interface {
+// DirectDelivery takes a message to the queue state.Queue.
+type DirectDelivery interface {
 	// Deliver makes the queue reachable first where it is not.
 	Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error
 
@@ -81,8 +81,8 @@ type Config struct {
 	// Broker is dialled once more for each job that runs.
 	Broker rabbit.Config
 
-	// Hop makes the last hop on a job's own connection.
-	Hop func(*rabbit.Connection, *rabbit.Publisher) Hop
+	// DirectDelivery makes the last hop on a job's own connection.
+	DirectDelivery func(*rabbit.Connection, *rabbit.Publisher) DirectDelivery
 
 	Routes   Routes // nil: routes are not checked
 	Topology schemas.Topology
@@ -111,25 +111,27 @@ type Log struct {
 
 // Replayer plans and runs jobs.
 type Replayer struct {
-	cfg        Config
-	now        func() time.Time
-	recordTime time.Duration
+	cfg           Config
+	now           func() time.Time
+	recordTimeout time.Duration
 }
 
 // New connects to nothing.
-func New(cfg Config) *Replayer { return &Replayer{cfg: cfg, now: time.Now, recordTime: recordTime} }
+func New(cfg Config) *Replayer {
+	return &Replayer{cfg: cfg, now: time.Now, recordTimeout: recordTimeout}
+}
 
-// recordTime is how long a plan, or the resume of a job, waits for the record of what
+// recordTimeout is how long a plan, or the resume of a job, waits for the record of what
 // was sent before.
-const recordTime = 10 * time.Second
+const recordTimeout = 10 * time.Second
 
-// signed signs the state of a message, where there are keys.
-func (r *Replayer) signed(m rabbit.Message) rabbit.Message {
+// sign signs the state of a message, where there are keys.
+func (r *Replayer) sign(m rabbit.Message) rabbit.Message {
 	verifier := schemas.Verifier{Topology: r.cfg.Topology, Keys: r.cfg.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
 }
 
-func (r *Replayer) choice(target Target) *choice {
-	return newChoice(target, r.cfg.Topology.Owns)
+func (r *Replayer) newSelector(target Target) *selector {
+	return newSelector(target, r.cfg.Topology.Owns)
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// resolved says why messages that failed are not sent again, by the events on a page,
+// resolvedReasons says why messages that failed are not sent again, by the events on a page,
 // as it was when the job was planned, so that a resumed job decides as it did before.
 // A job that sends to a place of its own is not about the failures, and neither is one
 // that was told to send again.
-func (r *Replayer) resolved(ctx context.Context, job Job, page []found) ([]string, error) {
+func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidate) ([]string, error) {
 	reasons := make([]string, len(page))
 	if back := job.Target.Kind == ToOrigin || job.Target.Kind == ToFailedQueue; job.Again || !back {
 		return reasons, nil
 	}
 	var failures []schemas.Fact
 	var places []int
-	for i, f := range page {
+	for i, c := range page {
 		switch {
-		case f.err != nil:
-		case failed(f.fact):
-			failures, places = append(failures, f.fact), append(places, i)
-		case f.fact.Action == schemas.Discarded:
+		case c.err != nil:
+		case isFailure(c.fact):
+			failures, places = append(failures, c.fact), append(places, i)
+		case c.fact.Action == schemas.Discarded:
 			reasons[i] = discardedSince
 		}
 	}
@@ -35,23 +35,23 @@ func (r *Replayer) resolved(ctx context.Context, job Job, page []found) ([]strin
 		return nil, err
 	}
 	for n, i := range places {
-		reasons[i] = leftOutFor(outcomes[n])
+		reasons[i] = reasonFor(outcomes[n])
 	}
 	return reasons, nil
 }
 
-func leftOutFor(o history.Outcome) string {
+func reasonFor(o history.Outcome) string {
 	switch o {
 	case history.Handled:
 		return handledSince
 	case history.Discarded:
 		return discardedSince
 	case history.Waiting:
-		return stillTried
+		return retryScheduled
 	}
 	return ""
 }
 
-func failed(e schemas.Fact) bool {
+func isFailure(e schemas.Fact) bool {
 	return e.Action == schemas.Poisoned || e.Action == schemas.RetryScheduled
 }

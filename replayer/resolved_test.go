@@ -65,7 +65,7 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				case test.want != "":
 					want[test.want] = 1
 				case action == schemas.RetryScheduled: // and its next attempt has not ended yet
-					want[stillTried] = 1
+					want[retryScheduled] = 1
 				}
 				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
 					t.Errorf("%d to send, left out %v, want %v", plan.Total, plan.LeftOut, want)
@@ -186,7 +186,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	f.keep(first, second, other)
 	order := f.job("watership.queue: *")
 	order.Target.Kind = ToFailedQueue
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[stillTried] != 3 {
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[retryScheduled] != 3 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	elsewhere := order
@@ -197,7 +197,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	poisoned := f.event(schemas.Poisoned, f.message(1))
 	poisoned.Message = first.Message
 	f.keep(poisoned)
-	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[stillTried] != 1 || plan.LeftOut[sameMessage] != 2 {
+	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[retryScheduled] != 1 || plan.LeftOut[sameMessage] != 2 {
 		t.Errorf("when one is given up: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order.Again = true

@@ -32,18 +32,18 @@ func (r *Rival) reason() string {
 }
 
 const (
-	rivalAge  = 30 * 24 * time.Hour // of the oldest job that is looked at
-	recordLag = time.Hour           // the longest that events are on their way to the store while none waits in the log
+	maxRivalAge = 30 * 24 * time.Hour // of the oldest job that is looked at
+	recordLag   = time.Hour           // the longest that events are on their way to the store while none waits in the log
 )
 
 // findRivals looks for rivals among the jobs of the last weeks. running says whether
 // somebody runs a job.
 func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running func(Job) (bool, error)) (rivals []*Rival, unreadable int, err error) {
 	for other, err := range r.Jobs(ctx) {
-		if ends(err) {
+		if endsRead(err) {
 			return nil, 0, fmt.Errorf("looking for jobs that replay the same: %w", err)
 		}
-		if err == nil && r.now().Sub(other.Created) > rivalAge {
+		if err == nil && r.now().Sub(other.Created) > maxRivalAge {
 			break
 		}
 		if err == nil && (other.ID == job.ID || !other.Target.Equal(job.Target)) {
@@ -89,7 +89,7 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 		!log.Unknown && log.Events == 0 && r.now().Sub(job.Updated) > recordLag:
 		return 0, nil
 	}
-	missing, err := r.missing(ctx, job)
+	missing, err := r.countMissing(ctx, job)
 	if interrupted && log.Events > 0 {
 		missing = max(missing, 1)
 	}
@@ -97,8 +97,8 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 }
 
 // missing counts the `replayed` events of a job that the store does not have.
-func (r *Replayer) missing(ctx context.Context, job Job) (int64, error) {
-	ofJob := schemas.Selection{Query: both(eitherHappened(schemas.Replayed), is("watership.replay.job", job.ID))}
+func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
+	ofJob := schemas.Selection{Query: and(withActions(schemas.Replayed), fieldIs("watership.replay.job", job.ID))}
 	count, err := r.cfg.Store.Count(ctx, ofJob)
 	if err == nil && count < int64(job.Sent) {
 		if err = r.cfg.Store.Refresh(ctx); err == nil {
@@ -110,9 +110,9 @@ func (r *Replayer) missing(ctx context.Context, job Job) (int64, error) {
 
 // awaitRecord waits until the store knows of all that a job has sent: of what it
 // counted, and of what is in the log, since it may have been killed before it counted.
-func (r *Replayer) awaitRecord(ctx context.Context, l *line, job Job) error {
-	for deadline := r.now().Add(r.recordTime); ; {
-		missing, err := r.missing(ctx, job)
+func (r *Replayer) awaitRecord(ctx context.Context, l *lease, job Job) error {
+	for deadline := r.now().Add(r.recordTimeout); ; {
+		missing, err := r.countMissing(ctx, job)
 		if err != nil {
 			return fmt.Errorf("looking up what was sent before: %w", err)
 		}
@@ -127,7 +127,7 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *line, job Job) error {
 			return &UnrecordedError{job.ID, missing, log.Events}
 		}
 		select {
-		case <-time.After(recordPause):
+		case <-time.After(recordInterval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -149,7 +149,7 @@ func (e *UnrecordedError) Error() string {
 
 // rivalsOf are the rivals of a job that begins to run now: those that it was planned
 // with, and others since.
-func (r *Replayer) rivalsOf(ctx context.Context, l *line, job Job) ([]*Rival, error) {
+func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, error) {
 	if job.Again {
 		return nil, nil
 	}
@@ -165,7 +165,7 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *line, job Job) ([]*Rival, er
 		if other.State != Running || other.Running(r.now()) {
 			return other.State == Running, nil
 		}
-		return l.holds(ctx, JobQueue(r.cfg.Topology, other.ID))
+		return l.isHeld(ctx, JobQueue(r.cfg.Topology, other.ID))
 	})
 	for _, other := range others {
 		if !slices.Contains(job.LeaveOut, other.Job.ID) {
@@ -196,37 +196,37 @@ func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error)
 	return rivals, nil
 }
 
-// takenBy finds the messages of a page that rivals find too.
-func (d *reading) takenBy(ctx context.Context, page []found) (map[key]*Rival, error) {
-	if len(d.rivals) == 0 {
+// rivalsByMessage finds the messages of a page that rivals find too.
+func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*Rival, error) {
+	if len(s.rivals) == 0 {
 		return nil, nil
 	}
 	all, upTo := query.Or{}, int64(0)
-	for _, rival := range d.rivals {
+	for _, rival := range s.rivals {
 		all, upTo = append(all, rival.selection.Query), max(upTo, rival.selection.UpTo)
 	}
-	if some, err := d.findsAny(ctx, schemas.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
+	if some, err := s.matchesAny(ctx, schemas.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
 		return nil, err
 	}
-	taken := map[key]*Rival{}
-	for _, rival := range slices.Backward(d.rivals) { // of several the first
+	rivals := map[key]*Rival{}
+	for _, rival := range slices.Backward(s.rivals) { // of several the first
 		selection := schemas.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
-		messages, err := d.messagesOf(ctx, selection, page)
+		messages, err := s.messagesOf(ctx, selection, page)
 		if err != nil {
 			return nil, err
 		}
 		for message := range messages {
-			taken[message] = rival
+			rivals[message] = rival
 		}
 	}
-	return taken, nil
+	return rivals, nil
 }
 
-// findsAny says whether a selection has events of the messages on a page, or of equal
+// matchesAny says whether a selection has events of the messages on a page, or of equal
 // ones.
-func (d *reading) findsAny(ctx context.Context, selection schemas.Selection, page []found) (bool, error) {
+func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page []candidate) (bool, error) {
 	selection.Limit = 1
-	for _, err := range d.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
+	for _, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return false, fmt.Errorf("looking up what other jobs take: %w", err)
 		}
@@ -237,14 +237,14 @@ func (d *reading) findsAny(ctx context.Context, selection schemas.Selection, pag
 
 // messagesOf are the messages on a page that events of a selection are about. Of equal
 // messages without an id there may be any number of events, so few are kept at once.
-func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, page []found) (map[key]bool, error) {
+func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page []candidate) (map[key]bool, error) {
 	asked, messages := make(map[key]bool, len(page)), map[key]bool{}
-	for _, f := range page {
-		asked[f.message] = true
+	for _, c := range page {
+		asked[c.message] = true
 	}
-	events := make([]found, 0, pageSize)
+	events := make([]candidate, 0, pageSize)
 	add := func() error {
-		err := d.r.identify(ctx, d.job.Target, events)
+		err := s.r.identify(ctx, s.job.Target, events)
 		for _, e := range events {
 			if asked[e.message] {
 				messages[e.message] = true
@@ -253,11 +253,11 @@ func (d *reading) messagesOf(ctx context.Context, selection schemas.Selection, p
 		events = events[:0]
 		return err
 	}
-	for fact, err := range d.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
+	for fact, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
 		}
-		if events = append(events, found{fact: fact}); len(events) < pageSize {
+		if events = append(events, candidate{fact: fact}); len(events) < pageSize {
 			continue
 		}
 		if err := add(); err != nil {

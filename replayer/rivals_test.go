@@ -25,7 +25,7 @@ func TestReplayedMeanwhile(t *testing.T) {
 	other := order
 	other.Operator = "bob@host"
 	plan := f.plan(other) // before anything was replayed
-	begun, err := f.Begin(t.Context(), plan)
+	begun, err := f.Create(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRecordNotStoredYet(t *testing.T) {
 	if plan := f.plan(again); plan.Total != 5 || plan.Unrecorded() != 0 {
 		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
-	begun, err := f.Begin(t.Context(), plan) // which leaves them out also when they are recorded
+	begun, err := f.Create(t.Context(), plan) // which leaves them out also when they are recorded
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestPlanWaitsForTheRecord(t *testing.T) {
 		}
 		return Log{Consumers: 1}, nil
 	}
-	f.recordTime = rabbittest.Patience
+	f.recordTimeout = rabbittest.Patience
 	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 || len(plan.Rivals) != 0 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}
@@ -215,11 +215,11 @@ func TestRecordOfAnInterruptedJob(t *testing.T) {
 	f := newFixture(t)
 	f.keepMany(5)
 	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 3})
-	job.State, job.Sent, job.Cursor, job.Seen = Running, 0, schemas.Cursor{}, 0 // killed before it saved
+	job.State, job.Sent, job.Cursor, job.Scanned = Running, 0, schemas.Cursor{}, 0 // killed before it saved
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
-	later := time.Now().Add(2 * silence)
+	later := time.Now().Add(2 * heartbeatTimeout)
 	f.now = func() time.Time { return later }
 	if plan := f.plan(f.job("")); plan.Total != 0 || plan.Unrecorded() != 5 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)

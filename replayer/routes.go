@@ -20,10 +20,10 @@ type Route struct {
 	// mostRoutes; RoutingKey is empty.
 	Others bool
 
-	// Gone is how many of the messages nothing would take; Unchecked says that
+	// Unroutable is how many of the messages nothing would take; Unchecked says that
 	// it could not be found out.
-	Gone      int
-	Unchecked bool
+	Unroutable int
+	Unchecked  bool
 }
 
 func (r Route) String() string {
@@ -36,14 +36,14 @@ func (r Route) String() string {
 	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
 }
 
-// isOf says whether it leads to an exchange or a queue of some. The default exchange
+// leadsTo says whether it leads to an exchange or a queue of some. The default exchange
 // takes messages to the queue that the routing key names.
-func (r Route) isOf(some func(name string) bool) bool {
+func (r Route) leadsTo(some func(name string) bool) bool {
 	return some(r.Queue) || some(r.Exchange) || r.Queue == "" && r.Exchange == "" && some(r.RoutingKey)
 }
 
-// mostRoutes are told apart, since a routing key may hold an id.
-const mostRoutes = 10000
+// maxRoutes are told apart, since a routing key may hold an id.
+const maxRoutes = 10000
 
 // routes counts messages by where they go, and asks the broker once about each.
 type routes struct {
@@ -56,16 +56,16 @@ func newRoutes(broker Routes) *routes { return &routes{broker, map[Route]*Route{
 func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 	known := r.known[to]
 	if known != nil && !known.Others {
-		if known.Messages++; known.Gone > 0 {
-			known.Gone++
+		if known.Messages++; known.Unroutable > 0 {
+			known.Unroutable++
 		}
 		return nil
 	}
-	there, err := r.asks(ctx, to, e)
+	there, err := r.routable(ctx, to, e)
 	if err != nil {
 		return fmt.Errorf("asking the broker about %s: %w", to, err)
 	}
-	if len(r.known) >= mostRoutes {
+	if len(r.known) >= maxRoutes {
 		to = Route{Exchange: to.Exchange, Others: true}
 	}
 	if known = r.known[to]; known == nil {
@@ -75,12 +75,12 @@ func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 		r.known[to] = known
 	}
 	if known.Messages++; !there {
-		known.Gone++
+		known.Unroutable++
 	}
 	return nil
 }
 
-func (r *routes) asks(ctx context.Context, to Route, e schemas.Envelope) (there bool, err error) {
+func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (there bool, err error) {
 	switch {
 	case r.broker == nil:
 		return true, nil
@@ -105,11 +105,11 @@ func (r *routes) sorted() []Route {
 	return list
 }
 
-// Gone counts the messages that nothing would take.
-func (p Plan) Gone() int {
+// Unroutable counts the messages that nothing would take.
+func (p Plan) Unroutable() int {
 	gone := 0
 	for _, route := range p.Routes {
-		gone += route.Gone
+		gone += route.Unroutable
 	}
 	return gone
 }

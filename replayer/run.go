@@ -14,7 +14,7 @@ type RunOptions struct {
 	Progress  func(Job) // hears of each message, by one goroutine at a time; may be nil
 }
 
-const saveTime = 30 * time.Second // for the last save of a run
+const saveTimeout = 30 * time.Second // for the last save of a run
 
 var (
 	errCancelled = errors.New("the job was cancelled")
@@ -30,12 +30,12 @@ var (
 // last; its state tells how it ended. An error tells what stopped it.
 func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error) {
 	var job Job
-	r = r.withPatience(storePatience)
+	r = r.withRetries(storeTimeout)
 	runner := r.cfg.NewID()
 	for idle := 0; ; {
-		l, err := r.connectFor(ctx, id, &job)
+		l, err := r.connectOrReconnect(ctx, id, &job)
 		if err != nil {
-			return r.end(ctx, job, err)
+			return r.finish(ctx, job, err)
 		}
 		before := job.Sent
 		ran, err := r.runOn(ctx, l, id, runner, job.ID != "", o)
@@ -49,22 +49,22 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 		if idle++; job.Sent > before {
 			idle = 0
 		}
-		if idle == mostLosses {
-			return r.end(ctx, job, fmt.Errorf("%w %d times in a row before any message was confirmed", errLost, idle))
+		if idle == maxLosses {
+			return r.finish(ctx, job, fmt.Errorf("%w %d times in a row before any message was confirmed", errLost, idle))
 		}
 	}
 }
 
-// connectFor makes the first connection of a run, where job is zero, or the one
+// connectOrReconnect makes the first connection of a run, where job is zero, or the one
 // after a loss. Meanwhile the job is seen to run, and what it waits for.
-func (r *Replayer) connectFor(ctx context.Context, id string, job *Job) (l *line, err error) {
+func (r *Replayer) connectOrReconnect(ctx context.Context, id string, job *Job) (l *lease, err error) {
 	if job.ID == "" {
-		return r.connect(ctx, id, patience)
+		return r.connect(ctx, id, connectTimeout)
 	}
 	runner := job.Runner // meanwhile the job itself is being saved
 	job.Problem = "waiting for the broker, to which the connection was lost"
-	err = r.alive(ctx, nil, job, func(ctx context.Context) error {
-		l, err = r.connectAgain(ctx, id, runner)
+	err = r.withHeartbeat(ctx, nil, job, func(ctx context.Context) error {
+		l, err = r.reconnect(ctx, id, runner)
 		return err
 	})
 	if err != nil && l != nil {
@@ -73,12 +73,12 @@ func (r *Replayer) connectFor(ctx context.Context, id string, job *Job) (l *line
 	return l, err
 }
 
-// connectAgain is after a loss: the queue of the job may be held by the connection
+// reconnect is after a loss: the queue of the job may be held by the connection
 // that was lost, until the broker misses it, or by somebody else.
-func (r *Replayer) connectAgain(ctx context.Context, id, runner string) (*line, error) {
+func (r *Replayer) reconnect(ctx context.Context, id, runner string) (*lease, error) {
 	var busy *BusyError
-	for deadline := r.now().Add(returnTime); ; {
-		l, err := r.connect(ctx, id, returnTime)
+	for deadline := r.now().Add(reconnectTimeout); ; {
+		l, err := r.connect(ctx, id, reconnectTimeout)
 		if !errors.As(err, &busy) || r.now().After(deadline) {
 			return l, err
 		}
@@ -92,35 +92,35 @@ func (r *Replayer) connectAgain(ctx context.Context, id, runner string) (*line, 
 	}
 }
 
-// mostLosses ends a job whose next message the broker answers by closing the
+// maxLosses ends a job whose next message the broker answers by closing the
 // connection.
-const mostLosses = 5
+const maxLosses = 5
 
 // runOn runs a job on one connection. If that is not the first one, nobody else
 // may have run it in between.
-func (r *Replayer) runOn(ctx context.Context, l *line, id, runner string, again bool, o RunOptions) (Job, error) {
+func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again bool, o RunOptions) (Job, error) {
 	release, err := r.lockStart(ctx, l, id)
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := repeat(ctx, storePatience, func() (Job, error) { return r.take(ctx, id, runner, again, o.Agreed) })
+	job, err := retry(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Agreed) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
 	rivals, err := r.rivalsOf(ctx, l, job)
 	if err = errors.Join(err, release(ctx)); err == nil {
-		err = r.carry(ctx, l, &job, rivals, o)
+		err = r.execute(ctx, l, &job, rivals, o)
 	}
 	if errors.Is(err, errLost) {
-		return job, errors.Join(err, r.saveLast(ctx, &job))
+		return job, errors.Join(err, r.saveFinal(ctx, &job))
 	}
-	return r.end(ctx, job, err)
+	return r.finish(ctx, job, err)
 }
 
 // take enters a runner, who holds the queue, in the job. Its document is checked as
 // a plan is: others may write to the store. Whoever ran it before may be about to
 // save it for the last time.
-func (r *Replayer) take(ctx context.Context, id, runner string, again bool, agreed *Job) (Job, error) {
+func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, agreed *Job) (Job, error) {
 	for tries := 0; ; tries++ {
 		job, err := r.Job(ctx, id)
 		switch {
@@ -130,7 +130,7 @@ func (r *Replayer) take(ctx context.Context, id, runner string, again bool, agre
 			return job, &TakenOverError{id}
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
-		case agreed != nil && !job.sameOrder(*agreed):
+		case agreed != nil && !job.sameWork(*agreed):
 			return job, fmt.Errorf("job %s was changed since it was shown: look again with `watership jobs show %[1]s`", id)
 		}
 		if err := job.check(r.cfg.Topology.Owns); err != nil {
@@ -142,16 +142,16 @@ func (r *Replayer) take(ctx context.Context, id, runner string, again bool, agre
 		}
 		err = r.save(ctx, &job)
 		var over *TakenOverError
-		if !errors.As(err, &over) || tries == mostTries {
+		if !errors.As(err, &over) || tries == maxClaims {
 			return job, err
 		}
 	}
 }
 
-const mostTries = 5
+const maxClaims = 5
 
-// end saves how a run ended.
-func (r *Replayer) end(ctx context.Context, job Job, why error) (Job, error) {
+// finish saves how a run ended.
+func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) {
 	var over *TakenOverError
 	switch {
 	case job.ID == "" || errors.As(why, &over): // not ours to say
@@ -165,22 +165,22 @@ func (r *Replayer) end(ctx context.Context, job Job, why error) (Job, error) {
 	case ctx.Err() != nil:
 		job.State, job.Problem = Paused, "stopped by whoever ran it"
 	default:
-		job.State, job.Problem = Broken, why.Error()
+		job.State, job.Problem = Failed, why.Error()
 	}
-	return job, errors.Join(why, r.saveLast(ctx, &job))
+	return job, errors.Join(why, r.saveFinal(ctx, &job))
 }
 
-// saveLast tries for a while: without it the job looks interrupted.
-func (r *Replayer) saveLast(ctx context.Context, job *Job) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+// saveFinal tries for a while: without it the job looks interrupted.
+func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	_, err := repeat(ctx, saveTime, func() (struct{}, error) { return struct{}{}, r.saveOver(ctx, job) })
+	_, err := retry(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
 	return err
 }
 
-// saveOver saves a job also where its own runner saved it before, without getting an
+// saveOrAdopt saves a job also where its own runner saved it before, without getting an
 // answer, or where it was cancelled.
-func (r *Replayer) saveOver(ctx context.Context, job *Job) error {
+func (r *Replayer) saveOrAdopt(ctx context.Context, job *Job) error {
 	err := r.save(ctx, job)
 	var over *TakenOverError
 	if !errors.As(err, &over) {

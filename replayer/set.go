@@ -46,37 +46,37 @@ func (s *set) has(k key) bool {
 // table is a hash table with linear probing. The keys are hashes already. The
 // zero key is a free place: no message has it.
 type table struct {
-	places []key
-	size   int
+	slots []key
+	size  int
 }
 
-const smallest = 8 // places
+const minTableSize = 8 // places
 
 func (t *table) add(k key) bool {
-	if (t.size+1)*10 > len(t.places)*9 { // find ends at a free place
+	if (t.size+1)*10 > len(t.slots)*9 { // find ends at a free place
 		t.grow()
 	}
 	at, found := t.find(k)
 	if found {
 		return false
 	}
-	t.places[at] = k
+	t.slots[at] = k
 	t.size++
 	return true
 }
 
 // find gives the place of a key, or the free one where it belongs.
 func (t *table) find(k key) (at int, found bool) {
-	if len(t.places) == 0 {
+	if len(t.slots) == 0 {
 		return 0, false
 	}
 	// The upper half of a product spreads the hash over any number of places.
-	place, _ := bits.Mul64(binary.LittleEndian.Uint64(k[8:]), uint64(len(t.places)))
+	place, _ := bits.Mul64(binary.LittleEndian.Uint64(k[8:]), uint64(len(t.slots)))
 	for at = int(place); ; at++ {
-		if at == len(t.places) {
+		if at == len(t.slots) {
 			at = 0
 		}
-		switch t.places[at] {
+		switch t.slots[at] {
 		case k:
 			return at, true
 		case key{}:
@@ -86,12 +86,12 @@ func (t *table) find(k key) (at int, found bool) {
 }
 
 func (t *table) grow() {
-	old := t.places
-	t.places = make([]key, max(smallest, len(old)+len(old)/4))
+	old := t.slots
+	t.slots = make([]key, max(minTableSize, len(old)+len(old)/4))
 	for _, k := range old {
 		if k != (key{}) {
 			at, _ := t.find(k)
-			t.places[at] = k
+			t.slots[at] = k
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestSetSize(t *testing.T) {
 		}
 		bytes := 0
 		for i := range s.tables {
-			bytes += 16 * cap(s.tables[i].places)
+			bytes += 16 * cap(s.tables[i].slots)
 		}
 		if each := float64(bytes) / float64(s.size); each > 24 {
 			t.Fatalf("%.1f bytes a key with %d keys", each, s.size)

@@ -60,9 +60,9 @@ func (t Target) check(own func(name string) bool) error {
 // Equal says whether messages go to the same places.
 func (t Target) Equal(other Target) bool { return t.Kind == other.Kind && t.String() == other.String() }
 
-// of is the place to which the message of an event goes, as far as it is a
+// scope is the place to which the message of an event goes, as far as it is a
 // message of its own there.
-func (t Target) of(e schemas.Fact) string {
+func (t Target) scope(e schemas.Fact) string {
 	switch t.Kind {
 	case ToFailedQueue:
 		return e.Queue

@@ -108,7 +108,7 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 	if agreed, err := r.agreed(ctx, plan); !agreed {
 		return err
 	}
-	begun, err := replays.Begin(ctx, plan)
+	begun, err := replays.Create(ctx, plan)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
 	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
 	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")
-	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property, one of "+strings.Join(replayer.Removable(), ", "))
+	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property, one of "+strings.Join(replayer.RemovableProperties(), ", "))
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show what would be sent and stop")
 	flags.BoolVarP(&r.yes, "yes", "y", false, "send without asking")
 	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly so many messages would be sent")
@@ -78,7 +78,7 @@ func (r *replay) validate() error {
 // agreed says whether a plan is to be carried out. An error is why it is not; a
 // look alone needs none.
 func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
-	gone := plan.Gone()
+	gone := plan.Unroutable()
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", plural(plan.Total, "message"), r.expect)

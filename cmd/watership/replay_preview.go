@@ -74,17 +74,17 @@ func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 	more, messages := 0, 0
 	for i, route := range routes {
-		if i >= mostShownRoutes && route.Gone == 0 {
+		if i >= mostShownRoutes && route.Unroutable == 0 {
 			more++
 			messages += route.Messages
 			continue
 		}
 		state := ""
 		switch {
-		case route.Gone == route.Messages:
+		case route.Unroutable == route.Messages:
 			state = "  GONE: nothing takes these"
-		case route.Gone > 0:
-			state = fmt.Sprintf("  GONE for %d of them: nothing takes these", route.Gone)
+		case route.Unroutable > 0:
+			state = fmt.Sprintf("  GONE for %d of them: nothing takes these", route.Unroutable)
 		case route.Unchecked:
 			state = "  not checked"
 		}
@@ -101,13 +101,13 @@ const fatePause = 500 * time.Millisecond
 // whether to go on. Without anybody to ask each of them must have been sent and
 // handled.
 func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
-	fates, err := r.await(ctx, replays, job)
+	outcomes, err := r.await(ctx, replays, job)
 	if err != nil {
 		return err
 	}
 	first := job.Sent + job.Failed + job.Skipped
-	r.writeFates(fates, job)
-	goOn := fates.Handled == first
+	r.writeOutcomes(outcomes, job)
+	goOn := outcomes.Handled == first
 	if !r.yes {
 		goOn, err = r.ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
 	}
@@ -117,31 +117,31 @@ func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job re
 	return err
 }
 
-func (r *replay) writeFates(fates replayer.Fates, job replayer.Job) {
+func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	unsent := ""
 	if n := job.Failed + job.Skipped; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
 	fmt.Fprintf(r.out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", plural(job.Sent+job.Failed+job.Skipped, "message"),
-		fates.Handled, fates.Failed, job.Sent-fates.Handled-fates.Failed, unsent)
-	for _, problem := range fates.Problems {
+		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
+	for _, problem := range outcomes.Problems {
 		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
 	}
-	if len(fates.Silent) > 0 {
-		fmt.Fprintf(r.out, "  no word yet from %s\n", cell(strings.Join(fates.Silent, ", "), 120))
+	if len(outcomes.NotReported) > 0 {
+		fmt.Fprintf(r.out, "  no word yet from %s\n", cell(strings.Join(outcomes.NotReported, ", "), 120))
 	}
 }
 
-func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Fates, error) {
+func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Outcomes, error) {
 	deadline := time.Now().Add(r.canaryWait)
 	for {
-		fates, err := replays.Fates(ctx, job)
-		if err != nil || fates.Handled+fates.Failed >= job.Sent || time.Now().After(deadline) {
-			return fates, err
+		outcomes, err := replays.Outcomes(ctx, job)
+		if err != nil || outcomes.Handled+outcomes.Failed >= job.Sent || time.Now().After(deadline) {
+			return outcomes, err
 		}
 		select {
 		case <-ctx.Done():
-			return fates, ctx.Err()
+			return outcomes, ctx.Err()
 		case <-time.After(fatePause):
 		}
 	}

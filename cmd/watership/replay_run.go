@@ -26,7 +26,7 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 		return nil, nil, err
 	}
 	cfg := replayer.Config{
-		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, Hop: s.hop,
+		Store: store, Jobs: store, Topology: s.topology, Login: s.login, NewID: watermill.NewULID, DirectDelivery: s.hop,
 		Retention: s.cfg.Store.Retention.Failures,
 		Broker:    s.broker("replay"), StateKeys: s.secrets.stateKeys,
 	}
@@ -61,7 +61,7 @@ func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log,
 	return replayer.Log{Events: queue.Messages, Consumers: queue.Consumers, Unknown: queue.Locked}, err
 }
 
-func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.Hop {
+func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.DirectDelivery {
 	hop := lasthop.Hop{
 		Topology: s.topology, StateKeys: s.secrets.stateKeys, Publisher: publisher, Login: s.login, Own: map[string]bool{},
 		Binder: amqp.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},

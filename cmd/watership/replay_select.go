@@ -28,7 +28,7 @@ func (s system) job(r replay) (replayer.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	job.Query = replayer.Fixed(node, fields, time.Now()).String()
+	job.Query = replayer.AbsoluteTimes(node, fields, time.Now()).String()
 	job.DSL, err = r.readDSL()
 	return job, err
 }
@@ -51,7 +51,7 @@ func (r *replay) target() replayer.Target {
 func (s system) selected(r replay) (query.Node, error) {
 	var all query.And
 	if r.ids != "" {
-		all = append(all, replayer.Of(r.names))
+		all = append(all, replayer.ByName(r.names))
 	}
 	if r.group != "" {
 		// Attempts that failed in the same way may have been followed by one that did not.

@@ -14,7 +14,7 @@ type Failures struct {
 	Reports func(queue string) bool // whether the consumer of a queue reports what it handled
 }
 
-const failuresAtOnce = 1000
+const chunkSize = 1000
 
 // Open gives the failures among the events of a query that are not resolved, in
 // the order in which they were given up; with either, only those that have one
@@ -23,27 +23,27 @@ const failuresAtOnce = 1000
 func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	given := schemas.Selection{Query: query.And{node, GivenUp()}}
 	return func(yield func(schemas.Fact, error) bool) {
-		chunk := make([]schemas.Fact, 0, failuresAtOnce)
+		chunk := make([]schemas.Fact, 0, chunkSize)
 		for fact, err := range f.Store.Summaries(ctx, given, either...) {
 			if err != nil {
 				yield(schemas.Fact{}, err)
 				return
 			}
-			if chunk = append(chunk, fact); len(chunk) < failuresAtOnce {
+			if chunk = append(chunk, fact); len(chunk) < chunkSize {
 				continue
 			}
-			if !f.open(ctx, chunk, yield) {
+			if !f.yieldOpen(ctx, chunk, yield) {
 				return
 			}
 			chunk = chunk[:0]
 		}
-		f.open(ctx, chunk, yield)
+		f.yieldOpen(ctx, chunk, yield)
 	}
 }
 
-// open gives those of some failures that are not resolved, and says no where nothing
+// yieldOpen gives those of some failures that are not resolved, and says no where nothing
 // more is wanted.
-func (f Failures) open(ctx context.Context, chunk []schemas.Fact, yield func(schemas.Fact, error) bool) bool {
+func (f Failures) yieldOpen(ctx context.Context, chunk []schemas.Fact, yield func(schemas.Fact, error) bool) bool {
 	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reports)
 	if err != nil {
 		yield(schemas.Fact{}, err)
@@ -60,5 +60,5 @@ func (f Failures) open(ctx context.Context, chunk []schemas.Fact, yield func(sch
 // GivenUp finds messages that were given up, also those of which the store has refused
 // to record it.
 func GivenUp() query.Node {
-	return query.Or{happened("event.action", schemas.Poisoned), happened("watership.quarantined_action", schemas.Poisoned)}
+	return query.Or{hasAction("event.action", schemas.Poisoned), hasAction("watership.quarantined_action", schemas.Poisoned)}
 }

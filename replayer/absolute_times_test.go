@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-func TestFixed(t *testing.T) {
+func TestAbsoluteTimes(t *testing.T) {
 	fields, err := schemas.Fields()
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestFixed(t *testing.T) {
 		if node, err = query.Resolve(node, fields); err != nil {
 			t.Fatal(err)
 		}
-		fixed := Fixed(node, fields, now).String()
+		fixed := AbsoluteTimes(node, fields, now).String()
 		if fixed != want {
 			t.Errorf("%s became %s, want %s", text, fixed, want)
 		}
@@ -43,8 +43,8 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// TestFixedTime: the store takes what came out.
-func TestFixedTime(t *testing.T) {
+// TestAbsoluteTimesSelectTheSame: the store takes what came out.
+func TestAbsoluteTimesSelectTheSame(t *testing.T) {
 	f := newFixture(t)
 	f.keep(f.published(1))
 	fields, err := schemas.Fields()
@@ -56,7 +56,7 @@ func TestFixedTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan := f.plan(f.job(Fixed(node, fields, time.Now().Add(time.Minute)).String())); plan.Total != want {
+		if plan := f.plan(f.job(AbsoluteTimes(node, fields, time.Now().Add(time.Minute)).String())); plan.Total != want {
 			t.Errorf("%s finds %d, want %d", text, plan.Total, want)
 		}
 	}

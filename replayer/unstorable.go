@@ -11,12 +11,12 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// missing are events without their bodies, by the fingerprint of their message.
-type missing map[string][]*schemas.Event
+// missingBodies are events without their bodies, by the fingerprint of their message.
+type missingBodies map[string][]*schemas.Event
 
-// found gives a body to the events of its message, which then are not missing. A body
+// complete gives a body to the events of its message, which then are not missing. A body
 // with which a message has another fingerprint is another's, whatever it is kept as.
-func (m missing) found(fingerprint string, body []byte) {
+func (m missingBodies) complete(fingerprint string, body []byte) {
 	m[fingerprint] = slices.DeleteFunc(m[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
 		whole.Body = body
@@ -31,11 +31,11 @@ func (m missing) found(fingerprint string, body []byte) {
 	}
 }
 
-// fetch looks for bodies in the queue of what was too large for the store. It
+// unstorableBodies looks for bodies in the queue of what was too large for the store. It
 // reads one message at a time and acknowledges none, so that with the end of the
 // channel all go back to where they were: whoever replays them again finds them.
 // Meanwhile nobody else does.
-func (l *line) fetch(ctx context.Context, queue string, bodies missing) error {
+func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missingBodies) error {
 	err := l.conn.Do(ctx, func(ch *amqp.Channel) error {
 		for len(bodies) > 0 && ctx.Err() == nil {
 			d, there, err := ch.Get(queue, false)
@@ -44,7 +44,7 @@ func (l *line) fetch(ctx context.Context, queue string, bodies missing) error {
 			}
 			// What a newer version has kept is not ours to send.
 			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
-				bodies.found(state.Fingerprint, e.Body)
+				bodies.complete(state.Fingerprint, e.Body)
 			}
 		}
 		return context.Cause(ctx)

@@ -179,8 +179,8 @@ func TestReplayIsKnownByWhatItLedTo(t *testing.T) {
 	}
 }
 
-// TestFates: messages a to g were sent. The queue "another" told of e and f before.
-func TestFates(t *testing.T) {
+// TestOutcomes: messages a to g were sent. The queue "another" told of e and f before.
+func TestOutcomes(t *testing.T) {
 	f := newFixture(t)
 	job := Job{ID: f.source + "-fates", Target: Target{Kind: ToOrigin}}
 	another := at("another")
@@ -214,13 +214,13 @@ func TestFates(t *testing.T) {
 	tell(schemas.Handled, 8, "") // of which it is not known yet that it was sent
 	f.keep(f.poisoned(5))
 
-	fates, err := f.Fates(t.Context(), job)
-	want := Fates{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, Silent: []string{"another"}}
+	fates, err := f.Outcomes(t.Context(), job)
+	want := Outcomes{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, NotReported: []string{"another"}}
 	if diff := cmp.Diff(want, fates); err != nil || diff != "" {
 		t.Errorf("(-want +got):\n%s (%v)", diff, err)
 	}
 	tell(schemas.Handled, 5, "", another)
-	if fates, err := f.Fates(t.Context(), job); err != nil || fates.Handled != 4 || len(fates.Silent) != 0 {
+	if fates, err := f.Outcomes(t.Context(), job); err != nil || fates.Handled != 4 || len(fates.NotReported) != 0 {
 		t.Errorf("when all have told: %+v (%v)", fates, err)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestReplaysReachNothingOfOurs: where events say that a message came from, or failed
+// TestOwnQueuesAndExchangesAreRefused: where events say that a message came from, or failed
 // in, an exchange or a queue of Watership's, it is not sent there. What comes to them is
 // not taken for a message.
-func TestReplaysReachNothingOfOurs(t *testing.T) {
+func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		ours := f.cfg.Topology
@@ -41,7 +41,7 @@ func TestReplaysReachNothingOfOurs(t *testing.T) {
 			case ToFailedQueue:
 				want = 2
 			}
-			if err != nil || plan.LeftOut[placeOfOurs] != want || plan.Total != 4-want {
+			if err != nil || plan.LeftOut[ownTarget] != want || plan.Total != 4-want {
 				t.Errorf("to %s: %d messages, left out %v, %v", target, plan.Total, plan.LeftOut, err)
 			}
 			wantJob(t, f.run(job), Done, 4-want, 0)

@@ -39,11 +39,11 @@ func copyOf(event string) func(*schemas.Event) {
 }
 
 // foundOf gives events as they are found in a store that has no others.
-func foundOf(t *testing.T, target Target, all []told) []found {
+func foundOf(t *testing.T, target Target, all []told) []candidate {
 	t.Helper()
-	page := make([]found, len(all))
+	page := make([]candidate, len(all))
 	for i, s := range all {
-		page[i] = found{event: s.event(), fact: s.event().Fact()}
+		page[i] = candidate{event: s.event(), fact: s.event().Fact()}
 	}
 	r := New(Config{Store: nothing{}})
 	if err := r.identify(t.Context(), target, page); err != nil {
@@ -58,7 +58,7 @@ func (nothing) Summaries(context.Context, schemas.Selection, ...schemas.Among) i
 	return func(func(schemas.Fact, error) bool) {}
 }
 
-func TestChoice(t *testing.T) {
+func TestSelector(t *testing.T) {
 	const published, poisoned, retried = schemas.Published, schemas.Poisoned, schemas.RetryScheduled
 	failed, origin := Target{Kind: ToFailedQueue}, Target{Kind: ToOrigin}
 	for name, test := range map[string]struct {
@@ -126,13 +126,13 @@ func TestChoice(t *testing.T) {
 		}, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			choice := newChoice(test.target, schemas.Topology{}.Owns)
+			choice := newSelector(test.target, schemas.Topology{}.Owns)
 			var sent []string
 			for _, s := range test.events {
-				choice.note(s.event())
+				choice.notePublished(s.event())
 			}
 			for _, f := range foundOf(t, test.target, test.events) {
-				if choice.take(&f, "") == "" {
+				if choice.selectMessage(&f, "") == "" {
 					sent = append(sent, f.fact.EventID)
 				}
 			}

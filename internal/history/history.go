@@ -24,47 +24,47 @@ const (
 // Resolved says that nothing more is to be done about the failure.
 func (o Outcome) Resolved() bool { return o != Open && o != Waiting }
 
-// line is a failure and what followed from it.
-type line struct {
+// followUp is a failure and what followed from it.
+type followUp struct {
 	failure   schemas.Fact
 	later     []schemas.Fact  // events of its message, and of what replays made of it
 	failures  map[string]bool // ids of the failure and of those of its replays
 	instances map[string]bool // instance ids of these
 }
 
-func newLine(failure schemas.Fact) *line {
-	l := &line{failure: failure, failures: map[string]bool{}, instances: map[string]bool{}}
+func newFollowUp(failure schemas.Fact) *followUp {
+	l := &followUp{failure: failure, failures: map[string]bool{}, instances: map[string]bool{}}
 	l.extend(failure)
 	return l
 }
 
 // extend adds a failure of the same message.
-func (l *line) extend(failure schemas.Fact) {
-	l.failures[failure.EventID] = true
+func (f *followUp) extend(failure schemas.Fact) {
+	f.failures[failure.EventID] = true
 	if failure.Message != "" {
-		l.instances[failure.Message] = true
+		f.instances[failure.Message] = true
 	}
 }
 
 // outcome is what the events say in their order. reports says of a queue whether its
 // consumer reports what it handled; nil: all do.
-func (l *line) outcome(reports func(queue string) bool) Outcome {
-	slices.SortFunc(l.later, func(a, b schemas.Fact) int {
+func (f *followUp) outcome(reports func(queue string) bool) Outcome {
+	slices.SortFunc(f.later, func(a, b schemas.Fact) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.EventID, b.EventID))
 	})
-	outcome, waits := Open, l.failure.Action == schemas.RetryScheduled
-	for _, e := range l.later {
-		sameQueue := e.Queue == l.failure.Queue
+	outcome, waits := Open, f.failure.Action == schemas.RetryScheduled
+	for _, e := range f.later {
+		sameQueue := e.Queue == f.failure.Queue
 		switch {
 		case e.Action == schemas.Handled && sameQueue:
 			return Handled
-		case e.Action == schemas.Discarded && sameQueue && l.discards(e):
+		case e.Action == schemas.Discarded && sameQueue && f.discards(e):
 			return Discarded
-		case e.Action == schemas.Poisoned && sameQueue && e.Message == l.failure.Message:
+		case e.Action == schemas.Poisoned && sameQueue && e.Message == f.failure.Message:
 			waits = false
 		case e.Action == schemas.Poisoned && sameQueue:
 			outcome = FailedAgain
-		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && reports != nil && !reports(l.failure.Queue):
+		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && reports != nil && !reports(f.failure.Queue):
 			outcome = Replayed
 		}
 	}
@@ -76,4 +76,6 @@ func (l *line) outcome(reports func(queue string) bool) Outcome {
 
 // discards says whether a `discarded` event is about one of the failures: of a
 // message with an id there may be others.
-func (l *line) discards(e schemas.Fact) bool { return l.instances[e.Message] || l.failures[e.ReplayOf] }
+func (f *followUp) discards(e schemas.Fact) bool {
+	return f.instances[e.Message] || f.failures[e.ReplayOf]
+}

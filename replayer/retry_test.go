@@ -182,35 +182,35 @@ func TestJobIsCreatedOnce(t *testing.T) {
 	faults := f.faulty()
 	plan := f.plan(f.job(""))
 	faults.inTurn(savesJob, http.StatusTooManyRequests, -1)
-	begun, err := f.Begin(t.Context(), plan)
+	begun, err := f.Create(t.Context(), plan)
 	if err != nil || faults.count() != 2 {
 		t.Errorf("%d requests failed (%v)", faults.count(), err)
 	}
 	faults.inTurn(savesJob, -1) // of the runner who enters himself
 	wantJob(t, f.resume(begun, RunOptions{}), Done, 3, 0)
 	wantJob(t, f.run(f.job("event.sequence < 0")), Done, 0, 0)
-	if _, err := f.Begin(t.Context(), Plan{Job: Job{ID: begun.ID}}); err == nil {
+	if _, err := f.Create(t.Context(), Plan{Job: Job{ID: begun.ID}}); err == nil {
 		t.Error("another job got the same id")
 	}
 }
 
-// TestPatienceEnds with the error, or at once where the error will not go away.
-func TestPatienceEnds(t *testing.T) {
+// TestRetriesEnd with the error, or at once where the error will not go away.
+func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, want := range map[schemas.StoreErrorKind]time.Duration{
 			schemas.StoreAway: 30 * time.Second, schemas.StoreBusy: 30 * time.Second, schemas.StoreDenied: 0, schemas.StoreRefused: 0,
 		} {
 			began := time.Now()
-			_, err := repeat(t.Context(), 30*time.Second, func() (int, error) { return 0, &schemas.StoreError{Kind: kind} })
+			_, err := retry(t.Context(), 30*time.Second, func() (int, error) { return 0, &schemas.StoreError{Kind: kind} })
 			wantAs[*schemas.StoreError](t, err)
-			if took := time.Since(began); took < want || took > want+longestStorePause {
+			if took := time.Since(began); took < want || took > want+maxRetryPause {
 				t.Errorf("kind %d: ended after %s", kind, took)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := repeat(ctx, time.Hour, func() (int, error) { return 0, &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour} })
+		_, err := retry(ctx, time.Hour, func() (int, error) { return 0, &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour} })
 		if took := time.Since(began); err == nil || took != time.Second {
 			t.Errorf("after its context it ended with %v in %s", err, took)
 		}

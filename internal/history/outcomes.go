@@ -24,56 +24,56 @@ type Store interface {
 // It reads only events that decide, so that equal messages which were handled a
 // million times cost nothing.
 func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
-	e := newEvents()
+	e := newEventIndex()
 	if err := e.read(ctx, store, failures, upTo); err != nil {
 		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
 	}
 	outcomes := make([]Outcome, len(failures))
 	for i, failure := range failures {
-		outcomes[i] = e.line(failure).outcome(reports)
+		outcomes[i] = e.followUpOf(failure).outcome(reports)
 	}
 	return outcomes, nil
 }
 
-// events are those that decide what became of some failures.
-type events struct {
+// eventIndex are those that decide what became of some failures.
+type eventIndex struct {
 	known         map[string]bool           // by id
 	byInstance    map[string][]schemas.Fact // by instance id
 	byFingerprint map[string][]schemas.Fact // of messages with an id, what replays led to
 	byReplayOf    map[string][]schemas.Fact // by the event that was replayed, or discarded
 }
 
-func newEvents() *events {
-	return &events{map[string]bool{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}}
+func newEventIndex() *eventIndex {
+	return &eventIndex{map[string]bool{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}}
 }
 
 // read follows instances and replays from the failures on, step by step.
-func (e *events) read(ctx context.Context, store Store, failures []schemas.Fact, upTo int64) error {
-	steps := newSteps()
+func (e *eventIndex) read(ctx context.Context, store Store, failures []schemas.Fact, upTo int64) error {
+	lookups := newLookups()
 	var fingerprints []string
 	for _, failure := range failures {
-		steps.add(failure.EventID, failure.Message)
-		steps.add(failure.ReplayOf, "")
+		lookups.add(failure.EventID, failure.Message)
+		lookups.add(failure.ReplayOf, "")
 		if failure.MessageID != "" { // else equal messages have it too
 			fingerprints = append(fingerprints, failure.Fingerprint)
 		}
 	}
-	selection := schemas.Selection{Query: deciding(), UpTo: upTo}
+	selection := schemas.Selection{Query: decidingActions(), UpTo: upTo}
 	ofReplays := selection
 	ofReplays.Query = query.And{selection.Query, query.Exists{Field: query.Pattern{"watership.replay.of"}}}
 	var err error
 	if len(fingerprints) > 0 {
-		err = e.take(ctx, store, ofReplays, steps, schemas.Among{Field: "watership.fingerprint", Values: fingerprints})
+		err = e.collect(ctx, store, ofReplays, lookups, schemas.Among{Field: "watership.fingerprint", Values: fingerprints})
 	}
-	for err == nil && !steps.done() {
-		ids, instances := steps.next()
-		err = e.take(ctx, store, selection, steps,
+	for err == nil && !lookups.done() {
+		ids, instances := lookups.next()
+		err = e.collect(ctx, store, selection, lookups,
 			schemas.Among{Field: "watership.replay.of", Values: ids}, schemas.Among{Field: "watership.message", Values: instances})
 	}
 	return err
 }
 
-func (e *events) take(ctx context.Context, store Store, selection schemas.Selection, steps *steps, either ...schemas.Among) error {
+func (e *eventIndex) collect(ctx context.Context, store Store, selection schemas.Selection, lookups *lookups, either ...schemas.Among) error {
 	for fact, err := range store.Summaries(ctx, selection, either...) {
 		if err != nil {
 			return err
@@ -89,14 +89,14 @@ func (e *events) take(ctx context.Context, store Store, selection schemas.Select
 			e.byReplayOf[fact.ReplayOf] = append(e.byReplayOf[fact.ReplayOf], fact)
 			e.byFingerprint[fact.Fingerprint] = append(e.byFingerprint[fact.Fingerprint], fact)
 		}
-		steps.follow(fact)
+		lookups.follow(fact)
 	}
 	return nil
 }
 
-// line collects what followed from a failure.
-func (e *events) line(failure schemas.Fact) *line {
-	l, seen := newLine(failure), map[string]bool{failure.EventID: true}
+// followUp collects what followed from a failure.
+func (e *eventIndex) followUpOf(failure schemas.Fact) *followUp {
+	l, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
 	var follow func(events []schemas.Fact)
 	follow = func(events []schemas.Fact) {
 		for _, fact := range events {
@@ -126,62 +126,62 @@ func (e *events) line(failure schemas.Fact) *line {
 	return l
 }
 
-// steps are the event ids and instance ids whose events are to be read next.
-type steps struct {
+// lookups are the event ids and instance ids whose events are to be read next.
+type lookups struct {
 	seen           map[string]bool
 	ids, instances []string
 }
 
-func newSteps() *steps { return &steps{seen: map[string]bool{"": true}} }
+func newLookups() *lookups { return &lookups{seen: map[string]bool{"": true}} }
 
-func (s *steps) done() bool { return len(s.ids) == 0 && len(s.instances) == 0 }
+func (l *lookups) done() bool { return len(l.ids) == 0 && len(l.instances) == 0 }
 
-// atOnce is less than a store looks for at once.
-const atOnce = 10_000
+// maxLookup is less than a store looks for at once.
+const maxLookup = 10_000
 
-func (s *steps) next() (ids, instances []string) {
-	ids, s.ids = cut(s.ids)
-	instances, s.instances = cut(s.instances)
+func (l *lookups) next() (ids, instances []string) {
+	ids, l.ids = split(l.ids)
+	instances, l.instances = split(l.instances)
 	return ids, instances
 }
 
-func cut(names []string) (some, rest []string) {
-	at := min(len(names), atOnce)
+func split(names []string) (some, rest []string) {
+	at := min(len(names), maxLookup)
 	return names[:at], names[at:]
 }
 
 // follow goes on from a replay to the event that was replayed, and from a failure to
 // what became of it.
-func (s *steps) follow(fact schemas.Fact) {
+func (l *lookups) follow(fact schemas.Fact) {
 	switch fact.Action {
 	case schemas.Replayed:
-		s.add(fact.ReplayOf, "")
+		l.add(fact.ReplayOf, "")
 	case schemas.Poisoned:
-		s.add(fact.EventID, fact.Message)
+		l.add(fact.EventID, fact.Message)
 	}
 }
 
-func (s *steps) add(id, instance string) {
-	if !s.seen[id] {
-		s.seen[id] = true
-		s.ids = append(s.ids, id)
+func (l *lookups) add(id, instance string) {
+	if !l.seen[id] {
+		l.seen[id] = true
+		l.ids = append(l.ids, id)
 	}
-	if key := "instance " + instance; instance != "" && !s.seen[key] {
-		s.seen[key] = true
-		s.instances = append(s.instances, instance)
+	if key := "instance " + instance; instance != "" && !l.seen[key] {
+		l.seen[key] = true
+		l.instances = append(l.instances, instance)
 	}
 }
 
-// deciding finds the events that decide, also those that the store refused to record
+// decidingActions finds the events that decide, also those that the store refused to record
 // as they were.
-func deciding() query.Node {
+func decidingActions() query.Node {
 	var either query.Or
 	for _, action := range []schemas.Action{schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed} {
-		either = append(either, happened("event.action", action), happened("watership.quarantined_action", action))
+		either = append(either, hasAction("event.action", action), hasAction("watership.quarantined_action", action))
 	}
 	return either
 }
 
-func happened(field string, action schemas.Action) query.Node {
+func hasAction(field string, action schemas.Action) query.Node {
 	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{string(action)}, Quoted: true}}
 }

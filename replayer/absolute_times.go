@@ -7,9 +7,9 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Fixed is a query with the time in place of every `now`, so that it selects
+// AbsoluteTimes is a query with the time in place of every `now`, so that it selects
 // the same tomorrow. It takes what query.Resolve gives.
-func Fixed(node query.Node, fields query.Fields, now time.Time) query.Node {
+func AbsoluteTimes(node query.Node, fields query.Fields, now time.Time) query.Node {
 	return query.Rewrite(node, func(leaf query.Node) query.Node {
 		switch n := leaf.(type) {
 		case query.Is:

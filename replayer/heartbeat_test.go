@@ -77,9 +77,9 @@ func (f *fixture) wantPulse(id string) {
 	}
 }
 
-// TestPulse: while a resume reads what was sent before, the job runs for all to
+// TestHeartbeat: while a resume reads what was sent before, the job runs for all to
 // see, and nobody else can run it.
-func TestPulse(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	f := newFixture(t)
 	job := f.paused()
 	r := f.recalling(t.Context(), f.broker.URL, job.ID)
@@ -169,9 +169,9 @@ func (f *fixture) brokerAway() (job Job, proxy *rabbittest.Proxy, ended chan err
 	return job, proxy, ended
 }
 
-// TestPulseWhileTheBrokerIsAway: a run that waits for its broker is seen to run,
+// TestHeartbeatWhileTheBrokerIsAway: a run that waits for its broker is seen to run,
 // and hears that it is cancelled.
-func TestPulseWhileTheBrokerIsAway(t *testing.T) {
+func TestHeartbeatWhileTheBrokerIsAway(t *testing.T) {
 	t.Run("back", func(t *testing.T) {
 		f := newFixture(t)
 		job, proxy, ended := f.brokerAway()

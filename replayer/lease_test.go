@@ -173,9 +173,9 @@ func TestNothingWithoutTheQueue(t *testing.T) {
 	}
 }
 
-// TestLineDoesNotComeBack: on a second connection nothing is sent, not even what
+// TestLeaseDoesNotReconnect: on a second connection nothing is sent, not even what
 // was waiting to be sent again, since the queue would not be held there.
-func TestLineDoesNotComeBack(t *testing.T) {
+func TestLeaseDoesNotReconnect(t *testing.T) {
 	f := newFixture(t)
 	proxy := f.broker.Proxy(t)
 	l, err := f.second(proxy.URL).connect(t.Context(), "a-job", rabbittest.Patience)

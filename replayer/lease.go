@@ -24,13 +24,13 @@ func (e *BusyError) Error() string {
 
 var errLost = errors.New("the connection to the broker was lost")
 
-// line is the connection on which a job publishes. It holds the job's exclusive
+// lease is the connection on which a job publishes. It holds the job's exclusive
 // queue, which goes with it. It does not come back: a new connection would
 // publish before the queue is held again, and somebody else may hold it.
-type line struct {
+type lease struct {
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
-	hop       Hop
+	hop       DirectDelivery
 	lost      chan struct{} // closed when nothing can be sent any more
 
 	mu    sync.Mutex // guards what follows
@@ -39,11 +39,11 @@ type line struct {
 }
 
 const (
-	dieTime    = 3 * time.Second        // for the broker to notice that a runner has died
-	startTime  = 30 * time.Second       // for other jobs to start
-	lockPause  = 100 * time.Millisecond // between attempts to hold the queue
-	patience   = 30 * time.Second       // with a broker that is away at the beginning
-	returnTime = 5 * time.Minute        // for a broker to come back
+	deadRunnerTimeout = 3 * time.Second        // for the broker to notice that a runner has died
+	startTimeout      = 30 * time.Second       // for other jobs to start
+	lockInterval      = 100 * time.Millisecond // between attempts to hold the queue
+	connectTimeout    = 30 * time.Second       // with a broker that is away at the beginning
+	reconnectTimeout  = 5 * time.Minute        // for a broker to come back
 )
 
 // JobQueue is the exclusive queue that the runner of a job holds.
@@ -57,15 +57,15 @@ func JobQueue(topology schemas.Topology, id string) string {
 
 // connect waits for the broker, and for a runner that has just died; a live one
 // is a *BusyError.
-func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (*line, error) {
-	l := &line{lost: make(chan struct{})}
+func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (*lease, error) {
+	l := &lease{lost: make(chan struct{})}
 	broker := r.cfg.Broker
 	dial := broker.Dial
 	if dial == nil {
 		dial = net.Dial
 	}
 	broker.Dial = func(network, addr string) (net.Conn, error) {
-		if err := l.mayDial(); err != nil {
+		if err := l.allowDial(); err != nil {
 			return nil, err
 		}
 		return dial(network, addr)
@@ -75,16 +75,16 @@ func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (
 		return nil, err
 	}
 	l.conn = conn
-	if err := r.hold(ctx, l, id, wait); err != nil {
+	if err := r.acquire(ctx, l, id, wait); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{Window: inFlight})
-	l.hop = r.cfg.Hop(conn, l.publisher)
+	l.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{Window: maxUnconfirmed})
+	l.hop = r.cfg.DirectDelivery(conn, l.publisher)
 	return l, nil
 }
 
-// mayDial refuses a second connection after the one that held the queue.
-func (l *line) mayDial() error {
+// allowDial refuses a second connection after the one that held the queue.
+func (l *lease) allowDial() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dials++
@@ -99,11 +99,11 @@ func (l *line) mayDial() error {
 	return errLost
 }
 
-func (r *Replayer) hold(ctx context.Context, l *line, id string, wait time.Duration) error {
+func (r *Replayer) acquire(ctx context.Context, l *lease, id string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, errors.New("the broker does not answer"))
 	defer cancel()
 	queue := JobQueue(r.cfg.Topology, id)
-	held, err := l.lock(ctx, dieTime, func(ch *amqp.Channel) error { return l.declare(ch, queue) })
+	held, err := l.lock(ctx, deadRunnerTimeout, func(ch *amqp.Channel) error { return l.declare(ch, queue) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("holding the queue of job %s: %w", id, err)
@@ -115,13 +115,13 @@ func (r *Replayer) hold(ctx context.Context, l *line, id string, wait time.Durat
 
 // lock declares an exclusive queue, and says no where another connection has it for
 // so long.
-func (l *line) lock(ctx context.Context, wait time.Duration, declare func(*amqp.Channel) error) (bool, error) {
+func (l *lease) lock(ctx context.Context, wait time.Duration, declare func(*amqp.Channel) error) (bool, error) {
 	for deadline := time.Now().Add(wait); ; {
 		err := l.conn.Do(ctx, declare)
 		switch {
 		case err == nil:
 			return true, nil
-		case !locked(err):
+		case !isLocked(err):
 			return false, err
 		case time.Now().After(deadline):
 			return false, nil
@@ -129,23 +129,23 @@ func (l *line) lock(ctx context.Context, wait time.Duration, declare func(*amqp.
 		select {
 		case <-ctx.Done():
 			return false, nil
-		case <-time.After(lockPause):
+		case <-time.After(lockInterval):
 		}
 	}
 }
 
-func locked(err error) bool {
+func isLocked(err error) bool {
 	var refused *amqp.Error
 	return errors.As(err, &refused) && refused.Code == amqp.ResourceLocked
 }
 
 // lockStart lets one job start at a time, so that of two jobs with the same messages
 // the second knows of the first. release lets the next one.
-func (r *Replayer) lockStart(ctx context.Context, l *line, id string) (release func(context.Context) error, err error) {
-	ctx, stop := l.whileUp(ctx)
+func (r *Replayer) lockStart(ctx context.Context, l *lease, id string) (release func(context.Context) error, err error) {
+	ctx, stop := l.untilLost(ctx)
 	defer stop()
 	queue := JobQueue(r.cfg.Topology, "start")
-	held, err := l.lock(ctx, startTime, func(ch *amqp.Channel) error {
+	held, err := l.lock(ctx, startTimeout, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(queue, false, false, true, false, nil)
 		return err
 	})
@@ -156,10 +156,10 @@ func (r *Replayer) lockStart(ctx context.Context, l *line, id string) (release f
 	case err != nil:
 		return nil, fmt.Errorf("starting job %s: %w", id, err)
 	case !held:
-		return nil, fmt.Errorf("starting job %s: another job has been starting for %s and holds the queue %s: try again", id, startTime, queue)
+		return nil, fmt.Errorf("starting job %s: another job has been starting for %s and holds the queue %s: try again", id, startTimeout, queue)
 	}
 	return func(ctx context.Context) error {
-		ctx, stop := l.whileUp(ctx)
+		ctx, stop := l.untilLost(ctx)
 		defer stop()
 		return l.conn.Do(ctx, func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(queue, false, false, false)
@@ -168,8 +168,8 @@ func (r *Replayer) lockStart(ctx context.Context, l *line, id string) (release f
 	}, nil
 }
 
-// whileUp is a context that ends with the line, too.
-func (l *line) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilLost is a context that ends with the line, too.
+func (l *lease) untilLost(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {
@@ -181,17 +181,17 @@ func (l *line) whileUp(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() { cancel(nil) }
 }
 
-// holds says whether a runner holds the queue of its job.
-func (l *line) holds(ctx context.Context, queue string) (bool, error) {
-	ctx, stop := l.whileUp(ctx)
+// isHeld says whether a runner holds the queue of its job.
+func (l *lease) isHeld(ctx context.Context, queue string) (bool, error) {
+	ctx, stop := l.untilLost(ctx)
 	defer stop()
 	_, found, err := l.conn.QueueState(ctx, queue)
 	return found, err
 }
 
 // log looks at the queue of events.
-func (l *line) log(ctx context.Context, queue string) (Log, error) {
-	ctx, stop := l.whileUp(ctx)
+func (l *lease) log(ctx context.Context, queue string) (Log, error) {
+	ctx, stop := l.untilLost(ctx)
 	defer stop()
 	log, _, err := l.conn.QueueState(ctx, queue)
 	return Log{Events: log.Messages, Consumers: log.Consumers}, err
@@ -199,7 +199,7 @@ func (l *line) log(ctx context.Context, queue string) (Log, error) {
 
 // declare holds the queue, if the connection it was declared on is still there:
 // from then on there is no other.
-func (l *line) declare(ch *amqp.Channel, queue string) error {
+func (l *lease) declare(ch *amqp.Channel, queue string) error {
 	l.mu.Lock()
 	dials := l.dials
 	l.mu.Unlock()
@@ -216,7 +216,7 @@ func (l *line) declare(ch *amqp.Channel, queue string) error {
 }
 
 // Close gives the queue back. What is not confirmed by then may have arrived.
-func (l *line) Close() error {
+func (l *lease) Close() error {
 	var left error
 	select {
 	case <-l.lost: // nobody to wait for

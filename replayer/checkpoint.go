@@ -1,0 +1,111 @@
+package replayer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// storeTimeout is how long a store may be away or busy, as long as a broker.
+// Meanwhile nothing is sent beyond the window.
+const storeTimeout = reconnectTimeout
+
+// saveCheckpoints counts what became of each message, in order, and saves the job. It is
+// the only one that changes the job.
+func (run *run) saveCheckpoints() {
+	defer close(run.done)
+	ticker := time.NewTicker(saveInterval)
+	defer ticker.Stop()
+	unsaved, saved, stopped := 0, run.replayer.now(), false
+	save := func() {
+		if !run.checkpoint(&saved) {
+			return
+		}
+		for ; unsaved > 0; unsaved-- {
+			<-run.window
+		}
+	}
+	for {
+		select {
+		case m, more := <-run.recorded:
+			if !more {
+				return
+			}
+			// Behind one that stopped the job others may have arrived. They are
+			// sent again: a cursor has no gaps.
+			if stopped = stopped || !run.count(m); stopped {
+				continue
+			}
+			if unsaved++; unsaved >= saveCount {
+				save()
+			}
+		case <-ticker.C:
+			save()
+		}
+	}
+}
+
+// count says no to a message that stops the job.
+func (run *run) count(m *inFlight) bool {
+	switch {
+	case m.leftOut != "":
+		run.job.Skipped++
+	case m.err == nil:
+		run.job.Sent++
+	case concernsMessageOnly(m.err):
+		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, m.problem()})
+	default:
+		run.stopSending(m.err)
+		return false
+	}
+	if !m.late {
+		run.job.Cursor = schemas.Cursor{Sequence: m.event.Sequence, EventID: m.event.EventID}
+		run.job.Scanned = m.scanned
+	}
+	if run.options.Progress != nil {
+		run.options.Progress(*run.job)
+	}
+	return true
+}
+
+// checkpoint saves the job, and finds out that way whether it was cancelled.
+func (run *run) checkpoint(saved *time.Time) bool {
+	err := run.replayer.save(run.confirming, run.job)
+	var over *TakenOverError
+	switch {
+	case err == nil:
+		*saved = run.replayer.now()
+		return true
+	case errors.As(err, &over):
+		run.reload(over)
+	case run.replayer.now().Sub(*saved) > storeTimeout:
+		run.stopSending(err)
+	}
+	return false
+}
+
+func (run *run) reload(over *TakenOverError) {
+	err := run.replayer.reload(run.confirming, run.job, over)
+	if err == nil {
+		return
+	}
+	run.stopSending(err)
+	if errors.As(err, &over) {
+		run.abort(over)
+	}
+}
+
+// adopt takes over what is in the store instead: that the job was cancelled, or
+// what its own runner saved without getting an answer. It says no to what
+// another runner has saved.
+func (j *Job) adopt(latest Job) bool {
+	switch {
+	case latest.Runner != j.Runner:
+		return false
+	case latest.State == Cancelled:
+		j.State, j.Problem, j.Ended = Cancelled, latest.Problem, latest.Ended
+	}
+	j.version = latest.version
+	return true
+}

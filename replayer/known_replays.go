@@ -1,0 +1,215 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// replays finds out which messages other jobs have sent to the same target.
+type replayLookup struct {
+	r       *Replayer
+	job     Job
+	targets map[string]Target // of other jobs, by id; the zero value of one that is not known
+
+	any     bool      // there are `replayed` events of other jobs
+	checked time.Time // when that was asked last
+}
+
+func (r *Replayer) newReplayLookup(job Job) *replayLookup {
+	return &replayLookup{r: r, job: job, targets: map[string]Target{}}
+}
+
+// replay is a `replayed` event of another job.
+type replay struct {
+	job      string
+	sequence int64
+}
+
+// knownReplays is what is known of the messages on a page. The zero value knows of
+// no replay.
+type knownReplays struct {
+	upTo int64
+	of   map[key][]replay
+	jobs map[string]bool // whose `replayed` events, or other traces, are of our target
+}
+
+func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, error) {
+	known := knownReplays{upTo: l.job.UpTo, of: map[key][]replay{}, jobs: map[string]bool{}}
+	if l.job.Again {
+		return known, nil
+	}
+	if err := l.findSenders(ctx, page, known); err != nil {
+		return known, err
+	}
+	if err := l.checkAny(ctx); err != nil || !l.any {
+		return known, err
+	}
+	events, err := l.events(ctx, page)
+	if err != nil {
+		return known, err
+	}
+	if err := l.r.identify(ctx, l.job.Target, events); err != nil {
+		return known, err
+	}
+	for _, e := range events {
+		known.of[e.message] = append(known.of[e.message], replay{e.fact.Replay, e.fact.Sequence})
+	}
+	return known, nil
+}
+
+// findSenders finds the jobs that led to events on the page: an event that a replay has
+// led to tells by itself that its message was sent. Of a job that is not known it
+// tells nothing, since anybody can write its name into a header.
+func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known knownReplays) error {
+	for _, c := range page {
+		job := c.fact.Replay
+		if job == "" || job == l.job.ID {
+			continue
+		}
+		target, err := l.target(ctx, job)
+		if err != nil {
+			return err
+		}
+		known.jobs[job] = target.Equal(l.job.Target)
+	}
+	return nil
+}
+
+// events are the `replayed` events, by other jobs with our target, of the messages on
+// a page. A job that is not known counts as one of these, since leaving a message out
+// is told and sending it twice cannot be undone.
+func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidate, error) {
+	var events []candidate
+	selection := schemas.Selection{Query: withActions(schemas.Replayed)}
+	for fact, err := range l.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
+		if err != nil {
+			return nil, fmt.Errorf("looking up what was replayed before: %w", err)
+		}
+		if fact.Replay == l.job.ID {
+			continue
+		}
+		target, err := l.target(ctx, fact.Replay)
+		if err != nil {
+			return nil, err
+		}
+		if target.Kind == "" || target.Equal(l.job.Target) {
+			events = append(events, candidate{fact: fact})
+		}
+	}
+	return events, nil
+}
+
+// withFingerprints finds events by the fingerprints of the messages on a page, also of
+// what replays made of them.
+func withFingerprints(page []candidate) schemas.Among {
+	var all []string
+	for _, c := range page {
+		if c.err == nil {
+			all = append(all, c.fact.Fingerprint, c.originFingerprint)
+		}
+	}
+	slices.Sort(all)
+	return schemas.Among{Field: "watership.fingerprint", Values: slices.Compact(all)}
+}
+
+// checkInterval is about as long as it takes until an event can be found at all.
+const checkInterval = time.Second
+
+// checkAny asks, now and then, whether there is anything to look up.
+func (l *replayLookup) checkAny(ctx context.Context) error {
+	if now := l.r.now(); !l.any && now.Sub(l.checked) >= checkInterval {
+		count, err := l.r.cfg.Store.Count(ctx, schemas.Selection{Query: and(
+			withActions(schemas.Replayed),
+			query.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
+		)})
+		if err != nil {
+			return fmt.Errorf("looking up what was replayed before: %w", err)
+		}
+		l.any, l.checked = count > 0, now
+	}
+	return nil
+}
+
+// target is that of another job.
+func (l *replayLookup) target(ctx context.Context, id string) (Target, error) {
+	if target, known := l.targets[id]; known {
+		return target, nil
+	}
+	job, err := l.r.Job(ctx, id)
+	var none *NoJobError
+	if err != nil && !errors.As(err, &none) {
+		return Target{}, fmt.Errorf("looking up job %s, which replayed some of these: %w", id, err)
+	}
+	l.targets[id] = job.Target
+	return job.Target, nil
+}
+
+// before says whether the message of an event was replayed when the job was planned.
+func (k knownReplays) before(c *candidate) bool {
+	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.upTo })
+}
+
+// since says whether it was replayed after the job was planned.
+func (k knownReplays) since(c *candidate) bool {
+	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.upTo })
+}
+
+// resultsFromReplay says whether a replay to our target led to the event, and to no failure.
+func (k knownReplays) resultsFromReplay(c *candidate) bool {
+	return k.jobs[c.fact.Replay] && !isFailure(c.fact)
+}
+
+// anyReplay leaves out a failure that is newer: of the replayed message itself, or after
+// the replay.
+func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
+	return slices.ContainsFunc(k.of[c.message], func(r replay) bool {
+		newer := isFailure(c.fact) && (r.job == c.fact.Replay || r.sequence < c.fact.Sequence)
+		return when(r) && !newer
+	})
+}
+
+// sentBy are the messages that a job has sent, as far as its `replayed` events
+// are in the store: all of them, or those of the last window where the cursor
+// tells of the others.
+func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
+	if err := r.cfg.Store.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("looking up what was sent before: %w", err)
+	}
+	selection := schemas.Selection{
+		Query: and(fieldIs("event.action", string(schemas.Replayed)), fieldIs("watership.replay.job", job.ID)),
+		Order: schemas.NewestFirst, Limit: Window, WithoutBody: true,
+	}
+	if job.CursorInvalid {
+		selection.Order, selection.Limit = schemas.BySequence, 0
+	}
+	sent, page := &set{}, make([]candidate, 0, pageSize)
+	add := func() error {
+		err := r.identify(ctx, job.Target, page)
+		for _, c := range page {
+			sent.add(c.message)
+		}
+		page = page[:0]
+		return err
+	}
+	for event, err := range r.cfg.Store.Events(ctx, selection) {
+		if endsRead(err) {
+			return nil, fmt.Errorf("looking up what was sent before: %w", err)
+		}
+		if err != nil {
+			continue
+		}
+		if page = append(page, candidate{event: event, fact: event.Fact()}); len(page) < pageSize {
+			continue
+		}
+		if err := add(); err != nil {
+			return nil, err
+		}
+	}
+	return sent, add()
+}

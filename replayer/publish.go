@@ -1,0 +1,123 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// passage is a message on its way, until its `replayed` event is confirmed.
+type inFlight struct {
+	*candidate
+	state      schemas.State
+	sent       schemas.Envelope
+	late       bool // found after the cursor had gone by
+	sentBefore bool // sent by an earlier run, which could not save that
+	bytes      int64
+	pending    *rabbit.Pending // of the message; nil where there is nothing to wait for
+	err        error
+}
+
+// sendOne sends the message of an event, unless it is left out.
+func (run *run) sendOne(next *candidate, late bool) error {
+	sentBefore := run.sentBy.size > 0 && run.sentBy.has(next.message)
+	switch {
+	case next.leftOut != "" && next.leftOut != replayedSince:
+		return nil
+	case run.initial.Limit > 0 && run.initial.Sent+run.initial.Skipped+run.initial.Failed+run.started >= run.initial.Limit:
+		return errLimitReached
+	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
+		return errStopAfter
+	}
+	m := run.replayer.newInFlight(&run.initial, next)
+	m.late, m.sentBefore = late, sentBefore
+	if err := run.awaitCapacity(m); err != nil {
+		return err
+	}
+	run.started++
+	if m.toSend() {
+		run.publish(m)
+	}
+	run.published <- m
+	return nil
+}
+
+// toSend says whether the message is one that this run sends.
+func (m *inFlight) toSend() bool { return m.leftOut == "" && !m.sentBefore }
+
+func (run *run) awaitCapacity(m *inFlight) error {
+	select {
+	case run.window <- struct{}{}:
+	case <-run.sending.Done():
+		return context.Cause(run.sending)
+	}
+	if err := run.bytes.Acquire(run.sending, m.bytes); err != nil {
+		return context.Cause(run.sending)
+	}
+	return run.limiter.Wait(run.sending)
+}
+
+// newInFlight is a message as it will be sent. It begins anew: its state has no
+// attempt and no instance id.
+func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
+	e := &next.event
+	sent := job.Changes.apply(job.Target.address(e.Envelope))
+	return &inFlight{
+		candidate: next, sent: sent,
+		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
+		state: schemas.State{
+			Fingerprint: fingerprint(e, sent, job), Queue: job.Target.queue(*e),
+			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
+		},
+	}
+}
+
+// fingerprint is known already, unless the job changes what it is about.
+func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
+	if job.Target.Kind != ToExchange && job.Changes.empty() {
+		return e.Fingerprint
+	}
+	return sent.Fingerprint()
+}
+
+// publish publishes the message and does not wait for its confirm, but for the
+// first message to each queue.
+func (run *run) publish(m *inFlight) {
+	queue := m.state.Queue
+	switch {
+	case m.event.BodyIn != schemas.BodyHere:
+		m.err = &NoBodyError{m.event.EventID, m.event.Fingerprint}
+	case queue == "":
+		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
+			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
+			Publishing: schemas.WrapForExchange(m.sent, m.state, run.replayer.cfg.Login),
+		}))
+	case !run.reachedQueues[queue]:
+		m.err = run.lease.hop.Deliver(run.confirming, m.sent, m.state)
+		run.reachedQueues[queue] = m.err == nil
+	default:
+		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.lease.hop.Message(m.sent, m.state))
+	}
+}
+
+// problem is why the message could not be sent. The exchange by which it goes to one
+// queue says nothing to whoever named the queue.
+func (m *inFlight) problem() string {
+	var nacked *rabbit.NackedError
+	if m.state.Queue != "" && errors.As(m.err, &nacked) {
+		return fmt.Sprintf("queue %q refused the message, as a full one does", m.state.Queue)
+	}
+	return m.err.Error()
+}
+
+// concernsMessageOnly: the others may well arrive.
+func concernsMessageOnly(err error) bool {
+	var unroutable *rabbit.UnroutableError
+	var nacked *rabbit.NackedError
+	var refused *rabbit.RefusedError
+	var noBody *NoBodyError
+	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused) || errors.As(err, &noBody)
+}

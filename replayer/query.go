@@ -1,0 +1,70 @@
+package replayer
+
+import (
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+func fieldIs(field, value string) query.Node {
+	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
+}
+
+func and(a, b query.Node) query.Node { return query.And{a, b} }
+
+// withActions finds events of actions, also those that were quarantined.
+func withActions(actions ...schemas.Action) query.Node {
+	var either query.Or
+	for _, action := range actions {
+		either = append(either, fieldIs("event.action", string(action)), fieldIs("watership.quarantined_action", string(action)))
+	}
+	return either
+}
+
+// publishedWithoutID are the `published` events of messages without an id, also
+// of those that were quarantined.
+func publishedWithoutID() query.Node {
+	return query.And{
+		withActions(schemas.Published),
+		query.Not{Node: query.Exists{Field: query.Pattern{"messaging.message.id"}}},
+	}
+}
+
+// ofCandidates are the events of the messages on a page for which wanted holds;
+// nil if there are none.
+func ofCandidates(page []candidate, wanted func(candidate) bool) query.Node {
+	var either query.Or
+	seen := map[string]bool{}
+	for _, c := range page {
+		if fingerprint := c.event.Fingerprint; c.err == nil && !seen[fingerprint] && wanted(c) {
+			seen[fingerprint] = true
+			either = append(either, fieldIs("watership.fingerprint", fingerprint))
+		}
+	}
+	if len(either) == 0 {
+		return nil
+	}
+	return either
+}
+
+// ByName selects events by the names of their messages: message ids, fingerprints,
+// the ids that messages get at their first failure, or ids of events. It is nil
+// for no names.
+func ByName(names []string) query.Node {
+	var either query.Or
+	for _, name := range names {
+		either = append(either, fieldIs("watership.fingerprint", name))
+		if isFingerprint(name) {
+			continue
+		}
+		either[len(either)-1] = fieldIs("messaging.message.id", name)
+		either = append(either, fieldIs("watership.message", name), fieldIs("event.id", name))
+	}
+	if len(either) == 0 {
+		return nil
+	}
+	return either
+}
+
+const fingerprintSize = len("v1:") + 64
+
+func isFingerprint(name string) bool { return len(name) == fingerprintSize && name[:3] == "v1:" }

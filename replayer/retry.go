@@ -1,0 +1,228 @@
+package replayer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// withRetries is the same replayer, which reads on where the store was away or busy
+// for less than so long.
+func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
+	retrying := *r
+	retrying.cfg.Store = retryingStore{r.cfg.Store, timeout}
+	retrying.cfg.Jobs = retryingJobs{r.cfg.Jobs, timeout}
+	return &retrying
+}
+
+const (
+	minRetryPause = 100 * time.Millisecond // doubles
+	maxRetryPause = 5 * time.Second
+)
+
+// retryBudget counts how long a store has not answered.
+type retryBudget struct {
+	timeout time.Duration
+	since   time.Time // of the first error in a row
+	pause   time.Duration
+}
+
+// wait waits before a request is repeated. It says no to an error that will not go
+// away by itself, and when its patience ends.
+func (t *retryBudget) wait(ctx context.Context, err error) bool {
+	var failed *schemas.StoreError
+	if !errors.As(err, &failed) || failed.Kind != schemas.StoreAway && failed.Kind != schemas.StoreBusy || ctx.Err() != nil {
+		return false
+	}
+	if t.since.IsZero() {
+		t.since, t.pause = time.Now(), minRetryPause
+	}
+	if time.Since(t.since) > t.timeout {
+		return false
+	}
+	pause := max(t.pause, min(failed.RetryAfter, 6*maxRetryPause))
+	t.pause = min(2*t.pause, maxRetryPause)
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// reset begins to count again.
+func (t *retryBudget) reset() { t.since = time.Time{} }
+
+// retry asks until there is an answer.
+func retry[T any](ctx context.Context, timeout time.Duration, do func() (T, error)) (T, error) {
+	for t := (retryBudget{timeout: timeout}); ; {
+		answer, err := do()
+		if err == nil || !t.wait(ctx, err) {
+			return answer, err
+		}
+	}
+}
+
+// retryingStore asks again, and reads on from the last event that it has read.
+type retryingStore struct {
+	Store
+	timeout time.Duration
+}
+
+func (s retryingStore) Count(ctx context.Context, selection schemas.Selection) (int64, error) {
+	return retry(ctx, s.timeout, func() (int64, error) { return s.Store.Count(ctx, selection) })
+}
+
+func (s retryingStore) HighestSequence(ctx context.Context) (int64, error) {
+	return retry(ctx, s.timeout, func() (int64, error) { return s.Store.HighestSequence(ctx) })
+}
+
+func (s retryingStore) Refresh(ctx context.Context) error {
+	_, err := retry(ctx, s.timeout, func() (struct{}, error) { return struct{}{}, s.Store.Refresh(ctx) })
+	return err
+}
+
+// Events of the order NewestFirst, in which no cursor is, come all at once.
+func (s retryingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+	if selection.Order != schemas.BySequence {
+		return s.eventsAtOnce(ctx, selection)
+	}
+	return readWithRetries(ctx, s.timeout, selection, func(from schemas.Selection) iter.Seq2[schemas.Event, error] {
+		return s.Store.Events(ctx, from)
+	}, func(e schemas.Event) schemas.Cursor { return schemas.Cursor{Sequence: e.Sequence, EventID: e.EventID} })
+}
+
+func (s retryingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+	selection.Order = schemas.BySequence
+	return readWithRetries(ctx, s.timeout, selection, func(from schemas.Selection) iter.Seq2[schemas.Fact, error] {
+		return s.Store.Summaries(ctx, from, either...)
+	}, func(f schemas.Fact) schemas.Cursor { return schemas.Cursor{Sequence: f.Sequence, EventID: f.EventID} })
+}
+
+// readWithRetries reads what a selection has, and where the store fails goes on with what is
+// behind the last that it gave.
+func readWithRetries[T any](ctx context.Context, timeout time.Duration, selection schemas.Selection,
+	read func(schemas.Selection) iter.Seq2[T, error], cursor func(T) schemas.Cursor,
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		t := retryBudget{timeout: timeout}
+		unreadable, skip := 0, 0 // since the cursor: given, and to be skipped
+		yielded := 0
+		for {
+			var failed error
+			for one, err := range read(selection) {
+				if endsRead(err) {
+					failed = err
+					break
+				}
+				if err != nil && skip > 0 {
+					skip--
+					continue
+				}
+				if unreadable++; err == nil {
+					selection.After, unreadable, skip = cursor(one), 0, 0
+					t.reset()
+				}
+				if yielded++; !yield(one, err) {
+					return
+				}
+			}
+			if failed == nil {
+				return
+			}
+			if !t.wait(ctx, failed) {
+				var none T
+				yield(none, failed)
+				return
+			}
+			if skip = unreadable; selection.Limit > 0 {
+				if selection.Limit -= yielded; selection.Limit <= 0 {
+					return
+				}
+				yielded = 0
+			}
+		}
+	}
+}
+
+func (s retryingStore) eventsAtOnce(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+	type read struct {
+		event schemas.Event
+		err   error
+	}
+	return func(yield func(schemas.Event, error) bool) {
+		all, err := retry(ctx, s.timeout, func() (all []read, err error) {
+			for event, err := range s.Store.Events(ctx, selection) {
+				if endsRead(err) {
+					return nil, err
+				}
+				all = append(all, read{event, err})
+			}
+			return all, nil
+		})
+		if err != nil {
+			yield(schemas.Event{}, err)
+			return
+		}
+		for _, one := range all {
+			if !yield(one.event, one.err) {
+				return
+			}
+		}
+	}
+}
+
+// retryingJobs asks again for jobs. What changes one is asked once: its repetition
+// would look like somebody else's.
+type retryingJobs struct {
+	jobs
+	timeout time.Duration
+}
+
+type jobs = Jobs // embedded, it has a method of that name
+
+// Jobs begins again where reading fails, and leaves out as many as it gave.
+func (j retryingJobs) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		t, yielded := retryBudget{timeout: j.timeout}, 0
+		for {
+			var failed error
+			skip := yielded
+			for document, err := range j.jobs.Jobs(ctx) {
+				if endsRead(err) {
+					failed = err
+					break
+				}
+				if skip--; skip >= 0 {
+					continue
+				}
+				t.reset()
+				if yielded++; !yield(document, err) {
+					return
+				}
+			}
+			if failed != nil && t.wait(ctx, failed) {
+				continue
+			}
+			if failed != nil {
+				yield(nil, failed)
+			}
+			return
+		}
+	}
+}
+
+func (j retryingJobs) Job(ctx context.Context, id string) ([]byte, string, error) {
+	type job struct {
+		document []byte
+		version  string
+	}
+	found, err := retry(ctx, j.timeout, func() (job, error) {
+		document, version, err := j.jobs.Job(ctx, id)
+		return job{document, version}, err
+	})
+	return found.document, found.version, err
+}
