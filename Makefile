@@ -24,7 +24,7 @@ ALONE = BrokerRestart|MemoryAlarm|NothingLost
 test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
 	@.ci/tools
 	$(WITH_SERVERS) && \
-		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./cmd/watership; fi && \
+		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/cli; fi && \
 		$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG)
 
 lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy modules

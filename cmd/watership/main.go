@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // for TZ where there is nothing but this file, as in our image
+
+	"github.com/watershipmq/watership/internal/cli"
 )
 
 func main() {
@@ -17,7 +19,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := run(ctx, terminal{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Args[1:], os.Environ())
+	code := cli.Run(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:], os.Environ())
 	stop()
 	os.Exit(code)
 }

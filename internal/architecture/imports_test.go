@@ -29,9 +29,9 @@ func TestViolationsAreFound(t *testing.T) {
 		"through a third":           {"indexer internal/x, internal/x pipeline/amqp", "indexer → internal/x → pipeline/amqp: the parts"},
 		"a part of a store":         {"replayer internal/store/elastic", "replayer → internal/store/elastic: a part states"},
 		"a store of a part":         {"internal/store/sqlite indexer", "internal/store/sqlite → indexer: a store serves"},
-		"the command of everything": {"cmd/watership indexer, cmd/watership replayer, cmd/watership internal/store/elastic", ""},
+		"the command of everything": {"cmd/watership internal/cli, internal/cli indexer, internal/cli replayer, internal/cli internal/store/elastic", ""},
 		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
-		"anything of the command":   {"internal/x cmd/watership", "internal/x → cmd/watership: only cmd/watership"},
+		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"the suite outside tests":   {"internal/store/elastic internal/store/storetest", "internal/store/elastic → internal/store/storetest: the suite"},
 		"a name that only begins":   {"schemas indexerx, pipelinex internal/store/elastic", "schemas → indexerx: schemas is the leaf"},
 	} {

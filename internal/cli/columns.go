@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// field is a column of a list of events.
+type field struct {
+	column
+	name  string                     // in the document
+	value func(schemas.Event) string // nil: what the document has under the name
+}
+
+// usualFields are the columns where none are asked for.
+func usualFields() []field {
+	return []field{
+		{column{title: "TIME", fixed: true}, "@timestamp", func(e schemas.Event) string { return oneLine(e.Time) }},
+		{column{title: "ACTION", fixed: true, colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
+		{column{title: "EXCHANGE", spare: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{column{title: "ROUTING KEY", spare: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
+		{column{title: "QUEUE", spare: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
+		{column{title: "ATTEMPT", fixed: true, spare: 5}, "watership.attempt", attemptText},
+		{column{title: "MESSAGE"}, "messaging.message.id", nameOf},
+		{column{title: "ERROR", spare: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
+	}
+}
+
+func actionColours() map[string]colour {
+	return map[string]colour{
+		string(schemas.Poisoned): red, string(schemas.Quarantined): red, string(schemas.Dropped): red, string(schemas.Paused): red, string(schemas.RetryScheduled): yellow,
+		string(schemas.Handled): green, string(schemas.Replayed): cyan,
+	}
+}
+
+// fieldsNamed finds the fields that were asked for, by full or short name.
+func (s system) fieldsNamed(names []string) ([]field, error) {
+	var list []field
+	for _, name := range names {
+		full, err := s.fieldNamed(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		f := field{column: column{title: full.Name}, name: full.Name}
+		if full.Type == query.Date {
+			f.value = func(e schemas.Event) string { return localTime(s.record(e).text(full.Name)) }
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+func (s system) fieldNamed(name string) (query.Field, error) {
+	fields, err := s.fields()
+	if err != nil {
+		return query.Field{}, err
+	}
+	if strings.Contains(name, "*") {
+		return query.Field{}, usagef("%q: expected the name of one field, without wildcards", name)
+	}
+	resolved, err := query.Resolve(query.Exists{Field: query.Pattern{name}}, fields)
+	if err != nil {
+		return query.Field{}, usageError{err}
+	}
+	full := resolved.(query.Exists).Field.Text()
+	found, isField := fields.Lookup(full)
+	if !isField {
+		return query.Field{}, usagef("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
+	}
+	return found, nil
+}
+
+// needsBody says whether a column is of the body, so that it has to be read.
+func needsBody(fields []field) bool {
+	for _, f := range fields {
+		if strings.HasPrefix(f.name, "body.") || f.name == "body" {
+			return true
+		}
+	}
+	return false
+}
+
+// record is an event by the names of its document's fields.
+type record map[string]any
+
+func (s system) record(e schemas.Event) record {
+	decoder := json.NewDecoder(bytes.NewReader(s.format().Append(nil, e)))
+	decoder.UseNumber() // a sequence is more than a float64 holds
+	var fields map[string]any
+	if err := decoder.Decode(&fields); err != nil {
+		panic(fmt.Sprintf("a document that we wrote is no JSON: %v", err))
+	}
+	return fields
+}
+
+// at finds a value by a name with dots. A key may have dots itself, as in
+// headers: then the longest that is there is meant.
+func (r record) at(name string) (any, bool) {
+	if value, found := r[name]; found {
+		return value, true
+	}
+	for end := len(name) - 1; end > 0; end-- {
+		if name[end] != '.' {
+			continue
+		}
+		nested, _ := r[name[:end]].(map[string]any)
+		if value, found := record(nested).at(name[end+1:]); found {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+func (r record) text(name string) string {
+	value, found := r.at(name)
+	if !found {
+		return ""
+	}
+	switch v := value.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	}
+	text, _ := json.Marshal(value) // it came from JSON
+	return string(text)
+}
+
+func columnsOfFields(fields []field) []column {
+	columns := make([]column, len(fields))
+	for i, f := range fields {
+		columns[i] = f.column
+	}
+	return columns
+}

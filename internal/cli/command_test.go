@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/sqlite"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// testStore is a store that a test fills.
+type testStore interface {
+	eventStore
+	Refresh(ctx context.Context) error
+}
+
+// openStore opens what store.url says, until the test ends.
+func openStore(t *testing.T, url, stream string) testStore {
+	t.Helper()
+	var store testStore
+	var err error
+	if path, isFile := strings.CutPrefix(url, "sqlite:"); isFile {
+		store, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	} else {
+		store, err = elastic.Open(elastic.Config{URLs: []string{url}, Stream: stream})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// seeded is a store with streams of its own, and commands that run in this
+// process against it.
+type seeded struct {
+	testStore
+	environ []string
+	source  string
+}
+
+// seeder makes a store that commands with these settings read.
+type seeder func(t *testing.T, settings ...string) seeded
+
+func newSeeded(t *testing.T, settings ...string) seeded {
+	t.Helper()
+	return seedStore(t, storeURL(t), settings)
+}
+
+func newSeededFile(t *testing.T, settings ...string) seeded {
+	t.Helper()
+	return seedStore(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"), settings)
+}
+
+func seedStore(t *testing.T, url string, settings []string) seeded {
+	t.Helper()
+	stream := "test-" + strings.ToLower(rand.Text()[:12])
+	store := openStore(t, url, stream)
+	if err := store.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	environ := append([]string{"WATERSHIP_STORE_URL=" + url, "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
+	return seeded{store, environ, stream}
+}
+
+// call runs a command in this process.
+func call(ctx context.Context, in io.Reader, environ []string, args ...string) result {
+	var out, errs bytes.Buffer
+	code := Run(ctx, in, &out, &errs, args, environ)
+	return result{out.String(), errs.String(), code}
+}
+
+func (a seeded) call(t *testing.T, args ...string) result {
+	t.Helper()
+	return call(t.Context(), strings.NewReader(""), a.environ, args...)
+}
+
+// must runs a command that has to succeed.
+func (a seeded) must(t *testing.T, args ...string) string {
+	t.Helper()
+	r := a.call(t, args...)
+	if r.code != exitOK || r.err != "" {
+		t.Fatalf("watership %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// happened is when the first event of every test happened.
+var happened = time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+
+// event is the nth, a second after the one before.
+func (a seeded) event(n int, action schemas.Action, change ...func(*schemas.Event)) schemas.Event {
+	e := schemas.Event{
+		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: a.source, VHost: "/",
+		Envelope: schemas.Envelope{
+			Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"tenant": "acme", "n": int64(n)},
+			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), ContentType: "application/json"},
+			Body:       fmt.Appendf(nil, `{"order":%d}`, n),
+		},
+	}
+	e.EventID = fmt.Sprintf("%s:%d", a.source, n)
+	e.Time = happened.Add(time.Duration(n) * time.Second)
+	for _, f := range change {
+		f(&e)
+	}
+	e.BodySize = len(e.Envelope.Body)
+	if e.Fingerprint == "" {
+		e.Fingerprint = e.Envelope.Fingerprint()
+	}
+	return e
+}
+
+// keep stores events and makes them visible.
+func (a seeded) keep(t *testing.T, events ...schemas.Event) {
+	t.Helper()
+	for len(events) > 0 {
+		some := events[:min(len(events), 2000)]
+		events = events[len(some):]
+		docs := make([]schemas.Document, len(some))
+		for i, event := range some {
+			docs[i] = schemas.DocumentFormat{}.Document(event)
+		}
+		results, err := a.Create(t.Context(), docs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, result := range results {
+			if result.Status != schemas.Created {
+				t.Fatalf("event %s: %+v", docs[i].ID, result)
+			}
+		}
+	}
+	if err := a.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// wantLines compares what a command printed line by line, but for white space
+// at the ends and how far columns are apart. Times are wanted in UTC, and were
+// printed as they are here.
+func wantLines(t *testing.T, got, want string) {
+	t.Helper()
+	if g, w := columnsOf(got), columnsOf(localTimes(want)); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+func localTimes(text string) string {
+	for _, form := range []struct{ pattern, layout string }{
+		{`2026-05-04 03:00:\d\d\.000`, "2006-01-02 15:04:05.000"},
+		{`2026-05-04 03:00:\d\d`, "2006-01-02 15:04:05"},
+		{`at 03:00:\d\d`, "at 15:04:05"},
+	} {
+		text = regexp.MustCompile(form.pattern).ReplaceAllStringFunc(text, func(found string) string {
+			_, seconds, _ := strings.Cut(found, ":00:")
+			n, _ := strconv.Atoi(seconds[:2])
+			return happened.Add(time.Duration(n) * time.Second).Local().Format(form.layout)
+		})
+	}
+	return text
+}
+
+func columnsOf(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// beginningWith are the names that continue what was typed, without those that
+// a shell could read as more than one plain word: publishers and other logins
+// choose ids, errors and names of queues, and bash puts what several candidates
+// begin with on the command line without quotes, and evaluates that line at the
+// next TAB. before is what was typed in front of the name.
+func beginningWith(begun, before string, names []string) []string {
+	if !isTyped(before) {
+		return nil
+	}
+	var found []string
+	for _, name := range names {
+		if isWord(name) && strings.HasPrefix(before+name, begun) {
+			found = append(found, before+name)
+		}
+	}
+	return found
+}
+
+// isWord says whether a shell takes a text for one word, as it is, and a command
+// takes that word for no flag.
+func isWord(text string) bool {
+	const punctuation = "._:/@+-"
+	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
+}
+
+// isTyped says whether the beginning of a query or of a list may stand on a
+// command line again, without the quotes in which it was typed.
+func isTyped(text string) bool {
+	const punctuation = `._:/@+-, ()"`
+	return !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
+}
+
+func isPlain(r rune, punctuation string) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return true
+	}
+	return strings.ContainsRune(punctuation, r)
+}
+
+// fishCompletion writes cobra's script for fish, in which the arguments before
+// the one to complete lose their quotes and are evaluated, with them. A query in
+// quotes may have parentheses, which fish takes for a command to run.
+func fishCompletion(cmd *cobra.Command, _ []string) error {
+	var script bytes.Buffer
+	withoutDescriptions, err := cmd.Flags().GetBool("no-descriptions")
+	if err == nil {
+		err = cmd.Root().GenFishCompletion(&script, !withoutDescriptions)
+	}
+	if err != nil {
+		return err
+	}
+	const unquoted, quoted = "$args[2..-1] $lastArg", "$typed $lastArg"
+	const quoting = "    set -l typed\n    if set -q args[2]\n        set typed (string escape -- $args[2..-1])\n    end\n"
+	before, after, found := strings.Cut(script.String(), unquoted)
+	if !found {
+		return fmt.Errorf("the script for fish has no %q to quote", unquoted)
+	}
+	line := strings.LastIndex(before, "\n") + 1
+	_, err = fmt.Fprint(cmd.OutOrStdout(), before[:line]+quoting+before[line:]+quoted+after)
+	return err
+}

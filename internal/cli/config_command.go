@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+func newConfig(from *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check the configuration, or show what is in force and why",
+		Args:  noCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck(from), newConfigShow(from))
+	return cmd
+}
+
+func newConfigCheck(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "check",
+		Short:   "Read the configuration and list every mistake",
+		Long:    "check reads file, environment and flags as every command does, and asks no server.",
+		Example: "  watership config check --config watership.yaml",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := from.load(); err != nil {
+				return err
+			}
+			return list{terminal: terminalOf(cmd)}.say("the configuration is in order")
+		},
+	}
+}
+
+func newConfigShow(from *settings) *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Show every setting in force and where it comes from",
+		Long:    "show prints each setting with its value, without passwords, and the file and line, variable, flag or default that it comes from.",
+		Example: "  watership config show\n  watership config show -o json",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := from.load()
+			if err != nil {
+				return err
+			}
+			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			if format.is("json") {
+				return to.settingsJSON(cfg.Describe())
+			}
+			t := newTable(to.out, to.screen, column{title: "SETTING", fixed: true}, column{title: "VALUE"}, column{title: "FROM"})
+			for _, setting := range cfg.Describe() {
+				if err := t.row(setting.Key, setting.Value, setting.Origin.String()); err != nil {
+					return err
+				}
+			}
+			return t.flush()
+		},
+	}
+	format.addFlag(cmd, "table", "json")
+	return cmd
+}
+
+func (l list) settingsJSON(settings []config.Setting) error {
+	type shown struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+		From  string `json:"from"`
+	}
+	all := make([]shown, len(settings))
+	for i, setting := range settings {
+		all[i] = shown{setting.Key, setting.Value, setting.Origin.String()}
+	}
+	return writeIndentedJSON(l.out, all)
+}

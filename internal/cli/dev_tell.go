@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// tell says what to try once it works, and keeps a line of figures below, until
+// ctx ends.
+func (d *dev) tell(ctx context.Context, store eventStore) error {
+	since, err := store.HighestSequence(ctx)
+	if err != nil {
+		return err
+	}
+	line := &figures{terminal: d.terminal, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: schemas.Cursor{Sequence: since}}
+	defer line.clear()
+	tips := d.tips(line.since)
+	for {
+		for len(tips) > 0 {
+			id, err := tips[0].when(ctx, store)
+			if err != nil {
+				return err
+			}
+			if id == "" {
+				break
+			}
+			line.clear()
+			fmt.Fprint(d.out, tips[0].text(id))
+			tips = tips[1:]
+		}
+		if err := line.show(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(tellEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+const tellEvery = time.Second / 2
+
+// tip is something to try, about a message that has to be in the store first.
+type tip struct {
+	when func(context.Context, eventStore) (id string, err error)
+	text func(id string) string
+}
+
+func (d *dev) tips(since schemas.Cursor) []tip {
+	command := d.command()
+	if d.shop == nil {
+		return []tip{{
+			when: func(context.Context, eventStore) (string, error) { return "none", nil },
+			text: func(string) string {
+				return fmt.Sprintf("Try, in a second terminal in this folder:\n\n  %s doctor\n  %s search\n\n", command, command)
+			},
+		}}
+	}
+	handled := is("event.action", string(schemas.Handled))
+	lost := query.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.Payment)}
+	back := time.Now().Add(shop.OutageTo)
+	return []tip{
+		{
+			when: func(ctx context.Context, store eventStore) (string, error) { return oneOf(ctx, store, handled, since) },
+			text: func(id string) string {
+				return fmt.Sprintf(`An example shop takes %v orders a second. Try, in a second terminal in this folder:
+
+  %[2]s search
+  %[2]s show %[3]s
+  %[2]s tail
+  %[2]s search --by action
+  echo '{"number": 0, "customer": "you"}' | %[2]s publish --exchange %[4]s --key order.placed --message-id mine
+  %[2]s show mine
+
+Its payment provider fails in a moment, for a few seconds.
+
+`, d.rate, command, id, shop.Orders)
+			},
+		},
+		{
+			when: func(ctx context.Context, store eventStore) (string, error) {
+				if time.Now().Before(back) {
+					return "", nil
+				}
+				return oneOf(ctx, store, lost, since)
+			},
+			text: func(id string) string {
+				return fmt.Sprintf(`The payment provider is back. Some orders were given up meanwhile:
+
+  %[1]s failed
+  %[1]s show %[2]s
+  %[1]s replay 'message.id: %[2]s and action: poisoned' --to-failed-queue --yes
+  %[1]s show %[2]s
+  %[1]s replay 'action: poisoned and watership.class: %[3]s' --to-failed-queue --dry-run
+
+`, command, id, shop.Payment)
+			},
+		},
+	}
+}
+
+// tried is how many messages are looked at for one whose id can be typed.
+const tried = 100
+
+// oneOf finds the first message of a query, recorded since, whose id a shell and a
+// query take for one plain word: it becomes part of a command that is pasted.
+func oneOf(ctx context.Context, store eventStore, node query.Node, since schemas.Cursor) (string, error) {
+	sel := schemas.Selection{Query: node, Order: schemas.BySequence, After: since, Limit: tried, WithoutBody: true}
+	for event, err := range store.Events(ctx, sel) {
+		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
+			return id, err
+		}
+	}
+	return "", nil
+}
+
+// figures is one line that says how it goes, on a terminal only.
+type figures struct {
+	terminal
+	screen screen
+	store  eventStore
+	file   string // of the store; "" where it is a server
+	since  schemas.Cursor
+	drawn  bool
+}
+
+func (f *figures) show(ctx context.Context) error {
+	if f.screen.width == 0 {
+		return nil
+	}
+	tally, err := f.store.TopValues(ctx, schemas.Selection{After: f.since}, "event.action", len(actions()))
+	if err != nil {
+		return err
+	}
+	counts := map[string]int64{}
+	for _, value := range tally.Values {
+		counts[value.Text] = value.Count
+	}
+	parts := make([]string, 0, len(actions()))
+	for _, action := range actions() {
+		if counts[action] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[action], strings.ReplaceAll(action, "_", " ")))
+		}
+	}
+	if size := sizeOf(f.file) + sizeOf(f.file+"-wal"); size > 0 {
+		parts = append(parts, fmt.Sprintf("store %d MB", max(1, size/1e6)))
+	}
+	_, err = fmt.Fprintf(f.out, "\r\x1b[K%s", cell(strings.Join(parts, ", "), f.screen.width-1))
+	f.drawn = true
+	return err
+}
+
+// sizeOf is the size of a file in bytes; 0 where there is none.
+func sizeOf(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+func (f *figures) clear() {
+	if f.drawn {
+		fmt.Fprint(f.out, "\r\x1b[K")
+		f.drawn = false
+	}
+}
+
+// isTemporary says whether `go run` has made a program, and takes it away.
+func isTemporary(program string) bool {
+	return strings.Contains(filepath.ToSlash(program), "/go-build")
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(argument string) string {
+	if !strings.ContainsAny(argument, " \t'\"\\$`&|;<>()*?[]#~!{}") {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// discard is what was asked for on the command line.
+type discard struct {
+	terminal
+	selected selected
+	file     string // of ids; "": none
+	ids      []string
+	reason   string
+	yes      bool
+}
+
+func newDiscard(from *settings) *cobra.Command {
+	var d discard
+	cmd := &cobra.Command{
+		Use:   "discard [QUERY]",
+		Short: "Say that failures need nothing more, and why",
+		Long: `discard takes failures off the list of failed: those that a query finds and that
+are not resolved, or those with certain ids. Nothing is deleted: each gets an
+event that says who decided so, when and why, and can still be replayed.`,
+		Example: `  watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes
+  watership failed discard --ids paid.txt --reason 'paid by hand' --yes`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d.terminal = terminalOf(cmd)
+			if err := d.validate(args); err != nil {
+				return err
+			}
+			s, err := from.system(d.terminal)
+			if err != nil {
+				return err
+			}
+			node, err := d.selected.node(s, strings.Join(args, " "), d.in)
+			if err != nil {
+				return err
+			}
+			if d.file != "" {
+				if d.ids, err = idsIn(d.file, d.in); err != nil {
+					return err
+				}
+			}
+			return s.discard(cmd.Context(), d, node)
+		},
+	}
+	d.selected.addFlags(cmd)
+	addGiven(cmd.Flags(), &d.file, "ids", "file with ids of messages or events, one a line; - is standard input")
+	cmd.Flags().StringVar(&d.reason, "reason", "", "why (required)")
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "discard without asking")
+	return cmd
+}
+
+func (d discard) validate(args []string) error {
+	switch {
+	case strings.TrimSpace(d.reason) == "":
+		return usagef("--reason is missing: expected a text that says why nothing more is to be done")
+	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.selected.dsl == "":
+		return usagef("expected a query or --ids; '*' discards every failure there is")
+	case d.file == "-" && d.selected.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case !d.yes && (!isTerminal(d.in) || d.file == "-" || d.selected.dsl == "-"):
+		return usagef("discard asks first, and there is no terminal to ask: give --yes")
+	}
+	return nil
+}
+
+func (s system) discard(ctx context.Context, d discard, node query.Node) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	failures, err := s.failures(ctx, store)
+	if err != nil {
+		return err
+	}
+	ids, err := d.open(ctx, failures, node)
+	if err != nil {
+		return err
+	}
+	if err := s.writeUnknown(ctx, d.out, d.ids); err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		return errors.New("no failure that is not resolved is among these")
+	}
+	if agreed, err := d.agreed(ctx, len(ids)); !agreed {
+		return err
+	}
+	return s.discardEach(ctx, d, store, ids)
+}
+
+// discardedAtOnce are found by their ids in one query.
+const discardedAtOnce = 500
+
+func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
+	if d.yes {
+		return true, nil
+	}
+	yes, err := d.ask(ctx, fmt.Sprintf("Discard %s?", plural(failures, "failure")))
+	if err == nil && !yes {
+		err = errors.New("nothing was discarded")
+	}
+	return yes, err
+}
+
+func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {
+	discarded := 0
+	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
+		for some := range slices.Chunk(ids, discardedAtOnce) {
+			n, err := d.publish(ctx, s, store, publisher, some)
+			discarded += n
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	fmt.Fprintf(d.out, "discarded %s\n", plural(discarded, "failure"))
+	return err
+}
+
+// open collects the event ids of the failures; they alone are kept.
+func (d discard) open(ctx context.Context, failures history.Failures, node query.Node) ([]string, error) {
+	if len(d.ids) == 0 {
+		return eventIDs(failures.Open(ctx, node))
+	}
+	var all []string
+	for some := range slices.Chunk(d.ids, idsAtOnce) {
+		ids, err := eventIDs(failures.Open(ctx, node, called(some)...))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ids...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+func eventIDs(facts func(func(schemas.Fact, error) bool)) ([]string, error) {
+	var ids []string
+	for fact, err := range facts {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, fact.EventID)
+	}
+	return ids, nil
+}

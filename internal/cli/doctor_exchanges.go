@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// checkBindings looks for our exchanges and what they are bound to.
+func (d *doctor) checkBindings(ctx context.Context) {
+	problems := len(d.findings)
+	d.checkBound(ctx, d.topology.Tap(), "", d.topology.Index())
+	d.checkBound(ctx, d.topology.Late(), "", d.topology.IndexLate())
+	d.checkBound(ctx, d.topology.Events(), "#", d.topology.Log())
+	d.checkBound(ctx, d.topology.Retry(), "#", d.topology.Retry())
+	d.checkBound(ctx, d.topology.Direct(), "", d.reachedDirectly()...)
+	if len(d.findings) == problems {
+		d.fine("bindings", "our queues are bound to our exchanges")
+	}
+}
+
+// reachedDirectly are the queues that get messages by their names: ours, and those of
+// routes.
+func (d *doctor) reachedDirectly() []string {
+	queues := []string{d.topology.Due(), d.topology.Poison(), d.topology.Unstorable()}
+	_, delays := d.ours()
+	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
+	for _, route := range d.cfg.Routes {
+		queues = append(queues, route.Queue)
+	}
+	return queues
+}
+
+// checkBound looks whether an exchange feeds queues, by a key or by their names.
+func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ...string) {
+	bindings, err := d.management.Bindings(ctx, d.vhost, exchange)
+	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
+		_, err = d.management.Exchange(ctx, d.vhost, exchange)
+	}
+	switch {
+	case errors.Is(err, rabbit.ErrNotFound):
+		d.say("bindings", wrong, "exchange "+exchange+" is missing", "run watership setup")
+		return
+	case err != nil:
+		d.say("bindings", wrong, err.Error(), "")
+		return
+	case d.formerBound(bindings):
+		return
+	}
+	for _, queue := range queues {
+		wanted := key
+		if exchange == d.topology.Direct() {
+			wanted = queue
+		}
+		if !bound(bindings, "queue", queue, wanted) {
+			d.say("bindings", wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+		}
+	}
+}
+
+// formerBound reports a queue of tap copies that has the limit of another configuration.
+func (d *doctor) formerBound(bindings []rabbit.Binding) bool {
+	for _, b := range bindings {
+		if _, former := d.topology.FormerIndex(b.Destination); former {
+			d.say("bindings", wrong, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.topology.Index()),
+				"stop serve and run watership setup")
+			return true
+		}
+	}
+	return false
+}
+
+func bound(bindings []rabbit.Binding, kind, destination, key string) bool {
+	return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool {
+		return b.DestinationType == kind && b.Destination == destination && b.RoutingKey == key
+	})
+}
+
+// checkTapped looks at each tapped exchange: its type, our bindings, and an
+// alternate exchange, which a tap keeps from ever taking effect.
+func (d *doctor) checkTapped(ctx context.Context) {
+	for _, tap := range d.cfg.Tap.Exchanges {
+		exchange, err := d.management.Exchange(ctx, d.vhost, tap.Name)
+		switch {
+		case errors.Is(err, rabbit.ErrNotFound):
+			d.say("tap", wrong, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
+			continue
+		case err != nil:
+			d.say("tap", wrong, err.Error(), "")
+			continue
+		case exchange.Type != tap.Type:
+			d.say("tap", wrong, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
+			continue
+		}
+		d.checkTap(ctx, tap)
+		if alternate := d.alternate(exchange); alternate != "" {
+			d.say("tap", warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
+				"bind what the alternate exchange fed to the exchange itself, or do not tap it")
+		}
+	}
+}
+
+func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
+	bindings, err := d.management.Bindings(ctx, d.vhost, tap.Name)
+	if err != nil {
+		d.say("tap", wrong, err.Error(), "")
+		return
+	}
+	keys := tap.Keys
+	if len(keys) == 0 && tap.Type == "topic" {
+		keys = []string{"#"}
+	} else if len(keys) == 0 && tap.Type == "direct" {
+		keys = boundByOthers(bindings, d.topology.Tap())
+	} else if len(keys) == 0 {
+		keys = []string{""}
+	}
+	for _, key := range keys {
+		if !bound(bindings, "exchange", d.topology.Tap(), key) {
+			d.say("tap", wrong, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.topology.Tap(), key), "run watership setup")
+			return
+		}
+	}
+	d.fine("tap", "exchange %s is tapped", tap.Name)
+}
+
+func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
+	for _, b := range bindings {
+		if b.Destination != tap {
+			keys = append(keys, b.RoutingKey)
+		}
+	}
+	return keys
+}
+
+// alternate is the alternate exchange of an exchange, by argument or policy.
+func (d *doctor) alternate(exchange rabbit.Exchange) string {
+	if name, is := exchange.Arguments["alternate-exchange"].(string); is {
+		return name
+	}
+	for _, policy := range d.policies {
+		if name, is := policy.Definition["alternate-exchange"].(string); is && policy.Name == exchange.Policy {
+			return name
+		}
+	}
+	return ""
+}
+
+// checkDeadLetters looks at the queues of others: what their dead-lettering
+// loses never comes to us.
+func (d *doctor) checkDeadLetters(ctx context.Context) {
+	var loose, nowhere []string
+	exchanges := map[string]bool{"": true}
+	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
+		queue := d.queues[name]
+		exchange, has := queue.DeadLetterExchange()
+		if !has || d.topology.Owns(name) {
+			continue
+		}
+		there, known := exchanges[exchange]
+		if !known {
+			_, err := d.management.Exchange(ctx, d.vhost, exchange)
+			there = !errors.Is(err, rabbit.ErrNotFound)
+			exchanges[exchange] = there
+		}
+		switch {
+		case !there:
+			nowhere = append(nowhere, fmt.Sprintf("%s (%s)", name, exchange))
+		case !atLeastOnce(queue):
+			loose = append(loose, name)
+		}
+	}
+	if len(nowhere) > 0 {
+		d.say("dead letters", warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+few(nowhere), "declare the exchange, or take it out of the queue's policy")
+	}
+	if len(loose) > 0 {
+		d.say("dead letters", warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+few(loose),
+			"quorum queues with dead-letter-strategy at-least-once and overflow reject-publish keep it")
+	}
+	if len(nowhere) == 0 && len(loose) == 0 {
+		d.fine("dead letters", "no queue loses any")
+	}
+}
+
+// atLeastOnce needs a quorum queue, the strategy, and reject-publish: RabbitMQ
+// silently falls back without.
+func atLeastOnce(queue rabbit.Queue) bool {
+	setting := func(key string) any {
+		if value, given := queue.Arguments["x-"+key]; given {
+			return value
+		}
+		return queue.Effective[key]
+	}
+	return queue.Type == "quorum" && setting("dead-letter-strategy") == "at-least-once" && setting("overflow") == "reject-publish"
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// ours names every queue of ours, and which of them are delay queues.
+func (d *doctor) ours() (all []string, delays map[string]bool) {
+	topology := d.pipeline().TopologyConfig()
+	all = d.topology.Queues()
+	delays = map[string]bool{}
+	for _, delay := range topology.Delays {
+		name := d.topology.Delay(delay)
+		if !delays[name] {
+			all = append(all, name)
+		}
+		delays[name] = true
+	}
+	for name := range d.queues {
+		if d.topology.IsDelay(name) && !delays[name] {
+			all = append(all, name) // made when a handler asked for it
+			delays[name] = true
+		}
+	}
+	return all, delays
+}
+
+// checkOurQueues looks for queues that are missing, of another type, or limited
+// by a policy that was meant for others.
+func (d *doctor) checkOurQueues() {
+	problems := len(d.findings)
+	all, _ := d.ours()
+	var missing []string
+	limited := map[limiting][]string{}
+	for _, name := range all {
+		queue, there := d.queues[name]
+		switch {
+		case !there:
+			missing = append(missing, name)
+		case queue.Type != d.cfg.Topology.QueueType:
+			d.say("topology", wrong, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.cfg.Topology.QueueType),
+				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix")
+		default:
+			if by := d.limitsOf(queue); by != (limiting{}) {
+				limited[by] = append(limited[by], name)
+			}
+		}
+	}
+	d.sayLimited(limited)
+	if len(missing) > 0 {
+		d.say("topology", wrong, "missing: "+few(missing), "run watership setup")
+	}
+	if len(d.findings) == problems {
+		d.fine("topology", "%s are there and unlimited", plural(len(all), "queue"))
+	}
+}
+
+// limiting is what policies take from queues of ours, and what helps.
+type limiting struct{ policies, limits, remedy string }
+
+// sayLimited says once what one remedy mends.
+func (d *doctor) sayLimited(limited map[limiting][]string) {
+	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
+	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
+		d.say("topology", wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
+			by.policies, by.limits, plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
+	}
+}
+
+// limitsOf is nothing for a queue without limits.
+func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
+	var limits []string
+	for _, key := range slices.Sorted(maps.Keys(queue.Effective)) {
+		switch key {
+		case "delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires", "overflow":
+			if n, isNumber := number(queue.Effective[key]); !isNumber || n < unlimited {
+				limits = append(limits, fmt.Sprintf("%s %v", key, queue.Effective[key]))
+			}
+		}
+	}
+	if len(limits) == 0 {
+		return limiting{}
+	}
+	who := fmt.Sprintf("policy %q", queue.Policy)
+	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues watership-unlimited '^%s\.' '{"delivery-limit":%d}'`,
+		d.vhost, d.priority(queue.Policy)+1, prefixOf(d.topology.Log()), unlimited)
+	if queue.OperatorPolicy != "" {
+		who += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
+		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(d.topology.Log()))
+	}
+	if queue.Policy == "" {
+		who = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
+	}
+	return limiting{who, strings.Join(limits, ", "), remedy}
+}
+
+// unlimited is the highest delivery limit, which every version takes for none.
+const unlimited = math.MaxInt32
+
+func number(value any) (int64, bool) {
+	n, ok := value.(float64) // as JSON has it
+	return int64(n), ok
+}
+
+// prefixOf a queue of ours that has one word behind it.
+func prefixOf(name string) string { return name[:strings.LastIndex(name, ".")] }
+
+func (d *doctor) priority(policy string) int {
+	for _, p := range d.policies {
+		if p.Name == policy {
+			return p.Priority
+		}
+	}
+	return 0
+}
+
+// checkRouteQueues looks for queues of routes that drop what they delivered too
+// often. A crash while a message is handled is a delivery.
+func (d *doctor) checkRouteQueues() {
+	problems := len(d.findings)
+	for _, route := range d.cfg.Routes {
+		queue, there := d.queues[route.Queue]
+		if !there {
+			d.say("routes", wrong, "queue "+route.Queue+" is missing", "run watership setup")
+			continue
+		}
+		limit := d.deliveryLimit(queue)
+		if limit >= unlimited || hasDeadLetters(queue) {
+			continue
+		}
+		d.say("routes", wrong, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
+			fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues %s-dead-letters '^%s$' '{"dead-letter-exchange":"%s"}'`,
+				d.vhost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.topology.Retry()))
+	}
+	if len(d.findings) == problems && len(d.cfg.Routes) > 0 {
+		d.fine("routes", "%s, none of which drops messages", plural(len(d.cfg.Routes), "queue"))
+	}
+}
+
+// deliveryLimit is the lower of argument and policy; quorum queues have one of
+// 20 by default since 4.0. Below zero is none there, and zero on 3.x.
+func (d *doctor) deliveryLimit(queue rabbit.Queue) int64 {
+	if queue.Type != "quorum" {
+		return unlimited
+	}
+	limit, given := int64(unlimited), false
+	for _, value := range []any{queue.Arguments["x-delivery-limit"], queue.Effective["delivery-limit"]} {
+		if n, is := number(value); is {
+			given, limit = true, min(limit, n)
+		}
+	}
+	switch recent := !older(d.version, "4.0"); {
+	case !given && recent:
+		return 20
+	case limit < 0 && recent:
+		return unlimited
+	}
+	return max(0, limit)
+}
+
+func hasDeadLetters(queue rabbit.Queue) bool {
+	_, found := queue.DeadLetterExchange()
+	return found
+}
+
+// few lists some of many names.
+func few(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Each privilege of the documented role that a login lacks is named, on all that it
+// is lacked on, and no other.
+func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
+	store := newSecured(t)
+	full := documentedRole(t)
+	roles := full.narrower(t)
+	roles["nothing"] = full
+	for lacking, user := range store.give(t, roles) {
+		t.Run(lacking, func(t *testing.T) {
+			list := store.findings(t, user)
+			if lacking == "nothing" {
+				wantFinding(t, list, fine, "", "rights: user "+user+" has those")
+				return
+			}
+			want := "user " + user + " lacks " + full.without(lacking, user)
+			found := saying(list, wrong, "rights: ")
+			if found == nil || found.Detail != want || !strings.Contains(found.Remedy, "docs/security.md") {
+				t.Errorf("%+v, want an error: %s", list, want)
+			}
+		})
+	}
+}
+
+// findings are what doctor says to a user that has nothing but this store.
+func (s secured) findings(t *testing.T, user string) (list []finding) {
+	t.Helper()
+	got := call(t.Context(), strings.NewReader(""), []string{
+		"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/",
+		"WATERSHIP_STORE_URL=" + s.url, "WATERSHIP_STORE_STREAM=" + user,
+		"WATERSHIP_STORE_USERNAME=" + user, "WATERSHIP_STORE_PASSWORD_FILE=" + s.password(),
+		"WATERSHIP_STORE_TLS_CA=" + s.tls().CA, "WATERSHIP_STORE_TLS_CERT=" + s.tls().Cert, "WATERSHIP_STORE_TLS_KEY=" + s.tls().Key,
+	}, "doctor", "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
+		t.Fatalf("%v\n%s%s", err, got.out, got.err)
+	}
+	return list
+}
+
+// without says what a narrower role lacks.
+func (r role) without(lacking, stream string) string {
+	kind, rest, _ := strings.Cut(lacking, " ")
+	if kind == "cluster" {
+		return rest + " for the cluster"
+	}
+	var n int
+	var privilege string
+	if _, err := fmt.Sscanf(rest, "%d %s", &n, &privilege); err != nil {
+		return err.Error()
+	}
+	var texts []string
+	for _, name := range r.Indices[n-1].Names {
+		texts = append(texts, privilege+" on "+strings.ReplaceAll(name, "watership-messages", stream))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// doctor says whether states are signed, and which other logins may write where they
+// could forge them.
+func TestDoctorNamesForgers(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		broker = broker.VHost(t)
+		i := around(t, broker).install(t, nobody)
+		i.must(t, "setup")
+		ours := schemas.Topology{Prefix: i.prefix}
+		trusted := func(v verdict, remedy string, words ...string) {
+			t.Helper()
+			list, _ := i.findings(t)
+			wantFinding(t, list, v, remedy, append([]string{"trust: states are"}, words...)...)
+		}
+		trusted(fine, "", "not signed", "no other login")
+		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.exchange + ")$", Read: "^mine$"})
+		trusted(fine, "", "not signed", "no other login")
+		for names, rights := range map[string]rabbittest.Rights{
+			"(" + ours.Events() + ")":     {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
+			"(amq.default)":               {Write: `^amq\.default$`},
+			"(" + ours.Poison() + ")":     {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
+			ours.Late() + " and 13 more)": {Write: ".*"},
+		} {
+			as := broker.Login(t, rights)
+			trusted(warning, "amqp.state_key_file", "could forge them: ", names)
+			broker.Grant(t, as, rabbittest.Rights{})
+		}
+		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "keys", strings.Repeat("k", 64)))
+		trusted(fine, "", "are signed")
+		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "both", strings.Repeat("k", 64)+"\nunsigned\n"))
+		trusted(warning, "take the line unsigned out", "those that are not count")
+	})
+}
+
+// What doctor recommends to a login without rights is enough for setup, and lets the
+// login write nowhere else.
+func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, admin rabbittest.Broker) {
+		admin = admin.VHost(t)
+		login := admin.Login(t, rabbittest.Rights{}, "monitoring")
+		i := newInstallation(t, login)
+		i.onServers(t, nobody, storeURL(t))
+		channel := admin.Channel(t)
+		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := channel.QueueDeclare(i.queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		list, _ := i.findings(t)
+		found := saying(list, wrong, "permissions")
+		if found == nil {
+			t.Fatalf("nothing is said of permissions: %+v", list)
+		}
+		rights := grantedBy(t, found.Remedy)
+		admin.Grant(t, login, rights)
+		i.must(t, "setup")
+		list, _ = i.findings(t)
+		wantFinding(t, list, warning, "list_permissions", "trust: states are not signed", "administrators alone")
+		for _, name := range []string{"amq.default", "another", i.exchange + "2", "x" + i.queue, i.prefix + "x.events"} {
+			for _, right := range []string{rights.Configure, rights.Write, rights.Read} {
+				if allows(right, name) {
+					t.Errorf("%s allows %s", right, name)
+				}
+			}
+		}
+	})
+}
+
+// grantedBy reads the rights in a command for rabbitmqctl.
+func grantedBy(t *testing.T, command string) rabbittest.Rights {
+	t.Helper()
+	words := regexp.MustCompile(`'(\^[^']*)'`).FindAllStringSubmatch(command, -1)
+	if !strings.HasPrefix(command, "rabbitmqctl set_permissions --vhost ") || len(words) != 3 {
+		t.Fatalf("no rights in: %s", command)
+	}
+	return rabbittest.Rights{Configure: words[0][1], Write: words[1][1], Read: words[2][1]}
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+func (d *doctor) checkBroker(ctx context.Context) {
+	conn, err := d.reach(ctx, "doctor")
+	if err != nil {
+		d.say("broker", wrong, err.Error(), d.brokerRemedy(err))
+		return
+	}
+	d.conn = conn
+	d.fine("broker", "answers at %s", d.cfg.AMQP.URL)
+	d.checkPermissions(ctx)
+}
+
+var errBlocked = errors.New("the broker is short of memory or disk and takes no messages from publishers")
+
+// checkPermissions stops waiting where the broker takes no messages from anybody.
+func (d *doctor) checkPermissions(ctx context.Context) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		if d.conn.AwaitBlocked(ctx) == nil {
+			stop(errBlocked)
+		}
+	}()
+	err := d.tryPermissions(ctx)
+	switch {
+	case err == nil:
+		d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
+	case errors.Is(context.Cause(ctx), errBlocked):
+		d.say("broker", wrong, errBlocked.Error(),
+			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
+	default:
+		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
+			d.grant()+" (docs/security.md)")
+	}
+}
+
+func (d *doctor) brokerRemedy(err error) string {
+	var refused *amqp091.Error
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Code == amqp091.AccessRefused:
+		return "correct the user and the password in amqp.url, or the file amqp.password_file"
+	case refused.Code == amqp091.NotAllowed:
+		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.vhost, d.grant())
+	}
+	return "start RabbitMQ, or set amqp.url"
+}
+
+// tryPermissions does with an exchange and a queue, which it deletes, all that serve
+// does with ours.
+func (d *doctor) tryPermissions(ctx context.Context) error {
+	name := prefixOf(d.topology.Log()) + ".doctor." + rand.Text()[:8]
+	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return useOnce(ch, name) })
+	if err != nil { // the queue goes with the connection, and with it an exchange that it is bound to
+		_ = d.conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
+	}
+	return err
+}
+
+func useOnce(ch *amqp091.Channel, name string) error {
+	if err := ch.ExchangeDeclare(name, amqp091.ExchangeDirect, false, true, false, false, nil); err != nil {
+		return fmt.Errorf("declaring an exchange: %w", err)
+	}
+	if _, err := ch.QueueDeclare(name, false, true, true, false, nil); err != nil {
+		return fmt.Errorf("declaring a queue: %w", err)
+	}
+	if err := ch.QueueBind(name, name, name, false, nil); err != nil {
+		return fmt.Errorf("binding a queue: %w", err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	confirmed, err := ch.PublishWithDeferredConfirm(name, name, true, false, amqp091.Publishing{})
+	if err != nil {
+		return fmt.Errorf("publishing to a queue: %w", err)
+	}
+	confirmed.Wait()
+	if _, _, err := ch.Get(name, true); err != nil {
+		return fmt.Errorf("reading a queue: %w", err)
+	}
+	_, err = ch.QueueDelete(name, false, false, false) // and with it the exchange
+	return err
+}
+
+const oldestBroker = "3.10"
+
+func (d *doctor) checkManagement(ctx context.Context) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	const remedy = "set amqp.management_url, and give the login the tag monitoring; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
+	management, err := d.managementAPI()
+	if err == nil {
+		err = d.inspect(ctx, management)
+	}
+	if err != nil {
+		d.say("management", warning, err.Error(), remedy)
+		return
+	}
+	d.management = management
+	d.fine("management", "answers at %s", d.cfg.AMQP.ManagementURL)
+	if older(d.version, oldestBroker) {
+		d.say("version", warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+	} else {
+		d.fine("version", "RabbitMQ %s", d.version)
+	}
+	if there, err := httpClock(ctx, d.secrets.managementClient(), d.cfg.AMQP.ManagementURL.Reveal()); err == nil {
+		d.checkClock("the broker", there)
+	}
+}
+
+func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) error {
+	overview, err := management.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	d.version = overview.Version
+	queues, err := management.Queues(ctx, d.vhost)
+	if err != nil {
+		return err
+	}
+	d.queues = map[string]rabbit.Queue{}
+	for _, queue := range queues {
+		d.queues[queue.Name] = queue
+	}
+	d.policies, err = management.Policies(ctx, d.vhost)
+	return err
+}
+
+// older compares versions by their first two numbers.
+func older(version, than string) bool {
+	a, b := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range 2 {
+		x, y := 0, 0
+		if i < len(a) {
+			x, _ = strconv.Atoi(a[i])
+		}
+		if i < len(b) {
+			y, _ = strconv.Atoi(b[i])
+		}
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+const clockTolerance = 5 * time.Second
+
+// checkClock compares a server's clock with ours. Events are found by the time
+// of whoever saw them first.
+func (d *doctor) checkClock(whose string, there time.Time) {
+	difference := time.Until(there).Round(time.Second)
+	if difference.Abs() > clockTolerance {
+		d.say("clock", warning, fmt.Sprintf("the clock of %s differs from ours by %s", whose, difference),
+			"run NTP on both: events are searched by time")
+		return
+	}
+	d.fine("clock", "that of %s agrees with ours", whose)
+}
+
+// checkServe asks the serve that this configuration runs, where it runs here.
+func (d *doctor) checkServe(ctx context.Context) {
+	if d.cfg.HTTP.Listen == "" {
+		return
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	answer, err := askServe(ctx, d.cfg.HTTP.Listen, "/readyz")
+	switch {
+	case err == nil:
+		d.fine("serve", "is ready at %s", d.cfg.HTTP.Listen)
+	case answer != "":
+		d.say("serve", wrong, "is not ready: "+answer, "see in its log")
+	}
+}
+
+// httpClock is the Date of an answer, whatever the answer is.
+func httpClock(ctx context.Context, client *http.Client, url string) (time.Time, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_ = response.Body.Close()
+	return http.ParseTime(response.Header.Get("Date"))
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/store/elastic"
+)
+
+func (d *doctor) checkStore(ctx context.Context) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	store, err := d.system.store(ctx)
+	if err != nil {
+		d.say("store", wrong, err.Error(), "set store.url")
+		return
+	}
+	d.store = store
+	if !d.mayUseStore(ctx) {
+		return
+	}
+	there, err := store.Clock(ctx)
+	if err != nil {
+		d.say("store", wrong, err.Error(), d.storeRemedy())
+		return
+	}
+	d.fine("store", "%s answers at %s", d.storeKind(), d.cfg.Store.URL)
+	d.checkClock(d.storeKind(), there)
+	if err := indexHealth(ctx, store); err != nil {
+		d.say("indices", wrong, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		return
+	}
+	if err := store.Check(ctx); err != nil {
+		d.say("templates", wrong, err.Error(), "run watership setup")
+		return
+	}
+	d.fine("templates", "there for %s-*", d.cfg.Store.Stream)
+}
+
+// mayUseStore asks for our rights first: without some of them Elasticsearch does not
+// fail but finds nothing. Where security is off there is nothing to say.
+func (d *doctor) mayUseStore(ctx context.Context) bool {
+	secured, asks := d.store.(interface {
+		Login(ctx context.Context) (elastic.Login, error)
+	})
+	if !asks {
+		return true
+	}
+	login, err := secured.Login(ctx)
+	switch {
+	case err != nil:
+		d.say("store", wrong, err.Error(), d.storeRemedy())
+	case len(login.Lacks) > 0:
+		d.say("rights", wrong, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
+			"add it to the role in Elasticsearch: docs/security.md has the whole")
+	case login.User != "":
+		d.fine("rights", "user %s has those of docs/security.md", login.User)
+	}
+	return err == nil && len(login.Lacks) == 0
+}
+
+// indexHealth asks Elasticsearch whether its indices of ours take documents, which
+// templates and settings do not tell.
+func indexHealth(ctx context.Context, store eventStore) error {
+	if indices, asks := store.(interface {
+		Health(ctx context.Context) error
+	}); asks {
+		return indices.Health(ctx)
+	}
+	return nil
+}
+
+func (d *doctor) storeRemedy() string {
+	if d.cfg.Store.URL.File() != "" {
+		return "run watership setup, or set store.url to the file that is meant"
+	}
+	return "start Elasticsearch, or set store.url with a user that may read and write " + d.cfg.Store.Stream + "-*"
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/store/storetest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// findings are what doctor says, each with its remedy.
+func (i *installation) findings(t *testing.T) (list []finding, code int) {
+	t.Helper()
+	r := i.run(t, "doctor", "-o", "json")
+	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
+		t.Fatalf("%v\n%s%s", err, r.out, r.err)
+	}
+	return list, r.code
+}
+
+func saying(list []finding, v verdict, words ...string) *finding {
+	for _, f := range list {
+		all := f.Verdict == v
+		for _, word := range words {
+			all = all && strings.Contains(f.Check+": "+f.Detail, word)
+		}
+		if all {
+			return &f
+		}
+	}
+	return nil
+}
+
+func wantFinding(t *testing.T, list []finding, v verdict, remedy string, words ...string) {
+	t.Helper()
+	found := saying(list, v, words...)
+	if found == nil || !strings.Contains(found.Remedy, remedy) {
+		t.Errorf("no %s with %q and the remedy %q in %+v", v, words, remedy, list)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	onEvery(t, func(t *testing.T, p parts) {
+		broker := p.broker
+		i := p.install(t, "http://127.0.0.1:1/")
+		list, code := i.findings(t)
+		if code != exitFailed {
+			t.Errorf("nothing is set up, and doctor exits with %d", code)
+		}
+		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
+			wantFinding(t, list, wrong, "watership setup", check)
+		}
+		channel := broker.Channel(t)
+		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
+			t.Fatal(err)
+		}
+		i.must(t, "setup")
+		list, code = i.findings(t)
+		if code != exitOK {
+			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
+		}
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of " + p.kind} {
+			wantFinding(t, list, fine, "", check)
+		}
+		wantFinding(t, list, warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
+		if p.policies {
+			i.checkLimiting(t, broker)
+		}
+		i.checkForeign(t, broker, channel)
+		i.checkStuck(t, channel)
+	})
+}
+
+// An index of Elasticsearch whose shard is on no node, as where disks are nearly
+// full: everything else looks well, and nothing is stored.
+func TestAShardOnNoNode(t *testing.T) {
+	t.Parallel()
+	p := around(t, rabbittest.NewestServer(t))
+	i := p.install(t, "http://127.0.0.1:1/")
+	i.serve(t)
+	publish := func(id string) {
+		err := p.broker.Channel(t).Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte("{}")})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("before")
+	published := `watership_index_events_total{action="published"}`
+	until(t, "it to be recorded", func() bool { return i.scrape(t)[published] == 1 })
+	i.wantReady(t)
+	found := storetest.UnassignShard(t, p.storeURL, i.stream+"-traffic")
+	publish("meanwhile")
+	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
+	list, _ := i.findings(t)
+	wantFinding(t, list, wrong, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
+	found()
+	i.wantReady(t)
+	until(t, "the other to be recorded", func() bool { return i.scrape(t)[published] == 2 })
+}
+
+// checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
+func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
+	t.Helper()
+	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":100},"priority":4,"apply-to":"queues"}`)
+	var list []finding
+	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
+		list, _ = i.findings(t)
+		return saying(list, wrong, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, wrong, "routes") != nil
+	})
+	wantFinding(t, list, wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
+		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
+	wantFinding(t, list, wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	i.checkLimitsAreSaid(t)
+	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
+	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
+	until(t, "the remedies to help", func() bool {
+		_, code := i.findings(t)
+		return code == exitOK
+	})
+	i.must(t, "setup")
+}
+
+// checkLimitsAreSaid wants setup to fail and serve to log what doctor says of limits.
+func (i *installation) checkLimitsAreSaid(t *testing.T) {
+	t.Helper()
+	says := func(text string) bool {
+		return strings.Contains(text, "limits what must not be dropped (delivery-limit 3, max-length 100)") &&
+			strings.Contains(text, "--priority 5 --apply-to queues watership-unlimited") &&
+			strings.Contains(text, "queue "+i.queue+" drops a message after 3 deliveries")
+	}
+	if r := i.run(t, "setup"); r.code != exitFailed || !says(r.err) || !strings.Contains(r.out, "templates   installed") {
+		t.Errorf("setup does not fail with the limits: %+v", r)
+	}
+	p := i.serve(t)
+	until(t, "serve to log the limits", func() bool { return says(p.logs.String()) })
+	p.stop(t)
+}
+
+// checkForeign looks at the queues of others.
+func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, channel *amqp.Channel) {
+	t.Helper()
+	for name, args := range map[string]amqp.Table{
+		i.prefix + "-loose":   {"x-dead-letter-exchange": i.prefix + ".retry"},
+		i.prefix + "-nowhere": {"x-dead-letter-exchange": i.prefix + "-gone"},
+	} {
+		if _, err := channel.QueueDeclare(name, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []finding
+	until(t, "the queues", func() bool {
+		list, _ = i.findings(t)
+		return saying(list, warning, i.prefix+"-nowhere ("+i.prefix+"-gone)") != nil
+	})
+	found := false
+	for _, f := range list {
+		found = found || f.Check == "dead letters" && strings.Contains(f.Detail, "at most once")
+	}
+	if !found {
+		t.Errorf("no word of at most once: %+v", list)
+	}
+}
+
+// checkStuck takes the queue away that a delay queue dead-letters to.
+func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
+	t.Helper()
+	topology := schemas.Topology{Prefix: i.prefix}
+	if _, err := channel.QueueDelete(topology.Due(), false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := channel.Publish("", topology.Delay(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	var list []finding
+	until(t, "the delay queue to be stuck", func() bool {
+		list, _ = i.findings(t)
+		return saying(list, wrong, "delays", topology.Delay(100*time.Millisecond)) != nil
+	})
+	wantFinding(t, list, wrong, "watership setup", "topology: missing: "+topology.Due())
+}
+
+// policy sets a policy for names of this test alone, until it ends.
+func policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
+	t.Helper()
+	send := func(method, body string) {
+		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/%2F/"+name, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
+			t.Fatalf("%s policy %s: %s %s", method, name, response.Status, text)
+		}
+	}
+	send(http.MethodPut, definition)
+	t.Cleanup(func() { send(http.MethodDelete, "") })
+}
+
+func TestDoctorWithoutServers(t *testing.T) {
+	environ := []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_STORE_URL=http://127.0.0.1:1"}
+	got := call(t.Context(), strings.NewReader(""), environ, "doctor")
+	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
+		t.Errorf("%+v", got)
+	}
+	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store reading the privileges of the login", "warning management"} {
+		if !strings.Contains(columnsOf(got.out), want) {
+			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
+		}
+	}
+}
+
+// A broker that answers and does not let us in is not to be started.
+func TestDoctorIsNotLetIn(t *testing.T) {
+	url := rabbittest.Newest(t).URL
+	for address, remedy := range map[string]string{
+		strings.Replace(url, "guest:guest", "guest:wrong", 1): "→ correct the user and the password in amqp.url",
+		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost 'nobody-made-this' && rabbitmqctl set_permissions --vhost 'nobody-made-this' guest",
+	} {
+		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
+		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
+			t.Errorf("%+v, want %s", got, remedy)
+		}
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, test := range []struct {
+		version, than string
+		want          bool
+	}{{"3.9.2", "3.10", true}, {"3.10.8", "3.10", false}, {"4.0.5", "4.0", false}, {"3.13", "4.0", true}, {"", "3.10", true}} {
+		if got := older(test.version, test.than); got != test.want {
+			t.Errorf("%s older than %s: %t", test.version, test.than, got)
+		}
+	}
+}

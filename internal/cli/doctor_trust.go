@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// checkTrust says whether states are signed, and names the logins that could forge them
+// where they are not.
+func (d *doctor) checkTrust(ctx context.Context) {
+	forgers, err := d.forgers(ctx)
+	keys := d.secrets.stateKeys
+	switch {
+	case keys.Signs() && keys.Unsigned():
+		d.say("trust", warning, "states are signed, and those that are not count as well",
+			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
+	case keys.Signs():
+		d.fine("trust", "states are signed")
+	case errors.Is(err, rabbit.ErrNotFound):
+		d.fine("trust", "states are not signed, and the broker has one login")
+	case err != nil:
+		d.say("trust", warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", quoted(d.vhost)))
+	case len(forgers) > 0:
+		d.say("trust", warning, "states are not signed, and other logins could forge them: "+few(forgers),
+			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
+	default:
+		d.fine("trust", "states are not signed, and no other login may write to our exchanges and queues")
+	}
+	if older(d.version, "4.0") && !keys.Signs() {
+		d.say("trust", warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
+			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
+	}
+}
+
+// forgers are the other logins that may write or configure what is ours, each with the
+// names that it may.
+func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	permissions, err := d.management.Permissions(ctx, d.vhost)
+	if err != nil {
+		return nil, err
+	}
+	topics, err := d.management.TopicPermissions(ctx, d.vhost)
+	if err != nil {
+		return nil, err
+	}
+	queues, _ := d.ours()
+	for _, p := range permissions {
+		if p.User == d.login {
+			continue
+		}
+		var may []string
+		for _, name := range append(append(d.topology.Exchanges(), defaultExchange), queues...) {
+			writes := allows(p.Write, name) && (name != d.topology.Events() || publishesEvents(topics, p.User, name))
+			if writes || name != defaultExchange && allows(p.Configure, name) {
+				may = append(may, name)
+			}
+		}
+		if len(may) > 0 {
+			forgers = append(forgers, fmt.Sprintf("%s (%s)", p.User, firstOf(may)))
+		}
+	}
+	slices.Sort(forgers)
+	return forgers, nil
+}
+
+// defaultExchange is its name in permissions.
+const defaultExchange = "amq.default"
+
+// allows says whether a permission names something, as far as can be said here: a
+// pattern that only Erlang reads allows it.
+func allows(pattern, name string) bool {
+	if pattern == "" {
+		return false
+	}
+	compiled, err := regexp.Compile(pattern)
+	return err != nil || compiled.MatchString(name)
+}
+
+// publishesEvents says whether topic permissions let a user publish anything to an
+// exchange.
+func publishesEvents(topics []rabbit.TopicPermission, user, exchange string) bool {
+	return !slices.ContainsFunc(topics, func(t rabbit.TopicPermission) bool {
+		return t.User == user && t.Exchange == exchange && (t.Write == "" || t.Write == "^$")
+	})
+}
+
+func firstOf(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// grant is the command that gives our login the rights that it needs and no others.
+func (d *doctor) grant() string {
+	ours := regexp.QuoteMeta(prefixOf(d.topology.Log())) + `\..*`
+	configure, write, read := []string{ours}, []string{ours}, []string{ours}
+	for _, tap := range d.cfg.Tap.Exchanges {
+		write, read = append(write, regexp.QuoteMeta(tap.Name)), append(read, regexp.QuoteMeta(tap.Name))
+	}
+	for _, route := range d.pipeline().Routes {
+		queue := regexp.QuoteMeta(route.Queue)
+		write, read = append(write, queue), append(read, queue)
+		for _, binding := range route.Bind {
+			read = append(read, regexp.QuoteMeta(binding.Exchange))
+		}
+		if route.Park {
+			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
+		}
+	}
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.vhost, quoted(d.login), pattern(configure), pattern(write), pattern(read))
+}
+
+// pattern matches some names, each given as a pattern, and no others.
+func pattern(names []string) string {
+	slices.Sort(names)
+	return quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
+}
+
+// checkExchanges looks for exchanges of ours that are missing, or open to publishers
+// as a former release made them.
+func (d *doctor) checkExchanges(ctx context.Context) {
+	if _, err := d.management.Exchange(ctx, d.vhost, d.topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
+		d.say("bindings", wrong, "exchange "+d.topology.Return()+" is missing", "run watership setup")
+	}
+	for _, name := range []string{d.topology.Tap(), d.topology.Late(), d.topology.Retry()} {
+		exchange, err := d.management.Exchange(ctx, d.vhost, name)
+		if err == nil && !exchange.Internal {
+			d.say("trust", warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func exchangeName(exchange string) string {
+	if exchange == "" {
+		return "(default)"
+	}
+	return cell(exchange, 60)
+}
+
+func attemptText(e schemas.Event) string {
+	if e.Attempt == 0 {
+		return ""
+	}
+	return fmt.Sprint(e.Attempt)
+}
+
+// nameOf is what show can be asked for.
+func nameOf(e schemas.Event) string {
+	if id := e.Envelope.Properties.MessageID; id != "" {
+		return id
+	}
+	if e.Message != "" {
+		return e.Message
+	}
+	return e.EventID
+}
+
+// shortDuration has three digits or so, which is what a person reads.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

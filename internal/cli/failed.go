@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+func newFailed(from *settings) *cobra.Command {
+	var selected selected
+	var format output
+	cmd := &cobra.Command{
+		Use:   "failed [QUERY]",
+		Short: "List what was given up and is not resolved, in groups of one kind",
+		Long: `failed lists the messages that were given up and have neither been handled
+since nor discarded, in groups of the same queue, class, error type and error,
+with ids and numbers folded. A replay that was handled resolves a failure; at a
+queue whose consumer does not report to Watership, the replay itself does. A
+message whose replay failed again is listed once, as the newer failure.`,
+		Example: `  watership failed
+  watership failed 'queue: orders' --since 12h -o json
+  watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			sel, err := selected.selection(s, strings.Join(args, " "), cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return s.failed(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, sel.Query, format)
+		},
+	}
+	selected.addFlags(cmd)
+	format.addFlag(cmd, "table", "json", "ndjson")
+	cmd.AddCommand(newDiscard(from))
+	return cmd
+}
+
+// failureKind is what the failures of a group have in common.
+type failureKind struct {
+	Queue string `json:"queue"`
+	Class string `json:"class,omitempty"`
+	Type  string `json:"type,omitempty"`
+	Group string `json:"error_group"`
+}
+
+// group is the failures of a kind.
+type group struct {
+	failureKind
+	Count   int       `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Example string    `json:"example"` // what show can be asked for
+	Query   string    `json:"query"`   // finds them, and with them those that are resolved
+}
+
+func (s system) failed(ctx context.Context, to list, node query.Node, format output) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	failures, err := s.failures(ctx, store)
+	if err != nil {
+		return err
+	}
+	groups := map[failureKind]*group{}
+	for fact, err := range failures.Open(ctx, node) {
+		if err != nil {
+			return err
+		}
+		k := failureKindOf(fact)
+		if groups[k] == nil {
+			groups[k] = &group{failureKind: k, First: fact.Time, Query: k.query().String()}
+		}
+		groups[k].add(fact)
+	}
+	if len(groups) == 0 && format.is("table") {
+		return to.nothing(ctx, store, format, "[]")
+	}
+	most := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Query, b.Query))
+	})
+	return to.groups(most, format)
+}
+
+func failureKindOf(f schemas.Fact) failureKind {
+	return failureKind{Queue: f.Queue, Class: f.Class, Type: f.ErrorType, Group: f.ErrorGroup}
+}
+
+func (g *group) add(f schemas.Fact) {
+	g.Count++
+	if f.Time.Before(g.First) {
+		g.First = f.Time
+	}
+	if !f.Time.Before(g.Last) {
+		g.Last = f.Time
+		g.Example = cmp.Or(f.MessageID, f.Message, f.EventID)
+	}
+}
+
+func poisoned() query.Node { return is("event.action", string(schemas.Poisoned)) }
+
+// query finds the events of a kind.
+func (k failureKind) query() query.Node {
+	all := query.And{poisoned()}
+	if k.Type == string(schemas.Quarantined) {
+		all = query.And{history.GivenUp()}
+	}
+	for _, part := range []struct{ field, value string }{
+		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
+	} {
+		if part.value == "" {
+			all = append(all, query.Not{Node: query.Exists{Field: query.Pattern{part.field}}})
+		} else {
+			all = append(all, is(part.field, part.value))
+		}
+	}
+	return all
+}
+
+func (l list) groups(groups []*group, format output) error {
+	switch format.name {
+	case "json":
+		return writeIndentedJSON(l.out, append([]*group{}, groups...))
+	case "ndjson":
+		for _, g := range groups {
+			if err := writeJSON(l.out, g); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := newTable(l.out, l.screen, failedColumns()...)
+	total := 0
+	for _, g := range groups {
+		total += g.Count
+		if err := t.row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
+			return err
+		}
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return l.say("%s in %s", plural(total, "failure"), plural(len(groups), "group"))
+}
+
+func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+func failedColumns() []column {
+	return []column{
+		{title: "COUNT", fixed: true, right: true},
+		{title: "QUEUE"},
+		{title: "CLASS", spare: 3},
+		{title: "TYPE", spare: 1},
+		{title: "ERROR"},
+		{title: "FIRST", fixed: true, spare: 4},
+		{title: "LAST", fixed: true, spare: 2},
+		{title: "EXAMPLE"},
+	}
+}

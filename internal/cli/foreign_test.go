@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// seen is a delivery as the service in the other language saw it.
+type seen struct {
+	RoutingKey string `json:"routing_key"`
+	MessageID  string `json:"message_id"`
+	Body       string `json:"body"`
+	Tenant     string `json:"tenant"`
+	Number     int    `json:"number"`
+	Attempt    int    `json:"attempt"`
+}
+
+// rejecter is testdata/reject.py.
+type rejecter struct {
+	mu   sync.Mutex // guards seen
+	seen []seen
+}
+
+func (r *rejecter) deliveries() []seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]seen(nil), r.seen...)
+}
+
+func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters string) *rejecter {
+	t.Helper()
+	pika := os.Getenv("WATERSHIP_TEST_PIKA")
+	if pika == "" {
+		missing(t, `no pika: WATERSHIP_TEST_PIKA is not set (eval "$(scripts/fixtures env)")`)
+	}
+	cmd := exec.Command("python3", "testdata/reject.py", broker.URL, queue, deadLetters)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pika)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r, read := &rejecter{}, make(chan struct{})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Fatalf("reject.py says %q", lines.Text())
+	}
+	go func() {
+		defer close(read)
+		for lines.Scan() {
+			var one seen
+			if json.Unmarshal(lines.Bytes(), &one) == nil {
+				r.mu.Lock()
+				r.seen = append(r.seen, one)
+				r.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait()
+	})
+	return r
+}
+
+// TestOtherLanguage: a consumer that knows nothing of Watership rejects, and
+// gets the same retries and the same poison.
+func TestOtherLanguage(t *testing.T) {
+	everywhere(t, func(t *testing.T, install installer) {
+		service := newService(t, func(post, int) int { return http.StatusOK })
+		i := install(t, service.url)
+		serving := i.serve(t)
+		queue := i.prefix + "-python"
+		python := startRejecter(t, i.broker, queue, schemas.Topology{Prefix: i.prefix}.Retry())
+		bind(t, i.broker, queue, i.exchange, "order.#")
+
+		e := schemas.Envelope{
+			Exchange: i.exchange, RoutingKey: "order.created", Body: []byte(`{"order": 7}`),
+			Properties: schemas.Properties{MessageID: "order-7", DeliveryMode: amqp.Persistent},
+			Headers:    amqp.Table{"tenant": "acme", "number": int32(7)},
+		}
+		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{
+			Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+
+		poisoned := i.eventually(t, "action: poisoned", 1)[0]
+		var want []seen
+		for attempt := range 3 {
+			want = append(want, seen{"order.created", "order-7", `{"order": 7}`, "acme", 7, attempt})
+		}
+		if diff := cmp.Diff(want, python.deliveries()); diff != "" {
+			t.Errorf("what the Python service got (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(e, poisoned.Envelope, sameSecond()); diff != "" {
+			t.Errorf("the poisoned message is not as published (-want +got):\n%s", diff)
+		}
+		if poisoned.Queue != queue || poisoned.Attempt != 3 {
+			t.Errorf("poisoned at queue %q, attempt %d; want %q, 3", poisoned.Queue, poisoned.Attempt, queue)
+		}
+		i.eventually(t, "action: retry_scheduled", 2)
+		if posts := service.got()["order-7"]; len(posts) != 1 {
+			t.Errorf("the other subscriber got the message %d times: a retry is for the queue that failed alone", len(posts))
+		}
+		i.must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes")
+		until(t, "the Python service to get the replay", func() bool { return len(python.deliveries()) >= 4 })
+		if got := python.deliveries()[3]; got != want[0] {
+			t.Errorf("the replay reached the Python service as %+v, want it as new: %+v", got, want[0])
+		}
+		serving.stop(t)
+	})
+}
+
+func bind(t *testing.T, broker rabbittest.Broker, queue, exchange, key string) {
+	t.Helper()
+	if err := broker.Channel(t).QueueBind(queue, key, exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// setup is told to move on to another queue of copies while a serve of the former
+// configuration runs: it changes nothing. Nor does a setup that was cut short after
+// it unbound the former queue lose what is in it.
+func TestSetupWaitsForTheFormerServe(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	i := install(t, broker, newService(t, func(post, int) int { return 200 }).url)
+	former, now := schemas.Topology{Prefix: i.prefix}, schemas.Topology{Prefix: i.prefix, IndexLimit: 1000}
+	channel := broker.Channel(t)
+	publish := func(kind string) {
+		for n := range 10 {
+			for _, id := range []string{"", fmt.Sprint(kind, "-", n)} {
+				if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte(kind)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	serving := i.serve(t)
+	publish("before")
+	i.eventually(t, "action: published", 20)
+	i.rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 1000, ")
+	if r := i.run(t, "setup"); r.code != exitFailed || !strings.Contains(r.err, former.Index()+" still has a consumer: stop the serve") {
+		t.Errorf("setup while the former serve runs: %+v", r)
+	}
+	if _, err := broker.Channel(t).QueueDeclarePassive(now.Index(), true, false, false, false, nil); err == nil {
+		t.Error("it began all the same")
+	}
+	publish("between")
+	i.eventually(t, "action: published", 40)
+	serving.stop(t)
+	publish("after")
+	until(t, "copies to wait", func() bool { return broker.Len(t, former.Index()) == 20 })
+	if err := channel.QueueUnbind(former.Index(), "", former.Tap(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if out := i.must(t, "setup"); !strings.Contains(out, former.Index()+" is emptied and replaced by "+now.Index()) {
+		t.Errorf("setup says %s", out)
+	}
+	i.serve(t).stop(t)
+	i.eventually(t, "action: published", 60)
+	for _, queue := range []string{former.Index(), former.IndexLate()} {
+		if _, err := broker.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
+			t.Errorf("%s is still there", queue)
+		}
+	}
+}
+
+// setup deletes the delay queues of a former release, through which states come by the
+// default exchange, once nothing waits in them.
+func TestSetupDeletesFormerDelayQueues(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		i := around(t, broker.VHost(t)).install(t, nobody)
+		ours := schemas.Topology{Prefix: i.prefix}
+		empty, waiting := ours.FormerDelay(100*time.Millisecond), ours.FormerDelay(time.Hour)
+		channel := i.broker.Channel(t)
+		for _, queue := range []string{empty, waiting} {
+			if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Due(),
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.send(t, "", waiting, amqp.Publishing{Body: []byte("x")})
+		until(t, "the broker to count it", func() bool {
+			out := i.must(t, "setup")
+			return strings.Contains(out, waiting+" holds 1 message of a former release: run setup again once it is empty")
+		})
+		if i.broker.Len(t, waiting) != 1 {
+			t.Error("what waits is gone")
+		}
+		until(t, "the empty one to be deleted", func() bool {
+			i.must(t, "setup")
+			_, err := i.broker.Channel(t).QueueDeclarePassive(empty, true, false, false, false, nil)
+			return err != nil
+		})
+	})
+}

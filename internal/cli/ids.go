@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// idsIn reads the ids of --ids, one a line, and gives each once.
+func idsIn(file string, in io.Reader) ([]string, error) {
+	text, err := readFile(file, in)
+	if err != nil {
+		return nil, usagef("--ids: %w", err)
+	}
+	var ids []string
+	for line := range strings.Lines(string(text)) {
+		if id := strings.TrimSpace(line); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, usagef("--ids %s: expected ids, one a line, and there are none", file)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+const mostUnknown = 10
+
+// writeUnknown says which ids name nothing, so that a slip in a list is seen.
+func (s system) writeUnknown(ctx context.Context, out io.Writer, ids []string) error {
+	unknown, err := s.unknown(ctx, ids)
+	if err != nil || len(unknown) == 0 {
+		return err
+	}
+	shown := make([]string, min(len(unknown), mostUnknown))
+	for i := range shown {
+		shown[i] = cell(unknown[i], 80)
+	}
+	more := ""
+	if len(unknown) > mostUnknown {
+		more = ", …"
+	}
+	_, err = fmt.Fprintf(out, "  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
+	return err
+}
+
+// unknown are the ids by which nothing in the store is called.
+func (s system) unknown(ctx context.Context, ids []string) (unknown []string, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	store, err := s.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	known := map[string]bool{}
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		for fact, err := range store.Summaries(ctx, schemas.Selection{}, called(some)...) {
+			if err != nil {
+				return nil, err
+			}
+			known[fact.MessageID], known[fact.Message], known[fact.Fingerprint], known[fact.EventID] = true, true, true, true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return known[id] }), nil
+}
+
+// called are the events that some of the ids name.
+func called(ids []string) []schemas.Among {
+	var either []schemas.Among
+	for _, field := range namingFields() {
+		either = append(either, schemas.Among{Field: field, Values: ids})
+	}
+	return either
+}

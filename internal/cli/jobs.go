@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func newJobs(from *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List, show, resume and cancel replays",
+		Long: `A replay is a job: what was sent, where, by whom and why, and how far it came.
+Jobs are kept in the store; in Elasticsearch, in the index STREAM.jobs.`,
+		Args: noCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newJobsList(from), newJobsShow(from), newJobsResume(from), newJobsCancel(from))
+	return cmd
+}
+
+func newJobsList(from *settings) *cobra.Command {
+	var format output
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List jobs, the newest first",
+		Example: "  watership jobs list\n  watership jobs list --limit 0 -o ndjson",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: expected 0 (no limit) or more", limit)
+			}
+			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			return withJobs(cmd, from, func(ctx context.Context, s system, replays *replayer.Replayer) error {
+				return format.jobs(to, func() error { return s.checkStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "most jobs to list; 0 lists all")
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func newJobsShow(from *settings) *cobra.Command {
+	var format output
+	every := func(replayer.Job) bool { return true }
+	cmd := onOneJob(from, every, &cobra.Command{
+		Use:     "show JOB",
+		Short:   "Show a job, and the messages that it could not send",
+		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		job, err := replays.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		return format.job(t.out, job)
+	})
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func newJobsResume(from *settings) *cobra.Command {
+	stopped := func(job replayer.Job) bool { return !job.Finished() && !job.Running(time.Now()) }
+	var yes bool
+	cmd := onOneJob(from, stopped, &cobra.Command{
+		Use:   "resume JOB",
+		Short: "Go on with a job that was stopped",
+		Long: fmt.Sprintf(`resume sends what a job has left. It shows the job first, since whoever may write
+to the store may have changed it; a terminal is asked, a script needs --yes. What
+was confirmed is not sent again; after a crash up to %d messages, which were on
+their way then, may come twice. A job that somebody runs is not touched.`, replayer.Window),
+		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		return t.resume(ctx, replays, id, yes)
+	})
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "send without asking")
+	return cmd
+}
+
+func (t terminal) resume(ctx context.Context, replays *replayer.Replayer, id string, yes bool) error {
+	job, err := replays.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if job.Finished() {
+		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
+	}
+	if agreed, err := t.agreesToResume(ctx, job, yes); !agreed {
+		return err
+	}
+	ran, err := t.run(ctx, replays, job, 0)
+	var busy *replayer.BusyError
+	if errors.As(err, &busy) {
+		return err
+	}
+	return t.report(ran, err)
+}
+
+// agreesToResume shows what a job is to do.
+func (t terminal) agreesToResume(ctx context.Context, job replayer.Job, yes bool) (bool, error) {
+	if !yes && !isTerminal(t.in) {
+		return false, usagef("jobs resume asks before it sends, and there is no terminal to ask: give --yes, or look first with jobs show")
+	}
+	var page bytes.Buffer
+	writeOrder(fieldsOn(&page), job)
+	if _, err := t.out.Write(page.Bytes()); err != nil || yes {
+		return err == nil, err
+	}
+	left := job.Total - job.Sent - job.Skipped - job.Failed
+	agreed, err := t.ask(ctx, fmt.Sprintf("Send the other %d?", left))
+	if err == nil && !agreed {
+		err = errors.New("nothing was sent")
+	}
+	return agreed, err
+}
+
+func newJobsCancel(from *settings) *cobra.Command {
+	var reason string
+	open := func(job replayer.Job) bool { return !job.Finished() }
+	cmd := onOneJob(from, open, &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "End a job for good",
+		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
+it has sent by then stays sent.`,
+		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
+	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+		why := "by " + operator()
+		if reason != "" {
+			why += ": " + reason
+		}
+		job, err := replays.Cancel(ctx, id, why)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(t.out, "cancelled job %s, which had sent %d of %d\n", cell(job.ID, 0), job.Sent, job.Total)
+		return err
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// onOneJob makes a command of what it does with the job that is named, and of the
+// jobs that it is for, which a shell is offered.
+func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
+	do func(context.Context, terminal, *replayer.Replayer, string) error,
+) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) error {
+			return do(ctx, terminalOf(cmd), replays, args[0])
+		})
+	}
+	return cmd
+}
+
+// withJobs does something with the jobs in the store.
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system, *replayer.Replayer) error) error {
+	s, err := from.system(terminalOf(cmd))
+	if err != nil {
+		return err
+	}
+	replays, closing, err := s.replayer(cmd.Context(), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd.Context(), s, replays), closing())
+}
+
+// completeJobs offers the newest jobs to a shell, of those that are wanted.
+func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		err := withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) (err error) {
+			ids, err = jobCompletions(ctx, replays, wanted)
+			return err
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+const mostCompletions = 50
+
+func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var ids []cobra.Completion
+	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {
+		var store *schemas.StoreError
+		if errors.As(err, &store) {
+			return nil, err
+		}
+		if err == nil && isWord(job.ID) && isWord(string(job.State)) && wanted(job) {
+			ids = append(ids, cobra.CompletionWithDesc(job.ID, fmt.Sprintf("%s, %d of %d", job.State, job.Sent, job.Total)))
+		}
+	}
+	return ids, nil
+}

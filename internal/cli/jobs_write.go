@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// firstJobs ends after so many; 0 is all.
+func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
+	return func(yield func(replayer.Job, error) bool) {
+		given := 0
+		for job, err := range jobs {
+			if !yield(job, err) {
+				return
+			}
+			if given++; given == limit {
+				return
+			}
+		}
+	}
+}
+
+// jobs writes a list of jobs, those that can be read. Where there is none, check says
+// whether that is because there is no store.
+func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
+	all := []replayer.Job{}
+	var unreadable []error
+	for job, err := range jobs {
+		var store *schemas.StoreError
+		switch {
+		case errors.As(err, &store):
+			return err
+		case err != nil:
+			unreadable = append(unreadable, err)
+		default:
+			all = append(all, job)
+		}
+	}
+	if len(all) == 0 {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(append([]error{o.writeJobs(to, all)}, unreadable...)...)
+}
+
+func (o *output) writeJobs(to list, jobs []replayer.Job) error {
+	switch o.name {
+	case "json":
+		return writeIndentedJSON(to.out, jobs)
+	case "ndjson":
+		return eachLine(to.out, jobs)
+	}
+	return to.jobs(jobs)
+}
+
+func eachLine(out io.Writer, jobs []replayer.Job) error {
+	for _, job := range jobs {
+		if err := writeJSON(out, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l list) jobs(jobs []replayer.Job) error {
+	if len(jobs) == 0 {
+		return l.say("nothing was replayed yet")
+	}
+	t := newTable(l.out, l.screen, jobColumns()...)
+	for _, job := range jobs {
+		if err := t.row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
+
+func jobColumns() []column {
+	return []column{
+		{title: "JOB", fixed: true},
+		{title: "CREATED", fixed: true, spare: 4},
+		{title: "STATE", fixed: true},
+		{title: "SENT", fixed: true, right: true},
+		{title: "FAILED", fixed: true, right: true, spare: 1},
+		{title: "TOTAL", fixed: true, right: true, spare: 2},
+		{title: "OPERATOR", spare: 5},
+		{title: "TO", spare: 6},
+		{title: "QUERY", spare: 3},
+	}
+}
+
+// stateOf tells a job that runs from one whose runner was killed.
+func stateOf(job replayer.Job) string {
+	if job.State == replayer.Running && !job.Running(time.Now()) {
+		return "interrupted"
+	}
+	return string(job.State)
+}
+
+func (o *output) job(out io.Writer, job replayer.Job) error {
+	switch o.name {
+	case "json":
+		return writeIndentedJSON(out, job)
+	case "ndjson":
+		return writeJSON(out, job)
+	}
+	var page bytes.Buffer
+	field := fieldsOn(&page)
+	writeOrder(field, job)
+	writeCounts(field, job)
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
+		if !at.time.IsZero() {
+			field(at.name, oneLine(at.time))
+		}
+	}
+	writeFailures(&page, job)
+	_, err := out.Write(page.Bytes())
+	return err
+}
+
+// fieldsOn writes a name and a value a line, and nothing where there is no value.
+func fieldsOn(page *bytes.Buffer) func(name string, value any) {
+	return func(name string, value any) {
+		if text := fmt.Sprint(value); text != "" {
+			fmt.Fprintf(page, "%-12s %s\n", name, cell(text, 0))
+		}
+	}
+}
+
+// writeOrder says what a job is to do.
+func writeOrder(field func(string, any), job replayer.Job) {
+	field("job", job.ID)
+	field("state", stateOf(job))
+	field("problem", cell(job.Problem, 400))
+	field("operator", cell(job.Operator, 100))
+	field("reason", cell(job.Reason, 400))
+	field("query", job.Query)
+	field("dsl", string(job.DSL))
+	field("to", job.Target)
+	for _, change := range job.Changes.Set {
+		field("set header", cell(change, 200))
+	}
+	for _, name := range job.Changes.Remove {
+		field("remove header", cell(name, 200))
+	}
+	for _, name := range job.Changes.RemoveProperties {
+		field("remove property", cell(name, 200))
+	}
+}
+
+func writeCounts(field func(string, any), job replayer.Job) {
+	field("total", job.Total)
+	field("sent", job.Sent)
+	if job.Skipped > 0 {
+		field("left out", fmt.Sprintf("%d, replayed by other jobs meanwhile", job.Skipped))
+	}
+	field("failed", job.Failed)
+	if job.Limit > 0 {
+		field("limit", job.Limit)
+	}
+	if job.Rate > 0 {
+		field("rate", fmt.Sprintf("%g/s", job.Rate))
+	}
+}
+
+func writeFailures(page *bytes.Buffer, job replayer.Job) {
+	if job.Failed == 0 {
+		return
+	}
+	page.WriteString("\nnot sent\n")
+	for _, failure := range job.Failures {
+		fmt.Fprintf(page, "  %s\n", failureText(failure))
+	}
+	if more := job.Failed - len(job.Failures); more > 0 {
+		fmt.Fprintf(page, "  … and %d more\n", more)
+	}
+}

@@ -1,0 +1,18 @@
+package cli
+
+import (
+	"os"
+	"os/user"
+)
+
+// operator is who runs the command, and where.
+func operator() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}

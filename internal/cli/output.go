@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// output is the form in which a list is written.
+type output struct {
+	name  string
+	known []string
+}
+
+// addFlag lets one of the forms be chosen; the first is the usual one.
+func (o *output) addFlag(cmd *cobra.Command, known ...string) {
+	o.name, o.known = known[0], known
+	cmd.Flags().VarP(o, "output", "o", alternatives(known))
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return known, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag is three lines above
+	}
+}
+
+// Set implements pflag.Value.
+func (o *output) Set(name string) error {
+	if !slices.Contains(o.known, name) {
+		return fmt.Errorf("expected %s", alternatives(o.known))
+	}
+	o.name = name
+	return nil
+}
+
+// String implements pflag.Value.
+func (o *output) String() string { return o.name }
+
+// Type implements pflag.Value.
+func (o *output) Type() string { return "format" }
+
+func (o *output) is(names ...string) bool { return slices.Contains(names, o.name) }
+
+// alternatives is "a, b or c".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// list is where a list goes.
+type list struct {
+	terminal
+	screen screen
+}
+
+func (l list) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(l.out, format+"\n", args...)
+	return err
+}
+
+// eventWriter writes events one by one. end writes what is still kept.
+type eventWriter interface {
+	event(e schemas.Event) error
+	end() error
+}
+
+// write writes every event that can be read, and names those that cannot: they
+// make the command fail, but not before all others are written.
+func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (found int, err error) {
+	unreadable := 0
+	for event, err := range events {
+		var failed *schemas.StoreError
+		switch {
+		case errors.As(err, &failed):
+			if found > 0 { // else not even a head
+				err = errors.Join(err, w.end())
+			}
+			return found, err
+		case err != nil:
+			unreadable++
+			l.complain("%v", err)
+			continue
+		}
+		found++
+		if err := w.event(event); err != nil {
+			return found, err
+		}
+	}
+	if found > 0 {
+		err = w.end()
+	}
+	if err == nil && unreadable > 0 {
+		err = fmt.Errorf("%s could not be read", plural(unreadable, "document"))
+	}
+	return found + unreadable, err
+}

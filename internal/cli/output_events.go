@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// writer writes events in a form: whole documents, or the fields alone where
+// they were asked for.
+func (s system) writer(to list, format output, fields []field, only bool) eventWriter {
+	encode := func(e schemas.Event) []byte { return document(e) }
+	if only {
+		encode = func(e schemas.Event) []byte { return s.record(e).object(fields) }
+	}
+	switch format.name {
+	case "csv":
+		return &csvWriter{s, newSheet(to.out), fields, false}
+	case "json":
+		return &jsonWriter{bufio.NewWriter(to.out), encode, "[\n"}
+	case "ndjson":
+		return lineWriter{bufio.NewWriter(to.out), encode}
+	}
+	return tableWriter{s, newTable(to.out, to.screen, columnsOfFields(fields)...), fields}
+}
+
+func document(e schemas.Event) []byte { return inertJSON(schemas.DocumentFormat{}.Append(nil, e)) }
+
+// object is a JSON object of some fields alone.
+func (r record) object(fields []field) []byte {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		value, _ := r.at(f.name)
+		name, _ := json.Marshal(f.name) // a text
+		text, _ := json.Marshal(value)  // it came from JSON
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(text)
+	}
+	b.WriteByte('}')
+	return inertJSON(b.Bytes())
+}
+
+// lineWriter writes one JSON object a line.
+type lineWriter struct {
+	out    *bufio.Writer
+	encode func(schemas.Event) []byte
+}
+
+func (w lineWriter) event(e schemas.Event) error {
+	_, err := w.out.Write(append(w.encode(e), '\n'))
+	return err
+}
+
+func (w lineWriter) end() error { return w.out.Flush() }
+
+// jsonWriter writes a JSON array.
+type jsonWriter struct {
+	out    *bufio.Writer
+	encode func(schemas.Event) []byte
+	before string
+}
+
+func (w *jsonWriter) event(e schemas.Event) error {
+	w.out.WriteString(w.before)
+	w.before = ",\n"
+	_, err := w.out.Write(w.encode(e))
+	return err
+}
+
+func (w *jsonWriter) end() error {
+	w.out.WriteString("\n]\n")
+	return w.out.Flush()
+}
+
+// csvWriter writes comma-separated values, headed by the names of the fields.
+type csvWriter struct {
+	system system
+	out    sheet
+	fields []field
+	headed bool
+}
+
+func (w *csvWriter) event(e schemas.Event) error {
+	if err := w.head(); err != nil {
+		return err
+	}
+	r := w.system.record(e)
+	values := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		values[i] = w.out.value(r, f.name)
+	}
+	return w.out.Write(values)
+}
+
+func (w *csvWriter) head() error {
+	if w.headed {
+		return nil
+	}
+	w.headed = true
+	names := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		names[i] = f.name
+	}
+	return w.out.Write(names)
+}
+
+func (w *csvWriter) end() error {
+	if err := w.head(); err != nil {
+		return err
+	}
+	w.out.Flush()
+	return w.out.Error()
+}
+
+// tableWriter writes columns for people.
+type tableWriter struct {
+	system system
+	table  *table
+	fields []field
+}
+
+func (w tableWriter) event(e schemas.Event) error {
+	var r record
+	values := make([]string, len(w.fields))
+	for i, f := range w.fields {
+		if f.value != nil {
+			values[i] = f.value(e)
+			continue
+		}
+		if r == nil {
+			r = w.system.record(e)
+		}
+		values[i] = r.text(f.name)
+	}
+	return w.table.row(values...)
+}
+
+func (w tableWriter) end() error { return w.table.flush() }

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// publication is what was asked for on the command line.
+type publication struct {
+	exchange, key string
+	headers       []string
+	properties    schemas.Properties
+	ndjson        bool
+	count         int
+	rate          float64
+
+	ownExchange, ownKey bool // of --ndjson: each message has its own
+}
+
+func newPublish(from *settings) *cobra.Command {
+	var p publication
+	cmd := &cobra.Command{
+		Use:   "publish [FILE]...",
+		Short: "Publish files, or standard input, as messages",
+		Long: `publish sends each file as one message, or standard input where there is none,
+and waits until the broker has it. With --ndjson each line is a message as export
+writes it, and goes to its own exchange with its own routing key, properties and
+headers. A message that reaches no queue is an error; on a tapped exchange the
+broker cannot tell, since the tap takes it.`,
+		Example: `  echo '{"id": 1}' | watership publish --exchange shop --key order.created
+  watership publish --exchange shop --key order.created --header tenant=acme --header retries:int=3 order.json
+  watership publish --exchange shop --key load.test --count 10000 --rate 500 order.json
+  watership publish --ndjson acme.ndjson`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			p.ownExchange, p.ownKey = !cmd.Flags().Changed("exchange"), !cmd.Flags().Changed("key")
+			if err := p.validate(files); err != nil {
+				return err
+			}
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			sent, err := s.publish(cmd.Context(), terminalOf(cmd), p, files)
+			if sent > 0 || err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", plural(sent, "message"))
+			}
+			return err
+		},
+	}
+	p.addFlags(cmd)
+	return cmd
+}
+
+func (p *publication) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty is the default exchange, whose key is a queue's name")
+	flags.StringVar(&p.key, "key", "", "routing key")
+	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
+	flags.StringVar(&p.properties.ContentType, "content-type", "", "content type (default: application/json where the body is JSON)")
+	flags.StringVar(&p.properties.MessageID, "message-id", "", "message id, of a single message")
+	flags.StringVar(&p.properties.CorrelationID, "correlation-id", "", "correlation id")
+	flags.StringVar(&p.properties.Type, "type", "", "type")
+	flags.StringVar(&p.properties.AppID, "app-id", "", "application id")
+	flags.BoolVar(&p.ndjson, "ndjson", false, "read messages as export writes them, one a line")
+	flags.IntVar(&p.count, "count", 1, "how often to publish each message")
+	flags.Float64Var(&p.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
+}
+
+func (p publication) validate(files []string) error {
+	messages := max(1, len(files)) * p.count
+	_, err := parseHeaders(p.headers)
+	switch {
+	case err != nil:
+		return err
+	case p.count < 1:
+		return usagef("--count %d: expected 1 or more", p.count)
+	case p.rate < 0:
+		return usagef("--rate %g: expected 0 (no limit) or more", p.rate)
+	case p.properties.MessageID != "" && messages > 1:
+		return usagef("--message-id is one id, and there are %d messages", messages)
+	case p.ndjson && (p.properties != schemas.Properties{} || len(p.headers) > 0):
+		return usagef("--ndjson: each message has its own properties and headers; only --exchange and --key can be given")
+	}
+	return nil
+}
+
+func (s system) publish(ctx context.Context, t terminal, p publication, files []string) (sent int, err error) {
+	messages, total := p.bodies(t.in, files), max(1, len(files))*p.count
+	if p.ndjson {
+		messages, total = p.envelopes(t.in, files, s.login), 0
+	}
+	bar := newBar(t.err, total)
+	defer bar.end()
+	err = s.publishing(ctx, "publish", func(publisher *rabbit.Publisher) error {
+		sent, err = send(ctx, publisher, messages, p.rate, bar.show)
+		return err
+	})
+	return sent, err
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// parseQuery makes a query of what was typed, with the full names of fields. Times
+// without a zone are in that of the machine, in which times are shown, too.
+func (s system) parseQuery(text string) (query.Node, error) {
+	node, err := query.Parse(text)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	fields, err := s.fields()
+	if err != nil {
+		return nil, err
+	}
+	node, err = query.Resolve(node, fields)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return query.InZone(node, fields, time.Now()), nil
+}
+
+// fields are those of the mapping, and the labels of the configuration.
+func (s system) fields() (query.Fields, error) {
+	fields, err := schemas.Fields()
+	fields.Labels = s.format().LabelFields()
+	return fields, err
+}
+
+// span is a period that a command is limited to.
+type span struct{ since, from, to string }
+
+func (p *span) addFlags(cmd *cobra.Command) {
+	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 1h30m, 7d, ...")
+	addGiven(cmd.Flags(), &p.from, "from", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
+	addGiven(cmd.Flags(), &p.to, "to", "only events before a time")
+}
+
+// limit adds the period to a query.
+func (p *span) limit(node query.Node) (query.Node, error) {
+	if p.since != "" && p.from != "" {
+		return nil, usagef("--since and --from both say where to begin: give one of them")
+	}
+	from := p.from
+	if p.since != "" {
+		from = ago(p.since)
+	}
+	all := query.And{node}
+	for _, bound := range []struct {
+		op          query.Op
+		text, given string
+	}{{query.GreaterOrEqual, from, p.since + p.from}, {query.Less, p.to, p.to}} {
+		if bound.text == "" {
+			continue
+		}
+		compared, err := timeBound(bound.op, bound.text)
+		if err != nil {
+			return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", bound.given)
+		}
+		all = append(all, compared)
+	}
+	if len(all) == 1 {
+		return node, nil
+	}
+	return all, nil
+}
+
+// ago is date math for a duration in which several amounts may follow one another, as
+// Go writes them: 1h30m.
+func ago(duration string) string {
+	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
+}
+
+// timeBound also takes a time as it is shown, with a space.
+func timeBound(op query.Op, text string) (query.Node, error) {
+	fields, err := schemas.Fields()
+	if err != nil {
+		return nil, err
+	}
+	compared, err := query.Resolve(query.Range{
+		Field: query.Pattern{"@timestamp"}, Op: op,
+		Value: query.Value{Pattern: query.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
+	}, fields)
+	if err != nil {
+		return nil, err
+	}
+	return query.InZone(compared, fields, time.Now()), nil
+}
+
+// about matches the events of a message by whatever it is called.
+func about(id string) query.Node {
+	var either query.Or
+	for _, field := range namingFields() {
+		either = append(either, is(field, id))
+	}
+	return either
+}
+
+// namingFields are those whose values name a message.
+func namingFields() []string {
+	return []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"}
+}
+
+func is(field, value string) query.Node {
+	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
+}
+
+func oneLine(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+
+// localTime is a time of a document as people are shown it.
+func localTime(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return oneLine(at)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

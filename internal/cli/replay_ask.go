@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/watershipmq/watership/replayer"
+)
+
+func (r *replay) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	addGiven(flags, &r.ids, "ids", "only messages named in a file, one a line, or - for standard input: message ids, fingerprints, ids of events")
+	addGiven(flags, &r.dsl, "dsl", "only what matches a query in Elasticsearch's query DSL, in a file as JSON; - is standard input")
+	addGiven(flags, &r.group, "group", "only what was given up with this error, numbers and ids folded (watership.error_group)")
+	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send to the queue that failed and to no other")
+	addGiven(flags, &r.toQueue, "to-queue", "send to this queue and to no other")
+	addGiven(flags, &r.toExchange, "to-exchange", "send to this exchange")
+	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
+	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
+	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")
+	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property, one of "+strings.Join(replayer.RemovableProperties(), ", "))
+	flags.BoolVar(&r.dryRun, "dry-run", false, "show what would be sent and stop")
+	flags.BoolVarP(&r.yes, "yes", "y", false, "send without asking")
+	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly so many messages would be sent")
+	flags.BoolVar(&r.again, "again", false, "also send what was replayed, or resolved, before")
+	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send although it cannot be checked that a queue takes the messages")
+	flags.Float64Var(&r.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
+	flags.IntVar(&r.limit, "limit", 0, "most messages to send; 0 sends all")
+	flags.IntVar(&r.canary, "canary", 0, "send so many first, wait for what becomes of them, and ask; with --yes, go on only if all were handled")
+	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "longest wait for what becomes of the first messages")
+	flags.StringVar(&r.operator, "operator", "", "who replays, for the record (default: USER@HOST)")
+	flags.StringVar(&r.reason, "reason", "", "why, for the record")
+	r.period.addFlags(cmd)
+}
+
+func (r *replay) validate() error {
+	targets := 0
+	for _, given := range []bool{r.toFailedQueue, r.toQueue != "", r.toExchange != ""} {
+		if given {
+			targets++
+		}
+	}
+	switch {
+	case r.query == "" && r.ids == "" && r.group == "" && r.dsl == "":
+		return usagef("expected a query, --ids, --dsl or --group; '*' replays everything there is")
+	case r.ids == "-" && r.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case targets > 1:
+		return usagef("--to-failed-queue, --to-queue and --to-exchange exclude one another")
+	case r.keyGiven && r.toExchange == "":
+		return usagef("--key is for --to-exchange")
+	case !(r.rate >= 0) || math.IsInf(r.rate, 0): // NaN is neither
+		return usagef("--rate %g: expected 0 (no limit) or more", r.rate)
+	case r.limit < 0:
+		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
+	case r.canary < 0:
+		return usagef("--canary %d: expected 0 (none) or more", r.canary)
+	case r.expect < 0:
+		return usagef("--expect %d: expected 0 or more", r.expect)
+	case !r.dryRun && !r.yes && (!isTerminal(r.in) || r.ids == "-" || r.dsl == "-"):
+		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
+	}
+	if err := r.changes.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// agreed says whether a plan is to be carried out. An error is why it is not; a
+// look alone needs none.
+func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
+	gone := plan.Unroutable()
+	switch {
+	case r.expecting && plan.Total != r.expect:
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", plural(plan.Total, "message"), r.expect)
+	case r.dryRun:
+		return false, nil
+	case plan.Total == 0 && plan.Unrecorded() > 0:
+		return false, fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
+			plural(plan.Unrecorded(), "message"))
+	case plan.Total == 0:
+		return false, nil
+	case gone > 0 && !r.uncheckedRoutes:
+		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
+			plural(gone, "message"))
+	case r.yes:
+		return true, nil
+	}
+	yes, err := r.ask(ctx, fmt.Sprintf("Send %s?", plural(plan.Total, "message")))
+	if err == nil && !yes {
+		err = errors.New("nothing was sent")
+	}
+	return yes, err
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// ask takes anything but yes for no; an error is the end of ctx. What reads the
+// terminal cannot be stopped then, and ends with the process.
+func (t terminal) ask(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(t.err, "%s [y/N] ", question)
+	answered := make(chan string, 1)
+	go func() {
+		answer, _ := bufio.NewReader(t.in).ReadString('\n')
+		answered <- strings.ToLower(strings.TrimSpace(answer))
+	}()
+	select {
+	case answer := <-answered:
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		fmt.Fprintln(t.err)
+		return false, ctx.Err()
+	}
+}

@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// playback is an installation whose store has events, and whose queues have
+// names but nobody who takes from them.
+type playback struct {
+	*installation
+	t        *testing.T
+	channel  *amqp.Channel
+	sequence int64
+}
+
+func newPlayback(t *testing.T) *playback {
+	t.Helper()
+	return play(t, install(t, rabbittest.NewestServer(t), nobody))
+}
+
+// played tells a story of what was recorded earlier.
+func played(t *testing.T, story func(t *testing.T, a *playback)) {
+	onBoth(t, func(t *testing.T, p parts) { story(t, play(t, p.install(t, nobody))) })
+}
+
+const nobody = "http://127.0.0.1:1/" // answers there
+
+func play(t *testing.T, i *installation) *playback {
+	t.Helper()
+	a := &playback{installation: i, t: t}
+	a.must(t, "setup")
+	a.channel = a.broker.Channel(t)
+	return a
+}
+
+// queue declares a queue and binds it to the exchange.
+func (a *playback) declare(queue, key string, args amqp.Table) {
+	a.t.Helper()
+	if _, err := a.channel.QueueDeclare(queue, true, false, false, false, args); err != nil {
+		a.t.Fatal(err)
+	}
+	a.broker.DeleteQueue(a.t, queue)
+	if err := a.channel.QueueBind(queue, key, a.exchange, false, nil); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *playback) event(action schemas.Action, n int) schemas.Event {
+	a.sequence++
+	e := schemas.Event{
+		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: a.sequence, Source: "test", VHost: "/",
+		Envelope: schemas.Envelope{
+			Exchange: a.exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
+			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), DeliveryMode: amqp.Persistent},
+		},
+	}
+	e.Version, e.Fingerprint, e.BodySize = schemas.WireVersion, e.Envelope.Fingerprint(), len(e.Envelope.Body)
+	e.EventID, e.Time = fmt.Sprintf("%s-%d", a.prefix, a.sequence), time.Now()
+	if action != schemas.Published {
+		e.Queue, e.Attempt, e.Message, e.Failure.Message = a.queue, 3, "i-"+e.EventID, "no stock"
+	}
+	return e
+}
+
+// keep stores events by way of a store of its own.
+func (a *playback) keep(events ...schemas.Event) {
+	a.t.Helper()
+	store := openStore(a.t, a.store, a.stream)
+	for len(events) > 0 {
+		some := events[:min(len(events), 1000)]
+		events = events[len(some):]
+		docs := make([]schemas.Document, len(some))
+		for i, e := range some {
+			docs[i] = schemas.DocumentFormat{}.Document(e)
+		}
+		results, err := store.Create(a.t.Context(), docs)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Status != schemas.Created {
+				a.t.Fatalf("storing an event: %+v", result)
+			}
+		}
+	}
+	if err := store.Refresh(a.t.Context()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// onlyJob is the one job that there is.
+func (i *installation) onlyJob(t *testing.T) replayer.Job {
+	t.Helper()
+	var jobs []replayer.Job
+	if err := json.Unmarshal([]byte(i.must(t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
+		t.Fatalf("%d jobs (%v)", len(jobs), err)
+	}
+	return jobs[0]
+}
+
+// complete is what a shell is offered.
+func (a *playback) complete(args ...string) string {
+	a.t.Helper()
+	cmd := exec.Command(a.binary, append([]string{"__complete"}, args...)...)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	out, err := cmd.Output()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return string(out)
+}
+
+func wantRun(t *testing.T, r result, code int, words ...string) {
+	t.Helper()
+	all := r.out + r.err
+	if r.code != code {
+		t.Errorf("exit code %d, want %d:\n%s", r.code, code, all)
+	}
+	wantWords(t, all, words...)
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}
+
+// TestReplayCommand looks before it sends, sends, and leaves a job behind.
+func TestReplayCommand(t *testing.T) { played(t, testReplayCommand) }
+
+func testReplayCommand(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	poisoned := []string{"replay", "action: poisoned and queue: " + a.queue, "--to-failed-queue"}
+	with := func(more ...string) []string { return append(poisoned[:len(poisoned):len(poisoned)], more...) }
+
+	wantRun(t, a.run(t, with("--dry-run")...), 0, "3 messages to send", "     3  queue "+a.queue, "such as m-1  poisoned  no stock")
+	wantRun(t, a.run(t, with()...), exitUsage, "--yes")
+	wantRun(t, a.run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages would be sent, 2 expected: nothing was sent")
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	if n := a.broker.Len(t, a.queue); n != 0 {
+		t.Fatalf("%d messages were sent", n)
+	}
+
+	wantRun(t, a.run(t, with("--yes", "--expect", "3", "--reason", "stock is back", "--operator", "ann")...), 0, "sent 3 of 3, job ")
+	job := a.onlyJob(t)
+	if job.State != replayer.Done || job.Operator != "ann" || job.Reason != "stock is back" || job.Sent != 3 ||
+		!strings.Contains(job.Query, "watership.queue: "+a.queue) || job.Target.Kind != replayer.ToFailedQueue {
+		t.Errorf("the job is %+v", job)
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, job.ID, "done", "ann", "the queue that failed")
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "stock is back", "sent         3", "failed       0")
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is done: there is nothing left to do")
+	wantRun(t, a.run(t, "jobs", "cancel", job.ID), exitFailed, "is done")
+	wantRun(t, a.run(t, "jobs", "show", "nobody"), exitFailed, `there is no job "nobody"`)
+	for _, verb := range []string{"resume", "cancel"} {
+		if got := a.complete("jobs", verb, ""); strings.Contains(got, job.ID) {
+			t.Errorf("a job that is done is offered to %s", verb)
+		}
+	}
+	if got := a.complete("jobs", "show", ""); !strings.HasPrefix(got, job.ID+"\tdone, 3 of 3\n") {
+		t.Errorf("the shell is offered %q", got)
+	}
+	if d := a.broker.Take(t, a.queue, 3); d[0].MessageId != "m-1" || d[2].MessageId != "m-3" {
+		t.Errorf("arrived: %s %s %s", d[0].MessageId, d[1].MessageId, d[2].MessageId)
+	}
+}
+
+// TestReplaySelections: by ids, from a file and from standard input, and to
+// other places.
+func TestReplaySelections(t *testing.T) { played(t, testReplaySelections) }
+
+func testReplaySelections(t *testing.T, a *playback) {
+	repair := a.prefix + "-repair"
+	a.declare(repair, "repair", nil)
+	first, second := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2)
+	a.keep(first, second, a.event(schemas.Poisoned, 3))
+	file := filepath.Join(t.TempDir(), "ids")
+	if err := os.WriteFile(file, []byte("m-1\n\n "+second.Fingerprint+" \n"+first.EventID+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, a.run(t, "replay", "--ids", file, "--to-queue", repair, "--yes"), 0, "sent 2 of 2")
+	slips := writeFile(t, "slips.txt", "m-1\nnobody\nm-11\n")
+	wantRun(t, a.run(t, "replay", "--ids", slips, "--to-queue", repair, "--dry-run"), 0, "       2  not found: m-11, nobody\n")
+	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
+		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
+	}
+	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
+		"2  left out: beyond the limit", "header set: by:int=7", "sent 1 of 1")
+	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
+		t.Errorf("arrived: %+v", d[0])
+	}
+	a.keep(a.event(schemas.RetryScheduled, 4), a.event(schemas.Handled, 4)) // which failed once, and then did not
+	wantRun(t, a.run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
+	for _, args := range [][]string{
+		{"replay"},
+		{"replay", "*", "--to-queue", "a", "--to-failed-queue"},
+		{"replay", "*", "--key", "a", "--yes"},
+		{"replay", "*", "--yes", "--set-header", "watership-queue=a"},
+		{"replay", "--ids", "-", "--yes"},
+		{"replay", "*", "--to-queue", "", "--yes"},
+		{"replay", "*", "--to-exchange", "", "--yes"},
+		{"replay", "*", "--ids", "", "--yes"},
+		{"replay", "*", "--group", " ", "--yes"},
+		{"replay", "*", "--since", "", "--yes"},
+		{"failed", "discard", "*", "--ids", "", "--reason", "x", "--yes"},
+		{"replay", "*", "--limit", "-1"},
+		{"replay", "nosuchfield: 1", "--yes"},
+		{"jobs", "list", "everything"},
+		{"jobs", "lits"},
+	} {
+		wantRun(t, a.run(t, args...), exitUsage, "watership: ")
+	}
+}
+
+// TestReplayToNowhere: the broker is asked before anything is sent, and what it
+// refuses is named.
+func TestReplayToNowhere(t *testing.T) { played(t, testReplayToNowhere) }
+
+func testReplayToNowhere(t *testing.T, a *playback) {
+	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	for _, target := range [][]string{{"--to-queue", a.prefix + ".poison"}, {"--to-exchange", a.prefix + ".events"}} {
+		wantRun(t, a.run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), exitFailed, target[1], "one of Watership's own")
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
+		"not checked", "not sent: message m-1", "not sent: message m-2", "sent 0 of 2", "2 messages could not be sent")
+	job := a.onlyJob(t)
+	if job.State != replayer.Done || job.Failed != 2 || len(job.Failures) != 2 {
+		t.Errorf("the job is %+v", job)
+	}
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "failed       2", "not sent", "message m-2", "does not exist")
+	wantRun(t, a.run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
+}
+
+// TestReplayWithoutARecord: while nobody stores what was replayed, the same is not
+// sent again.
+func TestReplayWithoutARecord(t *testing.T) { played(t, testReplayWithoutARecord) }
+
+func testReplayWithoutARecord(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
+	wantRun(t, a.run(t, replay...), 0, "sent 2 of 2")
+	job := a.onlyJob(t)
+	said := []string{
+		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: nobody stores ", "run watership serve",
+	}
+	wantRun(t, a.run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
+	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
+	a.keep(a.event(schemas.Poisoned, 3))
+	wantRun(t, a.run(t, replay...), 0, "2  left out: job "+job.ID, "sent 1 of 1")
+	serving := a.serve(t)
+	a.eventually(t, "action: replayed", 3)
+	serving.stop(t)
+	r := a.run(t, replay...)
+	wantRun(t, r, 0, "3  left out: already replayed")
+	if strings.Contains(r.out, "WARNING") {
+		t.Errorf("it warns:\n%s", r.out)
+	}
+	a.keepJob(t, "unreadable", `["no job"]`)
+	wantRun(t, a.run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
+	wantRun(t, a.run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
+}
+
+func (a *playback) keepJob(t *testing.T, id, document string) {
+	t.Helper()
+	if _, err := openStore(t, a.store, a.stream).CreateJob(t.Context(), id, []byte(document)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
+// and fails; a look alone ends quietly.
+func TestReplayIntoABrokenPipe(t *testing.T) { played(t, testReplayIntoABrokenPipe) }
+
+func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1))
+	for last, code := range map[string]int{"--yes": exitFailed, "--dry-run": exitOK} {
+		reading, writing, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(a.binary, "replay", "*", last, "--config", a.config)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = writing, &errs
+		_ = reading.Close()
+		_ = cmd.Run()
+		_ = writing.Close()
+		if got := cmd.ProcessState.ExitCode(); got != code || strings.Contains(errs.String(), "nothing was sent") != (code != exitOK) {
+			t.Errorf("%s: exit code %d, want %d\n%s", last, got, code, errs.String())
+		}
+	}
+	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+}
+
+// TestCanary sends a few, and the rest only where those were handled.
+func TestCanary(t *testing.T) { played(t, testCanary) }
+
+func testCanary(t *testing.T, a *playback) {
+	for n := range 20 {
+		a.keep(a.event(schemas.Poisoned, n+1))
+	}
+	r := a.run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
+	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not heard of", "stopped after the first 5 messages")
+	job := a.onlyJob(t)
+	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
+		t.Fatalf("%d messages were sent; the job is %+v", n, job)
+	}
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitUsage, "jobs resume asks before it sends", "--yes")
+	wantRun(t, a.run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled")
+	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
+}
+
+// TestCanariesThatCannotBeSent prove nothing: the rest stays where it is.
+func TestCanariesThatCannotBeSent(t *testing.T) { played(t, testCanariesThatCannotBeSent) }
+
+func testCanariesThatCannotBeSent(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	r := a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--unchecked-routes", "--yes", "--canary", "2")
+	wantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not heard of, 2 not sent", "stopped after the first 2 messages")
+	if job := a.onlyJob(t); job.State != replayer.Paused || job.Failed != 2 {
+		t.Errorf("the job is %s and %d of its messages could not be sent", job.State, job.Failed)
+	}
+}
+
+// TestReplayDSL keeps the raw query in the job, which finds the same when it is
+// resumed.
+func TestReplayDSL(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3), a.event(schemas.Published, 4))
+	file := filepath.Join(t.TempDir(), "query.json")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"query": {"terms": {"messaging.message.id": ["m-1", "m-3", "m-4"]}}, "size": 1}`)
+	replay := []string{"replay", "action: poisoned", "--dsl", file, "--to-failed-queue", "--yes"}
+	wantRun(t, a.run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
+	id := a.onlyJob(t).ID
+	wantRun(t, a.run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
+	wantRun(t, a.run(t, "jobs", "resume", id, "--yes"), 0, "state        paused", "to           the queue that failed", `"m-1","m-3","m-4"`, "sent 2 of 2")
+	if got := a.broker.Len(t, a.queue); got != 2 {
+		t.Errorf("%d messages arrived, want 2", got)
+	}
+	write(`{"range": {"@timestamp": {"gte": "now-1h"}}}`)
+	wantRun(t, a.run(t, replay...), exitUsage, "--dsl", "write the time itself")
+	wantRun(t, a.run(t, "replay", "--dsl", "-", "--ids", "-", "--yes"), exitUsage, "cannot both be standard input")
+}
+
+// TestReplayIDsThroughAPipe sends what a search has listed.
+func TestReplayIDsThroughAPipe(t *testing.T) { played(t, testReplayIDsThroughAPipe) }
+
+func testReplayIDsThroughAPipe(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
+	const pipe = `"$0" search 'action: poisoned and not message.id: m-2' --fields message.id -o csv | tail -n +2 | "$0" replay --ids - --to-failed-queue --yes`
+	cmd := exec.Command("sh", "-c", pipe, a.binary)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "sent 2 of 2") {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	var ids []string
+	for _, d := range a.broker.Take(t, a.queue, 2) {
+		ids = append(ids, d.MessageId)
+	}
+	if got := strings.Join(ids, " "); got != "m-1 m-3" {
+		t.Errorf("%s arrived", got)
+	}
+}

@@ -1,0 +1,152 @@
+// Package cli is the command line of watership: each command reads its flags,
+// calls the part that does the work and prints the result.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+
+	exitInterrupted = 130 // as a shell reports SIGINT
+)
+
+// terminal is where a command reads and writes: data on out, all else on err.
+type terminal struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// usageError is a mistake of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Run runs one command line, without the name of the command in args, and returns
+// the exit code.
+func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args, environ []string) int {
+	root := newRoot(terminal{in: in, out: out, err: errs}, environ)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case outputUnwanted(err):
+		return exitOK
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(errs, "watership: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprint(errs, inertLines(complaint(err)))
+	var usage usageError
+	var mistakes config.Mistakes
+	if errors.As(err, &usage) || errors.As(err, &mistakes) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// outputUnwanted: whoever read our output has enough, and not a server that went
+// away while something was written to it.
+func outputUnwanted(err error) bool {
+	var writing *fs.PathError
+	return errors.As(err, &writing) && errors.Is(writing, syscall.EPIPE)
+}
+
+// complaint is an error in words: each mistake of a configuration on a line of
+// its own, and what else has several lines, such as a query with its caret,
+// indented below the first.
+func complaint(err error) string {
+	var mistakes config.Mistakes
+	if errors.As(err, &mistakes) {
+		return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\nwatership: ") + "\n"
+	}
+	return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
+}
+
+// newRoot is the whole command line.
+func newRoot(t terminal, environ []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "watership",
+		Short: "Record, retry, find and replay the messages of a RabbitMQ system",
+		Long: `Watership records every message of a RabbitMQ system in Elasticsearch, retries
+what fails, sets aside what cannot succeed, and replays any of it to where it
+came from.
+
+Every setting is a flag, an environment variable (amqp.url is WATERSHIP_AMQP_URL)
+or a key of the configuration file; flags go before the environment, and the
+environment before the file.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+	})
+	from := addSettings(root.PersistentFlags(), environ)
+	for _, command := range []func(*settings) *cobra.Command{
+		newDev, newServe, newSetup, newPublish, newSearch, newShow, newFailed, newTail, newReplay, newJobs, newRoutes,
+		newExport, newImport, newDoctor, newConfig, newHealthcheck,
+	} {
+		root.AddCommand(command(from))
+	}
+	root.AddCommand(newVersion())
+	addCompletions(root, from)
+	return root
+}
+
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(cmd.Commands()))
+	for _, command := range cmd.Commands() {
+		names = append(names, command.Name())
+	}
+	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
+}
+
+// exactly wants so many arguments and says what they are.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("expected %s, got %d arguments (see '%s --help')", what, len(args), cmd.CommandPath())
+		}
+		for _, arg := range args {
+			if strings.TrimSpace(arg) == "" {
+				return usagef("expected %s, got an empty text", what)
+			}
+		}
+		return nil
+	}
+}
+
+// perhapsAFile is for commands that read standard input where no file is named.
+func perhapsAFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("expected one file, or none for standard input, got %d", len(args))
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+func newRoutes(from *settings) *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:   "routes",
+		Short: "List routes, what waits in their queues, and which are paused",
+		Long: `routes lists the routes of the configuration, and those of other services that are
+paused. A route pauses while its messages fail one after the other, as in an outage
+of its service; single messages probe until one succeeds.`,
+		Example: "  watership routes\n  watership routes -o json",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			return s.listRoutes(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+		},
+	}
+	format.addFlag(cmd, "table", "json")
+	return cmd
+}
+
+// routeState is how a route is doing.
+type routeState struct {
+	Queue     string     `json:"queue"`
+	State     string     `json:"state"` // running, paused, no consumer or no queue
+	Messages  int        `json:"messages"`
+	Consumers int        `json:"consumers"`
+	Since     *time.Time `json:"since,omitempty"`
+	Error     string     `json:"error,omitempty"`
+}
+
+func (s system) listRoutes(ctx context.Context, to list, format output) error {
+	states, err := s.routeStates(ctx)
+	if err != nil {
+		return err
+	}
+	if format.is("json") {
+		text, err := json.MarshalIndent(states, "", "  ")
+		if err != nil {
+			return err
+		}
+		return to.say("%s", text)
+	}
+	if len(states) == 0 {
+		return to.say("the configuration has no routes, and none of another service is paused")
+	}
+	t := newTable(to.out, to.screen,
+		column{title: "QUEUE"}, column{title: "STATE", fixed: true, colours: map[string]colour{"paused": red, "no consumer": yellow, "no queue": red, "running": green}},
+		column{title: "MESSAGES", fixed: true, right: true}, column{title: "CONSUMERS", fixed: true, right: true, spare: 1},
+		column{title: "SINCE", fixed: true}, column{title: "ERROR", spare: 2})
+	for _, r := range states {
+		since := ""
+		if r.Since != nil {
+			since = oneLine(*r.Since)
+		}
+		if err := t.row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
+
+// routeStates asks the broker for the queues, and the store for what is paused.
+func (s system) routeStates(ctx context.Context) (states []routeState, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := s.connect("routes", false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	store, err := s.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	paused, err := s.pausedRoutes(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	for _, queue := range s.routeQueues(paused) {
+		state, err := stateOfRoute(ctx, conn, queue)
+		if err != nil {
+			return nil, err
+		}
+		if e, is := paused[queue]; is {
+			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// routeQueues are those of the configuration, and others that are paused.
+func (s system) routeQueues(paused map[string]schemas.Event) []string {
+	var queues []string
+	for _, route := range s.pipeline().Routes {
+		queues = append(queues, route.Queue)
+	}
+	for _, queue := range slices.Sorted(maps.Keys(paused)) {
+		if !slices.Contains(queues, queue) {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+func stateOfRoute(ctx context.Context, conn *rabbit.Connection, queue string) (routeState, error) {
+	there, err := look(ctx, conn, queue)
+	var refused *amqp091.Error
+	if errors.As(err, &refused) && refused.Code == amqp091.NotFound {
+		return routeState{Queue: queue, State: "no queue"}, nil
+	}
+	state := routeState{Queue: queue, State: "running", Messages: there.Messages, Consumers: there.Consumers}
+	if there.Consumers == 0 {
+		state.State = "no consumer"
+	}
+	return state, err
+}
+
+// saidRecently: a route that is still paused says so again and again. One whose
+// process is gone does not.
+const saidRecently = pipeline.PausedEvery + 5*time.Minute
+
+// pausedRoutes are the newest events of routes that are paused, by their queues.
+func (s system) pausedRoutes(ctx context.Context, store eventStore) (map[string]schemas.Event, error) {
+	recent, err := timeBound(query.GreaterOrEqual, time.Now().Add(-saidRecently).UTC().Format(time.RFC3339))
+	if err != nil {
+		return nil, err
+	}
+	which := query.And{
+		query.Or{is("event.action", string(schemas.Paused)), is("event.action", string(schemas.Resumed))},
+		is("watership.vhost", s.vhost), recent,
+	}
+	if s.cfg.Source != "" {
+		which = append(which, is("watership.source", s.cfg.Source))
+	}
+	newest := map[string]schemas.Event{}
+	for event, err := range store.Events(ctx, schemas.Selection{Query: which, WithoutBody: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if _, known := newest[event.Queue]; !known {
+			newest[event.Queue] = event
+		}
+	}
+	maps.DeleteFunc(newest, func(_ string, e schemas.Event) bool { return e.Action != schemas.Paused })
+	return newest, nil
+}
+
+// checkPaused tells of routes whose messages fail one after the other.
+func (d *doctor) checkPaused(ctx context.Context) {
+	if d.store == nil {
+		return
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	paused, err := d.pausedRoutes(ctx, d.store)
+	if err != nil {
+		d.say("paused", warning, err.Error(), "")
+		return
+	}
+	for _, queue := range slices.Sorted(maps.Keys(paused)) {
+		e := paused[queue]
+		d.say("paused", warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, oneLine(e.FirstFailed), e.Failure.Message),
+			"mend its service: the route resumes by itself when a message succeeds")
+	}
+	if len(paused) == 0 {
+		d.fine("paused", "no route is")
+	}
+}

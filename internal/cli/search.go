@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// search is what was asked for on the command line.
+type search struct {
+	selected selected
+	limit    int
+	fields   []string
+	count    bool
+	by       string
+	format   output
+}
+
+func newSearch(from *settings) *cobra.Command {
+	var asked search
+	cmd := &cobra.Command{
+		Use:   "search [QUERY]",
+		Short: "List events that a query finds, the newest first",
+		Long: `search takes Kibana's query language: field: value, "phrases", wildcards, and,
+or, not, parentheses, ranges. A field may be named by the end of its name, such
+as queue or action, and a header as headers.NAME. docs/query.md has the whole
+language, and where it differs from Kibana's. A time without a zone is in
+the zone of the machine (TZ), as times are shown. No query finds everything.
+
+-o csv puts an apostrophe before a text that a spreadsheet would take for a
+formula; -o json and -o ndjson have every value as it is.`,
+		Example: `  watership search 'action: poisoned and headers.tenant: acme' --since 1h
+  watership search 'error.message: timeout' -o ndjson --limit 0
+  watership search 'action: handled' --fields @timestamp,message.id,headers.tenant -o csv
+  watership search 'action: poisoned' --count
+  watership search 'action: poisoned' --by error_group --since 7d
+  watership search --by @timestamp`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := asked.validate(); err != nil {
+				return err
+			}
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			sel, err := asked.selected.selection(s, strings.Join(args, " "), cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			sel.Limit = asked.limit
+			return s.search(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, asked, sel)
+		},
+	}
+	asked.selected.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.IntVarP(&asked.limit, "limit", "n", 50, "most events, or values of --by, to list; 0 lists all events")
+	flags.StringSliceVar(&asked.fields, "fields", nil, "columns: fields of the document, such as event.action,headers.tenant")
+	flags.BoolVar(&asked.count, "count", false, "only count the events")
+	addGiven(flags, &asked.by, "by", "count the events by the values of a field, the most frequent first")
+	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
+	return cmd
+}
+
+func (q search) validate() error {
+	switch {
+	case q.limit < 0:
+		return usagef("--limit %d: expected 0 (no limit) or more", q.limit)
+	case q.count && q.by != "":
+		return usagef("--count and --by are two questions: give one of them")
+	case len(q.fields) > 0 && (q.count || q.by != ""):
+		return usagef("--fields are the columns of a list of events, and --count and --by list none")
+	}
+	return nil
+}
+
+func (s system) search(ctx context.Context, to list, asked search, sel schemas.Selection) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	switch {
+	case asked.count:
+		return to.count(ctx, store, sel, asked.format)
+	case asked.by != "":
+		return s.by(ctx, to, store, sel, asked)
+	}
+	fields := usualFields()
+	if len(asked.fields) > 0 {
+		if fields, err = s.fieldsNamed(asked.fields); err != nil {
+			return err
+		}
+	}
+	chosen := asked.format.is("table", "csv") || len(asked.fields) > 0
+	sel.WithoutBody = chosen && !needsBody(fields)
+	w := s.writer(to, asked.format, fields, len(asked.fields) > 0)
+	found, err := to.write(w, store.Events(ctx, sel))
+	if err != nil || found > 0 {
+		return err
+	}
+	err = to.nothing(ctx, store, asked.format, "[]")
+	if err == nil && asked.format.is("csv") {
+		err = w.end() // the names of the fields
+	}
+	return err
+}
+
+// nothing says why nothing was found, where it is because there is no store. In
+// JSON it is what an empty answer is.
+func (l list) nothing(ctx context.Context, store eventStore, format output, empty string) error {
+	if err := store.Check(ctx); err != nil {
+		return err
+	}
+	switch format.name {
+	case "table":
+		return l.say("nothing found")
+	case "json":
+		return l.say("%s", empty)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// secrets are what the configuration names files for.
+type secrets struct {
+	amqpTLS       *tls.Config // nil: as amqp.url says
+	storeTLS      *tls.Config // nil: what the system trusts
+	storePassword string
+	storeAPIKey   string
+	stateKeys     schemas.StateKeys
+}
+
+// readSecrets reads the files, and puts the password of RabbitMQ where it is
+// needed. Each error names the key and the file.
+func readSecrets(cfg *config.Config) (s secrets, err error) {
+	password, err := secret("amqp.password_file", cfg.AMQP.PasswordFile)
+	if err != nil {
+		return s, err
+	}
+	if password != "" {
+		if err := logIn(&cfg.AMQP, password); err != nil {
+			return s, err
+		}
+	}
+	if s.amqpTLS, err = tlsOf("amqp.tls", cfg.AMQP.TLS); err != nil {
+		return s, err
+	}
+	if s.storeTLS, err = tlsOf("store.tls", cfg.Store.TLS); err != nil {
+		return s, err
+	}
+	if s.storePassword, err = secret("store.password_file", cfg.Store.PasswordFile); err != nil {
+		return s, err
+	}
+	if s.storeAPIKey, err = secret("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
+		return s, err
+	}
+	s.stateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
+	return s, err
+}
+
+// stateKeys are none where no file is named.
+func stateKeys(file string) (schemas.StateKeys, error) {
+	const key = "amqp.state_key_file"
+	text, err := contentOf(key, file)
+	if err != nil || file == "" {
+		return schemas.StateKeys{}, err
+	}
+	keys, err := schemas.ParseStateKeys(text)
+	if err != nil {
+		return keys, usagef("%s: %s: %w", key, file, err)
+	}
+	return keys, nil
+}
+
+// secret is the text of a file without the line break at its end.
+func secret(key, file string) (string, error) {
+	text, err := contentOf(key, file)
+	if err != nil || file == "" {
+		return "", err
+	}
+	trimmed := strings.TrimRight(string(text), "\r\n")
+	if trimmed == "" {
+		return "", usagef("%s: %s is empty: write the secret into it", key, file)
+	}
+	return trimmed, nil
+}
+
+func contentOf(key, file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, usagef("%s: %s: %w", key, file, path.Err)
+	}
+	return content, err
+}
+
+// logIn gives the password to the login of amqp.url, and of the management API
+// where that is the same.
+func logIn(amqp *config.AMQP, password string) error {
+	broker, err := url.Parse(amqp.URL.Reveal())
+	if err != nil {
+		return usagef("amqp.url %s cannot be read", amqp.URL)
+	}
+	if _, has := broker.User.Password(); has || broker.User.Username() == "" {
+		return usagef("amqp.password_file: amqp.url %s must name a user and no password beside it", amqp.URL)
+	}
+	login := broker.User.Username()
+	amqp.URL = withLogin(broker, login, password)
+	management, err := url.Parse(amqp.ManagementURL.Reveal())
+	if err != nil {
+		return usagef("amqp.management_url %s cannot be read", amqp.ManagementURL)
+	}
+	if _, has := management.User.Password(); !has && (management.User == nil || management.User.Username() == login) {
+		amqp.ManagementURL = withLogin(management, login, password)
+	}
+	return nil
+}
+
+func withLogin(u *url.URL, login, password string) config.URL {
+	u.User = url.UserPassword(login, password)
+	return config.NewURL(u.String())
+}
+
+// tlsOf reads certificates; nil where none is named.
+func tlsOf(key string, files config.TLS) (*tls.Config, error) {
+	if files == (config.TLS{}) {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	authorities, err := contentOf(key+".ca", files.CA)
+	if err != nil {
+		return nil, err
+	}
+	if files.CA != "" {
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, usagef("%s.ca: %s: expected certificates in PEM", key, files.CA)
+		}
+	}
+	if (files.Cert == "") != (files.Key == "") {
+		return nil, usagef("%s.cert and %s.key: expected both or neither", key, key)
+	}
+	if files.Cert == "" {
+		return conf, nil
+	}
+	return conf, addClientCertificate(conf, key, files)
+}
+
+func addClientCertificate(conf *tls.Config, key string, files config.TLS) error {
+	certificate, err := contentOf(key+".cert", files.Cert)
+	if err != nil {
+		return err
+	}
+	private, err := contentOf(key+".key", files.Key)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(certificate, private)
+	if err != nil {
+		return usagef("%s.cert %s with %s.key %s: %w", key, files.Cert, key, files.Key, err)
+	}
+	conf.Certificates = []tls.Certificate{pair}
+	return nil
+}
+
+const managementTimeout = 10 * time.Second
+
+// managementClient trusts for RabbitMQ's HTTP API whom it trusts for AMQP.
+func (s secrets) managementClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if s.amqpTLS != nil {
+		transport.TLSClientConfig = s.amqpTLS.Clone()
+	}
+	return &http.Client{Timeout: managementTimeout, Transport: transport}
+}

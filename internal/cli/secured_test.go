@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// documented gives the nth JSON block of the page on security.
+func documented(t *testing.T, n int) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	return blocks[n][1]
+}
+
+// secured is an Elasticsearch with security on, whose roles are in a file, since
+// that of the tests cannot keep them otherwise. Its users admin and watership have
+// the password of the file.
+type secured struct {
+	url, dir string
+	client   *http.Client
+}
+
+func newSecured(t *testing.T) secured {
+	t.Helper()
+	s := secured{url: os.Getenv("WATERSHIP_TEST_SECURE_STORE_URL"), dir: os.Getenv("WATERSHIP_TEST_SECURE_STORE_DIR")}
+	if s.url == "" || s.dir == "" {
+		t.Skip("no store with security: WATERSHIP_TEST_SECURE_STORE_URL is not set")
+	}
+	conf, err := tlsOf("store.tls", s.tls())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}
+	return s
+}
+
+func (s secured) file(name string) string { return filepath.Join(s.dir, name) }
+func (s secured) password() string        { return s.file("password") }
+func (s secured) tls() config.TLS {
+	return config.TLS{CA: s.file("ca.crt"), Cert: s.file("client.crt"), Key: s.file("client.key")}
+}
+
+// role gives the user watership a role, and waits until it has it.
+func (s secured) role(t *testing.T, role, mark string) {
+	t.Helper()
+	var compact map[string]any
+	if err := json.Unmarshal([]byte(role), &compact); err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(compact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.dir, "roles.yml")
+	if err := os.WriteFile(file, append([]byte("watership: "), line...), 0o644); err != nil { //nolint:gosec // the server's
+		t.Fatal(err)
+	}
+	until(t, "the role to hold", func() bool { return strings.Contains(s.ask(t, "/_security/user/_privileges"), mark) })
+}
+
+func (s secured) ask(t *testing.T, path string) string {
+	t.Helper()
+	return s.as(t, "watership", http.MethodGet, path, "")
+}
+
+// as asks the server itself, with any user.
+func (s secured) as(t *testing.T, user, method, path, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.SetBasicAuth(user, s.secret(t))
+	response, err := s.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	return string(text)
+}
+
+// secret is the password of every user.
+func (s secured) secret(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(s.password())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// restricted makes a vhost and a login that may do in it what is documented.
+func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login string) {
+	t.Helper()
+	send := func(method, path, body string) {
+		request, err := http.NewRequest(method, broker.ManagementURL+"/api/"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s", method, path, response.Status, text)
+		}
+	}
+	login = i.prefix
+	send(http.MethodPut, "vhosts/"+login, "{}")
+	t.Cleanup(func() { send(http.MethodDelete, "vhosts/"+login, "") })
+	send(http.MethodPut, "users/"+login, `{"password":"p@ss/word","tags":"monitoring"}`)
+	t.Cleanup(func() { send(http.MethodDelete, "users/"+login, "") })
+	send(http.MethodPut, "permissions/"+login+"/guest", `{"configure":".*","write":".*","read":".*"}`)
+	permissions := strings.NewReplacer("watership", i.prefix, "shop", i.exchange, "orders", i.queue).Replace(documented(t, 1))
+	send(http.MethodPut, "permissions/"+login+"/"+login, permissions)
+	return login
+}
+
+// Everything that a user does is possible with what the documentation gives to
+// Watership at both servers, and with passwords from files.
+func TestDocumentedRightsAreEnough(t *testing.T) {
+	store := newSecured(t)
+	broker := rabbittest.NewestServer(t)
+	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
+	i := install(t, broker, service.url)
+	login := restricted(t, broker, i)
+	store.role(t, strings.ReplaceAll(documented(t, 0), "watership-messages", i.stream), i.stream)
+	owner, err := url.Parse(broker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner.Path = "/" + login
+	i.broker.URL = owner.String()
+	owners, err := amqp.Dial(owner.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owners.Close()
+	channel, err := owners.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channel.QueueDeclare(i.queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	password := writeFile(t, "amqp-password", "p@ss/word\n")
+	restrictedURL := url.URL{Scheme: "amqp", User: url.User(login), Host: owner.Host, Path: "/" + login}
+	management, _ := url.Parse(broker.ManagementURL)
+	management.User = url.User(login)
+	i.rewrite(t, fmt.Sprintf("amqp: {url: %q, management_url: %q}", broker.URL, broker.ManagementURL),
+		fmt.Sprintf("amqp: {url: %q, management_url: %q, password_file: %q}", restrictedURL.String(), management.String(), password))
+	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
+		fmt.Sprintf("store: {url: %q, username: watership, password_file: %q, tls: {ca: %q, cert: %q, key: %q},",
+			store.url, store.password(), store.tls().CA, store.tls().Cert, store.tls().Key))
+
+	i.must(t, "setup")
+	serving := i.serve(t)
+	if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: "m-1", Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	i.eventually(t, "action: poisoned", 1)
+	if out := i.must(t, "failed"); !strings.Contains(out, "1 failure in 1 group") {
+		t.Errorf("failed says %s", out)
+	}
+	service.mend()
+	if out := i.must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes"); !strings.Contains(out, "sent 1 of 1") {
+		t.Errorf("replay says %s", out)
+	}
+	i.eventually(t, "action: handled", 1)
+	if out := i.must(t, "jobs", "list"); !strings.Contains(out, "1 of 1") && !strings.Contains(out, "done") {
+		t.Errorf("jobs says %s", out)
+	}
+	i.must(t, "show", "m-1")
+	list, code := i.findings(t)
+	if code != exitOK {
+		t.Errorf("doctor: %+v", list)
+	}
+	serving.stop(t)
+	if status := i.run(t, "setup"); status.code != exitOK { // with streams that are there
+		t.Errorf("setup again: %s", status.err)
+	}
+
+	wrongPassword := writeFile(t, "wrong", "another")
+	// What is missing is named on one line.
+	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t, 0), "watership-messages", i.stream), `"manage_index_templates"`, `"manage_ilm"`)
+	store.role(t, narrow, "manage_ilm")
+	got := i.run(t, "setup")
+	if got.code != exitFailed || strings.Count(got.err, "watership: ") != 1 || !strings.Contains(got.err, "granted by the cluster privileges [manage_index_templates") {
+		t.Errorf("setup without the right to templates: %+v", got)
+	}
+	for change, want := range map[string]string{
+		"--store-tls-ca=" + store.tls().Cert:     "certificate signed by unknown authority",
+		"--store-password-file=" + wrongPassword: "401 Unauthorized",
+	} {
+		if got := i.run(t, "search", "*", change); got.code != exitFailed || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, want) {
+			t.Errorf("search %s: %+v", change, got)
+		}
+	}
+	i.rewrite(t, store.password(), "/nowhere/password")
+	if got := i.run(t, "search", "*"); got.code != exitUsage || got.err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {
+		t.Errorf("without the password's file: %+v", got)
+	}
+}
+
+// The Elasticsearch of the tests cannot make API keys, so a server before it asks for
+// one, over TLS. Ours is in a file, and no output shows it.
+func TestAPIKey(t *testing.T) {
+	const key = "VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw=="
+	target, err := url.Parse(storeURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); !strings.EqualFold(scheme, "ApiKey") || given != key {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		real.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	i := install(t, rabbittest.NewestServer(t), newService(t, func(post, int) int { return 200 }).url)
+	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
+		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, writeFile(t, "key", key+"\n"), authority))
+	i.must(t, "setup")
+	i.serve(t)
+	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "m-1")
+	i.eventually(t, "action: handled", 1)
+	got := i.run(t, "search", "*", "--store-api-key-file="+writeFile(t, "another", "c2VjcmV0"))
+	if got.code != exitFailed || !strings.Contains(got.err, "401 Unauthorized") || strings.Contains(got.err, "c2VjcmV0") {
+		t.Errorf("with another key: %+v", got)
+	}
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// selected is how the events of a command are chosen: by a query, a period and
+// Elasticsearch's own query language, all of which must match.
+type selected struct {
+	period span
+	dsl    string
+}
+
+func (q *selected) addFlags(cmd *cobra.Command) {
+	q.period.addFlags(cmd)
+	addGiven(cmd.Flags(), &q.dsl, "dsl", "file with a query in Elasticsearch's query DSL as JSON; - is standard input")
+}
+
+// selection reads the DSL from in where its file is "-".
+func (q *selected) selection(s system, text string, in io.Reader) (schemas.Selection, error) {
+	node, err := q.node(s, text, in)
+	return schemas.Selection{Query: node}, err
+}
+
+func (q *selected) node(s system, text string, in io.Reader) (query.Node, error) {
+	node, err := s.parseQuery(text)
+	if err != nil {
+		return nil, err
+	}
+	if q.dsl != "" {
+		raw, err := readDSL(q.dsl, in)
+		if err != nil {
+			return nil, err
+		}
+		node = query.And{node, raw}
+	}
+	return q.period.limit(node)
+}
+
+// readDSL takes a query, or the body of a search that has one, as Kibana's
+// Inspect shows it. Of such a body nothing else is taken.
+func readDSL(name string, in io.Reader) (query.Raw, error) {
+	text, err := readFile(name, in)
+	if err != nil {
+		return query.Raw{}, usagef("--dsl: %w", err)
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(text, &body); err != nil {
+		return query.Raw{}, usagef("--dsl %s: expected a JSON object such as {\"term\": {\"event.action\": \"poisoned\"}}: %w", name, err)
+	}
+	if inner, found := body["query"]; found {
+		return query.Raw{JSON: string(inner)}, nil
+	}
+	if len(body) != 1 {
+		return query.Raw{}, usagef("--dsl %s: expected one query, or the body of a search with \"query\" in it", name)
+	}
+	return query.Raw{JSON: string(text)}, nil
+}
+
+func readFile(name string, in io.Reader) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(name)
+}
+
+// wanted is the text of a query, which must be there: no query is everything,
+// and that has to be said.
+func wanted(args []string, doing string) (string, error) {
+	text := strings.Join(args, " ")
+	if strings.TrimSpace(text) == "" {
+		return "", usageError{fmt.Errorf("expected a query; '*' %s everything there is", doing)}
+	}
+	return text, nil
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// settings are where the configuration of a command comes from.
+type settings struct {
+	flags   *pflag.FlagSet
+	keys    []config.Key
+	file    string
+	environ []string
+}
+
+// addSettings makes a flag of every setting that fits on a command line.
+func addSettings(flags *pflag.FlagSet, environ []string) *settings {
+	s := &settings{flags: flags, environ: environ}
+	flags.StringVarP(&s.file, "config", "c", "", "configuration file (YAML); WATERSHIP_CONFIG names one too")
+	for _, key := range config.Keys() {
+		if key.Form == config.Structure {
+			continue
+		}
+		s.keys = append(s.keys, key)
+		flags.String(key.Flag(), "", key.Help)
+	}
+	return s
+}
+
+// load reads the configuration; its error lists every mistake.
+func (s *settings) load() (config.Config, error) { return s.loadOver(nil) }
+
+// loadOver is load with other defaults, by key.
+func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
+	given := map[string]string{}
+	for _, key := range s.keys {
+		if flag := s.flags.Lookup(key.Flag()); flag.Changed {
+			given[key.Name] = flag.Value.String()
+		}
+	}
+	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults})
+}
+
+// logger writes to the command's standard error.
+func (t terminal) logger(cfg config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(inertWriter{t.err}, options))
+	}
+	return slog.New(slog.NewTextHandler(t.err, options))
+}

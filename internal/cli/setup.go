@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/pipeline/amqp"
+)
+
+func newSetup(from *settings) *cobra.Command {
+	var kibana kibanaAccess
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Declare the topology, install the index templates, import the dashboard",
+		Long: `setup declares our exchanges and queues, taps the configured exchanges, and
+installs the index templates. It can be repeated: what is there stays, and what
+is there in another form ends it with an error that says what to do. Where tap.when_full
+or tap.limit has changed, it indexes what the former queue of copies holds and
+deletes it; no serve of the former configuration may run then. Of Kibana's objects, those that setup imported before are replaced.
+A policy that lets the broker drop messages of our queues, or a delivery limit on a
+route's queue without a dead-letter exchange, is an error with the command that lifts it.`,
+		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			to, err := kibana.open()
+			if err != nil {
+				return err
+			}
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			return s.setup(cmd.Context(), cmd.OutOrStdout(), to)
+		},
+	}
+	kibana.addFlags(cmd)
+	return cmd
+}
+
+func (s system) setup(ctx context.Context, out io.Writer, to *kibana) error {
+	if err := s.refuseUsed(ctx); err != nil {
+		return err
+	}
+	if err := s.declare(ctx); err != nil {
+		return err
+	}
+	if err := s.unbindFormer(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "topology    declared at %s\n", s.cfg.AMQP.URL)
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.Install(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "templates   installed at %s for %s-*\n", s.cfg.Store.URL, s.cfg.Store.Stream)
+	if err := s.retire(ctx, out, store); err != nil {
+		return err
+	}
+	if err := s.retireDelays(ctx, out); err != nil {
+		return err
+	}
+	if to == nil {
+		return s.refuseLimits(ctx)
+	}
+	imported, err := to.importObjects(ctx, s.cfg.Store.Stream)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, config.NewURL(to.url.String()))
+	return s.refuseLimits(ctx)
+}
+
+func (s system) declare(ctx context.Context) (err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := s.connect("setup", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := amqp.Declare(ctx, conn, s.pipeline().TopologyConfig()); err != nil {
+		return fmt.Errorf("declaring the topology at %s: %w", s.cfg.AMQP.URL, err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func newShow(from *settings) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a message and its whole life",
+		Long: `show takes a message id, a fingerprint, the id that a message got at its first
+failure, or the id of an event, and prints the message as first published, and
+every event of its life in order.`,
+		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
+		Args:    exactly(1, "one id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			store, err := s.store(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			found, err := findLives(cmd.Context(), store, args[0])
+			if err != nil {
+				return err
+			}
+			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			if raw {
+				return to.raw(cmd.Context(), store, found)
+			}
+			return to.lives(cmd.Context(), store, found)
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the exact bytes of the body and nothing else")
+	return cmd
+}
+
+// raw writes a body as it was published.
+func (to list) raw(ctx context.Context, store eventStore, found lives) error {
+	if len(found.list) > 1 {
+		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.id)
+	}
+	event, err := found.list[0].whole(ctx, store)
+	if err != nil {
+		return err
+	}
+	if event.BodyIn != schemas.BodyHere {
+		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
+	}
+	if isTerminal(to.out) && steers(event.Envelope.Body) {
+		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", event.Fingerprint)
+	}
+	_, err = to.out.Write(event.Envelope.Body)
+	return err
+}
+
+// lives prints each message apart.
+func (to list) lives(ctx context.Context, store eventStore, found lives) error {
+	for i, l := range found.list {
+		page := page{screen: to.screen}
+		if i > 0 {
+			page.WriteString("\n")
+		}
+		if err := page.message(ctx, store, l); err != nil {
+			return err
+		}
+		if _, err := to.out.Write(page.Bytes()); err != nil {
+			return err
+		}
+	}
+	if found.more {
+		return to.say("\nonly the first %d messages that %q names are shown", mostLives, found.id)
+	}
+	return nil
+}
+
+// page is what show prints.
+type page struct {
+	bytes.Buffer
+	screen screen
+}
+
+func (p *page) message(ctx context.Context, store eventStore, l life) error {
+	whole, err := l.whole(ctx, store)
+	if err != nil {
+		return err
+	}
+	p.properties(whole)
+	p.life(l)
+	if err := p.failure(ctx, store, l.events); err != nil {
+		return err
+	}
+	p.headers(whole.Envelope.Headers)
+	p.body(whole)
+	return nil
+}
+
+func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.paint(text, bold)) }

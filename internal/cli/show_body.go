@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/indent"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// headersPreview is how much of the headers is shown: the name of a value is as
+// long as all the tables that it is in.
+const headersPreview = 64 << 10 // bytes
+
+func (p *page) headers(headers amqp091.Table) {
+	if len(headers) == 0 {
+		return
+	}
+	p.title("headers")
+	full := p.Len() + headersPreview
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		p.header(name, headers[name], full)
+	}
+	if p.Len() >= full {
+		p.WriteString("  … (search -o json prints all of them)\n")
+	}
+}
+
+// header writes a value with its AMQP type, and of a table or an array each
+// value within, unless the page is full by then.
+func (p *page) header(name string, value any, full int) {
+	if p.Len() >= full {
+		return
+	}
+	switch v := value.(type) {
+	case amqp091.Table:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			p.header(name+"."+key, v[key], full)
+		}
+		if len(v) > 0 {
+			return
+		}
+	case []any:
+		for i, element := range v {
+			p.header(fmt.Sprintf("%s[%d]", name, i), element, full)
+		}
+		if len(v) > 0 {
+			return
+		}
+	}
+	fmt.Fprintf(p, "  %s = %s (%s)\n", escaped(name), escaped(headerText(value)), typeName(value))
+}
+
+const longestHeader = 500 // characters
+
+func headerText(value any) string {
+	text := ""
+	switch v := value.(type) {
+	case nil, amqp091.Table, []any:
+	case []byte:
+		text = hex.EncodeToString(v)
+	case time.Time:
+		text = v.UTC().Format(time.RFC3339)
+	case amqp091.Decimal:
+		text = decimal(v)
+	default:
+		text = fmt.Sprint(v)
+	}
+	if runes := []rune(text); len(runes) > longestHeader {
+		text = string(runes[:longestHeader]) + "…"
+	}
+	return text
+}
+
+// decimal puts the point where the scale says.
+func decimal(d amqp091.Decimal) string {
+	digits := strconv.FormatInt(int64(d.Value), 10)
+	if d.Scale == 0 {
+		return digits
+	}
+	sign := ""
+	if d.Value < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	digits = strings.Repeat("0", max(0, int(d.Scale)+1-len(digits))) + digits
+	point := len(digits) - int(d.Scale)
+	return sign + digits[:point] + "." + digits[point:]
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "void"
+	case []byte:
+		return "bytes, in hex"
+	case []any:
+		return "empty array"
+	case amqp091.Table:
+		return "empty table"
+	case time.Time:
+		return "timestamp"
+	case amqp091.Decimal:
+		return "decimal"
+	}
+	return fmt.Sprintf("%T", value)
+}
+
+const (
+	bodyPreview = 64 << 10 // bytes of text
+	hexPreview  = 1 << 10  // bytes of what is no text
+)
+
+func (p *page) body(e schemas.Event) {
+	p.title(fmt.Sprintf("body (%s)", plural(e.BodySize, "byte")))
+	body := e.Envelope.Body
+	switch {
+	case e.BodyIn == schemas.BodyInUnstorable:
+		p.WriteString("  too large for the store: it is in the queue of unstorable messages\n")
+		return
+	case e.BodyIn != schemas.BodyHere:
+		p.WriteString("  not in the store\n")
+		return
+	case len(body) == 0:
+		return
+	}
+	whole := p.preview(body)
+	if !whole {
+		p.WriteString("  … (--raw prints all of it)\n")
+	}
+}
+
+// preview writes the beginning of a body, and says whether that was all.
+func (p *page) preview(body []byte) bool {
+	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
+		p.block(hex.Dump(body[:min(len(body), hexPreview)]))
+		return len(body) <= hexPreview
+	}
+	text, whole := indent.Text(body, bodyPreview)
+	p.block(strings.ToValidUTF8(text, ""))
+	return whole
+}
+
+// escaped shows what could steer a terminal or change how the text around it is
+// read, instead of writing it.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\t', unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}

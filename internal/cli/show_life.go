@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func (p *page) properties(e schemas.Event) {
+	properties := e.Envelope.Properties
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(p, "%-14s %s\n", name, cell(value, widestUncut))
+		}
+	}
+	field("message", properties.MessageID)
+	field("fingerprint", e.Fingerprint)
+	field("exchange", exchangeName(e.Envelope.Exchange))
+	field("routing key", e.Envelope.RoutingKey)
+	field("source", e.Source)
+	field("type", properties.Type)
+	field("content type", properties.ContentType)
+	field("encoding", properties.ContentEncoding)
+	field("correlation id", properties.CorrelationID)
+	field("reply to", properties.ReplyTo)
+	field("expiration", properties.Expiration)
+	field("user id", properties.UserID)
+	field("app id", properties.AppID)
+	if properties.Priority > 0 {
+		field("priority", fmt.Sprint(properties.Priority))
+	}
+	if !properties.Timestamp.IsZero() {
+		field("timestamp", properties.Timestamp.UTC().Format(time.RFC3339))
+	}
+}
+
+// life is a timeline: when, how long after the step before, what.
+func (p *page) life(l life) {
+	p.title("life")
+	if l.more {
+		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.events))
+	}
+	var before time.Time
+	for _, e := range l.events {
+		since := ""
+		if gap := e.Time.Sub(before); !before.IsZero() && gap >= 0 {
+			since = "+" + shortDuration(gap)
+		}
+		before = e.Time
+		if e.TimeSource == schemas.TimeTaken { // it happened some time before
+			before = time.Time{}
+		}
+		action := p.screen.paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", oneLine(e.Time), since, action, stepText(e, l.events))
+	}
+}
+
+// stepText says what an event is about.
+func stepText(e schemas.Event, life []schemas.Event) string {
+	text := attempted(e)
+	switch e.Action {
+	case schemas.Published:
+		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), cell(e.Envelope.RoutingKey, 60))
+		if e.TimeSource == schemas.TimeTaken {
+			text += ", recorded at this time"
+		}
+	case schemas.Handled:
+		text += took(e, ", took ")
+	case schemas.RetryScheduled:
+		text += took(e, " failed after ") + waited(e) + fmt.Sprintf(", again in %s: %s", e.Delay, cell(e.Failure.Message, 120))
+	case schemas.Poisoned:
+		text += took(e, " failed after ") + ": " + cell(e.Failure.Message, 120)
+	case schemas.Replayed:
+		text = "sent again" + of(e.ReplayOf, life)
+	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
+		text = cell(e.Failure.Message, 120)
+	case schemas.Quarantined:
+		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, cell(e.Failure.Message, 120))
+	}
+	if e.Replay != "" {
+		text += " (job " + cell(e.Replay, 60) + ")"
+	}
+	return text
+}
+
+// attempted names an attempt; a message that only waited has none yet.
+func attempted(e schemas.Event) string {
+	if e.Attempt == 0 {
+		return ""
+	}
+	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, cell(e.Queue, 60))
+}
+
+// waited says how often a message has waited for its service without an attempt.
+func waited(e schemas.Event) string {
+	switch {
+	case e.Waits == 0:
+		return ""
+	case e.Attempt == 0:
+		return fmt.Sprintf("waits at queue %s, %s so far", cell(e.Queue, 60), plural(e.Waits, "time"))
+	}
+	return fmt.Sprintf(", waited %s", plural(e.Waits, "time"))
+}
+
+func took(e schemas.Event, words string) string {
+	if e.Duration <= 0 || e.Attempt == 0 {
+		return ""
+	}
+	return words + shortDuration(e.Duration)
+}
+
+// of names the event that was sent again by what is to be seen of it.
+func of(id string, life []schemas.Event) string {
+	for _, e := range life {
+		if e.EventID == id {
+			return fmt.Sprintf(", from what was %s at %s", e.Action, e.Time.Local().Format("15:04:05.000"))
+		}
+	}
+	return ", from event " + cell(id, 120)
+}
+
+// failure is the newest in full.
+func (p *page) failure(ctx context.Context, store eventStore, events []schemas.Event) error {
+	var last schemas.Event
+	for _, e := range events {
+		if e.Action != schemas.Discarded && e.Failure.Message != "" {
+			last = e
+		}
+	}
+	if last.EventID == "" {
+		return nil
+	}
+	last, err := readWhole(ctx, store, last)
+	if err != nil {
+		return err
+	}
+	failure := last.Failure
+	if failure.Type == "" && failure.Class == "" && failure.Stack == "" && !strings.Contains(failure.Message, "\n") && len(failure.Message) <= 120 {
+		return nil // the timeline has all of it
+	}
+	p.title("last failure")
+	p.block(failure.Message)
+	if failure.Type != "" {
+		fmt.Fprintf(p, "  type %s\n", cell(failure.Type, widestUncut))
+	}
+	if failure.Class != "" {
+		fmt.Fprintf(p, "  class %s\n", cell(failure.Class, widestUncut))
+	}
+	p.block(failure.Stack)
+	return nil
+}
+
+// block writes lines of somebody else's text, or the first of them.
+func (p *page) block(text string) {
+	if len(text) > bodyPreview {
+		text = strings.ToValidUTF8(text[:bodyPreview], "") + "\n…"
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(p, "  %s\n", escaped(strings.TrimRight(line, "\r\n")))
+	}
+}

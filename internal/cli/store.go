@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/internal/store/sqlite"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// eventStore is what the commands need of a store; package sqlite documents its
+// methods, and package elastic where they differ.
+type eventStore interface {
+	indexer.Store
+	replayer.Store
+	replayer.Jobs
+
+	Install(ctx context.Context) error
+	Check(ctx context.Context) error
+	Clock(ctx context.Context) (time.Time, error)
+	Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
+	Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
+	Close() error
+}
+
+// store opens what store.url names.
+func (s system) store(ctx context.Context) (eventStore, error) {
+	if path := s.cfg.Store.URL.File(); path != "" {
+		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.retention(), Labels: s.format().LabelFields(), Logger: s.logger})
+	}
+	retention := map[schemas.Stream]string{}
+	for stream, kept := range s.retention() {
+		retention[stream] = config.FormatDuration(kept)
+	}
+	return elastic.Open(elastic.Config{
+		URLs: []string{s.cfg.Store.URL.Reveal()}, Stream: s.cfg.Store.Stream,
+		Retention: retention, Labels: s.format().LabelFields(), Logger: s.logger, TLS: s.secrets.storeTLS,
+		Username: s.cfg.Store.Username, Password: s.secrets.storePassword, APIKey: s.secrets.storeAPIKey,
+	})
+}
+
+// checkStore says what an empty answer may be due to.
+func (s system) checkStore(ctx context.Context) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Check(ctx), store.Close())
+}
+
+// retention leaves out what is kept for ever.
+func (s system) retention() map[schemas.Stream]time.Duration {
+	retention := map[schemas.Stream]time.Duration{}
+	for stream, kept := range map[schemas.Stream]time.Duration{
+		schemas.Traffic: s.cfg.Store.Retention.Traffic, schemas.Failures: s.cfg.Store.Retention.Failures,
+	} {
+		if kept > 0 {
+			retention[stream] = kept
+		}
+	}
+	return retention
+}
+
+func (s system) storeKind() string {
+	if s.cfg.Store.URL.File() != "" {
+		return "SQLite"
+	}
+	return "Elasticsearch"
+}
+
+const retainEvery = time.Minute
+
+// retain removes what is older than the retention, where the store does not do
+// that by itself, until ctx ends.
+func (v *vitals) retain(ctx context.Context) error {
+	store, asked := v.store.(interface {
+		Retain(ctx context.Context) (removed int64, err error)
+	})
+	if !asked {
+		return nil
+	}
+	ticker := time.NewTicker(retainEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := store.Retain(ctx); err != nil && ctx.Err() == nil {
+			v.logger.Warn("removing old events failed; trying again", "error", err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// system makes the parts of Watership as the configuration says.
+type system struct {
+	cfg      config.Config
+	logger   *slog.Logger
+	storing  *slog.Logger // of what keeps events out of the store
+	topology schemas.Topology
+	login    string
+	vhost    string
+
+	discovery *amqp.Discovery
+	secrets   secrets
+
+	shop   *shop.Shop // the example system; nil: there is none
+	inside string     // where this process reaches a broker inside; "": there is none
+	local
+}
+
+// system is for commands that use a broker which others run. What they do they
+// say themselves: unless it is asked for, only warnings are logged.
+func (s *settings) system(t terminal) (system, error) {
+	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
+	if err != nil {
+		return system{}, err
+	}
+	found, err := find(&cfg)
+	if err != nil {
+		return system{}, err
+	}
+	made, err := newSystem(t, cfg)
+	made.local = found
+	return made, err
+}
+
+func newSystem(t terminal, cfg config.Config) (system, error) {
+	files, err := readSecrets(&cfg)
+	if err != nil {
+		return system{}, err
+	}
+	var uri amqp091.URI
+	var discovery *amqp.Discovery
+	if !cfg.AMQP.URL.IsEmbedded() {
+		if uri, err = amqp091.ParseURI(cfg.AMQP.URL.Reveal()); err != nil {
+			return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
+		}
+		if discovery, err = amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient()); err != nil {
+			return system{}, usagef("amqp.management_url: %w", err)
+		}
+	}
+	topology := schemas.Topology{Prefix: cfg.Topology.Prefix}
+	if cfg.Tap.WhenFull == "drop_oldest" {
+		topology.IndexLimit = int64(cfg.Tap.Limit)
+	}
+	logger := t.logger(cfg.Log)
+	return system{
+		cfg: cfg, logger: logger, storing: logger,
+		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, discovery: discovery, secrets: files,
+	}, nil
+}
+
+func (s system) brokerURL() string { return cmp.Or(s.inside, s.cfg.AMQP.URL.Reveal()) }
+
+func (s system) connect(name string, consuming bool) (*rabbit.Connection, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
+	cfg := s.broker(name)
+	cfg.URL, cfg.Logger, cfg.LargeFrames = s.brokerURL(), s.logger, consuming
+	return rabbit.Open(cfg)
+}
+
+// broker is how to connect to the broker as others do.
+func (s system) broker(name string) rabbit.Config {
+	return rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Instance: s.instance}
+}
+
+// managementAPI asks RabbitMQ's HTTP API.
+func (s system) managementAPI() (*rabbit.Management, error) {
+	if s.away != nil {
+		return nil, s.away
+	}
+	return rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient())
+}
+
+// source names the RabbitMQ system in every event.
+func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, error) {
+	if s.cfg.Source != "" {
+		return s.cfg.Source, nil
+	}
+	cluster, err := conn.ClusterName(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking the broker for its name: %w", err)
+	}
+	if cluster == "" {
+		return "", errors.New("the broker does not say its cluster's name: set source in the configuration")
+	}
+	return cluster + "/" + s.vhost, nil
+}
+
+// signed signs the state of a message, where there are keys.
+func (s system) signed(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.stateKeys}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
+	return m
+}
+
+func (s system) format() schemas.DocumentFormat {
+	return schemas.DocumentFormat{
+		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,
+		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON, MaxValues: s.cfg.Index.Body.MaxValues,
+	}
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// sink is written to by a command while a test reads it.
+type sink struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *sink) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// Events that become visible in any order are printed once each, and Ctrl-C
+// ends it well.
+func TestTailLosesAndRepeatsNothing(t *testing.T) { inEachStore(t, testTailLosesAndRepeatsNothing) }
+
+func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
+	a := seed(t)
+	second := func(n int) int { return 1_700_000_000_000_000 + n*1000 } // sequences are microseconds
+	made := func(n int) schemas.Event {
+		e := a.event(second(n), schemas.Published, anonymous)
+		e.Envelope.Properties.MessageID = fmt.Sprintf("m-%04d", n)
+		return e
+	}
+	a.keep(t, made(0), made(1))
+	ctx, stop := context.WithCancel(t.Context())
+	out, errs := &sink{}, &sink{}
+	done := make(chan int)
+	go func() {
+		done <- Run(ctx, strings.NewReader(""), out, errs, []string{"tail", "message.id: m-*", "-n", "1", "--fields", "message.id"}, a.environ)
+	}()
+	until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-0001") })
+	const many = 900
+	var all []schemas.Event
+	for n := range many {
+		all = append(all, made(n+2))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for len(all) > 0 { // some of those that are next, in any order
+		next := all[:min(len(all), 200)]
+		random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+		some := next[:min(len(next), 1+random.IntN(90))]
+		a.keep(t, some...)
+		all = all[len(some):]
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+	}
+	until(t, "every event", func() bool { return strings.Count(out.String(), "m-") >= many+1 })
+	for n := range 2 { // between the two it has looked back at everything
+		a.keep(t, made(many+2+n))
+		last := fmt.Sprintf("m-%04d\n", many+2+n)
+		until(t, last, func() bool { return strings.Contains(out.String(), last) })
+	}
+	stop()
+	if code := <-done; code != exitOK || errs.String() != "" {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	for n := range many + 3 {
+		if times := strings.Count(out.String(), fmt.Sprintf("m-%04d\n", n+1)); times != 1 {
+			t.Errorf("m-%04d was printed %d times", n+1, times)
+		}
+	}
+	if strings.Contains(out.String(), "m-0000") {
+		t.Error("what was there before was printed")
+	}
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+func (l list) count(ctx context.Context, store eventStore, sel schemas.Selection, format output) error {
+	n, err := store.Count(ctx, sel)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		if err := store.Check(ctx); err != nil {
+			return err
+		}
+	}
+	if format.is("json", "ndjson") {
+		return l.say(`{"count":%d}`, n)
+	}
+	return l.say("%d", n)
+}
+
+const (
+	topValues = 10_000 // most values of --by, with --limit 0
+	timeSteps = 40     // most steps of a histogram over time
+)
+
+// by counts by the values of a field.
+func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.Selection, asked search) error {
+	f, err := s.fieldNamed(asked.by)
+	if err != nil {
+		return err
+	}
+	if asked.limit == 0 || asked.limit > topValues {
+		asked.limit = topValues
+	}
+	var tally schemas.Tally
+	switch f.Type {
+	case query.Text:
+		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
+	case query.Date:
+		tally, err = store.Histogram(ctx, sel, f.Name, timeSteps, time.Local)
+	default:
+		tally, err = store.TopValues(ctx, sel, f.Name, asked.limit)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(tally.Values) == 0 && tally.Without == 0:
+		return to.nothing(ctx, store, asked.format, `{"values":[],"others":0,"without":0}`)
+	}
+	return to.tally(f, tally, asked.format)
+}
+
+func insteadOf(text string) string {
+	if text == "error.message" {
+		return "watership.error_group, which folds ids and numbers, can"
+	}
+	return "expected a keyword, a number, a date or a header"
+}
+
+func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
+	switch format.name {
+	case "json":
+		return l.tallyJSON(tally)
+	case "ndjson":
+		for _, value := range tally.Values {
+			if err := writeJSON(l.out, valueJSON(value)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "csv":
+		w := newSheet(l.out)
+		rows := [][]string{{f.Name, "count"}}
+		for _, value := range tally.Values {
+			text := value.Text
+			if f.Type != query.Long && f.Type != query.Double {
+				text = w.text(text)
+			}
+			rows = append(rows, []string{text, strconv.FormatInt(value.Count, 10)})
+		}
+		return w.WriteAll(rows)
+	}
+	return l.bars(f, tally)
+}
+
+func (l list) tallyJSON(tally schemas.Tally) error {
+	values := make([]json.RawMessage, len(tally.Values))
+	for i, value := range tally.Values {
+		values[i] = valueJSON(value)
+	}
+	return writeJSON(l.out, struct {
+		Values  []json.RawMessage `json:"values"`
+		Others  int64             `json:"others"`
+		Without int64             `json:"without"`
+	}{values, tally.Others, tally.Without})
+}
+
+func valueJSON(value schemas.Value) json.RawMessage {
+	text, _ := json.Marshal(struct { // a text and a number
+		Value string `json:"value"`
+		Count int64  `json:"count"`
+	}{value.Text, value.Count})
+	return text
+}
+
+const longestBar = 40 // characters
+
+// bars draws a histogram.
+func (l list) bars(f query.Field, tally schemas.Tally) error {
+	t := newTable(l.out, l.screen, barColumns(f.Name)...)
+	most := int64(1)
+	for _, value := range tally.Values {
+		most = max(most, value.Count)
+	}
+	for _, value := range tally.Values {
+		bar := int((value.Count*longestBar + most/2) / most)
+		if value.Count > 0 {
+			bar = max(bar, 1)
+		}
+		text := value.Text
+		if f.Type == query.Date {
+			text = localTime(text)
+		}
+		if err := t.row(text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {
+			return err
+		}
+	}
+	for _, rest := range []struct {
+		name  string
+		count int64
+	}{{"(other values)", tally.Others}, {"(no value)", tally.Without}} {
+		if rest.count == 0 {
+			continue
+		}
+		if err := t.row(rest.name, strconv.FormatInt(rest.count, 10), ""); err != nil {
+			return err
+		}
+	}
+	if tally.Inexact > 0 {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		return l.say("counts may be up to %d too low", tally.Inexact)
+	}
+	return t.flush()
+}
+
+func barColumns(name string) []column {
+	return []column{{title: name}, {title: "COUNT", fixed: true, right: true}, {fixed: true, spare: 1}}
+}

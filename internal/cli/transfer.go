@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func newExport(from *settings) *cobra.Command {
+	var selected selected
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "export QUERY",
+		Short: "Write the events that a query finds, whole, as one JSON document a line",
+		Long: `export writes every event in the order in which it was recorded, with all that
+is needed to publish its message again unchanged: exchange, routing key, every
+property, typed headers and the bytes of the body. import reads it into another
+store; publish --ndjson publishes the messages.`,
+		Example: `  watership export 'action: published and headers.tenant: acme' --since 1d > acme.ndjson
+  watership export '*' | gzip > all.ndjson.gz`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := wanted(args, "exports")
+			if err != nil {
+				return err
+			}
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			sel, err := selected.selection(s, text, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			sel.Order, sel.Limit = schemas.BySequence, limit
+			return s.export(cmd.Context(), terminalOf(cmd), sel)
+		},
+	}
+	selected.addFlags(cmd)
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "most events to write; 0 writes all")
+	return cmd
+}
+
+// export ends with what is stored when it begins.
+func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
+		return err
+	}
+	bar, err := t.exportBar(ctx, store, sel)
+	if err != nil {
+		return err
+	}
+	found, err := list{terminal: t}.write(lineWriter{bufio.NewWriter(t.out), document}, bar.events(store.Events(ctx, sel)))
+	bar.end()
+	if err == nil && found == 0 {
+		err = store.Check(ctx)
+	}
+	return err
+}
+
+// exportBar is off where the events themselves go to the terminal.
+func (t terminal) exportBar(ctx context.Context, store eventStore, sel schemas.Selection) (*bar, error) {
+	bar := newBar(t.err, 0)
+	bar.on = bar.on && !isTerminal(t.out)
+	if !bar.on {
+		return bar, nil
+	}
+	count, err := store.Count(ctx, sel)
+	if bar.total = int(count); sel.Limit > 0 {
+		bar.total = min(bar.total, sel.Limit)
+	}
+	return bar, err
+}
+
+// events counts those that it gives.
+func (b *bar) events(events iter.Seq2[schemas.Event, error]) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		given := 0
+		for e, err := range events {
+			if !yield(e, err) {
+				return
+			}
+			given++
+			b.show(given)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func newImport(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import [FILE]",
+		Short: "Read events that export wrote into the store",
+		Long: `import creates the documents of a file, or of standard input, in the store of the
+configuration. What is there already stays as it is, so an import that was cut
+short can be repeated. What is refused is named at the end, and keeps
+nothing else from being imported.`,
+		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
+		Args:    perhapsAFile,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			s, err := from.system(terminalOf(cmd))
+			if err != nil {
+				return err
+			}
+			in, end, err := openInput(cmd.InOrStdin(), args)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end()) }()
+			return s.importFrom(cmd.Context(), terminalOf(cmd), in)
+		},
+	}
+}
+
+func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error {
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if store.Check(ctx) != nil { // a store that is new
+		if err := store.Install(ctx); err != nil {
+			return err
+		}
+	}
+	bar := newBar(t.err, 0)
+	if bar.on {
+		if bar.total, err = linesAhead(in); err != nil {
+			return err
+		}
+	}
+	i := importing{store: store, format: s.format(), pause: importPause, bar: bar}
+	err = i.read(ctx, in)
+	bar.end()
+	fmt.Fprintf(t.out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
+	return errors.Join(err, i.failed())
+}
+
+// linesAhead counts the lines of a file that is yet to be read; 0 for what can
+// be read only once.
+func linesAhead(in io.Reader) (int, error) {
+	file, isFile := in.(*os.File)
+	if !isFile {
+		return 0, nil
+	}
+	at, err := file.Seek(0, io.SeekCurrent)
+	if err != nil { // a pipe
+		return 0, nil
+	}
+	lines, buffer := 0, make([]byte, 1<<16)
+	for err == nil {
+		var n int
+		n, err = file.Read(buffer)
+		lines += bytes.Count(buffer[:n], []byte{'\n'})
+	}
+	if !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	_, err = file.Seek(at, io.SeekStart)
+	return lines, err
+}
+
+func openInput(in io.Reader, args []string) (io.Reader, func() error, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return in, func() error { return nil }, nil
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, file.Close, nil
+}
+
+const (
+	importEvents = 500
+	importBytes  = 5 << 20
+	importPause  = 500 * time.Millisecond // before what the store could not take now is sent again
+	importTries  = 20
+)
+
+// importing is an import under way.
+type importing struct {
+	store   eventStore
+	format  schemas.DocumentFormat
+	pause   time.Duration
+	bar     *bar
+	created int
+	there   int
+	refused int
+	reasons []string // of the first that were refused
+}
+
+const mostReasons = 10
+
+// read creates the documents of in, some at a time.
+func (i *importing) read(ctx context.Context, in io.Reader) error {
+	var batch []schemas.Document
+	size := 0
+	for event, err := range transfer.Read(in) {
+		if err != nil {
+			return errors.Join(i.create(ctx, batch), err)
+		}
+		if why := event.Check(time.Now()); why != nil {
+			i.refuse(event.EventID, why.Error())
+			continue
+		}
+		doc := i.format.Document(event)
+		batch = append(batch, doc)
+		if size += len(doc.Source); len(batch) < importEvents && size < importBytes {
+			continue
+		}
+		if err := i.create(ctx, batch); err != nil {
+			return err
+		}
+		batch, size = batch[:0], 0
+	}
+	return i.create(ctx, batch)
+}
+
+// create looks first for what is there, also in older indices.
+func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
+	ids := make([]string, len(docs))
+	for n, doc := range docs {
+		ids[n] = doc.ID
+	}
+	found, err := i.store.Find(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var left []schemas.Document
+	for _, doc := range docs {
+		if _, there := found[doc.ID]; there {
+			i.there++
+			continue
+		}
+		left = append(left, doc)
+	}
+	err = i.insist(ctx, left)
+	i.bar.show(i.created + i.there + i.refused)
+	return err
+}
+
+// insist sends again what the store is too busy for, and in halves what it refuses as
+// a whole.
+func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
+	var err error
+	for try := 0; len(docs) > 0 && try < importTries; try++ {
+		if try > 0 {
+			select {
+			case <-time.After(i.pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		var failed *schemas.StoreError
+		var busy []schemas.Document
+		busy, err = i.send(ctx, docs)
+		switch {
+		case err == nil:
+			docs = busy
+		case !errors.As(err, &failed):
+			return err
+		case failed.Kind == schemas.StoreTooLarge, failed.Kind == schemas.StoreRefused:
+			return i.halve(ctx, docs, err)
+		case failed.Kind != schemas.StoreBusy:
+			return err
+		}
+	}
+	if len(docs) > 0 && err == nil {
+		err = fmt.Errorf("the store would not take %s", plural(len(docs), "event"))
+	}
+	return err
+}
+
+// halve finds the document for which the store refuses all.
+func (i *importing) halve(ctx context.Context, docs []schemas.Document, why error) error {
+	if len(docs) == 1 {
+		i.refuse(docs[0].ID, why.Error())
+		return nil
+	}
+	half := len(docs) / 2
+	if err := i.insist(ctx, docs[:half]); err != nil {
+		return err
+	}
+	return i.insist(ctx, docs[half:])
+}
+
+func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []schemas.Document, err error) {
+	results, err := i.store.Create(ctx, docs)
+	for n, result := range results {
+		switch result.Status {
+		case schemas.Created:
+			i.created++
+		case schemas.Conflict:
+			i.there++
+		case schemas.Busy:
+			busy = append(busy, docs[n])
+		default:
+			i.refuse(docs[n].ID, result.Reason)
+		}
+	}
+	return busy, err
+}
+
+func (i *importing) refuse(id, why string) {
+	if i.refused++; len(i.reasons) < mostReasons {
+		i.reasons = append(i.reasons, fmt.Sprintf("event %s: %s", cell(id, 80), cell(why, 400)))
+	}
+}
+
+// failed says which documents were refused, nil if none.
+func (i *importing) failed() error {
+	switch {
+	case i.refused == 0:
+		return nil
+	case i.refused > len(i.reasons):
+		i.reasons = append(i.reasons, "…")
+	}
+	return fmt.Errorf("%s refused, the others are in the store:\n  %s", wasOrWere(i.refused, "event"), strings.Join(i.reasons, "\n  "))
+}
+
+func wasOrWere(n int, what string) string {
+	if n == 1 {
+		return plural(n, what) + " was"
+	}
+	return plural(n, what) + " were"
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+func everyType(e *schemas.Event) {
+	e.Envelope.Body = []byte{0xff, 0, '\n', 1}
+	e.Envelope.Headers = amqp.Table{
+		"int8": int8(-1), "int64": int64(1) << 60, "raw": []byte{0xff}, "none": nil, "when": time.Unix(1700000000, 0),
+		"price": amqp.Decimal{Scale: 2, Value: 1999}, "deep": amqp.Table{"list": []any{"a", int32(2)}}, "bad\xff": "\xff",
+	}
+	e.Envelope.Properties = schemas.Properties{
+		MessageID: "m", CorrelationID: "c", ReplyTo: "r", Type: "t", AppID: "a", Expiration: "86400000", Priority: 3,
+		ContentType: "x", ContentEncoding: "y", DeliveryMode: 2, Timestamp: time.Unix(1700000000, 0),
+	}
+}
+
+func TestExportAndImportLoseNothing(t *testing.T) { inEachStore(t, testExportAndImport) }
+
+func testExportAndImport(t *testing.T, seed seeder) {
+	from, to := seed(t), seed(t)
+	from.keep(t, from.event(1, schemas.Published, everyType), from.event(2, schemas.Poisoned, poisonedAt("orders", "x"), instance("i")), from.event(3, schemas.Handled))
+	exported := from.must(t, "export", "*")
+	if n := strings.Count(exported, "\n"); n != 3 {
+		t.Fatalf("%d lines", n)
+	}
+	file := writeFile(t, "events.ndjson", exported)
+	for _, want := range []string{"created 3 events, 0 were there already\n", "created 0 events, 3 were there already\n"} {
+		if got := to.must(t, "import", file); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if diff := cmp.Diff(exported, to.must(t, "export", "*")); diff != "" {
+		t.Errorf("(-exported +exported again):\n%s", diff)
+	}
+	if n := strings.Count(from.must(t, "export", "action: handled"), "\n"); n != 1 {
+		t.Errorf("a query exports %d events", n)
+	}
+	bad := writeFile(t, "bad.ndjson", exported+"{\"no\": \"document\"}\n")
+	if r := seed(t).call(t, "import", bad); r.code != exitFailed || !strings.Contains(r.err, "line 4") || !strings.Contains(r.out, "created 3") {
+		t.Errorf("%+v", r)
+	}
+	first, _, _ := strings.Cut(exported, "\n")
+	forged := writeFile(t, "forged.ndjson", regexp.MustCompile(`"sequence":\d+`).ReplaceAllString(first, `"sequence":9223372036854775807`))
+	if r := seed(t).call(t, "import", forged); r.code != exitFailed || !strings.Contains(r.err, "a day ahead") || !strings.Contains(r.out, "created 0") {
+		t.Errorf("an event from the end of time: %+v", r)
+	}
+}
+
+// A document that the store refuses keeps no other from being imported.
+func TestImportGoesOn(t *testing.T) { inEachStore(t, testImportGoesOn) }
+
+func testImportGoesOn(t *testing.T, seed seeder) {
+	from, to := seed(t), seed(t)
+	from.keep(t, from.event(1, schemas.Published), from.event(2, schemas.Published), from.event(3, schemas.Published))
+	lines := strings.SplitAfter(from.must(t, "export", "*"), "\n")
+	long := strings.Repeat("x", 600) // bytes, more than an id may have
+	lines[1] = strings.Replace(lines[1], `"id":"`+from.source+":2", `"id":"`+long, 1)
+	if !strings.Contains(lines[1], long) {
+		t.Fatalf("the line has no such id: %s", lines[1])
+	}
+	file := writeFile(t, "events.ndjson", strings.Join(lines, ""))
+	for _, want := range []string{"created 2 events, 0 were there already\n", "created 0 events, 2 were there already\n"} {
+		r := to.call(t, "import", file)
+		if r.code != exitFailed || r.out != want || !strings.Contains(r.err, "1 event was refused") || !strings.Contains(r.err, long[:20]) {
+			t.Errorf("exit code %d, %q, %q; want %q", r.code, r.out, r.err, want)
+		}
+	}
+	if got := strings.TrimSpace(to.must(t, "search", "*", "--count")); got != "2" {
+		t.Errorf("the store has %s events", got)
+	}
+}
+
+// One that is too large for the store is found among those that were sent with it.
+func TestImportOfWhatIsTooLarge(t *testing.T) {
+	p := newest(t)
+	from := p.seed(t)
+	large := from.event(2, schemas.Published, func(e *schemas.Event) { e.Envelope.Body = bytes.Repeat([]byte("x"), 200_000) })
+	from.keep(t, from.event(1, schemas.Published), large, from.event(3, schemas.Published), from.event(4, schemas.Published))
+	p.storeURL = smallStore(t, 100_000)
+	to := p.seed(t)
+	r := to.call(t, "import", writeFile(t, "events.ndjson", from.must(t, "export", "*")))
+	if r.code != exitFailed || r.out != "created 3 events, 0 were there already\n" || !strings.Contains(r.err, "event "+large.EventID+": ") {
+		t.Errorf("exit code %d, %q, %q", r.code, r.out, r.err)
+	}
+}
+
+// What was exported is published again as it was.
+func TestPublishEnvelopes(t *testing.T) {
+	p := newest(t)
+	broker, a := p.broker, p.seed(t)
+	queue := broker.Queue(t, nil)
+	e := a.event(1, schemas.Published, everyType)
+	e.Envelope.Exchange, e.Envelope.RoutingKey = "", queue
+	e.Envelope.Properties.UserID = "somebody"
+	a.keep(t, e)
+	file := writeFile(t, "events.ndjson", a.must(t, "export", "*"))
+	if got := a.must(t, "publish", "--ndjson", file, "--count", "2"); got != "published 2 messages\n" {
+		t.Error(got)
+	}
+	e.Envelope.Properties.UserID = ""
+	for _, delivery := range broker.Take(t, queue, 2) {
+		if diff := cmp.Diff(e.Envelope, schemas.FromDelivery(delivery), sameSecond()); diff != "" {
+			t.Errorf("(-exported +published):\n%s", diff)
+		}
+	}
+}
+
+func TestPublishManyAtARate(t *testing.T) {
+	p := newest(t)
+	broker, a := p.broker, p.seed(t)
+	queue := broker.Queue(t, nil)
+	began := time.Now()
+	got := call(t.Context(), strings.NewReader("hello"), a.environ, "publish", "--key", queue, "--count", "30", "--rate", "20")
+	if got.out != "published 30 messages\n" || time.Since(began) < 1200*time.Millisecond {
+		t.Errorf("%+v in %s", got, time.Since(began))
+	}
+	if n := broker.Len(t, queue); n != 30 {
+		t.Errorf("the queue has %d messages", n)
+	}
+	if r := a.call(t, "publish", "--key", queue+".nobody"); r.code != exitFailed || !strings.Contains(r.err, "queue") {
+		t.Errorf("published to nowhere: %+v", r)
+	}
+	got = call(t.Context(), strings.NewReader("x"), a.environ, "publish", "--key", queue, "--count", "2500")
+	if got.out != fmt.Sprintf("published %d messages\n", 2500) {
+		t.Errorf("%+v", got)
+	}
+}
