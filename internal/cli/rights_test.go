@@ -29,7 +29,7 @@ type role struct {
 func documentedRole(t *testing.T) role {
 	t.Helper()
 	var r role
-	if err := json.Unmarshal([]byte(documented(t, 0)), &r); err != nil {
+	if err := json.Unmarshal([]byte(documented(t)), &r); err != nil {
 		t.Fatal(err)
 	}
 	return r

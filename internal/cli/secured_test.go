@@ -21,15 +21,18 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// documented gives the nth JSON block of the page on security.
-func documented(t *testing.T, n int) string {
+// documented gives the JSON block of the page on security: the role at Elasticsearch.
+func documented(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	return blocks[n][1]
+	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatal("docs/security.md gives no role at Elasticsearch")
+	}
+	return block[1]
 }
 
 // secured is an Elasticsearch with security on, whose roles are in a file, since
@@ -135,8 +138,11 @@ func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login 
 	send(http.MethodPut, "users/"+login, `{"password":"p@ss/word","tags":"monitoring"}`)
 	t.Cleanup(func() { send(http.MethodDelete, "users/"+login, "") })
 	send(http.MethodPut, "permissions/"+login+"/guest", `{"configure":".*","write":".*","read":".*"}`)
-	permissions := strings.NewReplacer("watership", i.prefix, "shop", i.exchange, "orders", i.queue).Replace(documented(t, 1))
-	send(http.MethodPut, "permissions/"+login+"/"+login, permissions)
+	permissions, err := json.Marshal(rabbittest.DocumentedRights(t, i.prefix, i.exchange, i.queue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(http.MethodPut, "permissions/"+login+"/"+login, string(permissions))
 	return login
 }
 
@@ -148,7 +154,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
 	i := install(t, broker, service.url)
 	login := restricted(t, broker, i)
-	store.role(t, strings.ReplaceAll(documented(t, 0), "watership-messages", i.stream), i.stream)
+	store.role(t, strings.ReplaceAll(documented(t), "watership-messages", i.stream), i.stream)
 	owner, err := url.Parse(broker.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +215,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 
 	wrongPassword := writeFile(t, "wrong", "another")
 	// What is missing is named on one line.
-	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t, 0), "watership-messages", i.stream), `"manage_index_templates"`, `"manage_ilm"`)
+	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t), "watership-messages", i.stream), `"manage_index_templates"`, `"manage_ilm"`)
 	store.role(t, narrow, "manage_ilm")
 	got := i.run(t, "setup")
 	if got.code != exitFailed || strings.Count(got.err, "watership: ") != 1 || !strings.Contains(got.err, "granted by the cluster privileges [manage_index_templates") {
