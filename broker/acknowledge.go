@@ -6,15 +6,16 @@ import (
 	"sort"
 )
 
-// unackedDelivery is a delivery that is to be acknowledged.
+// unackedDelivery is a delivery that the client has not acknowledged.
 type unackedDelivery struct {
 	tag      uint64
-	entry    *entry // nil: settled
+	entry    *entry // nil: removed
 	queue    *queue
 	consumer *consumer // nil: basic.get
 }
 
-// unackedList are a channel's outstanding deliveries, in the order of their tags.
+// unackedList holds the unacknowledged deliveries of a channel, in the order of their
+// tags.
 type unackedList struct {
 	items   []unackedDelivery
 	removed int // items without an entry
@@ -22,7 +23,7 @@ type unackedList struct {
 
 func (l *unackedList) add(o unackedDelivery) { l.items = append(l.items, o) }
 
-// removeOne takes out the delivery of a tag, if it is outstanding.
+// removeOne removes and returns the delivery with a tag, if it is in the list.
 func (l *unackedList) removeOne(tag uint64) (unackedDelivery, bool) {
 	i := l.find(tag)
 	if i < 0 {
@@ -43,7 +44,8 @@ func (l *unackedList) find(tag uint64) int {
 	return i
 }
 
-// removeUpTo takes out all up to a tag, which must be outstanding itself.
+// removeUpTo removes and returns all deliveries up to a tag. It returns false where the
+// tag is not in the list.
 func (l *unackedList) removeUpTo(tag uint64) ([]unackedDelivery, bool) {
 	i := l.find(tag)
 	if i < 0 {
@@ -67,7 +69,7 @@ func (l *unackedList) removeFirst(n int) []unackedDelivery {
 	return taken
 }
 
-// restore puts deliveries back that were taken out.
+// restore inserts removed deliveries again.
 func (l *unackedList) restore(taken []unackedDelivery) {
 	all := slices.Clone(taken)
 	for _, o := range l.items {
@@ -79,7 +81,8 @@ func (l *unackedList) restore(taken []unackedDelivery) {
 	l.items, l.removed = all, 0
 }
 
-// compact drops settled items from the front, and all of them where they are most.
+// compact drops removed items from the front, and from everywhere where they are the
+// majority.
 func (l *unackedList) compact() {
 	n := 0
 	for n < len(l.items) && l.items[n].entry == nil {
@@ -111,13 +114,14 @@ func (ch *channel) addUnacked(o unackedDelivery) {
 	ch.unacked.add(o)
 }
 
-// hasPrefetchRoom says whether the channel's prefetch allows one more delivery.
+// hasPrefetchRoom reports whether the global prefetch of the channel allows one more
+// delivery.
 func (ch *channel) hasPrefetchRoom() bool {
 	return ch.globalPrefetch == 0 || ch.prefetchUsed < ch.globalPrefetch
 }
 
-// removeUnacked takes out what an acknowledgement speaks of (§1.8.3.13). Tag 0 with
-// multiple is everything.
+// removeUnacked removes and returns the deliveries that an acknowledgement names
+// (§1.8.3.13). Tag 0 with multiple names all.
 func (ch *channel) removeUnacked(tag uint64, multiple bool) ([]unackedDelivery, *exception) {
 	if multiple && tag == 0 {
 		return ch.unacked.removeAll(), nil
@@ -156,7 +160,7 @@ func (ch *channel) reject(args *decoder) *exception {
 	return ch.acknowledge(tag, false, rejection(flags.at(0)))
 }
 
-// disposition is how deliveries end.
+// disposition is the result of a delivery.
 type disposition int
 
 const (
@@ -172,7 +176,7 @@ func rejection(requeue bool) disposition {
 	return rejected
 }
 
-// acknowledge ends deliveries, in a transaction with its commit.
+// acknowledge applies a disposition to deliveries, in a transaction at its commit.
 func (ch *channel) acknowledge(tag uint64, multiple bool, v disposition) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -188,7 +192,7 @@ func (ch *channel) acknowledge(tag uint64, multiple bool, v disposition) *except
 	return nil
 }
 
-// apply ends deliveries, and offers those that come back to any consumer.
+// apply performs an acknowledgement, and offers requeued messages to all consumers.
 func (ch *channel) apply(s acknowledgement) {
 	for _, o := range s.deliveries {
 		switch s.disposition {
@@ -217,20 +221,21 @@ func (ch *channel) releasePrefetch(o unackedDelivery) {
 	}
 }
 
-// deliverAfter offers messages to consumers that have room again, and what was given
-// back to any.
+// deliverAfter offers the messages of the queues of acknowledged deliveries to their
+// consumers. Where the channel had reached its global prefetch, it also offers messages
+// to all its consumers.
 func (ch *channel) deliverAfter(settled []unackedDelivery) {
 	ch.vhost.rounds++
 	for _, o := range settled {
 		o.queue.deliverOnce()
 	}
-	if ch.globalPrefetch > 0 && ch.prefetchUsed+len(settled) >= ch.globalPrefetch { // it had none left
+	if ch.globalPrefetch > 0 && ch.prefetchUsed+len(settled) >= ch.globalPrefetch {
 		ch.deliverToConsumers()
 	}
 }
 
 // deliverToConsumers offers messages to all consumers of the channel, as a part of a
-// round.
+// round of deliveries.
 func (ch *channel) deliverToConsumers() {
 	for _, c := range ch.consumers {
 		c.queue.deliverOnce()

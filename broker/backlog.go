@@ -2,19 +2,19 @@ package broker
 
 import "container/heap"
 
-// backlog are the messages of a queue that are ready, in order of priority and
-// then of arrival.
+// backlog holds the ready messages of a queue, in order of priority and then of
+// arrival.
 type backlog struct {
 	lanes    []lane // by priority
 	count    int
 	bytes    int64  // of bodies
-	requeued uint64 // how many came back to a quorum queue
+	requeued uint64 // messages requeued to a quorum queue
 }
 
-// lane are messages of one priority.
+// lane holds the messages of one priority.
 type lane struct {
 	arrived  fifo
-	requeued byPosition // given back; before the fresh ones
+	requeued byPosition // before the arrived ones
 }
 
 func newBacklog(maxPriority int) backlog {
@@ -37,8 +37,8 @@ func (b *backlog) laneOf(e *entry) *lane {
 	return &b.lanes[min(priority, len(b.lanes)-1)]
 }
 
-// requeue puts an entry where it was. A quorum queue puts it behind those that
-// were given back before it (https://www.rabbitmq.com/docs/quorum-queues).
+// requeue inserts an entry where it was. A quorum queue inserts it after the entries
+// that were requeued before it (https://www.rabbitmq.com/docs/quorum-queues).
 func (b *backlog) requeue(e *entry, quorum bool) {
 	b.count++
 	b.bytes += int64(len(e.message.body))
@@ -49,7 +49,7 @@ func (b *backlog) requeue(e *entry, quorum bool) {
 	heap.Push(&b.laneOf(e).requeued, e)
 }
 
-// head is the lane whose first message is next; nil where there is none.
+// head returns the lane of the next message; nil where the backlog is empty.
 func (b *backlog) head() *lane {
 	if b.count == 0 {
 		return nil
@@ -82,8 +82,8 @@ func (b *backlog) popFrom(l *lane) *entry {
 	return e
 }
 
-// first is a lane's next message. What was given back had been at the head, so it is
-// before all fresh ones.
+// first returns the next message of a lane. Requeued messages come first, since they
+// were delivered before.
 func (l *lane) first() *entry {
 	if len(l.requeued) > 0 {
 		return l.requeued[0]
@@ -110,7 +110,7 @@ func (h *byPosition) Pop() any {
 	return e
 }
 
-// maxIdleCapacity is how much of an empty list is kept for the next entries.
+// maxIdleCapacity is the largest capacity that an empty list retains.
 const maxIdleCapacity = 4096
 
 // fifo is a queue of entries whose memory shrinks with it.

@@ -38,7 +38,7 @@ func (ch *channel) queueUnbind(args *decoder) *exception {
 	if source == "" {
 		return defaultExchangeRefused()
 	}
-	if b := ch.vhost.queueBound(name, source, key, arguments); b != nil { // else it is unbound, as asked for
+	if b := ch.vhost.queueBound(name, source, key, arguments); b != nil { // else there is nothing to unbind
 		if err := ch.mayUse(b.queue); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (ch *channel) queueUnbind(args *decoder) *exception {
 	return nil
 }
 
-// queueBound finds a binding of a queue; nil where there is none.
+// queueBound returns a binding of a queue; nil where it does not exist.
 func (v *vhost) queueBound(queue, source, key string, arguments table) *binding {
 	q, x := v.queues[queue], v.exchanges[source]
 	if q == nil || x == nil {
@@ -58,7 +58,7 @@ func (v *vhost) queueBound(queue, source, key string, arguments table) *binding 
 	return x.bindings[like.identity()]
 }
 
-// queueBinding names the two ends of a binding, which must be there.
+// queueBinding returns a binding with its source and its queue, which must exist.
 func (ch *channel) queueBinding(queue, source string) (*binding, *exception) {
 	if source == "" {
 		return nil, defaultExchangeRefused()
@@ -74,7 +74,7 @@ func (ch *channel) queueBinding(queue, source string) (*binding, *exception) {
 	return &binding{source: x, queue: q}, nil
 }
 
-// exchangeBind binds an exchange to another, or unbinds it.
+// exchangeBind handles exchange.bind and exchange.unbind.
 func (ch *channel) exchangeBind(args *decoder, ok methodID, act func(*binding) *exception) *exception {
 	args.short()
 	destination, source, key, flags := args.shortstr(), args.shortstr(), args.shortstr(), args.bits()
@@ -90,7 +90,7 @@ func (ch *channel) exchangeBind(args *decoder, ok methodID, act func(*binding) *
 		err = act(b)
 	}
 	if ok == exchangeUnbindOK && err != nil && err.code == notFound {
-		err = nil // gone is as good as unbound
+		err = nil // a missing exchange has no bindings
 	}
 	if err == nil && !flags.at(0) {
 		ch.reply(ok, nil)
@@ -98,7 +98,7 @@ func (ch *channel) exchangeBind(args *decoder, ok methodID, act func(*binding) *
 	return err
 }
 
-// exchangeBinding names the two ends of a binding, which must be there.
+// exchangeBinding returns a binding with its source and its target, which must exist.
 func (v *vhost) exchangeBinding(destination, source string) (*binding, *exception) {
 	b := &binding{source: v.exchanges[source], target: v.exchanges[destination]}
 	switch {
@@ -112,7 +112,7 @@ func (v *vhost) exchangeBinding(destination, source string) (*binding, *exceptio
 	return b, nil
 }
 
-// unbindExisting is unbind, which cannot fail.
+// unbindExisting is unbindSame with the signature of bind. It does not fail.
 func (v *vhost) unbindExisting(b *binding) *exception {
 	v.unbindSame(b)
 	return nil

@@ -2,13 +2,13 @@ package broker
 
 import "time"
 
-// blockedHeartbeat is how often a blocked client gets a heartbeat, whatever was
-// negotiated: the broker does not read from it meanwhile, so that a failure to
-// write is the only sign of its end.
+// blockedHeartbeat is the interval of heartbeats to a blocked client, whatever was
+// negotiated: the broker does not read from a blocked client, and notices its end only
+// when a write fails.
 const blockedHeartbeat = 2 * time.Second
 
-// awaitMemory keeps a connection that publishes from publishing more while the
-// broker is out of memory, and tells a client that wants to know
+// awaitMemory blocks a connection that publishes while the broker is out of memory, and
+// notifies a client with the capability
 // (https://www.rabbitmq.com/docs/connection-blocked). Other connections go on.
 func (c *connection) awaitMemory() {
 	memory := c.broker.memory
@@ -39,7 +39,8 @@ func (c *connection) awaitMemory() {
 	}
 }
 
-// hasUnfinished reports whether a message has come in part, or a transaction.
+// hasUnfinished reports whether the broker has a part of a message, or publishes of an
+// open transaction.
 func (c *connection) hasUnfinished() bool {
 	for _, ch := range c.channels {
 		if ch.incoming.state != awaitingMethod || ch.tx != nil && len(ch.tx.publishes) > 0 {

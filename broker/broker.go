@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed says that the broker is closed.
+// ErrClosed is the error of a broker after Close.
 var ErrClosed = errors.New("broker is closed")
 
-// Broker is an AMQP broker. It runs until Close.
+// Broker is an AMQP 0-9-1 broker. It runs until Close.
 type Broker struct {
 	cfg    Config
 	log    *slog.Logger
@@ -19,22 +19,22 @@ type Broker struct {
 	vhosts map[string]*vhost // never changes
 	done   chan struct{}     // closed by Close
 	failed chan error        // has room for one
-	work   sync.WaitGroup    // connections, acceptors and vhosts' clocks
+	work   sync.WaitGroup    // connections, listeners and the timers of virtual hosts
 
-	hasFaults atomic.Bool // there are faults
+	hasFaults atomic.Bool
 	refuseNew atomic.Bool // see RefuseConnections
 
-	mu             sync.Mutex // guards what follows
+	mu             sync.Mutex // guards the fields below
 	closed         bool
 	externalClosed bool
-	listeners      map[net.Listener]bool // whether they are for the inside
+	listeners      map[net.Listener]bool // true: of ListenInternal
 	connections    map[*connection]struct{}
-	admitted       int              // connections that were let in
-	address        net.Addr         // of the first listener; nil before Listen
-	faults         []*injectedFault // never changed in place
+	admitted       int              // connections that logged in
+	address        net.Addr         // of the first Listen; nil before it
+	faults         []*injectedFault // copied for each change
 }
 
-// New returns a running broker that nobody can reach yet.
+// New returns a running broker without a listener.
 func New(cfg Config) *Broker {
 	cfg = cfg.withDefaults()
 	b := &Broker{
@@ -78,9 +78,9 @@ func (b *Broker) spawn(f func()) error {
 	return nil
 }
 
-// register takes notice of a connection that begins. Where there are so many that not
-// even a refusal can be had, it takes the place of the one that has been without a
-// login for longest, so that connections that never log in keep nobody out.
+// register adds a new connection. Where there are too many even to refuse it with an
+// error, it drops the oldest one that has not logged in, so that connections without a
+// login do not keep clients out.
 func (b *Broker) register(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +99,8 @@ func (b *Broker) register(c *connection) bool {
 	return true
 }
 
-// oldestUnadmitted is the oldest connection that has no login, or has left; nil where
-// there is none.
+// oldestUnadmitted returns the oldest connection that has not logged in or was closed
+// by its client; nil where all are open.
 func (b *Broker) oldestUnadmitted() (slowest *connection) {
 	for c := range b.connections {
 		if !c.admitted && (slowest == nil || c.acceptedAt.Before(slowest.acceptedAt)) {
@@ -110,10 +110,12 @@ func (b *Broker) oldestUnadmitted() (slowest *connection) {
 	return slowest
 }
 
-// handshakesPerConnection times as many connections as may be open get as far as to be told so.
+// handshakesPerConnection times Limits.Connections may be in a handshake: those over
+// the limit are refused with an error.
 const handshakesPerConnection = 2
 
-// admit lets a connection in that has logged in; false where there are too many.
+// admit counts a connection that has logged in. It returns false where the limit is
+// reached.
 func (b *Broker) admit(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +126,8 @@ func (b *Broker) admit(c *connection) bool {
 	return c.admitted
 }
 
-// markClosedByClient makes room for another connection, as the client has closed this one. It
-// returns false where the broker does not wait for the client to hang up.
+// markClosedByClient stops counting a connection that its client has closed. It returns
+// false where the broker does not wait for the client to end the stream.
 func (b *Broker) markClosedByClient(c *connection) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

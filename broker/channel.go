@@ -2,37 +2,37 @@ package broker
 
 import "encoding/binary"
 
-// channel is one of a connection's channels (§2.2.5). The reader calls it; what
-// deliveries touch is guarded by the vhost's lock.
+// channel is a channel of a connection (§2.2.5). The reader goroutine calls it; the
+// lock of the virtual host guards the fields that deliveries use.
 type channel struct {
 	conn  *connection
 	vhost *vhost
 	id    uint16
 
-	// Of the reader only.
-	closing   bool // channel.close is sent; only its answer counts
+	// Used by the reader only.
+	closing   bool // channel.close is sent; only close and close-ok are handled
 	lastQueue string
 	incoming  incoming
 	confirms  confirms
-	tx        *transaction // nil: not in transaction mode; guarded by the vhost's lock for others
+	tx        *transaction // nil: not in transaction mode; other goroutines read it under the lock of the virtual host
 
-	// Guarded by the vhost's lock.
+	// Guarded by the lock of the virtual host.
 	consumers      map[string]*consumer
 	unacked        unackedList
-	lastTag        uint64 // the last delivery tag given
-	prefetch       int    // of consumers to come; 0: no limit
-	globalPrefetch int    // of all consumers together; 0: none
-	prefetchUsed   int    // outstanding deliveries that count towards the limit
-	ended          bool   // its consumers take nothing more
-	replyQueue     *queue // nil, or the one that its replies came to last
+	lastTag        uint64
+	prefetch       int    // of each new consumer; 0: no limit
+	globalPrefetch int    // of all consumers together; 0: no limit
+	prefetchUsed   int    // deliveries that count towards globalPrefetch
+	ended          bool   // closed: its consumers get no deliveries
+	replyQueue     *queue // of its newest reply consumer; nil before the first
 }
 
 func newChannel(c *connection, id uint16) *channel {
 	return &channel{conn: c, vhost: c.vhost, id: id, consumers: map[string]*consumer{}}
 }
 
-// handleFrame does what a frame asks. Its error is to close the channel or the
-// connection, because of the method.
+// handleFrame handles a frame. Its error closes the channel or the connection, with the
+// method that caused it.
 func (ch *channel) handleFrame(f frame) (cause methodID, err *exception) {
 	switch {
 	case ch.closing:
@@ -53,8 +53,8 @@ func (ch *channel) handleFrame(f frame) (cause methodID, err *exception) {
 	return id, err
 }
 
-// handleFrameClosing waits for the client to answer channel.close; it may have sent much
-// before it saw it.
+// handleFrameClosing ignores all frames but the answer to channel.close, since the
+// client may have sent many before it reads that.
 func (ch *channel) handleFrameClosing(f frame) {
 	id, _, err := parseMethod(f)
 	if f.kind != frameMethod || err != nil {
@@ -81,7 +81,8 @@ func (ch *channel) closeWithError(e *exception, cause methodID) {
 	ch.reply(channelClose, closeArguments(e, cause))
 }
 
-// end ends what the channel does, before either side says that it is closed.
+// end requeues messages and removes consumers, before either side reports the channel
+// as closed.
 func (ch *channel) end() {
 	ch.sendConfirms()
 	ch.dropContent()
@@ -92,8 +93,8 @@ func (ch *channel) end() {
 
 func (ch *channel) reply(id methodID, args func([]byte) []byte) { ch.conn.out.method(ch.id, id, args) }
 
-// handleMethod does what a method asks. Methods of the specification that RabbitMQ does not
-// have get what it says of them.
+// handleMethod handles a method. Methods of the specification that RabbitMQ does not
+// have get the error that RabbitMQ gives.
 func (ch *channel) handleMethod(id methodID, args *decoder) *exception {
 	switch id.class() {
 	case channelOpen.class():
@@ -110,7 +111,7 @@ func (ch *channel) handleMethod(id methodID, args *decoder) *exception {
 	switch id {
 	case confirmSelect:
 		return ch.confirmSelect(args)
-	case accessRequest: // of AMQP 0-8; every client may do everything
+	case accessRequest: // of AMQP 0-8; every client has all permissions
 		ch.reply(accessRequestOK, func(b []byte) []byte { return binary.BigEndian.AppendUint16(b, 1) })
 		return nil
 	}
@@ -121,7 +122,8 @@ func unknownMethod(id methodID) *exception {
 	return newException(commandInvalid, "unknown method %v", id)
 }
 
-// truncatedArguments ends a method whose arguments end too early; undecodable words it.
+// truncatedArguments is the error of a method whose arguments are too short;
+// undecodableMethod adds the text.
 func truncatedArguments() *exception { return newException(frameErrorCode, "cannot decode") }
 
 func undecodableMethod(f frame) *exception {

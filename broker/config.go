@@ -5,77 +5,78 @@ import (
 	"time"
 )
 
-// Config says how a broker is to be. The zero value is a broker like RabbitMQ with
-// its defaults, but bounded.
+// Config configures a broker. The zero value is a broker like RabbitMQ with its default
+// configuration, with limits.
 type Config struct {
-	// Users are passwords by login. Nil: guest with the password guest. Every
-	// user may do everything.
+	// Users maps logins to passwords. Nil: guest with the password guest. Every user
+	// has all permissions.
 	Users map[string]string
 
-	// LoopbackUsers may log in from this machine only, as RabbitMQ's
-	// loopback_users. Nil: guest. Empty: nobody is confined.
+	// LoopbackUsers may log in from this machine only, like loopback_users of RabbitMQ.
+	// Nil: guest. Empty: no user is restricted.
 	LoopbackUsers []string
 
-	// VHosts are the virtual hosts. Nil: "/" only.
+	// VHosts are the names of the virtual hosts. Empty: "/" only.
 	VHosts []string
 
-	// ClusterName is how the broker calls itself. "": watership@embedded.
+	// ClusterName is the cluster_name in the server properties. "": watership@embedded.
 	ClusterName string
 
-	// Instance is in the server-properties, for clients that must not take another
-	// broker at the same address for this one. "": none.
+	// Instance is in the server properties, for clients that have to recognise this
+	// broker at an address that another broker may have. "": none.
 	Instance string
 
-	// Heartbeat is proposed to clients, in whole seconds (§4.2.7). Zero: 60 s, as
-	// RabbitMQ does. Negative: none.
+	// Heartbeat is proposed to clients, in whole seconds (§4.2.7). Zero: 60 s, like
+	// RabbitMQ. Negative: none.
 	Heartbeat time.Duration
 
-	// Limits bound what clients can make the broker keep.
+	// Limits are the limits of memory, sizes and numbers.
 	Limits Limits
 
-	// Logger is told of connections, and of what goes wrong. Nil: nothing is logged.
+	// Logger logs connections and errors. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Limits bound the broker. Zero is the default of each.
+// Limits are the limits of a broker. A field that is zero has its default.
 type Limits struct {
-	// Memory is how many bytes of messages are kept before publishers are
-	// stopped (connection.blocked); those of ListenInternal at twice as many. It is
-	// exceeded by at most one frame for each connection, and by the rest of one
-	// unfinished message where such messages alone are too much. Default 256 MiB.
+	// Memory is the limit in bytes of messages, above which the broker blocks
+	// connections that publish (connection.blocked); connections of ListenInternal are
+	// blocked at twice as many. Each connection may exceed it by one frame, and one
+	// connection at a time by the rest of an unfinished message where unfinished
+	// messages alone reach the limit. Default 256 MiB.
 	Memory int64
 
-	// Topology is how many bytes a virtual host's exchanges, queues, bindings and
-	// consumers may take: their names, keys and arguments, and some hundred bytes
-	// for each. More is refused with 506. Default 256 MiB.
+	// Topology is the limit in bytes of the exchanges, queues, bindings and consumers
+	// of a virtual host: their names, keys and arguments, and some hundred bytes for
+	// each. More is refused with 506. Default 256 MiB.
 	Topology int64
 
-	// MessageSize is the greatest body in bytes; a greater one is refused with 406.
-	// Default 16 MiB, as RabbitMQ 4.
+	// MessageSize is the limit in bytes of a message body. A larger one is refused with
+	// 406. Default 16 MiB, like RabbitMQ 4.
 	MessageSize int64
 
-	// FrameMax is proposed to clients, in bytes. Default 131072, as RabbitMQ.
+	// FrameMax is proposed to clients, in bytes. Default 131072, like RabbitMQ.
 	FrameMax uint32
 
-	// ChannelMax is the number of channels of one connection. Default 2047.
+	// ChannelMax is the limit of channels in a connection. Default 2047, like RabbitMQ.
 	ChannelMax uint16
 
-	// Connections is the number of connections at a time; one more is refused with
-	// 530. Default 1,000.
+	// Connections is the limit of open connections. One more is refused with 530.
+	// Default 1,000.
 	Connections int
 
-	// Queues, Exchanges and Bindings are how many there may be in a virtual host.
-	// Defaults 10,000, 10,000 and 100,000.
+	// Queues, Exchanges and Bindings are limits for each virtual host. Defaults 10,000,
+	// 10,000 and 100,000.
 	Queues, Exchanges, Bindings int
 }
 
-// Version is the version of RabbitMQ whose behaviour the broker follows, and which
-// it tells clients that ask for one.
+// Version is the version of RabbitMQ that the broker behaves like, and the version in
+// the server properties.
 const Version = "4.0.5"
 
 const (
 	defaultHeartbeat = 60 * time.Second
-	handshakeTimeout = 10 * time.Second // of all of it, as RabbitMQ's handshake_timeout
+	handshakeTimeout = 10 * time.Second // of the whole handshake, like RabbitMQ's handshake_timeout
 	closeTimeout     = 2 * time.Second  // for a client to answer connection.close
 )
 
@@ -123,7 +124,7 @@ func orDefault[T int | int64 | uint16 | uint32](value, byDefault T) T {
 	return value
 }
 
-// heartbeatSeconds is what is proposed to clients; zero is none.
+// heartbeatSeconds returns the heartbeat that is proposed to clients; zero for none.
 func (c Config) heartbeatSeconds() uint16 {
 	if c.Heartbeat < 0 {
 		return 0

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// confirms are a channel's publisher confirms
-// (https://www.rabbitmq.com/docs/confirms#publisher-confirms). The reader alone
-// uses them.
+// confirms are the publisher confirms of a channel
+// (https://www.rabbitmq.com/docs/confirms#publisher-confirms). Only the reader uses
+// them.
 type confirms struct {
-	on        bool         // guarded by the vhost's lock for others
+	on        bool         // other goroutines read it under the lock of the virtual host
 	published uint64       // messages since confirm.select
-	confirmed uint64       // up to which the client knows
+	confirmed uint64       // the delivery tag up to which acks and nacks were sent
 	delayed   atomic.Int32 // confirms that a fault delays
 }
 
@@ -33,8 +33,8 @@ func (ch *channel) confirmSelect(args *decoder) *exception {
 	return nil
 }
 
-// confirmPublish notes what became of a message. Acks wait until the reader has
-// nothing else to do, and then go as one; nacks go at once, after them.
+// confirmPublish acks or nacks a message. Acks wait until the reader has no further
+// frame, and are sent as one; a nack is sent at once, after them.
 func (ch *channel) confirmPublish(accepted bool) {
 	c := &ch.confirms
 	if !c.on {
@@ -58,7 +58,7 @@ func (ch *channel) sendConfirms() {
 	if !c.on || c.confirmed == c.published {
 		return
 	}
-	for c.delayed.Load() > 0 && c.confirmed+1 < c.published { // one for several would confirm these, too
+	for c.delayed.Load() > 0 && c.confirmed+1 < c.published { // an ack of several would include the delayed ones
 		c.confirmed++
 		ch.replyTag(basicAck, c.confirmed, 0)
 	}
@@ -67,7 +67,8 @@ func (ch *channel) sendConfirms() {
 	ch.replyTag(basicAck, c.published, bit(0, multiple))
 }
 
-// confirmAfter confirms a message after d, and not with those that are published later.
+// confirmAfter acks or nacks a message after d, separately from messages that are
+// published later.
 func (ch *channel) confirmAfter(d time.Duration, accepted bool) {
 	c := &ch.confirms
 	ch.sendConfirms()

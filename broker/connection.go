@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// connection is one client's connection. Its reader goroutine owns it.
+// connection is the connection of a client. Its reader goroutine owns it.
 type connection struct {
 	broker            *Broker
 	log               *slog.Logger
@@ -22,14 +22,14 @@ type connection struct {
 	acceptedAt   time.Time
 	internal     bool          // see ListenInternal
 	readTimeout  time.Duration // zero: none
-	readDeadline time.Time     // in place of it where it is not zero
-	closing      atomic.Bool   // connection.close is sent; only its answer counts
+	readDeadline time.Time     // replaces readTimeout where it is not zero
+	closing      atomic.Bool   // connection.close is sent; only close-ok is handled
 	blocked      atomic.Bool   // see awaitMemory
 
-	// Of the handshake, and final when the connection is admitted.
+	// Set by the handshake, and constant when the connection is admitted.
 	user           string
 	mechanism      string
-	client         table // its properties
+	client         table // client properties
 	heartbeat      time.Duration
 	openedAt       time.Time
 	vhost          *vhost // nil before connection.open
@@ -37,10 +37,10 @@ type connection struct {
 	frameMax       uint32
 	channelMax     uint32
 	admitted       bool // counts as open; guarded by broker.mu
-	closedByClient bool // closed by the client, which has still to hang up; guarded by broker.mu
+	closedByClient bool // by connection.close; guarded by broker.mu
 
 	channels    map[uint16]*channel // guarded by vhost.mu for writing, and for reading by others
-	unconfirmed []*channel          // that have confirms to send
+	unconfirmed []*channel          // with confirms to send
 }
 
 func newConnection(b *Broker, stream net.Conn) *connection {
@@ -58,7 +58,7 @@ func newConnection(b *Broker, stream net.Conn) *connection {
 	return c
 }
 
-// timedReader ends the connection of a client that says nothing for too long.
+// timedReader ends the connection of a client that sends nothing for readTimeout.
 type timedReader struct{ c *connection }
 
 func (r timedReader) Read(p []byte) (int, error) {
@@ -72,7 +72,8 @@ func (r timedReader) Read(p []byte) (int, error) {
 	return r.c.stream.Read(p)
 }
 
-// serve is the reader: it runs until the connection ends, and leaves nothing.
+// serve is the reader goroutine: it runs until the connection ends, and then releases
+// its resources.
 func (c *connection) serve() {
 	if !c.broker.register(c) {
 		c.log.Warn("connection refused", "reason", "far too many connections")
@@ -90,8 +91,8 @@ func (c *connection) serve() {
 	c.finish(err)
 }
 
-// release takes back all that the client holds: what came of messages, consumers,
-// unacknowledged messages, exclusive queues. It may be called again.
+// release drops unfinished messages and transactions, requeues unacknowledged messages,
+// and removes consumers and exclusive queues. A second call changes nothing.
 func (c *connection) release() {
 	c.broker.memory.endExemption(c)
 	if c.vhost == nil {
@@ -108,8 +109,8 @@ func (c *connection) release() {
 	c.vhost.deleteExclusive(c)
 }
 
-// write is the writer: it sends the outbox, and heartbeats when there was nothing
-// else to send (§4.2.7).
+// write is the writer goroutine: it sends the outbox, and heartbeats when it had
+// nothing else to send (§4.2.7).
 func (c *connection) write() {
 	defer close(c.writerDone)
 	var ticks <-chan time.Time
@@ -118,7 +119,7 @@ func (c *connection) write() {
 		select {
 		case <-c.out.wake:
 		case interval := <-c.heartbeatInterval:
-			ticker := time.NewTicker(interval / 2) // twice as often as promised, as RabbitMQ
+			ticker := time.NewTicker(interval / 2) // twice as often as negotiated, like RabbitMQ
 			defer ticker.Stop()
 			ticks = ticker.C
 		case <-ticks:
@@ -129,7 +130,7 @@ func (c *connection) write() {
 		}
 		wrote, ended, err := c.flush()
 		if err != nil {
-			c.stream.Close() // which ends the reader
+			c.stream.Close() // so that the reader ends
 			return
 		}
 		if ended {
@@ -151,7 +152,7 @@ func (c *connection) flush() (wrote, ended bool, err error) {
 	return len(batch) > 0, ended, err
 }
 
-// hasCapability says whether the client said that it understands an extension.
+// hasCapability reports whether the client properties have a capability.
 func (c *connection) hasCapability(of string) bool {
 	f, there := c.capabilities.lookup(of)
 	able, _ := f.boolean()

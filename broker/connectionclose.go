@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// errClosedByClient ends the reader of a client that closed its connection.
+// errClosedByClient ends the reader after connection.close of the client.
 var errClosedByClient = errors.New("connection closed by the client")
 
-// clientCloseTimeout is how long a client may take to hang up once it has closed its
-// connection. RabbitMQ waits for a heartbeat's time-out, at most 30 s.
+// clientCloseTimeout is the time for a client to end the stream after it has closed its
+// connection. RabbitMQ waits for the heartbeat time-out, at most 30 s.
 const clientCloseTimeout = 10 * time.Second
 
-// finish says why, takes everything back, and waits for the writer.
+// finish closes the connection with an error that a client can read, releases its
+// resources, and waits for the writer.
 func (c *connection) finish(err error) {
 	if refused, cause := errorReply(err); refused != nil {
 		c.log.Warn("connection closed", "error", err)
@@ -35,26 +36,26 @@ func (c *connection) finish(err error) {
 	c.stream.Close()
 }
 
-// awaitClientClose reads until the client hangs up. Another of its threads may still be
-// writing, and a stream that is closed with bytes unread is reset, which destroys
-// the close-ok that the client has not read yet.
+// awaitClientClose reads until the client ends the stream. Another thread of the client
+// may still be writing, and closing a stream with unread bytes resets it, so that the
+// client loses the close-ok that it has not read yet.
 func (c *connection) awaitClientClose() {
 	if !c.broker.markClosedByClient(c) {
 		return
 	}
 	if half, ok := c.stream.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // a client that waits for the end of the stream
+		_ = half.CloseWrite() // for a client that waits for the end of the stream
 	}
 	_ = c.stream.SetReadDeadline(time.Now().Add(clientCloseTimeout))
 	_, _ = io.Copy(io.Discard, c.stream)
 }
 
-// isCleanEnd reports whether nothing went wrong.
+// isCleanEnd reports whether the connection ended without an error.
 func isCleanEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errConnectionEnded) || errors.Is(err, errClosedByClient)
 }
 
-// methodError is an exception that a method of the client's caused.
+// methodError is an exception with the method that caused it.
 type methodError struct {
 	*exception
 	cause methodID
@@ -69,8 +70,8 @@ func errorReply(err error) (refused *exception, cause methodID) {
 	return refused, 0
 }
 
-// closeWithError closes the connection with an error that a method caused; zero where none
-// did. It may be called by any goroutine.
+// closeWithError closes the connection with an error and the method that caused it;
+// zero for none. Any goroutine may call it.
 func (c *connection) closeWithError(e *exception, cause methodID) {
 	if c.closing.Swap(true) {
 		return
@@ -78,7 +79,7 @@ func (c *connection) closeWithError(e *exception, cause methodID) {
 	c.out.finish(connectionClose, closeArguments(e, cause))
 }
 
-// shutDown closes the connection as a broker does that shuts down. broker.mu is held.
+// shutDown closes the connection because the broker shuts down. broker.mu is held.
 func (c *connection) shutDown() {
 	if c.closedByClient {
 		c.closeStream()
@@ -94,8 +95,8 @@ func closeArguments(e *exception, cause methodID) func([]byte) []byte {
 	}
 }
 
-// awaitCloseOK reads until the client has understood that it is to go (§1.4.2.6),
-// since closing the stream at once could destroy what it has not read yet.
+// awaitCloseOK reads until close-ok (§1.4.2.6), since closing the stream at once could
+// destroy the error that the client has not read yet.
 func (c *connection) awaitCloseOK() {
 	c.readTimeout = closeTimeout
 	timer := time.AfterFunc(closeTimeout, c.closeStream)
@@ -110,8 +111,8 @@ func (c *connection) awaitCloseOK() {
 	}
 }
 
-// closeOKFrame is connection.close-ok on the wire. It is looked for as bytes, since
-// what is before it may be the very thing that could not be read as frames.
+// closeOKFrame returns connection.close-ok as a frame. awaitCloseOK searches for its
+// bytes, since the bytes before it may be a malformed frame.
 func closeOKFrame() []byte { return appendMethod(nil, 0, connectionCloseOK, nil) }
 
 func isCloseOK(f frame) bool {
@@ -119,5 +120,5 @@ func isCloseOK(f frame) bool {
 		methodID(binary.BigEndian.Uint32(f.payload)) == connectionCloseOK
 }
 
-// closeStream ends whatever waits for the client.
+// closeStream ends the TCP connection, and with it the reads and writes of the broker.
 func (c *connection) closeStream() { c.stream.Close() }

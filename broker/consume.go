@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 )
 
-// generatedName is unique, and worded as RabbitMQ words generated names.
+// generatedName returns a unique name in the format of RabbitMQ.
 func generatedName(prefix string) string { return prefix + "-" + generatedID() }
 
 func generatedID() string {
@@ -15,7 +15,7 @@ func generatedID() string {
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// queueName resolves a method's queue name: an empty one stands for the queue that the
+// queueName resolves the queue name of a method: an empty one is the queue that the
 // channel declared last.
 func (ch *channel) queueName(name string) (string, *exception) {
 	switch {
@@ -27,7 +27,7 @@ func (ch *channel) queueName(name string) (string, *exception) {
 	return ch.lastQueue, nil
 }
 
-// usableQueue finds a queue that the channel may use.
+// usableQueue returns a queue that the channel may use.
 func (ch *channel) usableQueue(name string) (*queue, *exception) {
 	name, err := ch.queueName(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func (ch *channel) consume(args *decoder) *exception {
 	return ch.startConsumer(c, !flags.at(3))
 }
 
-// startConsumer answers before the first delivery.
+// startConsumer adds a consumer. It sends consume-ok before the first delivery.
 func (ch *channel) startConsumer(c *consumer, answer bool) *exception {
 	if c.tag == "" {
 		c.tag = generatedName("amq.ctag")
@@ -134,7 +134,7 @@ func (ch *channel) cancel(args *decoder) *exception {
 	return nil
 }
 
-// qos sets the prefetch of consumers to come or, with global, of the channel
+// qos sets the prefetch of new consumers or, with global, of the channel
 // (https://www.rabbitmq.com/docs/consumer-prefetch).
 func (ch *channel) qos(args *decoder) *exception {
 	size, count, flags := args.long(), int(args.short()), args.bits()
@@ -178,7 +178,7 @@ func (ch *channel) get(args *decoder) *exception {
 	return nil
 }
 
-// queueForGet finds a queue that the channel may get messages from.
+// queueForGet returns a queue that the channel may use with basic.get.
 func (ch *channel) queueForGet(name string) (*queue, *exception) {
 	q, err := ch.usableQueue(name)
 	if err == nil && q.settings.quorum && q.settings.singleActive {

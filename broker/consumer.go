@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// consumer is a subscription to a queue (§3.1.2). Its vhost's lock guards it.
+// consumer is a subscription to a queue (§3.1.2). The lock of its virtual host guards
+// it.
 type consumer struct {
 	channel   *channel
 	queue     *queue
@@ -18,7 +19,7 @@ type consumer struct {
 	unacked   int
 }
 
-// hasCapacity says whether the consumer takes one more message now.
+// hasCapacity reports whether the consumer can get one more message now.
 func (c *consumer) hasCapacity() bool {
 	if c.channel.ended {
 		return false
@@ -50,7 +51,7 @@ func (c *consumer) deliver(e *entry) {
 	ch.addUnacked(unackedDelivery{tag, e, q, c})
 }
 
-// headerOf is a message's properties as this queue delivers them.
+// headerOf returns the properties of a message as this queue delivers them.
 func (q *queue) headerOf(e *entry) []byte {
 	if q.settings.quorum && e.failures > 0 {
 		return e.message.redelivery(e.failures)
@@ -58,7 +59,7 @@ func (q *queue) headerOf(e *entry) []byte {
 	return e.message.header
 }
 
-// notifyCancelled tells a client whose queue has gone
+// notifyCancelled removes a consumer whose queue was deleted, and sends basic.cancel
 // (https://www.rabbitmq.com/docs/consumer-cancel).
 func (c *consumer) notifyCancelled() {
 	delete(c.channel.consumers, c.tag)
@@ -67,7 +68,7 @@ func (c *consumer) notifyCancelled() {
 	}
 }
 
-// subscribe adds a consumer, behind those of its own priority.
+// subscribe adds a consumer after the consumers of its priority.
 func (q *queue) subscribe(c *consumer) {
 	q.touch()
 	q.consumers = slices.Insert(q.consumers, q.endOfPriority(c.priority), c)
@@ -77,13 +78,13 @@ func (q *queue) subscribe(c *consumer) {
 	q.schedule()
 }
 
-// endOfPriority is where the consumers of a lower priority begin.
+// endOfPriority returns the index of the first consumer with a lower priority.
 func (q *queue) endOfPriority(priority int64) int {
 	return sort.Search(len(q.consumers), func(i int) bool { return q.consumers[i].priority < priority })
 }
 
-// unsubscribe removes consumers, and an auto-delete queue with the last of them.
-// after is to be called for those that are left.
+// unsubscribe removes consumers, and an auto-delete queue with the last of them. The
+// caller then calls deliverReady for the others.
 func (q *queue) unsubscribe(gone func(*consumer) bool) {
 	if q.deleted {
 		return
@@ -111,8 +112,8 @@ func (q *queue) unsubscribe(gone func(*consumer) bool) {
 	}
 }
 
-// deliver hands messages out while there are consumers that want them, each in
-// turn. With a time, those that have expired by then die first.
+// deliver sends ready messages to consumers with capacity, round-robin. Where now is
+// not zero, it first drops messages that have expired by then.
 func (q *queue) deliver(now time.Time) {
 	for {
 		if !now.IsZero() {
@@ -129,7 +130,8 @@ func (q *queue) deliver(now time.Time) {
 	}
 }
 
-// nextConsumer goes round among the willing consumers of the highest priority.
+// nextConsumer returns a consumer with capacity of the highest priority, round-robin;
+// nil where there is none.
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
 		if q.settings.singleActive && c != q.active || !c.hasCapacity() {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// deadLetter is a message that a queue has done with, on its way to the dead-letter
-// exchange.
+// deadLetter is a message that a queue dead-letters, with the reason.
 type deadLetter struct {
 	queue   *queue
 	message *message
 	reason  string
 }
 
-const undeliveredRetry = time.Second // between attempts of an at-least-once queue
+const undeliveredRetry = time.Second // interval at which an at-least-once queue publishes again
 
-// deadLetter sends a message to the dead-letter exchange, if there is to be one; it goes
-// when the vhost's lock is let go.
+// deadLetter dead-letters a message where the queue has a dead-letter exchange.
+// flushDeadLetters publishes the dead letters of a virtual host. Publishing may add
+// others; withoutCycles ends that.
 func (q *queue) deadLetter(m *message, reason string) {
 	if q.settings.hasDLX {
 		q.vhost.deadLetters = append(q.vhost.deadLetters, deadLetter{q, m, reason})
@@ -36,7 +36,8 @@ func (v *vhost) flushDeadLetters() {
 	v.deadLetters = nil
 }
 
-// publishDeadLetter says whether some queue took the message and none refused it.
+// publishDeadLetter reports whether at least one queue accepted the message and none
+// rejected it.
 func (v *vhost) publishDeadLetter(d deadLetter) (taken bool) {
 	x, there := v.exchanges[d.queue.settings.dlx]
 	if !there {
@@ -51,7 +52,8 @@ func (v *vhost) publishDeadLetter(d deadLetter) (taken bool) {
 	return taken
 }
 
-// keepUndelivered holds what an at-least-once queue could not deliver.
+// keepUndelivered stores a dead letter of an at-least-once queue that was not
+// delivered.
 func (q *queue) keepUndelivered(d deadLetter) {
 	if len(q.undelivered) == 0 {
 		q.retryAt = time.Now().Add(undeliveredRetry)
@@ -74,8 +76,8 @@ func (q *queue) dropUndelivered() []deadLetter {
 	return stuck
 }
 
-// withDeathHeaders is the message with the history of its deaths, the latest first
-// (https://www.rabbitmq.com/docs/dlx#effects).
+// withDeathHeaders returns the message to publish, with its x-death headers, the newest
+// entry first (https://www.rabbitmq.com/docs/dlx#effects).
 func (d deadLetter) withDeathHeaders() *message {
 	old := d.message
 	m := &message{
@@ -90,13 +92,14 @@ func (d deadLetter) withDeathHeaders() *message {
 		m.keys, m.bcc = []string{*key}, 0
 	}
 	p := old.properties()
-	p.values[propExpiration] = nil // or it would expire at once in the next queue
+	p.values[propExpiration] = nil // else it would expire at once in the next queue
 	p.setHeaders(m.deathHeaders(p.headers(), old.exchange))
 	m.header = p.encode()
 	return m
 }
 
-// history counts a death that is known already, or adds one; it comes first.
+// history returns the entries of x-death with this one first: a new entry, or the known
+// one of this queue and reason with its count increased.
 func (d deadLetter) history() []death {
 	old := d.message
 	record := death{
@@ -113,9 +116,9 @@ func (d deadLetter) history() []death {
 	return append([]death{record}, rest...)
 }
 
-// deathHeaders are a message's headers with the broker's own in place of any that
-// a publisher made up. x-first-death-* stay as they were at the first death. From is
-// the exchange that the message came to the queue by.
+// deathHeaders returns headers with the x-death headers of the broker in place of those
+// of a publisher. x-first-death-* stay unchanged after the first entry. From is the
+// exchange that the queue got the message from.
 func (m *message) deathHeaders(headers table, from string) table {
 	var deaths []byte
 	for _, d := range m.deaths {
@@ -138,8 +141,8 @@ func (m *message) deathHeaders(headers table, from string) table {
 		withText("x-last-death-exchange", from)
 }
 
-// withoutCycles leaves out the queues that the message has died in already without
-// a consumer having rejected it since: it would go round for ever.
+// withoutCycles removes the queues that dead-lettered the message before without a
+// rejection by a consumer since, as RabbitMQ does against endless loops.
 func withoutCycles(targets []*queue, m *message, reason string) []*queue {
 	if reason == "rejected" {
 		return targets

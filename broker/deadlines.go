@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// deadlines are the queues that something is due in, the earliest first.
+// deadlines is a priority queue of the queues with a deadline, the earliest first.
 type deadlines struct{ heap deadlineHeap }
 
-// set puts, moves or, with a zero time, removes a queue. It says whether the
-// earliest deadline is now that of this queue.
+// set adds, moves or, with a zero time, removes a queue. It reports whether this queue
+// now has the earliest deadline.
 func (d *deadlines) set(q *queue, at time.Time) bool {
 	switch {
 	case at.Equal(q.deadline):
@@ -28,7 +28,7 @@ func (d *deadlines) set(q *queue, at time.Time) bool {
 	return d.heap[0] == q
 }
 
-// first is the queue with the earliest deadline; nil for none.
+// first returns the queue with the earliest deadline; nil for none.
 func (d *deadlines) first() (*queue, time.Time) {
 	if len(d.heap) == 0 {
 		return nil, time.Time{}

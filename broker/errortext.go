@@ -2,7 +2,7 @@ package broker
 
 import "fmt"
 
-// How RabbitMQ's texts call things.
+// Names and errors as in the texts of RabbitMQ.
 
 func (v *vhost) queueDescription(name string) string {
 	return fmt.Sprintf("queue '%s' in vhost '%s'", name, v.name)
@@ -28,13 +28,13 @@ func (q *queue) lockedError() *exception {
 		"match that of the original declaration.", q.description())
 }
 
-// inequivalent is what a declaration gets that differs from what is there.
+// inequivalent is the error of a declaration that differs from the declared object.
 func inequivalent(property, of string, received, current any) *exception {
 	return newException(preconditionFailed, "inequivalent arg '%s' for %s: received '%v' but current is '%v'",
 		property, of, received, current)
 }
 
-// equivalentArguments compares the arguments of some names.
+// equivalentArguments compares the arguments with some names.
 func equivalentArguments(current, received table, of string, names []string) *exception {
 	for _, name := range names {
 		have, haveIt := current.lookup(name)

@@ -26,15 +26,14 @@ const (
 	lowestHardErrorCode = 501
 )
 
-// exception is an error as a client gets to see it: it closes the channel, or the
-// connection.
+// exception is an error of AMQP that closes the channel or the connection.
 type exception struct {
 	code  uint16
 	text  string
 	scope scope
 }
 
-// scope says whether an exception closes the channel or the connection.
+// scope selects the channel or the connection.
 type scope int
 
 const (
@@ -43,14 +42,15 @@ const (
 	connectionScope
 )
 
-// reason is the text without the name of its code.
+// reason returns the text without the name of its code.
 func (e *exception) reason() string {
 	return strings.TrimPrefix(e.text, codeName(e.code)+" - ")
 }
 
 func (e *exception) Error() string { return fmt.Sprintf("%d %s", e.code, e.text) }
 
-// hard says that the connection is to be closed rather than the channel (§4.10).
+// hard reports whether the exception closes the connection, and not only the channel
+// (§4.10).
 func (e *exception) hard() bool {
 	if e.scope != scopeOfCode {
 		return e.scope == connectionScope
@@ -58,7 +58,7 @@ func (e *exception) hard() bool {
 	return e.code >= lowestHardErrorCode || e.code == connectionForced
 }
 
-// newException makes an exception worded as RabbitMQ words it: NAME - explanation.
+// newException returns an exception in the format of RabbitMQ: NAME - explanation.
 func newException(code uint16, format string, args ...any) *exception {
 	return &exception{code: code, text: codeName(code) + " - " + fmt.Sprintf(format, args...)}
 }

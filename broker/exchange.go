@@ -7,29 +7,28 @@ type exchange struct {
 	autoDelete bool
 	internal   bool
 	args       table
-	alternate  string // where messages go that nothing here takes; "" for nowhere
+	alternate  string // exchange for messages without a matching binding; "" for none
 
 	matcher     matcher
-	bindings    map[string]*binding // from this exchange, by what identifies one
+	bindings    map[string]*binding // from this exchange, by identity
 	inbound     map[*binding]struct{}
-	lastRouting uint64 // the routing that came by last
+	lastRouting uint64 // the last routing that visited it
 }
 
-// binding lets messages through from an exchange to a queue or another exchange.
+// binding routes messages from an exchange to a queue or another exchange.
 type binding struct {
 	source *exchange
-	queue  *queue    // or
-	target *exchange // the other is nil
+	queue  *queue    // nil: to an exchange
+	target *exchange // nil: to a queue
 	key    string
 	args   table
 
-	id        string        // the same for bindings that are the same
+	id        string        // see identity
 	listIndex int           // in its bindingList
 	headers   headerPattern // of a headers exchange
 }
 
-// bindingList are bindings in no particular order. Many are removed as fast as
-// they are added.
+// bindingList is an unordered list of bindings, with removal in constant time.
 type bindingList []*binding
 
 func (l *bindingList) add(b *binding) {
@@ -46,7 +45,7 @@ func (l *bindingList) remove(b *binding) {
 	*l = all[:end]
 }
 
-// matcher finds the bindings that let a message through.
+// matcher finds the bindings that match a message.
 type matcher interface {
 	add(*binding)
 	remove(*binding)
@@ -74,8 +73,8 @@ func newMatcher(kind string) matcher {
 	return nil
 }
 
-// identity is the same for bindings that are the same. Names cannot hold the NUL
-// of their lengths, so parts do not run together.
+// identity returns the same text for equal bindings. A short string has no NUL but in
+// its length, so that different parts never give the same text.
 func (b *binding) identity() string {
 	name, kind := "", byte('e')
 	if b.queue != nil {
@@ -114,15 +113,14 @@ func (v *vhost) bind(b *binding) *exception {
 	return nil
 }
 
-// unbindSame removes the binding that is the same, if there is one.
+// unbindSame removes the equal binding, if there is one.
 func (v *vhost) unbindSame(like *binding) {
 	if b, there := like.source.bindings[like.identity()]; there {
 		v.unbind(b)
 	}
 }
 
-// unbind removes a binding, and the exchange it came from where that was to go
-// with its last one.
+// unbind removes a binding, and an auto-delete exchange with its last one.
 func (v *vhost) unbind(b *binding) {
 	v.bindings--
 	v.releaseTopology(b.bytes())
@@ -139,7 +137,7 @@ func (v *vhost) unbind(b *binding) {
 }
 
 func (v *vhost) deleteExchange(x *exchange) {
-	x.autoDelete = false // it is going already
+	x.autoDelete = false // being deleted
 	delete(v.exchanges, x.name)
 	v.releaseTopology(x.bytes())
 	for _, b := range x.bindings {
@@ -150,7 +148,7 @@ func (v *vhost) deleteExchange(x *exchange) {
 	}
 }
 
-// directMatcher: the routing key is the binding's (§3.1.3.1).
+// directMatcher matches a routing key that equals the one of the binding (§3.1.3.1).
 type directMatcher struct{ byKey map[string]*bindingList }
 
 func (d *directMatcher) add(b *binding) {
@@ -178,7 +176,7 @@ func (d *directMatcher) match(key string, _ *message, visit func(*binding)) {
 	}
 }
 
-// fanoutMatcher: every message (§3.1.3.2).
+// fanoutMatcher matches every message (§3.1.3.2).
 type fanoutMatcher struct{ all bindingList }
 
 func (f *fanoutMatcher) add(b *binding)    { f.all.add(b) }

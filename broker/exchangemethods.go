@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// arguments takes a table at the end of a method's arguments, and keeps it.
+// arguments reads and copies the table at the end of the arguments of a method.
 func (d *decoder) arguments() (table, *exception) {
 	t := d.table()
 	if d.bad {
@@ -110,8 +110,8 @@ func (ch *channel) exchangeDelete(args *decoder) *exception {
 	return nil
 }
 
-// deleteExchangeIf deletes an exchange, or one that is unused. One that is not there
-// is as good as deleted.
+// deleteExchangeIf deletes an exchange; with unused, only without bindings. A missing
+// exchange is no error.
 func (v *vhost) deleteExchangeIf(name string, unused bool) *exception {
 	x, there := v.exchanges[name]
 	switch {

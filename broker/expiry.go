@@ -2,8 +2,9 @@ package broker
 
 import "time"
 
-// expiry is when a message expires in this queue: the lesser of its own time to
-// live and the queue's (https://www.rabbitmq.com/docs/ttl). Zero for never.
+// expiry returns the time at which a message expires in this queue, by the lesser of
+// its own TTL and the TTL of the queue (https://www.rabbitmq.com/docs/ttl). Zero for
+// never.
 func (q *queue) expiry(m *message) time.Time {
 	ttl := q.settings.messageTTL
 	if m.ttl >= 0 && (ttl < 0 || m.ttl < ttl) {
@@ -19,8 +20,8 @@ func (e *entry) expired(now time.Time) bool {
 	return !e.expires.IsZero() && !now.Before(e.expires)
 }
 
-// dropExpired lets messages die whose time is over. As in RabbitMQ they do so at
-// the head only: one that expires behind another waits for it.
+// dropExpired dead-letters expired messages, as RabbitMQ only at the head of the queue:
+// an expired message after one that has not expired stays.
 func (q *queue) dropExpired(now time.Time) {
 	for i := range q.ready.lanes {
 		l := &q.ready.lanes[i]
@@ -30,7 +31,8 @@ func (q *queue) dropExpired(now time.Time) {
 	}
 }
 
-// schedule tells the clock when to come back.
+// schedule sets the deadline of the queue, and wakes the timer where it is the
+// earliest.
 func (q *queue) schedule() {
 	if q.deleted {
 		return
@@ -60,7 +62,8 @@ func (q *queue) nextDeadline() (at time.Time) {
 	return at
 }
 
-// handleDue does what is due.
+// handleDue expires the queue or its messages, and publishes undelivered dead letters
+// again, where their time has come.
 func (q *queue) handleDue(now time.Time) {
 	if q.settings.expires > 0 && len(q.consumers) == 0 && !now.Before(q.lastUse.Add(q.settings.expires)) {
 		q.delete()

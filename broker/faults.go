@@ -113,8 +113,8 @@ func HangUp() Outcome {
 	}}
 }
 
-// Delay performs the request after d, and only then reads what the connection sent
-// after it.
+// Delay performs the request after d, and only then reads the next frames of the
+// connection.
 func Delay(d time.Duration) Outcome {
 	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
 		ch.conn.sleep(d)

@@ -28,22 +28,22 @@ type frame struct {
 	payload []byte // valid until the next frame is read
 }
 
-// frameReader reads frames off a stream. Its buffer holds the largest frame, so
-// that payloads need not be copied.
+// frameReader reads frames from a stream. Its buffer holds the largest frame, so that
+// payloads are not copied.
 type frameReader struct {
 	buffer   *bufio.Reader
 	max      uint32 // bytes of a payload
-	returned int    // bytes of the frame that was returned last
+	returned int    // bytes of the frame that next returned last
 }
 
-// newFrameReader makes one for a negotiated frame-max. RabbitMQ takes payloads as
-// large as a whole frame may be, and so a bit larger frames than negotiated.
+// newFrameReader returns a reader for a negotiated frame-max. Like RabbitMQ it accepts
+// payloads up to frame-max, and so frames that are larger by their overhead.
 func newFrameReader(r io.Reader, frameMax uint32) *frameReader {
 	return &frameReader{buffer: bufio.NewReaderSize(r, int(frameMax)+frameOverhead), max: frameMax}
 }
 
-// next returns the next frame. A malformed one is an exception; any other error
-// is the stream's, and an end within a frame is io.ErrUnexpectedEOF.
+// next returns the next frame. A malformed frame is an exception; any other error is an
+// error of the stream, and a stream that ends within a frame gives io.ErrUnexpectedEOF.
 func (r *frameReader) next() (frame, error) {
 	if _, err := r.buffer.Discard(r.returned); err != nil {
 		return frame{}, err
@@ -78,7 +78,7 @@ func (r *frameReader) peek(n int) ([]byte, error) {
 	return b, err
 }
 
-// rawBytes returns what has come, as bytes rather than frames.
+// rawBytes returns the received bytes without reading frames.
 func (r *frameReader) rawBytes() ([]byte, error) {
 	if _, err := r.peek(1); err != nil {
 		return nil, err
@@ -88,7 +88,8 @@ func (r *frameReader) rawBytes() ([]byte, error) {
 	return chunk[:n], err
 }
 
-// hasFrame says whether the next frame is here, so that next will not wait for it.
+// hasFrame reports whether the next frame is in the buffer, so that next returns at
+// once.
 func (r *frameReader) hasFrame() bool {
 	have := r.buffer.Buffered() - r.returned
 	if have < frameHeadSize {
@@ -110,7 +111,7 @@ func octetsOf(payload []byte) string {
 	return "all octets = " + octets(payload)
 }
 
-// octets shows bytes as Erlang does, which is what RabbitMQ's texts contain.
+// octets formats bytes as Erlang does, as the texts of RabbitMQ contain them.
 func octets(b []byte) string {
 	printable := func(r rune) bool { return r >= ' ' && r <= '~' }
 	if len(b) > 0 && strings.IndexFunc(string(b), func(r rune) bool { return !printable(r) }) < 0 {
@@ -126,7 +127,7 @@ func octets(b []byte) string {
 	return text + ">>"
 }
 
-// beginFrame appends the head of a frame whose size endFrame fills in.
+// beginFrame appends the head of a frame. endFrame sets its size.
 func beginFrame(b []byte, kind byte, channel uint16) (out []byte, start int) {
 	start = len(b)
 	b = append(b, kind, byte(channel>>8), byte(channel), 0, 0, 0, 0)

@@ -9,7 +9,7 @@ import (
 
 const protocolHeader = "AMQP\x00\x00\x09\x01" // §4.2.2
 
-// handshake brings the connection to where channels can be opened (§2.2.4).
+// handshake performs the handshake up to connection.open-ok (§2.2.4).
 func (c *connection) handshake() error {
 	for _, step := range []func() error{c.start, c.login, c.tune, c.open} {
 		if err := step(); err != nil {
@@ -19,7 +19,8 @@ func (c *connection) handshake() error {
 	return nil
 }
 
-// start answers another protocol's client with the version that there is.
+// start checks the protocol header, answers another protocol with AMQP 0-9-1, and sends
+// connection.start.
 func (c *connection) start() error {
 	header, err := c.in.peek(len(protocolHeader))
 	if err != nil {
@@ -62,8 +63,7 @@ func (b *Broker) serverProperties() table {
 		withText("version", Version)
 }
 
-// expect reads the method that the handshake is waiting for, and passes over
-// heartbeats.
+// expect reads the next method, which has to be a given one, and skips heartbeats.
 func (c *connection) expect(want methodID) (decoder, error) {
 	f, err := c.in.next()
 	for err == nil && f.kind == frameHeartbeat && f.channel == 0 {
@@ -111,7 +111,8 @@ func (c *connection) login() error {
 	return c.authenticate(mechanism, response)
 }
 
-// maxClientProperties is how many bytes of a client's properties are kept, to be shown.
+// maxClientProperties is the limit in bytes of client properties that the management
+// API shows.
 const maxClientProperties = 16 << 10
 
 func (c *connection) tune() error {
@@ -139,7 +140,7 @@ func (c *connection) tune() error {
 	return nil
 }
 
-// checkTuning checks what the client chose. No limit is more than was proposed.
+// checkTuning checks a value of tune-ok. No limit (0) is more than was proposed.
 func checkTuning(what string, chosen, proposed, least uint32) (uint32, error) {
 	switch {
 	case chosen == 0:

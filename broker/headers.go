@@ -2,7 +2,7 @@ package broker
 
 import "strings"
 
-// headersMatcher compares a message's headers with the binding's arguments
+// headersMatcher compares the headers of a message with the arguments of the binding
 // (§3.1.3.4; https://www.rabbitmq.com/docs/exchanges#headers).
 type headersMatcher struct{ all bindingList }
 
@@ -28,7 +28,7 @@ func (h *headersMatcher) match(_ string, m *message, visit func(*binding)) {
 	}
 }
 
-// headerPattern is what a binding to a headers exchange asks for.
+// headerPattern is the parsed arguments of a binding to a headers exchange.
 type headerPattern struct {
 	any  bool
 	want map[string]field
@@ -49,7 +49,7 @@ func newHeaderPattern(args table) headerPattern {
 	return p
 }
 
-// validHeaderArguments says what RabbitMQ says of an x-match that it does not know.
+// validHeaderArguments returns the error of RabbitMQ for an unknown x-match.
 func validHeaderArguments(args table) *exception {
 	f, there := args.lookup("x-match")
 	if !there {

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// tableOf makes a table of a JSON object as RabbitMQ's management API does: whole
-// numbers are long, others double. Names are in the order of the alphabet.
+// tableOf converts a JSON object like the management API of RabbitMQ: whole numbers to
+// long, others to double, names in alphabetical order.
 func tableOf(object map[string]any) table {
 	var t table
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -48,7 +48,8 @@ func fieldOfNumber(number json.Number) field {
 	return field{'d', binary.BigEndian.AppendUint64(nil, math.Float64bits(value))}
 }
 
-// jsonProperties are the places of properties by their names in the management API.
+// jsonProperties returns the positions of properties by their names in the management
+// API.
 func jsonProperties() map[string]int {
 	return map[string]int{
 		"content_type": propContentType, "content_encoding": propContentEncoding, "headers": propHeaders,
@@ -59,7 +60,7 @@ func jsonProperties() map[string]int {
 	}
 }
 
-// propertiesOf makes properties of a JSON object.
+// propertiesOf converts a JSON object to properties.
 func propertiesOf(object map[string]any) (p properties, err error) {
 	places := jsonProperties()
 	for name, value := range object {
@@ -74,7 +75,8 @@ func propertiesOf(object map[string]any) (p properties, err error) {
 	return p, nil
 }
 
-// propertyOf is a property's value with its length; nil where it is of another type.
+// propertyOf returns the encoded value of a property; nil where the field has another
+// type.
 func propertyOf(place int, f field) []byte {
 	switch place {
 	case propHeaders:
@@ -97,7 +99,7 @@ func propertyOf(place int, f field) []byte {
 	return nil
 }
 
-// json is the properties as the management API shows them.
+// json returns the properties as the management API shows them.
 func (p properties) json() map[string]any {
 	object := map[string]any{}
 	for name, place := range jsonProperties() {

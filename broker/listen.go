@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pauses of a listener that cannot accept for the moment.
+// Pauses after an error of Accept that is temporary.
 const (
 	firstAcceptPause = 5 * time.Millisecond
 	longAcceptPause  = time.Second
@@ -42,8 +42,8 @@ func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
 	return listener.Addr(), nil
 }
 
-// Failed receives the error of the first listener of Listen that ended before
-// Close. The broker goes on with its other listeners and its connections.
+// Failed receives the error of the first listener of Listen that fails before Close.
+// Other listeners and connections go on.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
 func (b *Broker) report(err error) {
@@ -57,9 +57,9 @@ func (b *Broker) report(err error) {
 	}
 }
 
-// Serve accepts connections from a listener, which it closes, until Close or until
-// the listener fails. A shortage, such as of file descriptors, is waited out. Its
-// error is ErrClosed or the listener's.
+// Serve accepts connections from a listener until Close, or until the listener fails,
+// and closes it. It retries after temporary errors, such as a lack of file descriptors.
+// It returns ErrClosed or the error of the listener.
 func (b *Broker) Serve(listener net.Listener) error { return b.serve(listener, false) }
 
 func (b *Broker) serve(listener net.Listener, inside bool) error {
@@ -85,8 +85,8 @@ func (b *Broker) serve(listener net.Listener, inside bool) error {
 	}
 }
 
-// pauseAccept waits before the listener accepts again, and returns how long. It
-// returns an error where the listener is not to accept again.
+// pauseAccept waits after an error of Accept, and returns for how long. It returns an
+// error where the listener is closed or the error is not temporary.
 func (b *Broker) pauseAccept(listener net.Listener, last time.Duration, cause error) (time.Duration, error) {
 	switch {
 	case b.isClosing(listener):
@@ -106,9 +106,9 @@ func (b *Broker) pauseAccept(listener net.Listener, last time.Duration, cause er
 	}
 }
 
-// isShortage reports whether accepting works again once something is freed.
+// isShortage reports whether Accept can succeed again later.
 func isShortage(err error) bool {
-	var e interface{ Temporary() bool } // as net/http asks: files, interrupts, aborted connections
+	var e interface{ Temporary() bool } // like net/http: no file descriptors, interrupts, aborted connections
 	return errors.As(err, &e) && e.Temporary() || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 

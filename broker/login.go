@@ -34,7 +34,7 @@ func (c *connection) authenticate(mechanism string, response []byte) error {
 		"For details see the broker logfile.", mechanism)
 }
 
-// plain reads RFC 4616: authorization identity, NUL, login, NUL, password.
+// plain decodes RFC 4616: authorization identity, NUL, login, NUL, password.
 func plain(response []byte) (user string, password []byte) {
 	parts := bytes.Split(response, []byte{0})
 	if len(parts) != 3 {
@@ -43,7 +43,7 @@ func plain(response []byte) (user string, password []byte) {
 	return string(parts[1]), parts[2]
 }
 
-// amqplain reads the table of AMQP 0-8's own mechanism.
+// amqplain decodes the table of AMQPLAIN.
 func amqplain(response []byte) (user string, password []byte) {
 	login := table(response)
 	if login.validate() != nil {
@@ -57,14 +57,13 @@ func amqplain(response []byte) (user string, password []byte) {
 	return string(name.raw), secret.raw
 }
 
-// Why a login is refused, in RabbitMQ's words.
+// Reasons to refuse a login, as in RabbitMQ.
 const (
 	badLogin      = "Login failed"
 	loopbackLogin = "User can only log in via localhost"
 )
 
-// checkLogin says why it refuses a login that comes from an address; "" where it does
-// not.
+// checkLogin returns the reason to refuse a login from an address; "" for none.
 func (c Config) checkLogin(user string, password []byte, from net.Addr) (why string) {
 	want, known := c.Users[user]
 	switch {
@@ -76,7 +75,7 @@ func (c Config) checkLogin(user string, password []byte, from net.Addr) (why str
 	return ""
 }
 
-// isLocal reports whether an address is of this machine. A pipe has none.
+// isLocal reports whether an address is of this machine. A pipe always is.
 func isLocal(address net.Addr) bool {
 	tcp, overNetwork := address.(*net.TCPAddr)
 	return !overNetwork || tcp.IP.IsLoopback()

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// Management answers the part of RabbitMQ's management API
-// (https://www.rabbitmq.com/docs/http-api-reference) that lists
-// objects, declares, deletes and purges exchanges, queues and bindings, publishes and gets
-// messages, and closes connections. Logins are those of AMQP. Counts do not lag.
+// Management returns a handler for a part of the management API of RabbitMQ
+// (https://www.rabbitmq.com/docs/http-api-reference): it lists objects, declares,
+// deletes and purges exchanges, queues and bindings, publishes and gets messages, and
+// closes connections. It has the logins of AMQP. Counts are always up to date.
 func (b *Broker) Management() http.Handler {
 	endpoints := managementEndpoints()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,18 +28,18 @@ func (b *Broker) Management() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(body) // the client has gone
+		_ = json.NewEncoder(w).Encode(body) // fails where the client has disconnected
 	})
 }
 
-// managementBody bounds a request's body: a message of 16 MiB in base64 fits.
+// managementBody is the limit of a request body: a message of 16 MiB in base64 fits.
 const managementBody = 24 << 20
 
 // request is a request to the management API.
 type request struct {
 	*http.Request
 	broker *Broker
-	header http.Header // of the answer
+	header http.Header // of the response
 	user   string
 	vhost  *vhost   // of the path; nil where it names none
 	names  []string // of the path, after the virtual host
@@ -48,8 +48,8 @@ type request struct {
 // action answers a request.
 type action func(*request) (status int, body any)
 
-// endpoint is a path and its methods. Segments of the path are words, {vhost}, or {}
-// for any other name.
+// endpoint is a path and its methods. Segments of the path are literals, {vhost}, or {}
+// for another name.
 type endpoint struct {
 	path    string
 	methods map[string]action
@@ -71,8 +71,8 @@ func (b *Broker) manage(endpoints []endpoint, r *request) (status int, body any)
 	return missing()
 }
 
-// admitRequest checks the login. A page of a foreign site, which a browser lets ask
-// its own host by whatever address that has, is no client of a broker on this machine.
+// admitRequest checks the login and the host. The check of the host keeps pages of
+// other sites from using the browser against a broker on this machine (DNS rebinding).
 func (b *Broker) admitRequest(r *request) (status int, body any) {
 	var password string
 	r.user, password, _ = r.BasicAuth()
@@ -88,8 +88,8 @@ func (b *Broker) admitRequest(r *request) (status int, body any) {
 	return http.StatusOK, nil
 }
 
-// ownHost reports whether a request asks for a host of a name that this machine has
-// where it came to it by a loopback address.
+// ownHost reports whether the Host header is localhost or an IP address, for a request
+// to a loopback address.
 func ownHost(r *http.Request) bool {
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if at == nil || !at.IP.IsLoopback() {
@@ -99,8 +99,8 @@ func ownHost(r *http.Request) bool {
 	return host == "localhost" || net.ParseIP(host) != nil
 }
 
-// splitPath returns the segments of a path. http.ServeMux cannot be used: it takes
-// the vhost "/", which is %2F in a path, for the end of the path.
+// splitPath returns the segments of a path. http.ServeMux would split a path at %2F,
+// the virtual host "/".
 func splitPath(escaped string) (segments []string, valid bool) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(escaped, "/"), "/") {
 		segment, err := url.PathUnescape(part)
@@ -112,7 +112,7 @@ func splitPath(escaped string) (segments []string, valid bool) {
 	return segments, true
 }
 
-// matches reports whether a request is for the endpoint, and takes the names of its
+// matches reports whether a request is for the endpoint, and sets the names of the
 // path.
 func (e endpoint) matches(r *request, segments []string) bool {
 	pattern := strings.Split("api/"+e.path, "/")
@@ -147,7 +147,7 @@ func (e endpoint) answer(r *request) (status int, body any) {
 	act, there := e.methods[method]
 	if !there {
 		return http.StatusMethodNotAllowed, map[string]string{
-			"error": "method_not_allowed", "reason": "the embedded broker does not take this by its management API",
+			"error": "method_not_allowed", "reason": "the management API of the embedded broker does not support this method",
 		}
 	}
 	return act(r)
@@ -161,7 +161,7 @@ func badRequest(reason string) (status int, body any) {
 	return http.StatusBadRequest, map[string]string{"error": "bad_request", "reason": reason}
 }
 
-// refused translates an exception of AMQP.
+// refused returns the response to an AMQP exception.
 func refused(e *exception) (status int, body any) {
 	switch e.code {
 	case notFound:
@@ -172,7 +172,7 @@ func refused(e *exception) (status int, body any) {
 	return badRequest(e.reason())
 }
 
-// read decodes the body, which must have some fields.
+// read decodes the body, which must have the required fields.
 func (r *request) read(into any, required ...string) error {
 	whole, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *request) read(into any, required ...string) error {
 	return decoder.Decode(into)
 }
 
-// channel is a channel of no client, by which a request acts.
+// channel returns a channel without a client, to perform methods of AMQP.
 func (r *request) channel() *channel {
 	c := &connection{broker: r.broker, log: r.broker.log, vhost: r.vhost, user: r.user, out: newOutbox()}
 	return newChannel(c, 0)

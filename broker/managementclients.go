@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// openConnections are the connections that are open, in the order of their names.
+// openConnections returns the open connections, ordered by name.
 func (b *Broker) openConnections() []*connection {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,8 +23,8 @@ func (b *Broker) openConnections() []*connection {
 	return all
 }
 
-// name identifies a connection as RabbitMQ does. One within the process has no
-// addresses.
+// name returns the name of a connection in the format of RabbitMQ. A connection of Dial
+// has no addresses.
 func (c *connection) name() string {
 	host, port := hostPort(c.stream.RemoteAddr())
 	if port == 0 {
@@ -41,7 +41,8 @@ func hostPort(address net.Addr) (host string, port int) {
 	return address.String(), 0
 }
 
-// connections are those of the virtual host that the request names, or all.
+// connections returns the connections of the virtual host that the request names, or
+// all.
 func (r *request) connections() []*connection {
 	return slices.DeleteFunc(r.broker.openConnections(), func(c *connection) bool { return r.vhost != nil && c.vhost != r.vhost })
 }
@@ -54,7 +55,7 @@ func listConnections(r *request) (status int, body any) {
 	return r.list(all)
 }
 
-// connection finds the one that the path names; nil where there is none.
+// connection returns the connection that the path names; nil where there is none.
 func (r *request) connection() *connection {
 	for _, c := range r.broker.openConnections() {
 		if c.name() == r.names[0] {

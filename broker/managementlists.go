@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// view is something as the management API shows it.
+// view is an object as the management API shows it.
 type view = map[string]any
 
-// list answers with the columns, the order and the page that a request's query asks
-// for, of the objects of a name.
+// list responds with the columns, the order and the page that the query of the request
+// selects, of the objects that match a name.
 func (r *request) list(all []view) (status int, body any) {
 	query := r.URL.Query()
 	total := len(all)
@@ -43,7 +43,7 @@ func (r *request) list(all []view) (status int, body any) {
 	return http.StatusOK, all
 }
 
-// filter keeps the views whose name contains a text, or matches an expression.
+// filter returns the views whose name contains a text, or matches a regular expression.
 func filter(all []view, query url.Values) ([]view, error) {
 	name := query.Get("name")
 	if name == "" {
@@ -86,7 +86,7 @@ func number(value any) float64 {
 	return n
 }
 
-// page cuts a page out, and notes which one.
+// page returns a page, with its number and the counts.
 func page(all []view, query url.Values, paged view) ([]view, error) {
 	n, size := 1, 100
 	for name, value := range map[string]*int{"page": &n, "page_size": &size} {
@@ -106,7 +106,7 @@ func page(all []view, query url.Values, paged view) ([]view, error) {
 	return all[(n-1)*size : min(n*size, len(all))], nil
 }
 
-// columns keeps the fields that a request names, such as name or message_stats.ack.
+// columns returns the fields that a request names, such as name or message_stats.ack.
 func columns(v view, query url.Values) view {
 	if query.Get("columns") == "" {
 		return v
@@ -132,7 +132,7 @@ func columns(v view, query url.Values) view {
 	return kept
 }
 
-// at is the value of a column; nil where there is none.
+// at returns the value of a column; nil where there is none.
 func at(v view, column string) any {
 	name, rest, nested := strings.Cut(column, ".")
 	if !nested {
@@ -142,7 +142,7 @@ func at(v view, column string) any {
 	return at(inside, rest)
 }
 
-// vhosts are the virtual host that a request names, or all.
+// vhosts returns the virtual host that a request names, or all.
 func (r *request) vhosts() (all []*vhost) {
 	for _, name := range slices.Sorted(maps.Keys(r.broker.vhosts)) {
 		if v := r.broker.vhosts[name]; r.vhost == nil || r.vhost == v {
@@ -152,7 +152,7 @@ func (r *request) vhosts() (all []*vhost) {
 	return all
 }
 
-// inVHosts gathers views of the virtual host that a request names, or of all.
+// inVHosts returns the views of the virtual host that a request names, or of all.
 func (r *request) inVHosts(views func(*vhost) []view) []view {
 	all := []view{}
 	for _, v := range r.vhosts() {
@@ -163,7 +163,7 @@ func (r *request) inVHosts(views func(*vhost) []view) []view {
 	return all
 }
 
-// one answers with a view, or with 404 where it is nil.
+// one responds with a view, or with 404 where it is nil.
 func (r *request) one(show func(*vhost) view) (status int, body any) {
 	r.vhost.lock()
 	v := show(r.vhost)

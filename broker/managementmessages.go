@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// postMessage publishes a message and tells whether a queue took it.
+// postMessage publishes a message and responds whether it was routed.
 func postMessage(r *request) (status int, body any) {
 	var d struct {
 		Properties map[string]any `json:"properties"`
@@ -43,8 +43,7 @@ func postMessage(r *request) (status int, body any) {
 	return http.StatusOK, view{"routed": routed}
 }
 
-// publishNow publishes the message that has come, and reports whether it went to a
-// queue.
+// publishNow publishes a message, and reports whether it was routed to a queue.
 func (ch *channel) publishNow() (routed bool, err *exception) {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
@@ -56,7 +55,7 @@ func (ch *channel) publishNow() (routed bool, err *exception) {
 	return len(p.targets) > 0, nil
 }
 
-// getRequest is the body of a request for messages. Numbers may come as texts.
+// getRequest is the body of a request for messages. Numbers may be strings.
 type getRequest struct {
 	Count    json.Number `json:"count"`
 	AckMode  string      `json:"ackmode"`
@@ -107,7 +106,7 @@ func verdicts() map[string]disposition {
 
 func (d getRequest) view(q *queue, e *entry) view {
 	m := e.message
-	p, _ := parseProperties(q.headerOf(e)) // read before, when it was published
+	p, _ := parseProperties(q.headerOf(e)) // it was valid when it was published
 	body := m.body
 	if most, err := d.Truncate.Int64(); err == nil && most >= 0 {
 		body = body[:min(int64(len(body)), most)]

@@ -2,8 +2,8 @@ package broker
 
 import "net/http"
 
-// managementEndpoints are the paths of the management API, in the order in which
-// they are tried.
+// managementEndpoints returns the paths of the management API, in the order of
+// matching.
 func managementEndpoints() []endpoint {
 	get := func(act action) map[string]action { return map[string]action{http.MethodGet: act} }
 	return []endpoint{
@@ -45,7 +45,7 @@ func managementEndpoints() []endpoint {
 		{"bindings/{vhost}/e/{}/{}/{}", map[string]action{http.MethodGet: listBindingsBetween, http.MethodPost: postBinding}},
 		{"bindings/{vhost}/e/{}/{}/{}/{}", map[string]action{http.MethodGet: getBinding, http.MethodDelete: deleteBinding}},
 
-		// There are none of these.
+		// The broker has none of these.
 		{"policies", get(listNothing)},
 		{"policies/{vhost}", get(listNothing)},
 		{"operator-policies", get(listNothing)},

@@ -31,7 +31,8 @@ func getExchange(r *request) (status int, body any) {
 	})
 }
 
-// exchangeName is an exchange's name, which cannot be empty in a path.
+// exchangeName returns the name of an exchange by its segment of a path, which cannot
+// be empty.
 func exchangeName(inPath string) string {
 	if inPath == "amq.default" {
 		return ""
@@ -65,7 +66,7 @@ func getQueue(r *request) (status int, body any) {
 	})
 }
 
-// view is a queue as the management API shows it. There are no policies.
+// view returns a queue as the management API shows it.
 func (q *queue) view() view {
 	shown := messageCounts(q.ready.len(), q.unacked)
 	maps.Copy(shown, view{
@@ -98,7 +99,8 @@ func listBindingsToQueue(r *request) (status int, body any) {
 	return r.listBindings(func(b *binding) bool { return b.queue != nil && b.queue.name == r.names[0] })
 }
 
-// listBindingsBetween: the path is .../e/source/q/queue or .../e/source/e/exchange.
+// listBindingsBetween lists the bindings of a path .../e/source/q/queue or
+// .../e/source/e/exchange.
 func listBindingsBetween(r *request) (status int, body any) {
 	source := exchangeName(r.names[0])
 	return r.listBindings(func(b *binding) bool {
@@ -112,7 +114,7 @@ func (r *request) listBindings(wanted func(*binding) bool) (status int, body any
 	for _, v := range r.vhosts() {
 		v.lock()
 		bindings := slices.Collect(v.allBindings)
-		v.unlock() // there may be many; they do not change
+		v.unlock() // bindings do not change, and there may be many
 		var views []view
 		for _, b := range bindings {
 			if wanted(b) {
@@ -134,8 +136,8 @@ func compareBindings(a, b view) int {
 	return compare(a["properties_key"], b["properties_key"])
 }
 
-// allBindings yields the bindings of all exchanges. Every queue is bound to the
-// default exchange by its name.
+// allBindings yields the bindings of all exchanges. Every queue is bound to the default
+// exchange by its name.
 func (v *vhost) allBindings(yield func(*binding) bool) {
 	for _, q := range v.queues {
 		if !yield(&binding{source: v.exchanges[""], queue: q, key: q.name}) {
@@ -166,8 +168,8 @@ func (b *binding) view(v *vhost) view {
 	}
 }
 
-// propertiesKey tells bindings with the same ends apart: by the routing key, and a
-// hash of the arguments where there are any.
+// propertiesKey returns the key of a binding among those with the same source and
+// destination: the routing key, with a hash of the arguments if it has any.
 func (b *binding) propertiesKey() string {
 	key := strings.ReplaceAll(url.QueryEscape(b.key), "~", "%7E")
 	if len(b.args) > 0 {
@@ -186,7 +188,7 @@ func getBinding(r *request) (status int, body any) {
 	})
 }
 
-// bindingOf finds a binding by its source, kind of destination, destination and
+// bindingOf returns a binding by its source, kind of destination, destination and
 // properties key; nil where there is none.
 func (v *vhost) bindingOf(names []string) *binding {
 	x, there := v.exchanges[names[0]]

@@ -23,7 +23,7 @@ func getOverview(r *request) (status int, body any) {
 	}, r.URL.Query())
 }
 
-// totals count the objects of all virtual hosts.
+// totals are the numbers of objects in all virtual hosts.
 type totals struct{ connections, channels, consumers, exchanges, queues, ready, unacked int }
 
 func (b *Broker) totals() totals {
@@ -100,7 +100,7 @@ func listUsers(r *request) (status int, body any) {
 	return r.list(all)
 }
 
-// listPermissions: every user may do everything.
+// listPermissions lists all permissions for every user.
 func listPermissions(r *request) (status int, body any) {
 	all := []view{}
 	for _, user := range slices.Sorted(maps.Keys(r.broker.cfg.Users)) {

@@ -20,7 +20,7 @@ type declaredObject struct {
 
 func (d declaredObject) isDurable() bool { return d.Durable == nil || bool(*d.Durable) }
 
-// looseBool may come as a text, as rabbitmqadmin sends it.
+// looseBool is a boolean that may be a string, as rabbitmqadmin sends it.
 type looseBool bool
 
 func (l *looseBool) UnmarshalJSON(text []byte) error {
@@ -142,7 +142,8 @@ func postBinding(r *request) (status int, body any) {
 	return http.StatusCreated, nil
 }
 
-// bindingEnds finds the ends of a binding that the path names.
+// bindingEnds returns a binding with the source and the destination that the path
+// names.
 func (r *request) bindingEnds() (*binding, *exception) {
 	source, kind, destination := exchangeName(r.names[0]), r.names[1], r.names[2]
 	switch kind {

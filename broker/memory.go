@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// memory counts the bytes of messages that the broker keeps, and raises an alarm
-// at its limit, as RabbitMQ does (https://www.rabbitmq.com/docs/alarms), and one
-// for the inside at twice as much.
+// memory counts the bytes of messages in the broker, and raises an alarm at its limit,
+// as RabbitMQ does (https://www.rabbitmq.com/docs/alarms). Connections of
+// ListenInternal have an alarm at twice the limit.
 type memory struct {
-	used               atomic.Int64 // all of them
-	unfinished         atomic.Int64 // of messages that have come in part
+	used               atomic.Int64 // by all messages
+	unfinished         atomic.Int64 // by messages whose rest has not arrived
 	exempted           atomic.Pointer[connection]
 	external, internal *alarm
 }
 
-// messageOverhead stands for what the broker keeps beside the bytes of a message.
+// messageOverhead estimates the memory of a message in addition to its bytes.
 const messageOverhead = 256
 
 func newMemory(limit int64, log *slog.Logger) *memory {
@@ -26,21 +26,21 @@ func newMemory(limit int64, log *slog.Logger) *memory {
 	return m
 }
 
-// add counts bytes that came, or went where they are negative.
+// add adds bytes; a negative number removes them.
 func (m *memory) add(bytes int64) {
 	used := m.used.Add(bytes)
 	m.external.check(used)
 	m.internal.check(used)
 }
 
-// addUnfinished counts bytes of a message that has come in part.
+// addUnfinished adds bytes of a message whose rest has not arrived.
 func (m *memory) addUnfinished(bytes int64) {
 	m.unfinished.Add(bytes)
 	m.add(bytes)
 }
 
-// exempt lets one connection at a time finish its message where unfinished messages
-// alone exceed the limit, since no consumer can end that.
+// exempt allows one connection at a time to finish its message where unfinished
+// messages alone exceed the limit, since no consumer can free their memory.
 func (m *memory) exempt(c *connection) bool {
 	kept := m.used.Load() - m.unfinished.Load()
 	return kept <= m.alarmFor(c).clearLevel() && m.exempted.CompareAndSwap(nil, c)
@@ -57,7 +57,7 @@ func (m *memory) alarmFor(c *connection) *alarm {
 	return m.external
 }
 
-// alarm is on while too much is kept.
+// alarm is on while messages exceed a limit.
 type alarm struct {
 	used  *atomic.Int64
 	limit atomic.Int64
@@ -66,8 +66,8 @@ type alarm struct {
 
 	mu     sync.Mutex
 	forced bool          // see Broker.SetMemoryAlarm
-	clear  chan struct{} // closed when the alarm ends; replaced when one begins
-	active bool          // the alarm is on
+	clear  chan struct{} // closed when the alarm ends; made when it begins
+	active bool          // on; guarded by mu
 }
 
 func newAlarm(used *atomic.Int64, limit int64, log *slog.Logger) *alarm {
@@ -76,8 +76,8 @@ func newAlarm(used *atomic.Int64, limit int64, log *slog.Logger) *alarm {
 	return a
 }
 
-// clearLevel is what may be kept for the alarm to end: nine tenths of the limit, so
-// that it does not flicker.
+// clearLevel is the number of bytes at which the alarm ends: nine tenths of the limit,
+// so that it does not toggle with every message.
 func (a *alarm) clearLevel() int64 { return a.limit.Load() / 10 * 9 }
 
 func (a *alarm) check(used int64) {
@@ -94,7 +94,7 @@ func (a *alarm) update() {
 	switch {
 	case !a.active && (a.forced || used > limit):
 		a.active, a.clear = true, make(chan struct{})
-		a.log.Error("out of memory: who publishes waits until messages are consumed or purged", "limit_bytes", limit)
+		a.log.Error("out of memory: publishers are blocked until messages are consumed or purged", "limit_bytes", limit)
 	case a.active && !a.forced && used <= a.clearLevel():
 		a.active = false
 		close(a.clear)
@@ -115,7 +115,8 @@ func (a *alarm) disable() {
 	a.update()
 }
 
-// cleared is closed when the alarm that is on ends; nil where none is.
+// cleared returns a channel that is closed when the active alarm ends; nil where none
+// is active.
 func (a *alarm) cleared() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// message is what was published, shared by the queues it is in. It never changes.
+// message is a published message, shared by the queues that contain it. Its content
+// never changes.
 type message struct {
 	exchange string
-	keys     []string // the routing key, then those of CC and of BCC
-	bcc      int      // how many of the keys are of BCC
-	header   []byte   // the properties, as they are sent
+	keys     []string // the routing key, then the keys of CC and of BCC
+	bcc      int      // number of keys of BCC
+	header   []byte   // the encoded properties
 	body     []byte
 	ttl      int64 // milliseconds, -1 for none
 	deaths   []death
-	queues   int // queues that hold it; guarded by the vhost's lock
+	queues   int // number of queues that contain it; guarded by the lock of the virtual host
 }
 
 func (m *message) key() string { return m.keys[0] }
@@ -22,13 +23,13 @@ func (m *message) key() string { return m.keys[0] }
 func (m *message) size() int64 { return int64(len(m.header) + len(m.body)) }
 
 func (m *message) properties() properties {
-	p, _ := parseProperties(m.header) // read before, when it was published
+	p, _ := parseProperties(m.header) // it was valid when it was published
 	return p
 }
 
 func (m *message) headers() table { return m.properties().headers() }
 
-// redelivery is the header of a message that a quorum queue delivers again.
+// redelivery returns the properties with the x-delivery-count of a quorum queue.
 func (m *message) redelivery(count int) []byte {
 	p := m.properties()
 	p.setHeaders(p.headers().without("x-delivery-count").withLong("x-delivery-count", int64(count)))
@@ -42,7 +43,7 @@ type death struct {
 	keys          []string
 	count         int64
 	first         time.Time
-	ttl           int64 // what the message had, -1 for none
+	ttl           int64 // TTL of the message, -1 for none
 }
 
 func (d death) table() table {

@@ -2,7 +2,7 @@ package broker
 
 import "fmt"
 
-// methodID is a class and a method (§4.2.4).
+// methodID identifies a class and a method (§4.2.4).
 type methodID uint32
 
 func (m methodID) class() uint16 { return uint16(m >> 16) }

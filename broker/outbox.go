@@ -5,26 +5,26 @@ import (
 	"sync"
 )
 
-// outbox is what is still to be sent to a client. Appending never waits: consumers
-// are passed over while it is full, and the reader, whose methods ask for replies,
-// stops reading where it is far too full.
+// outbox is the buffer of frames to a client. Appending never waits: while it is full,
+// consumers get no deliveries, and while it is overfull, the reader reads no methods
+// that would need replies.
 type outbox struct {
 	frameMax uint32
 
 	mu          sync.Mutex
 	pending     []byte
-	spare       []byte        // the writer's last batch, to be used again
-	ended       bool          // nothing is taken any more
-	stalled     bool          // a delivery was refused for want of room
-	wake        chan struct{} // has a token when there is something for the writer
-	room        chan struct{} // has a token when the writer took a batch
+	spare       []byte        // the last batch, for reuse
+	ended       bool          // no more frames are appended
+	stalled     bool          // a delivery was refused because the outbox was full
+	wake        chan struct{} // has a token when frames are pending
+	room        chan struct{} // has a token when takeBatch made room
 	readerWaits bool          // the reader waits for room
 }
 
 const (
 	deliveryRoom = 1 << 20 // bytes of pending above which no delivery is added
 	replyRoom    = 8 << 20 // bytes of pending above which the reader waits
-	spareMax     = 4 << 20 // a greater buffer is not kept
+	spareMax     = 4 << 20 // largest buffer that is reused
 )
 
 func newOutbox() *outbox {
@@ -38,7 +38,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// raw appends bytes that are no frame: a protocol header.
+// raw appends bytes that are not a frame: a protocol header.
 func (o *outbox) raw(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,7 +46,7 @@ func (o *outbox) raw(b []byte) {
 	signal(o.wake)
 }
 
-// method appends a method frame whose arguments args appends; nil for none.
+// method appends a method frame. args appends its arguments; nil for none.
 func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +76,7 @@ func appendMethod(b []byte, channel uint16, id methodID, args func(b []byte) []b
 	return endFrame(b, start)
 }
 
-// delivery is a basic.deliver.
+// delivery is the content of basic.deliver.
 type delivery struct {
 	channel     uint16
 	consumer    string
@@ -86,7 +86,7 @@ type delivery struct {
 	header      []byte
 }
 
-// deliver appends a delivery. The caller has looked at hasRoom.
+// deliver appends a delivery. The caller has called hasRoom.
 func (o *outbox) deliver(d delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +107,7 @@ func (o *outbox) deliver(d delivery) {
 // appendContent appends a content header and body frames (§4.2.6).
 func appendContent(b []byte, channel uint16, header, body []byte, frameMax uint32) []byte {
 	b, start := beginFrame(b, frameHeader, channel)
-	b = binary.BigEndian.AppendUint32(b, classBasic<<16) // and no weight
+	b = binary.BigEndian.AppendUint32(b, classBasic<<16) // with weight 0
 	b = binary.BigEndian.AppendUint64(b, uint64(len(body)))
 	b = endFrame(append(b, header...), start)
 	for len(body) > 0 {
@@ -119,7 +119,8 @@ func appendContent(b []byte, channel uint16, header, body []byte, frameMax uint3
 	return b
 }
 
-// hasRoom says whether a delivery may be added. Where it may not, take says so.
+// hasRoom reports whether a delivery may be appended. After false, takeBatch reports
+// the stall.
 func (o *outbox) hasRoom() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,14 +143,13 @@ func (o *outbox) heartbeat() {
 	signal(o.wake)
 }
 
-// finish appends a last method. What is appended later is dropped, so that nothing
-// follows a close.
+// finish appends a method and ends the outbox, so that nothing follows a close.
 func (o *outbox) finish(id methodID, args func(b []byte) []byte) {
 	o.method(0, id, args)
 	o.end()
 }
 
-// end takes nothing any more; what is pending is still sent.
+// end drops all frames that are appended later; pending ones are still sent.
 func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,8 +157,8 @@ func (o *outbox) end() {
 	signal(o.wake)
 }
 
-// takeBatch returns what is to be sent now, and whether consumers wait for the room
-// that this makes. ended says that nothing will follow.
+// takeBatch returns the pending frames, and whether a delivery was refused since the
+// last batch. ended reports that no frames will follow.
 func (o *outbox) takeBatch() (batch []byte, stalled, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +171,7 @@ func (o *outbox) takeBatch() (batch []byte, stalled, ended bool) {
 	return batch, stalled, o.ended
 }
 
-// recycle returns a batch that was sent, for its memory.
+// recycle reuses the memory of a batch that was sent.
 func (o *outbox) recycle(batch []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,8 +180,8 @@ func (o *outbox) recycle(batch []byte) {
 	}
 }
 
-// awaitRoom returns a channel to wait at before more replies are asked for; nil where
-// there is room.
+// awaitRoom returns a channel that receives when the reader may go on; nil where it may
+// at once.
 func (o *outbox) awaitRoom() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,15 +11,15 @@ func (s settings) rejects() bool {
 	return s.overflow == rejectPublish || s.overflow == rejectPublishDLX
 }
 
-// isFull says whether one more message would be too much. Messages that are with
-// consumers do not count.
+// isFull reports whether the queue has no room for a message. Unacknowledged messages
+// do not count.
 func (q *queue) isFull(m *message) bool {
 	s := q.settings
 	return s.maxLength >= 0 && int64(q.ready.len()) >= s.maxLength ||
 		s.maxBytes >= 0 && q.ready.bytes+int64(len(m.body)) > s.maxBytes
 }
 
-// dropOverflow drops the oldest messages where there are too many.
+// dropOverflow drops the oldest messages of a queue that exceeds its limits.
 func (q *queue) dropOverflow() {
 	s := q.settings
 	if s.rejects() {

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// properties are a message's properties (§4.2.6.1) as they came off the wire: each
-// one that is there keeps its bytes.
+// properties are the encoded properties of a message (§4.2.6.1).
 type properties struct {
-	values [propertyCount][]byte // nil: not there
+	values [propertyCount][]byte // nil: not set
 }
 
-// The places of the properties, in the order of their flags from the highest bit.
+// The positions of the properties, in the order of their flags from the highest bit.
 const (
 	propContentType = iota
 	propContentEncoding
@@ -32,7 +31,7 @@ const (
 	propertyCount
 )
 
-// parseProperties reads flags and values; the result shares the memory of b.
+// parseProperties decodes flags and values. The result shares the memory of b.
 func parseProperties(b []byte) (p properties, err *exception) {
 	d := decoder{rest: b}
 	flags := d.short()
@@ -47,7 +46,7 @@ func parseProperties(b []byte) (p properties, err *exception) {
 	return p, p.headers().validate()
 }
 
-// property takes a property's value with its length.
+// property reads the encoded value of a property.
 func (d *decoder) property(place int) []byte {
 	before := d.rest
 	switch place {
@@ -63,7 +62,7 @@ func (d *decoder) property(place int) []byte {
 	return before[: len(before)-len(d.rest) : len(before)-len(d.rest)]
 }
 
-// encode is what parseProperties reads.
+// encode returns flags and values, as parseProperties reads them.
 func (p properties) encode() []byte {
 	var flags uint16
 	size := 2
@@ -105,10 +104,10 @@ func (p properties) priority() byte {
 	return p.values[propPriority][0]
 }
 
-// maxExpiry is the longest time that RabbitMQ takes, in milliseconds: ten years.
+// maxExpiry is the longest TTL that RabbitMQ accepts, in milliseconds: ten years.
 const maxExpiry = 10 * 365 * 24 * 3600 * 1000
 
-// expiration is the message's own time to live in milliseconds, -1 for none.
+// expiration returns the TTL of the message in milliseconds, -1 for none.
 func (p properties) expiration() (int64, *exception) {
 	text, there := p.text(propExpiration)
 	if !there {
@@ -129,7 +128,7 @@ func (p properties) expiration() (int64, *exception) {
 	return ms, nil
 }
 
-// headerRoutes are the further routing keys in the headers CC and BCC
+// headerRoutes returns the routing keys in the headers CC and BCC
 // (https://www.rabbitmq.com/docs/sender-selected).
 func (p properties) headerRoutes() (cc, bcc []string, err *exception) {
 	headers := p.headers()

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// incoming is a message that is being published: a method, a content header and
+// incoming is a message that a client is publishing: a method, a content header and
 // body frames, in this order (§4.2.6).
 type incoming struct {
 	state     incomingState
@@ -15,9 +15,9 @@ type incoming struct {
 	mandatory bool
 	header    []byte
 	body      []byte
-	left      uint64 // bytes of the body to come
+	left      uint64 // bytes of the body that have not arrived
 	size      uint64
-	counted   int64 // bytes that the memory limit knows of
+	counted   int64 // bytes that were counted as unfinished
 }
 
 type incomingState int
@@ -38,7 +38,7 @@ func (ch *channel) beginPublish(args *decoder) *exception {
 	if flags.at(1) {
 		return newException(notImplemented, "immediate=true")
 	}
-	if string(exchange) != ch.incoming.exchange { // most publish to one exchange
+	if string(exchange) != ch.incoming.exchange { // a copy only where it changes, which is rare
 		ch.incoming.exchange = string(exchange)
 	}
 	ch.incoming.key, ch.incoming.mandatory = key, flags.at(0)
@@ -77,8 +77,8 @@ func (ch *channel) handleContentHeader(payload []byte) *exception {
 	return ch.publishComplete()
 }
 
-// handleContentBody keeps a part of the body. A message that is too large is read to its
-// end, and not kept.
+// handleContentBody appends a body frame. The frames of a message that is too large are
+// read and dropped.
 func (ch *channel) handleContentBody(payload []byte) *exception {
 	in := &ch.incoming
 	if uint64(len(payload)) > in.left {
@@ -97,7 +97,7 @@ func (ch *channel) isTooLarge() bool {
 	return ch.incoming.size > uint64(ch.vhost.limits.MessageSize)
 }
 
-// publishComplete publishes the message if all of it has come.
+// publishComplete publishes the message if all of its frames have arrived.
 func (ch *channel) publishComplete() *exception {
 	in := &ch.incoming
 	if in.left > 0 {
@@ -119,14 +119,14 @@ func (ch *channel) messageTooLarge() *exception {
 		ch.incoming.size, ch.vhost.limits.MessageSize)
 }
 
-// dropContent forgets what came of a message.
+// dropContent drops an unfinished message.
 func (ch *channel) dropContent() {
 	ch.uncountUnfinished()
 	in := &ch.incoming
 	in.header, in.body, in.state = nil, nil, awaitingMethod
 }
 
-// countUnfinished counts bytes of a message whose rest is still to come.
+// countUnfinished counts bytes of a message whose rest has not arrived.
 func (ch *channel) countUnfinished(bytes int) {
 	if ch.incoming.left > 0 {
 		ch.incoming.counted += int64(bytes)
@@ -134,8 +134,7 @@ func (ch *channel) countUnfinished(bytes int) {
 	}
 }
 
-// uncountUnfinished forgets the memory of a message that has come in part. Queues count it
-// from now on.
+// uncountUnfinished undoes countUnfinished. Queues count the message later.
 func (ch *channel) uncountUnfinished() {
 	if ch.incoming.counted > 0 {
 		ch.vhost.memory.addUnfinished(-ch.incoming.counted)
@@ -153,7 +152,7 @@ func (ch *channel) publish() *exception {
 	return ch.publishRouted(p)
 }
 
-// publishRouted gives a message to its queues, in a transaction with its commit.
+// publishRouted enqueues a message, in a transaction at its commit.
 func (ch *channel) publishRouted(p routed) *exception {
 	if ch.tx != nil {
 		p.targets = slices.Clone(p.targets)
@@ -163,8 +162,8 @@ func (ch *channel) publishRouted(p routed) *exception {
 	return nil
 }
 
-// routeIncoming finds the queues of the message that has come. Its targets are valid
-// until the next routing.
+// routeIncoming returns the message with its queues, which are valid until the next
+// routing.
 func (ch *channel) routeIncoming() (routed, *exception) {
 	in, v := &ch.incoming, ch.vhost
 	x, there := v.exchanges[in.exchange]
@@ -185,8 +184,8 @@ func (ch *channel) routeIncoming() (routed, *exception) {
 	return p, nil
 }
 
-// enqueue gives a message to its queues. It returns false where one of them does
-// not take it.
+// enqueue appends a message to its queues. It returns false where one of them rejects
+// it.
 func (ch *channel) enqueue(p routed) (accepted bool) {
 	if p.mandatory && len(p.targets) == 0 {
 		ch.returnMessage(p.message)
@@ -198,7 +197,7 @@ func (ch *channel) enqueue(p routed) (accepted bool) {
 	return accepted
 }
 
-// newMessage checks the properties as RabbitMQ does.
+// newMessage returns the message after the checks of RabbitMQ on its properties.
 func (ch *channel) newMessage() (*message, *exception) {
 	in := &ch.incoming
 	p, err := parseProperties(in.header)
@@ -227,8 +226,8 @@ func (ch *channel) newMessage() (*message, *exception) {
 	return m, nil
 }
 
-// returnMessage gives back what a mandatory publish could not route (§1.8.3.4).
-// It goes out before the confirm.
+// returnMessage returns an unroutable mandatory message (§1.8.3.4). basic.return
+// precedes the confirm.
 func (ch *channel) returnMessage(m *message) {
 	args := func(b []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, noRoute)

@@ -2,42 +2,42 @@ package broker
 
 import "time"
 
-// queue keeps messages in order until consumers have taken them (§3.1.1). Its
-// vhost's lock guards it.
+// queue holds messages in order until consumers have acknowledged them (§3.1.1). The
+// lock of its virtual host guards it.
 type queue struct {
 	vhost      *vhost
 	name       string
 	durable    bool
 	autoDelete bool
-	owner      *connection // of an exclusive queue, else nil
+	owner      *connection // of an exclusive queue; else nil
 	args       table
 	settings   settings
 	inbound    map[*binding]struct{}
-	replies    bool // it is an address of replies; see replyToName
+	replies    bool // a reply address; see replyToName
 	deleted    bool
 
 	ready        backlog
 	unacked      int
-	consumers    []*consumer  // the next to be served first, those of higher priority before
-	active       *consumer    // the only one that is served, with x-single-active-consumer
-	positions    uint64       // how many messages came in
-	acknowledged uint64       // how many were acknowledged
-	undelivered  []deadLetter // that an at-least-once queue could not get rid of
+	consumers    []*consumer  // by priority, then round-robin: the next one first
+	active       *consumer    // of x-single-active-consumer
+	positions    uint64       // number of messages that were pushed
+	acknowledged uint64       // number of acknowledged messages
+	undelivered  []deadLetter // of an at-least-once queue
 	lastUse      time.Time
-	lastRouting  uint64    // the routing that found the queue last
-	lastRound    uint64    // the round of deliveries that it took part in last
-	deadline     time.Time // when something is due; zero for never
-	heapIndex    int       // in vhost.due
+	lastRouting  uint64    // the last routing that found the queue
+	lastRound    uint64    // the last round of deliveries of the queue
+	deadline     time.Time // see nextDeadline; zero for none
+	heapIndex    int       // in vhost.deadlines
 	retryAt      time.Time
 }
 
-// entry is a message's place in a queue.
+// entry is a message in a queue.
 type entry struct {
 	message     *message
-	position    uint64 // rises with arrival; of one given back see backlog
+	position    uint64 // in order of arrival; see backlog.requeue
 	expires     time.Time
 	redelivered bool
-	failures    int // deliveries that were not acknowledged
+	failures    int // deliveries that failed, for the delivery limit
 }
 
 func newQueue(v *vhost, name string, s settings, args table) *queue {
@@ -49,8 +49,8 @@ func newQueue(v *vhost, name string, s settings, args table) *queue {
 	}
 }
 
-// push takes a message in, or refuses it (x-overflow). A consumer that waits gets
-// it at once, whatever its time to live.
+// push appends a message, or rejects it (x-overflow). A consumer with capacity gets it
+// at once, whatever its TTL.
 func (q *queue) push(m *message) (accepted bool) {
 	if q.settings.rejects() && q.isFull(m) {
 		if q.settings.overflow == rejectPublishDLX {
@@ -69,7 +69,7 @@ func (q *queue) push(m *message) (accepted bool) {
 	return true
 }
 
-// countMessage counts the memory of a message, once however many queues hold it.
+// countMessage counts the memory of a message, once for all queues that contain it.
 func (q *queue) countMessage(m *message) {
 	bytes := int64(messageOverhead)
 	if m.queues++; m.queues == 1 {
@@ -78,7 +78,7 @@ func (q *queue) countMessage(m *message) {
 	q.vhost.memory.add(bytes)
 }
 
-// uncountMessage forgets an entry that was taken out of the queue for good.
+// uncountMessage undoes countMessage for an entry that left the queue.
 func (q *queue) uncountMessage(e *entry) {
 	bytes := int64(messageOverhead)
 	if e.message.queues--; e.message.queues == 0 {
@@ -87,8 +87,8 @@ func (q *queue) uncountMessage(e *entry) {
 	q.vhost.memory.add(-bytes)
 }
 
-// requeue takes back a delivered message that was not acknowledged. With failed,
-// it counts towards the delivery limit.
+// requeue puts an unacknowledged message back. With failed, it counts towards the
+// delivery limit.
 func (q *queue) requeue(e *entry, failed bool) {
 	q.unacked--
 	if q.deleted {
@@ -106,8 +106,8 @@ func (q *queue) requeue(e *entry, failed bool) {
 	q.ready.requeue(e, q.settings.quorum)
 }
 
-// removeDelivered forgets a delivered message: acknowledged, or rejected where a reason is
-// given.
+// removeDelivered removes a delivered message: acknowledged, or rejected where a reason
+// is given.
 func (q *queue) removeDelivered(e *entry, reason string) {
 	q.unacked--
 	if reason != "" && !q.deleted {
@@ -118,13 +118,13 @@ func (q *queue) removeDelivered(e *entry, reason string) {
 	q.uncountMessage(e)
 }
 
-// discard lets an entry that is in no list any more die.
+// discard dead-letters an entry that was removed from the queue.
 func (q *queue) discard(e *entry, reason string) {
 	q.deadLetter(e.message, reason)
 	q.uncountMessage(e)
 }
 
-// deliverOnce is after, done once in a round however often it is called.
+// deliverOnce is deliverReady, at most once in a round of deliveries.
 func (q *queue) deliverOnce() {
 	if q.lastRound != q.vhost.rounds {
 		q.lastRound = q.vhost.rounds
@@ -132,7 +132,8 @@ func (q *queue) deliverOnce() {
 	}
 }
 
-// deliverReady is to be called when messages were given back or room was made.
+// deliverReady delivers ready messages. It is called after messages were requeued or
+// consumers got capacity.
 func (q *queue) deliverReady() {
 	if q.deleted {
 		return
@@ -142,7 +143,7 @@ func (q *queue) deliverReady() {
 	q.schedule()
 }
 
-// get takes the next message for a basic.get; nil where there is none.
+// get removes the next message for basic.get; nil where the queue is empty.
 func (q *queue) get() *entry {
 	q.touch()
 	q.dropExpired(time.Now())
@@ -154,7 +155,7 @@ func (q *queue) get() *entry {
 	return e
 }
 
-// purge drops the messages that are ready, and says how many.
+// purge drops the ready messages, and returns their number.
 func (q *queue) purge() int {
 	n := q.ready.len()
 	for e := q.ready.pop(); e != nil; e = q.ready.pop() {
@@ -164,8 +165,8 @@ func (q *queue) purge() int {
 	return n
 }
 
-// delete takes the queue away with its messages, bindings and consumers, and says
-// how many messages were ready.
+// delete deletes the queue with its messages, bindings and consumers, and returns the
+// number of ready messages.
 func (q *queue) delete() int {
 	n := q.purge()
 	q.deleted = true
@@ -188,5 +189,5 @@ func (q *queue) delete() int {
 	return n
 }
 
-// touch puts off x-expires.
+// touch restarts the time of x-expires.
 func (q *queue) touch() { q.lastUse = time.Now() }

@@ -39,7 +39,7 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 	return nil
 }
 
-// declareReplies answers as if a queue of that name were there.
+// declareReplies responds as if a queue with the name of a reply address existed.
 func (ch *channel) declareReplies(d declaration) *exception {
 	if !ch.vhost.isReplyAddress(d.name) {
 		return ch.vhost.queueNotFound(d.name)
@@ -59,7 +59,7 @@ func (ch *channel) answerDeclare(d declaration, name string, messages, consumers
 	})
 }
 
-// declared finds the queue, or makes it.
+// declared returns the queue, and creates it where it does not exist.
 func (ch *channel) declared(d declaration) (*queue, *exception) {
 	q, there := ch.vhost.queues[d.name]
 	switch {
@@ -118,7 +118,8 @@ func (d declaration) fitsQuorum(words string) *exception {
 	return nil
 }
 
-// assertEquivalent refuses a declaration that differs from the queue that is there.
+// assertEquivalent returns an error where a declaration differs from the existing
+// queue.
 func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
 	exclusive := q.owner != nil
 	switch {
@@ -132,7 +133,7 @@ func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
 	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.description(), q.settings.comparedArguments())
 }
 
-// explicitType adds the queue type that stands for none.
+// explicitType adds x-queue-type where it is missing.
 func explicitType(args table) table {
 	if _, there := args.lookup("x-queue-type"); there {
 		return args
@@ -140,7 +141,7 @@ func explicitType(args table) table {
 	return slices.Clip(args).withText("x-queue-type", "classic")
 }
 
-// comparedArguments are the arguments that the queue's type takes.
+// comparedArguments returns the arguments that the type of the queue supports.
 func (s settings) comparedArguments() (names []string) {
 	for _, a := range queueArguments() {
 		if a.fits(s.quorum) {
@@ -163,7 +164,7 @@ func (ch *channel) queueDelete(args *decoder) *exception {
 		return err
 	}
 	deleted := 0
-	if q, there := ch.vhost.queues[name]; there { // else it is gone, as asked for
+	if q, there := ch.vhost.queues[name]; there { // a missing queue is no error
 		if deleted, err = ch.deleteIf(q, flags.at(0), flags.at(1)); err != nil {
 			return err
 		}

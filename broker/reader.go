@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// errConnectionEnded ends the reader after a close that all agree on.
+// errConnectionEnded ends the reader after both sides have closed the connection.
 var errConnectionEnded = errors.New("connection closed")
 
-// read takes frames until the connection ends.
+// read handles frames until the connection ends.
 func (c *connection) read() error {
 	for {
 		if !c.in.hasFrame() {
@@ -30,7 +30,7 @@ func (c *connection) read() error {
 	}
 }
 
-// handleFrame does what a frame asks. Its error ends the connection.
+// handleFrame handles a frame. Its error ends the connection.
 func (c *connection) handleFrame(f frame) error {
 	switch {
 	case c.closing.Load():
@@ -54,7 +54,7 @@ func unexpected(f frame) *exception {
 	return newException(unexpectedFrame, "type %d, %s", f.kind, octetsOf(f.payload))
 }
 
-// handleControl does what a frame on channel 0 asks.
+// handleControl handles a frame on channel 0.
 func (c *connection) handleControl(f frame) error {
 	if f.kind != frameMethod {
 		return unexpected(f)
@@ -70,7 +70,7 @@ func (c *connection) handleControl(f frame) error {
 		return errClosedByClient
 	case connectionCloseOK:
 		return errConnectionEnded
-	case connectionUpdateSecret: // a password does not end
+	case connectionUpdateSecret: // passwords do not expire
 		c.out.method(0, connectionUpdateSecretOK, nil)
 		return nil
 	}
@@ -84,7 +84,7 @@ func parseMethod(f frame) (methodID, decoder, *exception) {
 	return methodID(binary.BigEndian.Uint32(f.payload)), decoder{rest: f.payload[4:]}, nil
 }
 
-// dispatch gives a frame to its channel.
+// dispatch passes a frame to its channel.
 func (c *connection) dispatch(f frame) error {
 	ch, there := c.channels[f.channel]
 	if !there {
@@ -123,7 +123,7 @@ func (c *connection) openChannel(f frame) error {
 	return nil
 }
 
-// awaitOutboxRoom keeps the reader from a client that asks for more than it reads.
+// awaitOutboxRoom waits while the client does not read the replies to its methods.
 func (c *connection) awaitOutboxRoom() error {
 	for {
 		room := c.out.awaitRoom()
@@ -138,8 +138,8 @@ func (c *connection) awaitOutboxRoom() error {
 	}
 }
 
-// sendConfirms tells publishers what has been taken since. The reader calls it before
-// it waits for the client, so that a burst gets one confirm.
+// sendConfirms sends the confirms of all channels. The reader calls it before it waits
+// for a frame, so that a burst of publishes gets one ack.
 func (c *connection) sendConfirms() {
 	for _, ch := range c.unconfirmed {
 		ch.sendConfirms()

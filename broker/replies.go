@@ -4,9 +4,9 @@ import "strings"
 
 // replyToName is the pseudo-queue of direct reply-to
 // (https://www.rabbitmq.com/docs/direct-reply-to). A channel that consumes from it gets
-// an address: its messages with the name as their reply-to are sent with the address in
-// place of it, and messages that are published to the address come to the channel. An
-// address is a queue that the default exchange alone knows, and that ends with its
+// a reply address, which replaces the name in the reply-to of its messages; messages
+// that are published to the address are delivered to the channel. A reply address is a
+// queue that only the default exchange routes to, and that is deleted with its
 // consumer.
 const replyToName = "amq.rabbitmq.reply-to"
 
@@ -34,7 +34,8 @@ func (ch *channel) consumeReplies(tag string, noAck, answer bool) *exception {
 
 func (ch *channel) hasReplyConsumer() bool { return ch.replyQueue != nil && !ch.replyQueue.deleted }
 
-// setReplyAddress puts the channel's address in place of the pseudo-queue's name.
+// setReplyAddress replaces the name of the pseudo-queue by the reply address of the
+// channel.
 func (ch *channel) setReplyAddress(m *message, p *properties) *exception {
 	if to, _ := p.text(propReplyTo); to != replyToName {
 		return nil
@@ -47,8 +48,8 @@ func (ch *channel) setReplyAddress(m *message, p *properties) *exception {
 	return nil
 }
 
-// deliverReplies delivers a message that was published to addresses, which do not
-// count as queues that it is routed to.
+// deliverReplies delivers a message to reply addresses. They do not count as queues of
+// a mandatory message.
 func (v *vhost) deliverReplies(m *message) {
 	if len(v.replies) == 0 {
 		return
@@ -62,7 +63,7 @@ func (v *vhost) deliverReplies(m *message) {
 
 func isReplyName(queue string) bool { return strings.HasPrefix(queue, replyToName) }
 
-// isReplyAddress reports whether declaring such a name succeeds.
+// isReplyAddress reports whether a passive declaration of the name succeeds.
 func (v *vhost) isReplyAddress(name string) bool {
 	_, there := v.replies[name]
 	return there || name == replyToName

@@ -1,6 +1,6 @@
 package broker
 
-// requestNamed returns the method of a channel that has a name, such as basic.publish.
+// requestNamed returns the method with a name, such as basic.publish.
 func requestNamed(name string) (methodID, bool) {
 	id, known := map[string]methodID{
 		"exchange.declare": exchangeDeclare,
@@ -28,8 +28,8 @@ func requestNamed(name string) (methodID, bool) {
 	return id, known
 }
 
-// request returns the arguments of a method that faults are matched with. Its decoder
-// is a copy, so that the method itself can still be read.
+// request returns the arguments of a method for Fault.Match. args is a copy, so that
+// the method can still read them.
 func (ch *channel) request(id methodID, args decoder) Request {
 	r := Request{VHost: ch.vhost.name, User: ch.conn.user}
 	switch id {

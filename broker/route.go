@@ -1,7 +1,7 @@
 package broker
 
-// route finds the queues that a message published to an exchange goes to, each
-// once. The result is valid until the next routing.
+// route returns the queues of a message that is published to an exchange, each once.
+// The result is valid until the next routing.
 func (v *vhost) route(x *exchange, m *message) []*queue {
 	v.routings++
 	v.targets = v.targets[:0]
@@ -9,9 +9,9 @@ func (v *vhost) route(x *exchange, m *message) []*queue {
 	return v.targets
 }
 
-// routeThrough adds an exchange's queues, goes on to the exchanges bound to it, and to
-// its alternate where it has nowhere to send to
-// (https://www.rabbitmq.com/docs/ae). An exchange is asked once for each message.
+// routeThrough adds the queues of an exchange and of the exchanges that are bound to
+// it. Where no binding matches, it adds the queues of the alternate exchange
+// (https://www.rabbitmq.com/docs/ae). It visits an exchange once for each message.
 func (v *vhost) routeThrough(x *exchange, m *message) {
 	if x.lastRouting == v.routings {
 		return
@@ -38,7 +38,8 @@ func (v *vhost) routeThrough(x *exchange, m *message) {
 	}
 }
 
-// addQueueNamed: every queue is bound to the default exchange by its name (§3.1.3.1).
+// addQueueNamed adds the queue with a name: every queue is bound to the default
+// exchange by its name (§3.1.3.1).
 func (v *vhost) addQueueNamed(name string, matched *bool) {
 	if q, there := v.queues[name]; there {
 		*matched = true

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// settings are what a queue's arguments say (https://www.rabbitmq.com/docs/queues#optional-arguments).
+// settings are the parsed arguments of a queue
+// (https://www.rabbitmq.com/docs/queues#optional-arguments).
 type settings struct {
 	quorum        bool
 	messageTTL    int64 // milliseconds, -1 for none
 	expires       time.Duration
 	hasDLX        bool
 	dlx           string
-	dlk           *string // nil: the message's own keys
+	dlk           *string // nil: the keys of the message
 	atLeastOnce   bool
 	maxLength     int64 // -1 for none
 	maxBytes      int64 // -1 for none
@@ -23,7 +24,7 @@ type settings struct {
 	deliveryLimit int64 // -1 for none
 }
 
-// defaultDeliveryLimit is that of quorum queues since RabbitMQ 4.0.
+// defaultDeliveryLimit is the limit of quorum queues since RabbitMQ 4.0.
 const defaultDeliveryLimit = 20
 
 func defaultSettings(quorum bool) settings {
@@ -34,11 +35,11 @@ func defaultSettings(quorum bool) settings {
 	return s
 }
 
-// argument is one of queue.declare's that RabbitMQ knows. Those that it does not know
-// are kept and ignored.
+// argument is an argument of queue.declare that RabbitMQ knows. Unknown arguments are
+// stored and ignored.
 type argument struct {
 	name            string
-	classic, quorum bool // which queue types take it; none: streams
+	classic, quorum bool // the queue types that support it; none: streams
 	set             func(*settings, field) (problem string)
 }
 
@@ -78,7 +79,7 @@ func (s settings) kind() string {
 	return "classic"
 }
 
-// parseSettings reads a queue's arguments; where is how errors call the queue.
+// parseSettings parses the arguments of a queue. where names the queue in errors.
 func parseSettings(args table, where string) (settings, *exception) {
 	kind, err := queueType(args, where)
 	if err != nil {
@@ -101,7 +102,7 @@ func parseSettings(args table, where string) (settings, *exception) {
 			return s, newException(preconditionFailed, "invalid arg '%s' for %s: %s", a.name, where, problem)
 		}
 	}
-	// RabbitMQ falls back to at-most-once without a word, too.
+	// RabbitMQ falls back to at-most-once without an error, too.
 	s.atLeastOnce = s.atLeastOnce && s.quorum && s.hasDLX && s.overflow == rejectPublish
 	return s, nil
 }
@@ -118,11 +119,12 @@ func queueType(args table, where string) (string, *exception) {
 	case kind == "classic" || kind == "quorum":
 		return kind, nil
 	}
-	// Streams are among these.
+	// Also of streams.
 	return "", newException(preconditionFailed, "invalid arg 'x-queue-type' for %s: \"unsupported queue type '%s'\"", where, kind)
 }
 
-// mistyped marks an argument whose type is told in other words than usual.
+// mistyped marks an argument of a wrong type that RabbitMQ reports in a text of its
+// own.
 const mistyped = "mistyped"
 
 func (s *settings) setTTL(f field) (problem string) {
@@ -160,7 +162,7 @@ func (s *settings) setDeadLetterExchange(f field) (problem string) {
 	return ""
 }
 
-// setDeadLetterKey comes after setDeadLetterExchange.
+// setDeadLetterKey runs after setDeadLetterExchange.
 func (s *settings) setDeadLetterKey(f field) (problem string) {
 	if !s.hasDLX {
 		return "routing_key_but_no_dlx_defined"
@@ -198,7 +200,7 @@ func (s *settings) setPriority(f field) (problem string) {
 	return problem
 }
 
-// setDeliveryLimit takes a negative limit as none, as RabbitMQ 4 does.
+// setDeliveryLimit sets the delivery limit. A negative one is none, as in RabbitMQ 4.
 func (s *settings) setDeliveryLimit(f field) (problem string) {
 	limit, isInteger := f.integer()
 	if !isInteger {
@@ -208,8 +210,8 @@ func (s *settings) setDeliveryLimit(f field) (problem string) {
 	return ""
 }
 
-// The functions below check arguments that change nothing here, such as where a
-// queue's leader is.
+// The functions below check arguments without an effect in this broker, such as the
+// location of a leader.
 
 func ignoreArgument(*settings, field) (problem string) { return "" }
 
@@ -238,7 +240,7 @@ func queueVersion(_ *settings, f field) (problem string) {
 	return ""
 }
 
-// oneOf takes a text that is one of the known, or returns the problem.
+// oneOf sets value to a known text, or returns the problem.
 func oneOf(f field, value *string, wrong string, known ...string) (problem string) {
 	text, isText := f.text()
 	switch {

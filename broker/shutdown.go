@@ -18,9 +18,9 @@ func (b *Broker) QueueLengths(vhost string) map[string]int {
 	return lengths
 }
 
-// CloseExternal closes all listeners and connections but those of ListenInternal, as
-// a broker that shuts down, and ends the memory limit of these, so that the process
-// finishes its work before Close.
+// CloseExternal closes all listeners and connections except listeners and connections
+// of ListenInternal, as a broker that shuts down. It ends the memory limit of the
+// latter, so that the process finishes its work before Close.
 func (b *Broker) CloseExternal() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *Broker) Close() error {
 	return nil
 }
 
-// waitAtMost waits for all goroutines, and after a while ends what they wait for.
+// waitAtMost waits for all goroutines, and ends their connections after a timeout.
 func (b *Broker) waitAtMost(patience time.Duration) {
 	timer := time.AfterFunc(patience, b.closeStreams)
 	defer timer.Stop()

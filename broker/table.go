@@ -7,18 +7,18 @@ import (
 	"math"
 )
 
-// table is a field table (§4.2.5.5) as it came off the wire, without its length.
-// It is kept as bytes, so that what a client sent is what another one gets; fields
-// reads it. Types are RabbitMQ's (https://www.rabbitmq.com/amqp-0-9-1-errata).
+// table is an encoded field table (§4.2.5.5) without its length. It stays encoded, so
+// that consumers get the bytes of the publisher. It has the types of RabbitMQ
+// (https://www.rabbitmq.com/amqp-0-9-1-errata).
 type table []byte
 
-// field is one value of a table or an array.
+// field is a value of a table or an array.
 type field struct {
 	kind byte
-	raw  []byte // the value without its type, strings and the like without their length
+	raw  []byte // the encoded value without its type and length
 }
 
-// fields are the names and values of a valid table. It ends early in another.
+// fields yields the names and values of a table, up to the first error.
 func (t table) fields() iter.Seq2[string, field] {
 	return func(yield func(string, field) bool) {
 		d := decoder{rest: t}
@@ -31,7 +31,7 @@ func (t table) fields() iter.Seq2[string, field] {
 	}
 }
 
-// items are the values of an array.
+// items yields the values of an array.
 func (f field) items() iter.Seq[field] {
 	return func(yield func(field) bool) {
 		d := decoder{rest: f.raw}
@@ -44,7 +44,7 @@ func (f field) items() iter.Seq[field] {
 	}
 }
 
-// lookup finds the first field of a name.
+// lookup returns the first field with a name.
 func (t table) lookup(name string) (field, bool) {
 	for key, f := range t.fields() {
 		if key == name {
@@ -85,8 +85,8 @@ func fixedSize(kind byte) (size int, known bool) {
 	return 0, false
 }
 
-// validate says what RabbitMQ says of a table that it cannot read. Tables may
-// stand in one another as deep as a frame has room for.
+// validate returns the error of RabbitMQ for a malformed table. The size of a frame
+// limits the nesting.
 func (t table) validate() *exception {
 	d := decoder{rest: t}
 	for len(d.rest) > 0 {
@@ -121,18 +121,18 @@ func (d *decoder) validateField() *exception {
 	return nil
 }
 
-// notANumber tells NaN and the infinities, which RabbitMQ cannot read.
+// notANumber reports whether a float is NaN or infinite, which RabbitMQ refuses.
 func (f field) notANumber() bool {
 	number, ok := f.float()
 	return ok && (math.IsNaN(number) || math.IsInf(number, 0))
 }
 
-// text is a string's value.
+// text returns the value of a string.
 func (f field) text() (string, bool) {
 	return string(f.raw), f.kind == 'S'
 }
 
-// integer is the value of any of the integer types.
+// integer returns the value of any integer type.
 func (f field) integer() (int64, bool) {
 	switch f.kind {
 	case 'b':
@@ -167,7 +167,7 @@ func (f field) boolean() (value, ok bool) {
 	return f.kind == 't' && f.raw[0] != 0, f.kind == 't'
 }
 
-// number is the value of an integer, a timestamp or a float.
+// number returns the value of an integer, a timestamp or a float.
 func (f field) number() (integer int64, fraction float64, ok bool) {
 	if f.kind == 'T' {
 		integer = int64(binary.BigEndian.Uint64(f.raw))
@@ -180,8 +180,8 @@ func (f field) number() (integer int64, fraction float64, ok bool) {
 	return int64(fraction), fraction, ok
 }
 
-// equal compares values whatever their type within a family: integers with
-// timestamps, floats, strings with byte arrays.
+// equal compares values, also of different types of one family: integers and
+// timestamps, floats, strings and byte arrays.
 func (f field) equal(other field) bool {
 	if f.family() != other.family() {
 		return false

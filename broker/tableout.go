@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// The functions below append fields to a table, or items to an array where the
-// name is left out.
+// The functions below append a field to a table, or an item to an array.
 
 func (t table) withText(name, value string) table {
 	return appendLongstr(append(appendShortstr(t, name), 'S'), value)
@@ -33,7 +32,7 @@ func (t table) withTable(name string, value table) table {
 	return appendLongstr(append(appendShortstr(t, name), 'F'), string(value))
 }
 
-// withArray takes the items as arrayOf made them.
+// withArray appends an array of encoded items.
 func (t table) withArray(name string, items []byte) table {
 	return appendLongstr(append(appendShortstr(t, name), 'A'), string(items))
 }
@@ -55,7 +54,7 @@ func (t table) withField(name string, f field) table {
 	return append(t, f.raw...)
 }
 
-// without is the table less the fields of some names.
+// without returns the table without the fields of some names.
 func (t table) without(names ...string) table {
 	rest := make(table, 0, len(t))
 	for name, f := range t.fields() {
@@ -66,7 +65,7 @@ func (t table) without(names ...string) table {
 	return rest
 }
 
-// canonical is the same for tables with the same fields in any order.
+// canonical returns the same text for tables with the same fields in any order.
 func (t table) canonical() string {
 	var parts []string
 	for name, f := range t.fields() {
@@ -76,7 +75,7 @@ func (t table) canonical() string {
 	return strings.Join(parts, "")
 }
 
-// typeName is what RabbitMQ calls a field's type.
+// typeName returns the name of the type in the texts of RabbitMQ.
 func (f field) typeName() string {
 	switch f.kind {
 	case 'S':
@@ -121,7 +120,7 @@ func (f field) rareTypeName() string {
 	return "void"
 }
 
-// String is the value as RabbitMQ's texts show it.
+// String formats the value as the texts of RabbitMQ do.
 func (f field) String() string {
 	if whole, fraction, ok := f.number(); ok {
 		if f.kind == 'f' || f.kind == 'd' {
@@ -138,7 +137,7 @@ func (f field) String() string {
 	return octets(f.raw)
 }
 
-// json is the value as the management API shows it.
+// json returns the value as the management API shows it.
 func (f field) json() any {
 	if whole, fraction, ok := f.number(); ok {
 		if f.kind == 'f' || f.kind == 'd' {

@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// topicMatcher: patterns of words between dots, in which * stands for one word and
-// # for any number of them (§3.1.3.3). Patterns share a tree of their words.
-//
-// Matching goes through a key's words and keeps the nodes that the words so far
-// lead to, each once: its work is bounded by the words times the nodes, however
-// many # there are.
+// topicMatcher matches patterns of words between dots, in which * stands for one word
+// and # for any number of words (§3.1.3.3). Patterns share a tree of their words.
+// Matching a word replaces a set of nodes by the set of their successors, so that the
+// work is at most the number of words times the number of nodes, whatever the number of
+// #.
 type topicMatcher struct {
 	root    topicNode
-	step    uint64       // numbers the steps of all matchings
-	reached []*topicNode // by the words so far
-	former  []*topicNode // by the words before the last one
+	step    uint64       // number of the step, in all matchings
+	reached []*topicNode // by the words up to now
+	former  []*topicNode // by the words before the last
 }
 
 type topicNode struct {
-	next map[string]*topicNode // by word, with * and # among them
-	here bindingList           // whose pattern ends here
-	hash bool                  // it is the node of a #
-	step uint64                // in which it was reached last
+	next map[string]*topicNode // by word, * and # included
+	here bindingList           // of patterns that end here
+	hash bool                  // the node of a #
+	step uint64                // the last step that reached it
 }
 
-// topicWords: an empty key has no words, while a lone dot parts two empty ones.
+// topicWords splits a key. An empty key has no words, a single dot has two empty ones.
 func topicWords(key string) []string {
 	if key == "" {
 		return nil
@@ -33,7 +32,7 @@ func topicWords(key string) []string {
 	return strings.Split(key, ".")
 }
 
-// patternWords are the words of a pattern. A # after another changes nothing.
+// patternWords splits a pattern. It drops a # that follows another.
 func patternWords(pattern string) []string {
 	words := topicWords(pattern)
 	return slices.CompactFunc(words, func(a, b string) bool { return a == "#" && b == "#" })
@@ -57,7 +56,7 @@ func (t *topicMatcher) remove(b *binding) {
 	t.root.remove(patternWords(b.key), b)
 }
 
-// remove says whether the node is of no more use.
+// remove reports whether the node has no bindings and no successors left.
 func (n *topicNode) remove(words []string, b *binding) bool {
 	if len(words) == 0 {
 		n.here.remove(b)
@@ -83,7 +82,7 @@ func (t *topicMatcher) match(key string, _ *message, visit func(*binding)) {
 	}
 }
 
-// follow goes on by one word from the nodes that were reached.
+// follow replaces the reached nodes by their successors for a word.
 func (t *topicMatcher) follow(word string) {
 	t.former, t.reached = t.reached, t.former[:0]
 	t.step++

@@ -1,6 +1,6 @@
 package broker
 
-// Bytes that the broker keeps for each besides names, keys and arguments, about.
+// Estimated memory of each object in addition to names, keys and arguments.
 const (
 	exchangeOverhead = 1024
 	queueOverhead    = 1024
@@ -10,8 +10,8 @@ const (
 	headerOverhead   = 64  // of a headers exchange's pattern
 )
 
-// reserveTopology counts the bytes of something that is to be added to the topology, or
-// refuses it where they are too many.
+// reserveTopology counts the bytes of a new object, or returns an error where they
+// exceed the limit.
 func (v *vhost) reserveTopology(bytes int64) *exception {
 	if v.topologyBytes+bytes > v.limits.Topology {
 		return newException(resourceError, "topology limit in vhost '%s' (%d bytes) is reached", v.name, v.limits.Topology)
@@ -28,8 +28,8 @@ func (q *queue) bytes() int64 { return queueOverhead + int64(len(q.name)+len(q.a
 
 func (c *consumer) bytes() int64 { return consumerOverhead + int64(len(c.tag)) }
 
-// bytes counts the arguments twice, since they are a part of the identity, too, and
-// the words of a pattern even where other bindings share them.
+// bytes counts the arguments twice, as they are a part of the identity, too, and all
+// words of a pattern, also those that other bindings share.
 func (b *binding) bytes() int64 {
 	bytes := bindingOverhead + int64(len(b.key)+2*len(b.args))
 	switch b.source.kind {

@@ -1,7 +1,7 @@
 package broker
 
-// transaction holds the publishes and acknowledgements of a channel's next commit
-// (https://www.rabbitmq.com/docs/semantics#tx). The reader alone uses it.
+// transaction holds the publishes and acknowledgements of a channel until the next
+// commit (https://www.rabbitmq.com/docs/semantics#tx). Only the reader uses it.
 type transaction struct {
 	publishes        []routed
 	acknowledgements []acknowledgement
@@ -9,14 +9,14 @@ type transaction struct {
 	refused          bool  // a fault refused a publish
 }
 
-// routed is a message with the queues that it was routed to when it was published.
+// routed is a message with its queues at the time of its publish.
 type routed struct {
 	message   *message
 	targets   []*queue
 	mandatory bool
 }
 
-// acknowledgement is an acknowledgement of deliveries.
+// acknowledgement is a disposition of deliveries.
 type acknowledgement struct {
 	deliveries  []unackedDelivery
 	disposition disposition
@@ -47,8 +47,8 @@ func (ch *channel) txSelect() *exception {
 	return nil
 }
 
-// txCommit answers once everything is done. A publish that a queue refuses closes the
-// channel, and the rest is done all the same.
+// txCommit performs the transaction and replies. Where a queue rejects a publish, the
+// rest is performed, and the channel is closed.
 func (ch *channel) txCommit() *exception {
 	if ch.tx == nil {
 		return notInTransaction()
@@ -85,7 +85,7 @@ func notInTransaction() *exception {
 	return newException(preconditionFailed, "channel is not transactional")
 }
 
-// rollBack drops publishes, and makes acknowledged deliveries outstanding again.
+// rollBack drops publishes, and makes acknowledged deliveries unacknowledged again.
 func (ch *channel) rollBack() {
 	if ch.tx == nil {
 		return
@@ -95,7 +95,7 @@ func (ch *channel) rollBack() {
 	}
 }
 
-// resetTransaction begins the next transaction and returns the former one.
+// resetTransaction starts the next transaction and returns the previous one.
 func (ch *channel) resetTransaction() transaction {
 	former := *ch.tx
 	*ch.tx = transaction{}
@@ -103,8 +103,8 @@ func (ch *channel) resetTransaction() transaction {
 	return former
 }
 
-// add keeps a publish for the commit. One that alone exceeds the memory limit could
-// never be committed.
+// add adds a publish. It returns an error where the transaction alone exceeds the
+// memory limit and could never be committed.
 func (tx *transaction) add(p routed, m *memory) *exception {
 	bytes := p.message.size() + messageOverhead
 	if limit := m.external.limit.Load(); tx.bytes+bytes > limit {

@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// vhost is a virtual host: exchanges, queues and bindings of its own.
+// vhost is a virtual host with its exchanges, queues and bindings.
 type vhost struct {
 	broker    *Broker
 	name      string
 	limits    Limits
 	memory    *memory
-	timerWake chan struct{} // has a token when the earliest deadline may have moved
+	timerWake chan struct{} // has a token when the earliest deadline has changed
 
-	mu            sync.Mutex // guards what follows, and all that hangs on it
+	mu            sync.Mutex // guards the fields below and their objects
 	exchanges     map[string]*exchange
 	queues        map[string]*queue
 	replies       map[string]*queue // by address; see replyToName
 	bindings      int
 	topologyBytes int64 // see Limits.Topology
 	deadlines     deadlines
-	deadLetters   []deadLetter // to be published before the lock is let go
-	routings      uint64       // numbers routings; see queue.routed
+	deadLetters   []deadLetter // unlock publishes them
+	routings      uint64       // number of the routing; see queue.lastRouting
 	targets       []*queue
-	rounds        uint64 // numbers rounds of deliveries; see queue.round
+	rounds        uint64 // number of the round of deliveries; see queue.lastRound
 }
 
 func newVHost(b *Broker, name string) *vhost {
@@ -62,14 +62,14 @@ func newVHost(b *Broker, name string) *vhost {
 
 func (v *vhost) lock() { v.mu.Lock() }
 
-// unlock first publishes what died meanwhile: a queue never publishes to another
-// in the middle of a change of its own.
+// unlock publishes dead letters before it unlocks, so that a queue never publishes to
+// another in the middle of its own change.
 func (v *vhost) unlock() {
 	v.flushDeadLetters()
 	v.mu.Unlock()
 }
 
-// runTimer wakes queues when something in them falls due.
+// runTimer handles deadlines of queues until the broker closes.
 func (v *vhost) runTimer() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -84,8 +84,8 @@ func (v *vhost) runTimer() {
 	}
 }
 
-// handleDue lets every queue whose deadline has come do what is due, and says how
-// long it is to the next one.
+// handleDue handles all queues whose deadline has passed, and returns the time until
+// the next deadline.
 func (v *vhost) handleDue() time.Duration {
 	v.lock()
 	defer v.unlock()
@@ -101,10 +101,10 @@ func (v *vhost) handleDue() time.Duration {
 	}
 }
 
-// release takes back the unacknowledged messages and the consumers of channels
-// that end. All messages are back before one is delivered again: a delivery to a
-// channel that is about to end would count as failed, and the next single active
-// consumer gets them before later ones.
+// release requeues the unacknowledged messages of channels that end, and removes their
+// consumers. It requeues all messages before the first delivery: a delivery to a
+// channel that ends next would count as failed, and the next single active consumer
+// gets them before later messages.
 func (v *vhost) release(channels ...*channel) {
 	touched := map[*queue]struct{}{}
 	for _, ch := range channels {
@@ -129,7 +129,7 @@ func (v *vhost) release(channels ...*channel) {
 	}
 }
 
-// resume offers messages to the consumers of a connection that has room again.
+// resume delivers to the consumers of a connection whose outbox has room again.
 func (v *vhost) resume(c *connection) {
 	v.lock()
 	defer v.unlock()
@@ -139,7 +139,7 @@ func (v *vhost) resume(c *connection) {
 	}
 }
 
-// deleteExclusive deletes the queues that end with a connection.
+// deleteExclusive deletes the exclusive queues of a connection.
 func (v *vhost) deleteExclusive(c *connection) {
 	for _, q := range v.queues {
 		if q.owner == c {

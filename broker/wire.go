@@ -2,9 +2,9 @@ package broker
 
 import "encoding/binary"
 
-// decoder takes values off the arguments of a method or the payload of a header
-// (§4.2.5). Taking more than there is gives zero values and marks it bad, so that
-// callers look once, at the end.
+// decoder reads the arguments of a method or the payload of a header (§4.2.5). Reading
+// past the end returns zero values and sets bad, so that callers check once, at the
+// end.
 type decoder struct {
 	rest []byte
 	bad  bool
@@ -50,7 +50,7 @@ func (d *decoder) longlong() uint64 {
 
 func (d *decoder) shortstr() string { return string(d.take(int(d.octet()))) }
 
-// longstr shares the decoder's memory.
+// longstr returns a part of the decoder's memory.
 func (d *decoder) longstr() []byte {
 	size := d.long()
 	if uint64(size) > uint64(len(d.rest)) {
@@ -60,10 +60,10 @@ func (d *decoder) longstr() []byte {
 	return d.take(int(size))
 }
 
-// table shares the decoder's memory and is not validated.
+// table returns a part of the decoder's memory, not validated.
 func (d *decoder) table() table { return table(d.longstr()) }
 
-// bits are up to eight bit arguments in a row, the first in the lowest place.
+// bits holds up to eight successive bit arguments, the first in the lowest bit.
 type bits byte
 
 func (d *decoder) bits() bits { return bits(d.octet()) }
@@ -77,10 +77,10 @@ func bit(n int, set bool) byte {
 	return 0
 }
 
-// maxShortstr is the greatest length of a short string, in bytes.
+// maxShortstr is the maximal length of a short string, in bytes.
 const maxShortstr = 255
 
-// appendShortstr cuts what is too long, as RabbitMQ cuts reply texts.
+// appendShortstr truncates a longer string, as RabbitMQ truncates reply texts.
 func appendShortstr(b []byte, s string) []byte {
 	if len(s) > maxShortstr {
 		s = s[:maxShortstr-3] + "..."

@@ -61,7 +61,7 @@ func consuming() []behaviour {
 			nothing(p, one)
 			nothing(p, two)
 			p.must(first.Ack(false))
-			select { // which of the two is nobody's business
+			select { // either of the two
 			case d := <-one:
 				p.equal("body", string(d.Body), "b")
 			case d := <-two:
@@ -207,7 +207,7 @@ func consuming() []behaviour {
 		{name: "generated consumer tag", check: func(p *probe) {
 			q := p.queue(nil)
 			p.send(q, "a")
-			// amqp091-go makes tags up itself, so the wire is asked.
+			// amqp091-go generates tags itself, so a raw connection is used.
 			w := p.wire()
 			w.openChannel(1)
 			w.send(1, 60, 20, "short", 0, "shortstr", q, "shortstr", "", "octet", 0, "table", "")

@@ -235,7 +235,7 @@ func deathOf(queue, reason, exchange string, count int64, keys ...string) amqp.T
 	return amqp.Table{"queue": queue, "reason": reason, "exchange": exchange, "count": count, "routing-keys": all}
 }
 
-// deathsIn are the entries of x-death without their times.
+// deathsIn returns the entries of x-death without their times.
 func deathsIn(d amqp.Delivery) []any {
 	deaths, _ := d.Headers["x-death"].([]any)
 	all := make([]any, len(deaths))

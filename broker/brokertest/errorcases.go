@@ -73,7 +73,7 @@ func errorCases() []behaviour {
 			p.equal("exception", []any{code, text}, []any{530, "NOT_ALLOWED - number of channels opened (100) has reached the negotiated channel_max (100)"})
 		}},
 		{name: "unknown exchange type", since: "4", check: func(p *probe) {
-			kind := p.name() // RabbitMQ says "invalid" of words that it has met before
+			kind := p.name() // RabbitMQ reports a word that it has seen before as "invalid"
 			err := p.ch.ExchangeDeclare(p.name(), kind, true, false, false, false, nil)
 			p.refused(err, 406, "PRECONDITION_FAILED - unknown exchange type '"+kind+"'")
 			err = p.channel().ExchangeDeclare(p.name(), "", true, false, false, false, nil)

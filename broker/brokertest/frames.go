@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// frames: what is malformed ends its connection, and no other.
+// frames checks that a malformed frame ends its connection, and no other.
 func frames() []behaviour {
 	malformed := func(code int, text string, f func(w *wire)) func(p *probe) {
 		return func(p *probe) {
@@ -55,7 +55,7 @@ func frames() []behaviour {
 			w := p.wire()
 			w.openChannel(1)
 			w.send(1, 60, 999)
-			w.ended() // RabbitMQ does so without a word; the embedded broker says why
+			w.ended() // RabbitMQ sends no error, package broker does
 			p.queue(nil)
 		}},
 		{name: "arguments too short", check: malformed(501, "FRAME_ERROR - cannot decode <<0,0>>", func(w *wire) { w.send(1, 50, 10, "short", 0) })},

@@ -106,7 +106,7 @@ func handshakes() []behaviour {
 			answer := make([]byte, 8)
 			_, err := io.ReadFull(w.conn, answer)
 			p.must(err)
-			p.equal("answer", string(answer[:4]), "AMQP") // and the version it would like
+			p.equal("answer", string(answer[:4]), "AMQP") // and its version
 			w.ended()
 		}},
 		{name: "heartbeats from the broker", check: func(p *probe) {
@@ -125,7 +125,7 @@ func handshakes() []behaviour {
 			w := p.wire()
 			w.send(0, 10, 50, "short", 200, "shortstr", "bye", "short", 0, "short", 0)
 			w.expect(0, 10, 51)
-			for range 20 { // as another of its threads may that does not know yet
+			for range 20 { // like a client whose other thread has not read close-ok
 				w.frame(8, 0, "")
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -146,12 +146,11 @@ func handshakes() []behaviour {
 	}
 }
 
-// closesOnFailure are the properties of a client that wants to be told that its
-// login failed.
+// closesOnFailure are the client properties with authentication_failure_close.
 const closesOnFailure = "\x0ccapabilitiesF\x00\x00\x00\x1f\x1cauthentication_failure_closet\x01"
 
-// refusedLogin fails unless the connection ends after such a start-ok. RabbitMQ says
-// nothing; the embedded broker says why.
+// refusedLogin fails unless the connection ends after this start-ok. RabbitMQ sends no
+// error, package broker does.
 func refusedLogin(mechanism, response string) func(p *probe) {
 	return func(p *probe) {
 		w := p.dialWire()
@@ -160,8 +159,8 @@ func refusedLogin(mechanism, response string) func(p *probe) {
 	}
 }
 
-// badTuning fails unless the connection ends after such a tune-ok. RabbitMQ says
-// nothing; the embedded broker says why.
+// badTuning fails unless the connection ends after this tune-ok. RabbitMQ sends no
+// error, package broker does.
 func (p *probe) badTuning(channelMax, frameMax int) {
 	p.Helper()
 	w := p.dialWire()

@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// limits are what ends a message's stay in a queue before a consumer does.
+// limits are the behaviours of TTLs and length limits.
 func limits() []behaviour {
 	return []behaviour{
 		{name: "queue TTL", check: func(p *probe) {

@@ -42,7 +42,7 @@ func RunManagement(t *testing.T, address string) {
 	}
 }
 
-// management is a client of the API, with a name that its case may use.
+// management is a client of the API, with a random name for the objects of its case.
 type management struct {
 	*probe
 	url    string
@@ -56,7 +56,7 @@ func (m *management) login() string {
 	return u.User.Username()
 }
 
-// request makes a request in which NAME stands for the object's name.
+// request sends a request. NAME stands for the name of the object.
 func (m *management) request(method, path, body string) (status int, header http.Header, answer string) {
 	m.Helper()
 	named := strings.NewReplacer("NAME", m.object)
@@ -72,8 +72,8 @@ func (m *management) request(method, path, body string) (status int, header http
 	return got.StatusCode, got.Header, string(bytes.TrimSpace(whole))
 }
 
-// answers fails unless a request gets this status and this body, as far as it is
-// given: objects may have more fields.
+// answers fails unless the response has this status and this body; its objects may have
+// more fields.
 func (m *management) answers(method, path, body string, status int, want string) {
 	m.Helper()
 	got, _, answer := m.request(method, path, body)
@@ -85,7 +85,7 @@ func (m *management) answers(method, path, body string, status int, want string)
 	}
 }
 
-// eventually is answers for lists that RabbitMQ updates late.
+// eventually is answers, for lists that RabbitMQ updates late.
 func (m *management) eventually(path, want string) {
 	m.Helper()
 	want = strings.ReplaceAll(want, "NAME", m.object)
@@ -113,7 +113,7 @@ func (m *management) parse(text string) (value any) {
 	return value
 }
 
-// included reports whether got has everything that is wanted.
+// included reports whether got has all of want.
 func included(got, want any) bool {
 	object, isObject := want.(map[string]any)
 	if !isObject {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	patience = 20 * time.Second       // for what must happen
-	moment   = 150 * time.Millisecond // for what must not
+	patience = 20 * time.Second       // for events that must happen
+	moment   = 150 * time.Millisecond // for events that must not
 )
 
-// probe is a connection to the broker under test, and what a case does with it.
-// A failure ends the case.
+// probe is a connection to the tested broker, with the steps of a case. A failure ends
+// the case.
 type probe struct {
 	*testing.T
 	target target
@@ -36,7 +36,7 @@ func newProbe(t *testing.T, target target) *probe {
 	return p
 }
 
-// other is the same with a connection of its own.
+// other returns a probe with a connection of its own.
 func (p *probe) other() *probe { return newProbe(p.T, p.target) }
 
 func (p *probe) channel() *amqp.Channel {
@@ -60,12 +60,12 @@ func (p *probe) equal(what string, got, want any) {
 	}
 }
 
-// name is one that nothing else uses.
+// name returns a random name.
 func (p *probe) name() string {
 	return "brokertest." + strings.ToLower(rand.Text()[:12])
 }
 
-// queue declares a durable queue that goes with the case.
+// queue declares a durable queue, which is deleted with the case.
 func (p *probe) queue(args amqp.Table) string { return p.queueNamed(p.name(), args) }
 
 func (p *probe) queueNamed(name string, args amqp.Table) string {
@@ -82,7 +82,7 @@ func (p *probe) deleteQueue(name string) {
 	})
 }
 
-// exchange declares a durable exchange that goes with the case.
+// exchange declares a durable exchange, which is deleted with the case.
 func (p *probe) exchange(kind string, args amqp.Table) string {
 	p.Helper()
 	name := p.name()
@@ -118,7 +118,7 @@ func (p *probe) publish(exchange, key string, m amqp.Publishing) {
 	p.must(p.ch.PublishWithContext(context.Background(), exchange, key, false, false, m))
 }
 
-// send publishes bodies to a queue, and waits until they are there.
+// send publishes bodies to a queue, and waits until they are ready.
 func (p *probe) send(queue string, bodies ...string) {
 	p.Helper()
 	for _, body := range bodies {
@@ -126,7 +126,8 @@ func (p *probe) send(queue string, bodies ...string) {
 	}
 }
 
-// publishSafely waits for the confirm, on a channel of its own; false for a nack.
+// publishSafely publishes on a new channel and waits for the confirm. It returns false
+// for a nack.
 func (p *probe) publishSafely(exchange, key string, m amqp.Publishing) bool {
 	p.Helper()
 	ch := p.channel()
@@ -143,7 +144,7 @@ func (p *probe) publishSafely(exchange, key string, m amqp.Publishing) bool {
 
 func text(body string) amqp.Publishing { return amqp.Publishing{Body: []byte(body)} }
 
-// get waits for a queue's next message and takes it without an acknowledgement.
+// get waits for the next message of a queue and gets it without an acknowledgement.
 func (p *probe) get(queue string) amqp.Delivery {
 	p.Helper()
 	return p.getWith(p.ch, queue, true)
@@ -162,7 +163,7 @@ func (p *probe) getWith(ch *amqp.Channel, queue string, autoAck bool) amqp.Deliv
 	return amqp.Delivery{}
 }
 
-// bodies takes n messages.
+// bodies gets n messages and returns their bodies.
 func (p *probe) bodies(queue string, n int) []string {
 	p.Helper()
 	all := make([]string, n)
@@ -172,7 +173,7 @@ func (p *probe) bodies(queue string, n int) []string {
 	return all
 }
 
-// sorted are bodies in no particular order.
+// sorted gets n messages and returns their bodies in alphabetical order.
 func (p *probe) sorted(queue string, n int) []string {
 	p.Helper()
 	all := p.bodies(queue, n)
@@ -180,7 +181,7 @@ func (p *probe) sorted(queue string, n int) []string {
 	return all
 }
 
-// empty fails if something is in a queue, now or a moment later.
+// empty fails where a queue has messages, at once or shortly after.
 func (p *probe) empty(queue string) {
 	p.Helper()
 	time.Sleep(moment)
@@ -191,7 +192,7 @@ func (p *probe) empty(queue string) {
 	}
 }
 
-// ready waits until a queue has so many messages ready.
+// ready waits until a queue has n ready messages.
 func (p *probe) ready(queue string, n int) {
 	p.Helper()
 	got := -1
@@ -247,7 +248,8 @@ func (p *probe) refused(err error, code int, text string) {
 	p.equal("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
 }
 
-// closes fails unless what f does asynchronously closes a new channel so.
+// closes fails unless f, which is asynchronous, closes a new channel with this code and
+// text.
 func (p *probe) closes(code int, text string, f func(ch *amqp.Channel)) {
 	p.Helper()
 	ch := p.channel()
@@ -256,7 +258,7 @@ func (p *probe) closes(code int, text string, f func(ch *amqp.Channel)) {
 	p.refused(receive(p, closed), code, text)
 }
 
-// ends is the same of a connection.
+// ends is closes for a connection.
 func (p *probe) ends(code int, text string, f func(conn *amqp.Connection)) {
 	p.Helper()
 	conn := p.target.connect(p.T, amqp.Config{})
@@ -276,8 +278,8 @@ func (p *probe) exchangeWords(name string) string {
 
 func (p *probe) vhostWords() string { return fmt.Sprintf("vhost '%s'", p.target.uri.Vhost) }
 
-// user is the login of the URL.
+// user returns the login of the URL.
 func (p *probe) user() string { return p.target.uri.Username }
 
-// plain is the response of the SASL mechanism PLAIN.
+// plain returns the response of the SASL mechanism PLAIN.
 func (p *probe) plain() string { return "\x00" + p.user() + "\x00" + p.target.uri.Password }

@@ -34,7 +34,7 @@ func publishing() []behaviour {
 		}},
 		{name: "mandatory comes back before its confirm", check: func(p *probe) {
 			p.must(p.ch.Confirm(false))
-			// One goroutine of the client's sends to both, in the order of the wire.
+			// One goroutine of the client sends to both channels, in the order of the frames.
 			order := make(chan any)
 			returns, confirms := p.ch.NotifyReturn(make(chan amqp.Return)), p.ch.NotifyPublish(make(chan amqp.Confirmation))
 			go func() {
@@ -130,7 +130,7 @@ func publishing() []behaviour {
 	}
 }
 
-// acksAndNacks writes five publishes at once, of which the queue takes two.
+// acksAndNacks publishes five messages in one write, of which the queue accepts two.
 func acksAndNacks(p *probe) {
 	q := p.queue(amqp.Table{"x-max-length": int32(2), "x-overflow": "reject-publish"})
 	w := p.wire()
@@ -148,7 +148,7 @@ func acksAndNacks(p *probe) {
 		class, method, args := w.method(1)
 		last := binary.BigEndian.Uint64(args)
 		first := last
-		if args[8]&1 != 0 { // multiple: all before that are not settled yet
+		if args[8]&1 != 0 { // multiple: with all unconfirmed ones before it
 			first = 1
 		}
 		for tag := first; tag <= last; tag++ {

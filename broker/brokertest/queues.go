@@ -177,7 +177,7 @@ func queues() []behaviour {
 			args := amqp.Table{"x-expires": int32(1500)}
 			q := p.queue(args)
 			p.send(q, "goes too")
-			for range 5 { // looking at it is use
+			for range 5 { // a passive declaration is a use
 				time.Sleep(400 * time.Millisecond)
 				_, err := p.ch.QueueDeclare(q, true, false, false, false, args)
 				p.must(err)
@@ -205,7 +205,7 @@ func queues() []behaviour {
 	}
 }
 
-// gone waits until a queue is no more.
+// gone waits until a queue is deleted.
 func (p *probe) gone(name string) {
 	p.Helper()
 	var err error
@@ -213,7 +213,7 @@ func (p *probe) gone(name string) {
 		if _, err = p.channel().QueueDeclarePassive(name, true, true, false, false, nil); err != nil {
 			break
 		}
-		time.Sleep(1500 * time.Millisecond) // looking puts x-expires off
+		time.Sleep(1500 * time.Millisecond) // a declaration would restart x-expires
 	}
 	p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
 }

@@ -8,7 +8,8 @@ import (
 
 const replyTo = "amq.rabbitmq.reply-to"
 
-// replies: direct reply-to (https://www.rabbitmq.com/docs/direct-reply-to).
+// replies are the behaviours of direct reply-to
+// (https://www.rabbitmq.com/docs/direct-reply-to).
 func replies() []behaviour {
 	return []behaviour{
 		{name: "an answer comes to who asked", check: func(p *probe) {
@@ -18,7 +19,7 @@ func replies() []behaviour {
 				p.Fatalf("reply-to is %q", address)
 			}
 			o := p.other()
-			for range 2 { // replies take the tag of the next delivery, and leave it
+			for range 2 { // a reply has the tag of the next delivery, and does not count
 				o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
 				d := receive(p, answers)
 				p.equal("answer", []any{string(d.Body), d.CorrelationId, d.ReplyTo, d.Exchange, d.RoutingKey, d.Redelivered, d.DeliveryTag},
@@ -154,7 +155,7 @@ func replies() []behaviour {
 	}
 }
 
-// answers consumes the replies to a channel's questions.
+// answers consumes the replies to the requests of a channel.
 func (p *probe) answers(ch *amqp.Channel) <-chan amqp.Delivery {
 	p.Helper()
 	deliveries, err := ch.Consume(replyTo, "", true, false, false, false, nil)
@@ -162,8 +163,7 @@ func (p *probe) answers(ch *amqp.Channel) <-chan amqp.Delivery {
 	return deliveries
 }
 
-// ask sends a question to a queue, takes it there, and returns where the answer is
-// to go.
+// ask sends a request to a queue, gets it there, and returns its reply address.
 func (p *probe) ask(ch *amqp.Channel, queue string) string {
 	p.Helper()
 	p.must(ch.Publish("", queue, false, false, amqp.Publishing{ReplyTo: replyTo}))

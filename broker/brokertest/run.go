@@ -43,7 +43,7 @@ type target struct {
 // behaviour is one case of the suite.
 type behaviour struct {
 	name  string
-	since string // the RabbitMQ that began to behave so, such as "4"; "" for any
+	since string // first major version of RabbitMQ with it, such as "4"; "" for all
 	check func(p *probe)
 }
 
@@ -105,13 +105,13 @@ func (s target) connect(t testing.TB, cfg amqp.Config) *amqp.Connection {
 	return conn
 }
 
-// config adds the way to the broker to a configuration.
+// config adds the transport of the target to a configuration.
 func (s target) config(cfg amqp.Config) amqp.Config {
 	cfg.Dial, cfg.TLSClientConfig = s.Dial, s.TLS
 	return cfg
 }
 
-// stream opens a connection for bytes.
+// stream opens a connection without a handshake of AMQP.
 func (s target) stream() (net.Conn, error) {
 	dial := s.Dial
 	if dial == nil {

@@ -4,7 +4,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// transactions (https://www.rabbitmq.com/docs/semantics#tx).
+// transactions are the behaviours of tx (https://www.rabbitmq.com/docs/semantics#tx).
 func transactions() []behaviour {
 	return []behaviour{
 		{name: "publishes come with the commit", check: func(p *probe) {
@@ -48,7 +48,7 @@ func transactions() []behaviour {
 			p.getWith(ch, q, false)
 			p.must(ch.Ack(2, true))
 			p.must(ch.TxRollback())
-			p.empty(q)              // they are still with the channel
+			p.empty(q)              // the channel still has them
 			p.must(ch.Ack(1, true)) // and can be acknowledged again
 			p.must(ch.TxCommit())
 			p.must(ch.Close())
@@ -116,7 +116,7 @@ func transactions() []behaviour {
 		{name: "routes when published", since: "4", check: func(p *probe) {
 			name, ch := p.name(), p.transaction()
 			p.must(ch.Publish("", name, false, false, text("early")))
-			p.must(ch.Qos(1, 0, false)) // answered, so published
+			p.must(ch.Qos(1, 0, false)) // its reply shows that the publish was handled
 			p.queueNamed(name, nil)
 			p.must(ch.Publish("", name, false, false, text("in time")))
 			p.must(ch.TxCommit())

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// types: what a publisher sends is what a consumer gets, type by type.
+// types checks that a consumer gets the values of the publisher, type by type.
 func types() []behaviour {
 	return []behaviour{
 		{name: "every property", check: func(p *probe) {
@@ -78,7 +78,7 @@ func types() []behaviour {
 		{name: "deep headers", check: func(p *probe) {
 			q := p.queue(nil)
 			headers := "\x01tV"
-			for range 5000 { // more than clients read
+			for range 5000 { // nested deeper than clients read
 				headers = "\x01tF" + longstr(headers)
 			}
 			w := p.wire()

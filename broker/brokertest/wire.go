@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// wire is a client that says exactly what it is told to.
+// wire is a connection on which a case sends and reads frames itself.
 type wire struct {
 	p    *probe
 	conn net.Conn
 }
 
-// dialWire connects and says nothing yet.
+// dialWire connects without a handshake.
 func (p *probe) dialWire() *wire {
 	p.Helper()
 	conn, err := p.target.stream()
@@ -23,7 +23,7 @@ func (p *probe) dialWire() *wire {
 	return &wire{p, conn}
 }
 
-// wire connects and logs in, with a frame-max of 131072 and no heartbeat.
+// wire connects with a handshake: frame-max 131072 and no heartbeat.
 func (p *probe) wire() *wire {
 	p.Helper()
 	w := p.dialWire()
@@ -35,7 +35,7 @@ func (p *probe) wire() *wire {
 	return w
 }
 
-// login goes up to start-ok; the rest of client properties is given as bytes.
+// login performs the handshake up to start-ok. properties are encoded.
 func (w *wire) login(mechanism, response, properties string) {
 	w.p.Helper()
 	w.write("AMQP\x00\x00\x09\x01")
@@ -55,8 +55,8 @@ func (w *wire) write(b string) {
 	w.p.must(err)
 }
 
-// send sends a method whose arguments are pairs of a type and a value. A table's
-// value is its bytes.
+// send sends a method whose arguments are pairs of a type and a value. The value of a
+// table is encoded.
 func (w *wire) send(channel, class, method uint16, args ...any) {
 	w.p.Helper()
 	w.frame(1, channel, arguments(class, method, args...))
@@ -94,7 +94,7 @@ func frameBytes(kind byte, channel uint16, payload string) string {
 	return string(b) + payload + "\xCE"
 }
 
-// publish sends a whole message; properties are bytes, with their flags.
+// publish sends a whole message; properties are encoded, with their flags.
 func (w *wire) publish(channel uint16, key, properties, body string) {
 	w.p.Helper()
 	w.send(channel, 60, 40, "short", 0, "shortstr", "", "shortstr", key, "octet", 0)
@@ -110,7 +110,7 @@ func (w *wire) header(channel uint16, size uint64, properties string) {
 	w.frame(2, channel, string(b)+properties)
 }
 
-// read reads the next frame that is no heartbeat.
+// read reads the next frame that is not a heartbeat.
 func (w *wire) read() (kind byte, channel uint16, payload []byte, err error) {
 	for {
 		head := make([]byte, 7)
@@ -147,7 +147,7 @@ func (w *wire) expect(channel, class, method uint16) []byte {
 	return args
 }
 
-// closed reads up to a connection.close, or channel.close, and answers it.
+// closed reads up to connection.close or channel.close, and answers it.
 func (w *wire) closed(channel uint16) (code int, text string) {
 	w.p.Helper()
 	class, method := uint16(10), uint16(50)
