@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// services are the processes of the broker and of Elasticsearch, as far as
-// they are known.
+// services are the processes of RabbitMQ and Elasticsearch that scripts/services started.
 type services map[string]int // by name
 
 func findServices(b *testing.B) services {
@@ -37,7 +36,7 @@ func findServices(b *testing.B) services {
 	return found
 }
 
-// cpu is what each has used so far, with what it started; and what we have.
+// cpu returns the CPU time of each service with its child processes, and of this process.
 func (s services) cpu() map[string]time.Duration {
 	used := map[string]time.Duration{"own": ownCPU()}
 	parents, times := processes()
@@ -77,8 +76,8 @@ func processes() (parents map[int]int, times map[int]time.Duration) {
 	return parents, times
 }
 
-// startStub starts this test binary again as an Elasticsearch that takes
-// everything and keeps nothing, so that its work is not taken for ours.
+// startStub starts this test binary again as an Elasticsearch that accepts and discards
+// everything. Its CPU time does not count as the indexer's.
 func startStub(b *testing.B) string {
 	b.Helper()
 	stub := exec.Command(os.Args[0], "-test.run=^TestStub$")

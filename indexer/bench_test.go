@@ -24,9 +24,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// BenchmarkIndexer compares, in one run, what the indexer costs with what
-// nothing can do without: one operation drains all messages (1 KiB, 8 headers,
-// 20 keys, persistent) from a queue, in four ways that take turns. Run it with
+// BenchmarkIndexer compares the indexer with the minimal work of any indexer: one
+// operation drains all messages (1 KiB, 8 headers, 20 keys, persistent) from a queue, in
+// four alternating ways. Run it with
 // -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (200,000).
 func BenchmarkIndexer(b *testing.B) {
 	memory.Spend(0) // as `watership serve` does
@@ -52,8 +52,7 @@ func BenchmarkIndexer(b *testing.B) {
 	}
 }
 
-// way drains the messages that are in the index queue. It returns what does it,
-// after everything is prepared, so that only the draining is measured.
+// way prepares one way to drain the index queue and returns the function to measure.
 type way func(b *testing.B, s *system, count int) func()
 
 func measure(b *testing.B, count int, way way) {
@@ -67,8 +66,8 @@ func measure(b *testing.B, count int, way way) {
 		b.StartTimer()
 		drain()
 		b.StopTimer()
-		took, after := time.Since(began), services.cpu()
-		b.ReportMetric(float64(count)/took.Seconds(), "msg/s")
+		elapsed, after := time.Since(began), services.cpu()
+		b.ReportMetric(float64(count)/elapsed.Seconds(), "msg/s")
 		for name, used := range after {
 			b.ReportMetric(float64((used-before[name]).Nanoseconds())/1000/float64(count), name+"-µs/msg")
 		}
@@ -159,7 +158,7 @@ func drainSession(ctx context.Context, session *rabbit.Session, count int, settl
 
 func indexInto(url string) way {
 	return func(b *testing.B, s *system, count int) func() {
-		store := &counting{Store: newStoreAt(b, url), all: make(chan struct{})}
+		store := &countingStore{Store: newStoreAt(b, url), all: make(chan struct{})}
 		store.left.Store(int64(count))
 		cfg := s.config(store)
 		cfg.Batch = Batch{}
@@ -182,14 +181,14 @@ func indexInto(url string) way {
 	}
 }
 
-// counting tells when everything is stored.
-type counting struct {
+// countingStore closes all when everything is stored.
+type countingStore struct {
 	Store
 	left atomic.Int64
 	all  chan struct{}
 }
 
-func (c *counting) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (c *countingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	results, err := c.Store.Create(ctx, documents)
 	for _, result := range results {
 		if result.Status == schemas.Created && c.left.Add(-1) == 0 {
@@ -199,7 +198,7 @@ func (c *counting) Create(ctx context.Context, documents []schemas.Document) ([]
 	return results, err
 }
 
-// sendEncoded is the limit of any indexer: its documents are there before.
+// sendEncoded is the limit of any indexer: the documents are encoded before.
 func sendEncoded(b *testing.B, s *system, count int) func() {
 	stream := streamName()
 	store := openStore(b, storeURL(b), stream)
@@ -237,7 +236,7 @@ func deliveryOf(e schemas.Envelope) amqp091.Delivery {
 	}
 }
 
-// ownCPU is what this process has used.
+// ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -16,18 +16,18 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// fault makes bulk requests fail. It is called for each while it lasts.
-type fault func(g *gate, w http.ResponseWriter, r *http.Request)
+// fault answers a bulk request in place of Elasticsearch.
+type fault func(g *faultProxy, w http.ResponseWriter, r *http.Request)
 
-// wireFaults are those that a bulk request can meet, of the wire and of servers.
+// wireFaults are faults of the connection, of proxies and of servers.
 func wireFaults() map[string]fault {
 	return map[string]fault{
 		"half a response":           halfAnswer,
 		"fewer items than sent":     fewerItems,
 		"items of others":           otherItems,
 		"a slow trickle":            trickle,
-		"reset after it was taken":  resetAfter,
-		"reset before it was taken": func(_ *gate, w http.ResponseWriter, _ *http.Request) { reset(w) },
+		"reset after the write":     resetAfter,
+		"reset before the write":    func(_ *faultProxy, w http.ResponseWriter, _ *http.Request) { reset(w) },
 		"413 for more than one":     tooLarge,
 		"429 with Retry-After":      answer(http.StatusTooManyRequests, "1"),
 		"429":                       answer(http.StatusTooManyRequests, ""),
@@ -38,17 +38,16 @@ func wireFaults() map[string]fault {
 	}
 }
 
-// TestFaults lets every third request meet a fault while messages come in: none
-// is lost, none is there twice.
+// TestFaults injects a fault into every third request: no message is lost or stored twice.
 func TestFaults(t *testing.T) {
 	for name, fault := range wireFaults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate(t)
+			g := newFaultProxy(t)
 			s := newSystem(t, rabbittest.Newest(t))
 			store := newStoreAt(t, g.URL)
 			var requests atomic.Int64
-			g.meet(func(w http.ResponseWriter, r *http.Request) {
+			g.setFault(func(w http.ResponseWriter, r *http.Request) {
 				if requests.Add(1)%3 == 1 {
 					fault(g, w, r)
 					return
@@ -72,7 +71,7 @@ func (s *system) wantEachOnce(events []schemas.Event) {
 	seen := map[string]int{}
 	for _, event := range events {
 		if seen[event.Envelope.Properties.MessageID]++; seen[event.Envelope.Properties.MessageID] > 1 {
-			s.t.Errorf("%s is there twice", event.Envelope.Properties.MessageID)
+			s.t.Errorf("%s is stored twice", event.Envelope.Properties.MessageID)
 		}
 		if event.Action != schemas.Published {
 			s.t.Errorf("%s is %s: %s", event.Envelope.Properties.MessageID, event.Action, event.Failure.Message)
@@ -82,7 +81,7 @@ func (s *system) wantEachOnce(events []schemas.Event) {
 }
 
 func answer(status int, retryAfter string) fault {
-	return func(_ *gate, w http.ResponseWriter, _ *http.Request) {
+	return func(_ *faultProxy, w http.ResponseWriter, _ *http.Request) {
 		if retryAfter != "" {
 			w.Header().Set("Retry-After", retryAfter)
 		}
@@ -91,16 +90,16 @@ func answer(status int, retryAfter string) fault {
 	}
 }
 
-// taken lets the server take a request and gives its answer.
-func (g *gate) taken(r *http.Request) *httptest.ResponseRecorder {
+// forward passes a request to the server and returns its answer.
+func (g *faultProxy) forward(r *http.Request) *httptest.ResponseRecorder {
 	r.Header.Del("Accept-Encoding")
 	recorder := httptest.NewRecorder()
 	g.real.ServeHTTP(recorder, r)
 	return recorder
 }
 
-func halfAnswer(g *gate, w http.ResponseWriter, r *http.Request) {
-	body := g.taken(r).Body.Bytes()
+func halfAnswer(g *faultProxy, w http.ResponseWriter, r *http.Request) {
+	body := g.forward(r).Body.Bytes()
 	w.Header().Set("X-Elastic-Product", "Elasticsearch")
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	_, _ = w.Write(body[:len(body)/2])
@@ -108,11 +107,11 @@ func halfAnswer(g *gate, w http.ResponseWriter, r *http.Request) {
 }
 
 // items changes the items of a server's answer.
-func (g *gate) items(w http.ResponseWriter, r *http.Request, change func([]json.RawMessage) []json.RawMessage) {
+func (g *faultProxy) items(w http.ResponseWriter, r *http.Request, change func([]json.RawMessage) []json.RawMessage) {
 	var body struct {
 		Items []json.RawMessage `json:"items"`
 	}
-	if err := json.Unmarshal(g.taken(r).Body.Bytes(), &body); err != nil {
+	if err := json.Unmarshal(g.forward(r).Body.Bytes(), &body); err != nil {
 		panic(err)
 	}
 	body.Items = change(body.Items)
@@ -120,28 +119,28 @@ func (g *gate) items(w http.ResponseWriter, r *http.Request, change func([]json.
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func fewerItems(g *gate, w http.ResponseWriter, r *http.Request) {
+func fewerItems(g *faultProxy, w http.ResponseWriter, r *http.Request) {
 	g.items(w, r, func(items []json.RawMessage) []json.RawMessage { return items[1:] })
 }
 
-func otherItems(g *gate, w http.ResponseWriter, r *http.Request) {
+func otherItems(g *faultProxy, w http.ResponseWriter, r *http.Request) {
 	g.items(w, r, func(items []json.RawMessage) []json.RawMessage {
 		items[0] = json.RawMessage(`{"create":{"_id":"another","status":201}}`)
 		return items
 	})
 }
 
-func trickle(g *gate, w http.ResponseWriter, r *http.Request) {
+func trickle(g *faultProxy, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Elastic-Product", "Elasticsearch")
-	for part := range bytes.SplitAfterSeq(g.taken(r).Body.Bytes(), []byte(",")) {
+	for part := range bytes.SplitAfterSeq(g.forward(r).Body.Bytes(), []byte(",")) {
 		_, _ = w.Write(part)
 		w.(http.Flusher).Flush()
 		time.Sleep(time.Millisecond) // the fault itself, not a wait
 	}
 }
 
-func resetAfter(g *gate, w http.ResponseWriter, r *http.Request) {
-	g.taken(r)
+func resetAfter(g *faultProxy, w http.ResponseWriter, r *http.Request) {
+	g.forward(r)
 	reset(w)
 }
 
@@ -154,15 +153,15 @@ func reset(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-func tooLarge(g *gate, w http.ResponseWriter, r *http.Request) {
+func tooLarge(g *faultProxy, w http.ResponseWriter, r *http.Request) {
 	ifMany(g, w, r, answer(http.StatusRequestEntityTooLarge, ""))
 }
 
-func refusedAsAWhole(g *gate, w http.ResponseWriter, r *http.Request) {
+func refusedAsAWhole(g *faultProxy, w http.ResponseWriter, r *http.Request) {
 	ifMany(g, w, r, answer(http.StatusBadRequest, ""))
 }
 
-func ifMany(g *gate, w http.ResponseWriter, r *http.Request, fault fault) {
+func ifMany(g *faultProxy, w http.ResponseWriter, r *http.Request, fault fault) {
 	var body bytes.Buffer
 	if _, err := body.ReadFrom(r.Body); err != nil {
 		panic(err)
@@ -176,17 +175,17 @@ func ifMany(g *gate, w http.ResponseWriter, r *http.Request, fault fault) {
 	g.real.ServeHTTP(w, again)
 }
 
-// What happens to the server itself, and to the broker, while messages come in.
+// TestFaultsOfServers changes the servers themselves while messages come in.
 func TestFaultsOfServers(t *testing.T) {
-	for name, during := range map[string]func(i *identities, proxy *rabbittest.Proxy){
-		"a rollover": func(i *identities, _ *rabbittest.Proxy) { i.rollOver() },
-		"a write block": func(i *identities, _ *rabbittest.Proxy) {
+	for name, during := range map[string]func(i *rolloverStore, proxy *rabbittest.Proxy){
+		"a rollover": func(i *rolloverStore, _ *rabbittest.Proxy) { i.rollOver() },
+		"a write block": func(i *rolloverStore, _ *rabbittest.Proxy) {
 			i.block("true")
 			i.publish(i.messages("blocked", 50)...)
-			rabbittest.Eventually(i.t, "the block is met", func() bool { return i.log.Count("did not accept every document") > 0 })
+			rabbittest.Eventually(i.t, "a request is refused", func() bool { return i.log.Count("did not accept every document") > 0 })
 			i.block("null")
 		},
-		"a lost connection to the broker": func(i *identities, proxy *rabbittest.Proxy) {
+		"a lost connection to the broker": func(i *rolloverStore, proxy *rabbittest.Proxy) {
 			proxy.Cut()
 			i.publish(i.messages("cut", 50)...)
 			proxy.Mend()
@@ -194,7 +193,7 @@ func TestFaultsOfServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := newIdentities(t, storeURL(t))
+			i := newRolloverStore(t, storeURL(t))
 			proxy := i.Proxy(t)
 			run := i.startAt(proxy.URL, i.store, nil)
 			i.publish(i.messages("before", 100)...)
@@ -210,14 +209,14 @@ func TestFaultsOfServers(t *testing.T) {
 	}
 }
 
-func (i *identities) block(value string) {
+func (i *rolloverStore) block(value string) {
 	ask(i.t, http.MethodPut, "/"+i.stream+"-*/_settings?expand_wildcards=all&ignore_unavailable=true", `{"index.blocks.write":`+value+`}`)
 }
 
-// An older index that somebody deletes takes its own events along, and no other.
+// The deletion of an older index deletes its events, and no other.
 func TestAnIndexIsDeleted(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	run := i.start(i.store, nil)
 	i.publish(i.messages("gone", 100)...)
 	i.wait(i.store, 100)
@@ -237,45 +236,43 @@ func TestMissingTemplatesAreWaitedFor(t *testing.T) {
 	store := openStore(t, storeURL(t), streamName())
 	run := s.start(store, nil)
 	s.publish(s.messages("early", 50)...)
-	rabbittest.Eventually(t, "it is noticed", func() bool { return s.log.Count("did not accept every document") > 0 })
+	rabbittest.Eventually(t, "a request fails", func() bool { return s.log.Count("did not accept every document") > 0 })
 	if err := store.Install(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	s.wantEachOnce(s.finish(store, 50, run))
 }
 
-// A store that is away for long gets its messages from the queue again, which
-// keeps them meanwhile.
-func TestMessagesGoBackWhileTheStoreIsAway(t *testing.T) {
+// While the store is unavailable the queue holds the messages; they are stored afterwards.
+func TestMessagesAreRequeuedWhileTheStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
+	g := newFaultProxy(t)
 	s := newSystem(t, rabbittest.Newest(t))
 	store := newStoreAt(t, g.URL)
-	g.meet(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) }))
+	g.setFault(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) }))
 	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 100 * time.Millisecond })
 	s.publish(s.messages("order", 100)...)
-	rabbittest.Eventually(t, "they go back", func() bool { return s.log.Count("requeued the unacknowledged messages") > 1 })
-	g.meet(nil)
+	rabbittest.Eventually(t, "they are requeued", func() bool { return s.log.Count("requeued the unacknowledged messages") > 1 })
+	g.setFault(nil)
 	s.wantEachOnce(s.finish(store, 100, run))
 }
 
-// A single document that is too large for the store is kept in a queue, and holds
-// nobody up.
-func TestTooLargeForTheStoreIsSetAside(t *testing.T) {
+// A message that is too large for the store moves to a queue and does not delay others.
+func TestTooLargeMessagesMoveToAQueue(t *testing.T) {
 	const most = 100_000 // bytes of a request
 	for name, refuse := range map[string]fault{
 		"413": answer(http.StatusRequestEntityTooLarge, ""),
-		// What Elasticsearch holds of all requests has a bound, a tenth of its heap
+		// Elasticsearch limits the memory of all requests to a tenth of its heap
 		// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/index-modules-indexing-pressure.html).
 		"429 for the request":   overPressure(most),
 		"429 of the shard only": overPressureOfShard(most),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate(t)
+			g := newFaultProxy(t)
 			s := newSystem(t, rabbittest.Newest(t))
 			store := newStoreAt(t, g.URL)
-			g.meet(func(w http.ResponseWriter, r *http.Request) {
+			g.setFault(func(w http.ResponseWriter, r *http.Request) {
 				if r.ContentLength > most {
 					refuse(g, w, r)
 					return
@@ -285,12 +282,12 @@ func TestTooLargeForTheStoreIsSetAside(t *testing.T) {
 			large := s.message("large", 0)
 			large.Body = []byte(strings.Repeat("x", 2*most))
 			s.publish(s.message("before", 0), large, s.message("after", 0))
-			s.wantSetAside(large, s.finish(store, 3, s.start(store, nil)))
+			s.wantUnstorable(large, s.finish(store, 3, s.start(store, nil)))
 		})
 	}
 }
 
-func (s *system) wantSetAside(large schemas.Envelope, events []schemas.Event) {
+func (s *system) wantUnstorable(large schemas.Envelope, events []schemas.Event) {
 	s.t.Helper()
 	var id string
 	for _, event := range events {
@@ -315,9 +312,9 @@ func (s *system) wantSetAside(large schemas.Envelope, events []schemas.Event) {
 	}
 }
 
-// overPressure is Elasticsearch's own answer, word for word.
+// overPressure is Elasticsearch's literal answer.
 func overPressure(most int) fault {
-	return func(_ *gate, w http.ResponseWriter, r *http.Request) {
+	return func(_ *faultProxy, w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		reason := fmt.Sprintf("rejected execution of coordinating operation [coordinating_and_primary_bytes=0, replica_bytes=0, "+
 			"all_bytes=0, coordinating_operation_bytes=%d, max_coordinating_bytes=%d]", r.ContentLength, most)
@@ -326,9 +323,9 @@ func overPressure(most int) fault {
 	}
 }
 
-// overPressureOfShard is its answer where the node that has the shard is smaller.
+// overPressureOfShard is its answer if the node of the shard has less memory.
 func overPressureOfShard(most int) fault {
-	return func(_ *gate, w http.ResponseWriter, r *http.Request) {
+	return func(_ *faultProxy, w http.ResponseWriter, r *http.Request) {
 		reason := fmt.Sprintf("rejected execution of primary operation [coordinating_and_primary_bytes=0, replica_bytes=0, "+
 			"all_bytes=0, primary_operation_bytes=%d, max_primary_bytes=%d]", r.ContentLength, most)
 		var items []string
@@ -350,14 +347,14 @@ func overPressureOfShard(most int) fault {
 	}
 }
 
-// A store that is busy for long gets each message by itself, so that none waits for
-// another.
+// A store that stays busy receives each message in a request of its own, so that none
+// blocks another.
 func TestABusyStoreIsAskedForLess(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
+	g := newFaultProxy(t)
 	s := newSystem(t, rabbittest.Newest(t))
 	store := newStoreAt(t, g.URL)
-	g.meet(func(w http.ResponseWriter, r *http.Request) {
+	g.setFault(func(w http.ResponseWriter, r *http.Request) {
 		ifMany(g, w, r, answer(http.StatusTooManyRequests, ""))
 	})
 	s.publish(s.messages("order", 8)...)

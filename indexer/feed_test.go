@@ -14,22 +14,22 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// feed publishes messages whose broker may go away. What it cannot know to have
-// been taken it does not send again, so that nothing is published twice.
-type feed struct {
+// confirmedFeed publishes messages to a broker that may restart. It does not repeat
+// unconfirmed messages, so that none is published twice.
+type confirmedFeed struct {
 	*system
-	published map[string]bool // by name: whether the broker has it for certain
+	published map[string]bool // by name: whether it was confirmed
 	certain   int
-	read      int // by the last reader
+	read      int // events, by the last reader
 }
 
-// run publishes until so many are published for certain, at most so many a second.
-func (f *feed) run(count, pace int) {
+// run publishes until count messages are confirmed, at most pace a second.
+func (f *confirmedFeed) run(count, pace int) {
 	limit := rate.NewLimiter(rate.Limit(pace), feedWindow)
 	for n := 0; f.certain < count; {
 		conn, err := amqp091.Dial(f.URL)
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // the pace of trying
+			time.Sleep(100 * time.Millisecond) // between connection attempts
 			continue
 		}
 		if channel, err := conn.Channel(); err == nil && channel.Confirm(false) == nil {
@@ -41,10 +41,10 @@ func (f *feed) run(count, pace int) {
 	}
 }
 
-const feedWindow = 100 // messages on their way
+const feedWindow = 100 // unconfirmed messages
 
-// window publishes some, and says whether all of them were confirmed.
-func (f *feed) window(channel *amqp091.Channel, n *int) bool {
+// window publishes some messages and reports whether all were confirmed.
+func (f *confirmedFeed) window(channel *amqp091.Channel, n *int) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Patience)
 	defer cancel()
 	var names []string
@@ -72,7 +72,7 @@ func (f *feed) window(channel *amqp091.Channel, n *int) bool {
 }
 
 // nth is a message, or for every tenth an event of one.
-func (f *feed) nth(n int) (name string, m rabbit.Message) {
+func (f *confirmedFeed) nth(n int) (name string, m rabbit.Message) {
 	e := f.message("order", n)
 	if n%10 == 9 {
 		return fmt.Sprint("poisoned ", e.Properties.MessageID), poisoned(e, f.topology, fmt.Sprint("event-", n))
@@ -81,8 +81,8 @@ func (f *feed) nth(n int) (name string, m rabbit.Message) {
 		rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 }
 
-// await waits until all is taken out of the queues and is in the store.
-func (f *feed) await(store *elastic.Store) {
+// await waits until the queues are empty and the store has all messages.
+func (f *confirmedFeed) await(store *elastic.Store) {
 	f.t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Second) {
 		left := 0
@@ -104,8 +104,8 @@ func (f *feed) await(store *elastic.Store) {
 	}
 }
 
-// wantEachOnce reads all that is stored.
-func (f *feed) wantEachOnce(store *elastic.Store, order schemas.Order) {
+// wantEachOnce reads all stored events.
+func (f *confirmedFeed) wantEachOnce(store *elastic.Store, order schemas.Order) {
 	f.t.Helper()
 	sel := f.selection("")
 	sel.Order, sel.WithoutBody = order, true

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSpans(t *testing.T) {
+func TestSequenceRanges(t *testing.T) {
 	var l sequenceRanges
 	if l.contains(0) {
 		t.Error("an empty list has a sequence")

@@ -18,12 +18,12 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestHardCases sends messages that break indexers, each between two ordinary
-// ones: each is in the store with every bit, searchable or with the reason why
-// not, can be replayed from there, and holds nobody up.
+// TestHardCases sends messages that break other indexers, each between two ordinary ones:
+// each is stored completely, searchable or with the reason why not, can be replayed, and
+// does not delay others.
 func TestHardCases(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		h := &hard{system: newSystem(t, b), store: newStore(t, b)}
+		h := &hardCases{system: newSystem(t, b), store: newStore(t, b)}
 		if _, err := h.store.CreateJob(patient(t), "job", []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
@@ -47,21 +47,21 @@ func TestHardCases(t *testing.T) {
 	})
 }
 
-type hard struct {
+type hardCases struct {
 	*system
 	store     testStore
 	published int
-	seen      int64 // sequence of the newest event looked at
+	seen      int64 // sequence of the newest event that was read
 }
 
-func (h *hard) with(body []byte, headers amqp091.Table) schemas.Envelope {
+func (h *hardCases) with(body []byte, headers amqp091.Table) schemas.Envelope {
 	h.published++
 	e := h.message("hard", h.published)
 	e.Body, e.Headers = body, headers
 	return e
 }
 
-func (h *hard) bodies() map[string][]byte {
+func (h *hardCases) bodies() map[string][]byte {
 	nested := func(open, end string, depth int) []byte {
 		return []byte(strings.Repeat(open, depth) + "1" + strings.Repeat(end, depth))
 	}
@@ -96,7 +96,7 @@ func (h *hard) bodies() map[string][]byte {
 	}
 }
 
-func (h *hard) headers() map[string]amqp091.Table {
+func (h *hardCases) headers() map[string]amqp091.Table {
 	many := amqp091.Table{}
 	for n := range 5000 {
 		many[fmt.Sprintf("header-%d", n)] = int32(n)
@@ -120,7 +120,7 @@ func (h *hard) headers() map[string]amqp091.Table {
 }
 
 // test publishes a message between two ordinary ones and wants all three.
-func (h *hard) test(t *testing.T, hard schemas.Envelope, want schemas.Action) schemas.Event {
+func (h *hardCases) test(t *testing.T, hard schemas.Envelope, want schemas.Action) schemas.Event {
 	t.Helper()
 	h.published += 2
 	before, after := h.message("before", h.published), h.message("after", h.published)
@@ -146,10 +146,9 @@ func (h *hard) test(t *testing.T, hard schemas.Envelope, want schemas.Action) sc
 	return got
 }
 
-// replay sends what was read from the store to where it came from, as a job does,
-// and wants the tap to see the same message again, but for headers that only
-// RabbitMQ may write: it would read them as its own.
-func (h *hard) replay(t *testing.T, stored schemas.Envelope) {
+// replay sends a stored message to its exchange, as a job does, and wants the tap to
+// receive the same message, without headers that RabbitMQ reserves for itself.
+func (h *hardCases) replay(t *testing.T, stored schemas.Envelope) {
 	t.Helper()
 	again := schemas.WrapForExchange(stored, schemas.State{Fingerprint: stored.Fingerprint(), Replay: "job"}, "guest")
 	h.send(rabbit.Message{Exchange: stored.Exchange, RoutingKey: stored.RoutingKey, Publishing: again})
@@ -165,16 +164,16 @@ func (h *hard) replay(t *testing.T, stored schemas.Envelope) {
 	}
 }
 
-// sent has what only the publisher's broker sees.
-func (h *hard) sent(e schemas.Envelope) schemas.Envelope {
+// sent adds the BCC header, which RabbitMQ removes.
+func (h *hardCases) sent(e schemas.Envelope) schemas.Envelope {
 	if _, copies := e.Headers["CC"]; copies {
 		e.Headers = amqp091.Table{"CC": e.Headers["CC"], "BCC": []any{"blind"}}
 	}
 	return e
 }
 
-// newest waits for all that was published and gives the last few.
-func (h *hard) newest(t *testing.T, n int) []schemas.Event {
+// newest waits for all published messages and returns the last n events.
+func (h *hardCases) newest(t *testing.T, n int) []schemas.Event {
 	t.Helper()
 	h.counted(h.store, h.published)
 	sel := h.selection("")
@@ -193,14 +192,14 @@ func (h *hard) newest(t *testing.T, n int) []schemas.Event {
 	return list[len(list)-n:]
 }
 
-func (h *hard) oursCopied(t *testing.T) {
+func (h *hardCases) oursCopied(t *testing.T) {
 	for i, name := range ourHeaders() {
 		e := h.with([]byte("x"), amqp091.Table{"tenant": "acme", name: fmt.Sprint("copied ", i)})
 		h.publish(e)
 	}
 	for i, event := range h.newest(t, len(ourHeaders())) {
 		if len(event.Envelope.Headers) != 1 || event.Action != schemas.Published || event.Replay != "" || event.Queue != "" {
-			t.Errorf("%s: it is taken for %+v", ourHeaders()[i], event)
+			t.Errorf("%s: it is decoded as %+v", ourHeaders()[i], event)
 		}
 	}
 }
@@ -222,9 +221,9 @@ func ourHeaders() []string {
 	return names
 }
 
-// late publishes while nobody indexes.
-func (h *hard) late(t *testing.T) {
-	other := &hard{system: newSystem(t, h.Broker), store: h.store}
+// late publishes before an indexer runs.
+func (h *hardCases) late(t *testing.T) {
+	other := &hardCases{system: newSystem(t, h.Broker), store: h.store}
 	e := other.with([]byte("late"), amqp091.Table{"tenant": "acme"})
 	e.Properties.Expiration = "10"
 	other.publish(e)
@@ -237,7 +236,7 @@ func (h *hard) late(t *testing.T) {
 }
 
 // anothersUser publishes as a user whose name we may not use.
-func (h *hard) anothersUser(t *testing.T) {
+func (h *hardCases) anothersUser(t *testing.T) {
 	if h.Own {
 		t.Skip("the embedded broker has one user")
 	}
@@ -261,7 +260,7 @@ func (h *hard) anothersUser(t *testing.T) {
 	h.replay(t, e)
 }
 
-func (h *hard) ctl(t *testing.T, args ...string) {
+func (h *hardCases) ctl(t *testing.T, args ...string) {
 	t.Helper()
 	script, service := os.Getenv("WATERSHIP_TEST_SERVICES"), "rabbitmq4"
 	if strings.HasPrefix(h.Version, "3.") {

@@ -72,7 +72,7 @@ type hops struct {
 	*system
 	want        schemas.Envelope
 	fingerprint string
-	queue       string // a service's, whose dead letters are ours
+	queue       string // a service's, whose dead letters go to the retry exchange
 }
 
 func (h *hops) declareQueue() {
@@ -172,7 +172,7 @@ func (h *hops) deadLetter(t *testing.T) {
 	h.rejected(t)
 }
 
-// rejected is what the retry handler gets when a consumer rejects a message.
+// rejected returns the message that the retry handler receives after a reject.
 func (h *hops) rejected(t *testing.T) schemas.VerifiedState {
 	t.Helper()
 	d, ok, err := h.Channel(t).Get(h.queue, false)

@@ -21,22 +21,21 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// gate is the real Elasticsearch behind a proxy that can misbehave: what a bulk
-// request meets is up to the test.
-type gate struct {
+// faultProxy is a proxy of Elasticsearch that injects faults into bulk requests.
+type faultProxy struct {
 	URL  string
 	real http.Handler
 	bulk atomic.Pointer[http.HandlerFunc]
 }
 
-func newGate(t testing.TB) *gate {
+func newFaultProxy(t testing.TB) *faultProxy {
 	t.Helper()
 	target, err := url.Parse(storeURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	g := &gate{real: proxy}
+	g := &faultProxy{real: proxy}
 	server := httptest.NewUnstartedServer(g)
 	proxy.ErrorLog = log.New(io.Discard, "", 0) // connections are broken on purpose
 	server.Config.ErrorLog = proxy.ErrorLog
@@ -46,7 +45,7 @@ func newGate(t testing.TB) *gate {
 	return g
 }
 
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *faultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault := g.bulk.Load(); fault != nil && r.URL.Path == "/_bulk" {
 		(*fault)(w, r)
 		return
@@ -54,8 +53,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.real.ServeHTTP(w, r)
 }
 
-// meet makes bulk requests meet this until the test ends; nil: the real server.
-func (g *gate) meet(fault http.HandlerFunc) {
+// setFault lets bulk requests meet a fault; nil: they reach the server.
+func (g *faultProxy) setFault(fault http.HandlerFunc) {
 	if fault == nil {
 		g.bulk.Store(nil)
 		return
@@ -63,16 +62,16 @@ func (g *gate) meet(fault http.HandlerFunc) {
 	g.bulk.Store(&fault)
 }
 
-// identities is a store whose streams roll over when the test wants it.
-type identities struct {
+// rolloverStore is a system with a store whose streams the test rolls over.
+type rolloverStore struct {
 	*system
 	store  *elastic.Store
 	stream string
 }
 
-func newIdentities(t *testing.T, url string) *identities {
+func newRolloverStore(t *testing.T, url string) *rolloverStore {
 	t.Helper()
-	i := &identities{system: newSystem(t, rabbittest.Newest(t)), stream: streamName()}
+	i := &rolloverStore{system: newSystem(t, rabbittest.Newest(t)), stream: streamName()}
 	i.store = openStore(t, url, i.stream)
 	if err := i.store.Install(patient(t)); err != nil {
 		t.Fatal(err)
@@ -80,14 +79,14 @@ func newIdentities(t *testing.T, url string) *identities {
 	return i
 }
 
-func (i *identities) rollOver() {
+func (i *rolloverStore) rollOver() {
 	i.t.Helper()
 	ask(i.t, http.MethodPost, "/"+i.stream+"-traffic/_rollover", "")
 }
 
 func TestEqualMessagesStayTwo(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	run := i.start(i.store, nil)
 	named, anonymous := i.message("named", 1), i.message("anonymous", 1)
 	anonymous.Properties.MessageID = ""
@@ -119,14 +118,14 @@ func (s *system) wantSequencesRising(events []schemas.Event) {
 	}
 }
 
-// The store takes the messages, and the connection to the broker is lost
-// before they are acknowledged: they are delivered again.
+// The store writes the messages, and the connection to RabbitMQ is lost before they are
+// acknowledged, so that they are redelivered.
 func TestARedeliveredMessageStaysOne(t *testing.T) {
 	for name, rollsOver := range map[string]bool{"in the same index": false, "after a rollover": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate(t)
-			i := newIdentities(t, g.URL)
+			g := newFaultProxy(t)
+			i := newRolloverStore(t, g.URL)
 			proxy := i.Proxy(t)
 			lost := make(chan struct{})
 			fault := sync.OnceFunc(func() {
@@ -134,10 +133,10 @@ func TestARedeliveredMessageStaysOne(t *testing.T) {
 				if rollsOver {
 					i.rollOver()
 				}
-				g.meet(nil)
+				g.setFault(nil)
 				close(lost)
 			})
-			g.meet(func(w http.ResponseWriter, r *http.Request) {
+			g.setFault(func(w http.ResponseWriter, r *http.Request) {
 				g.real.ServeHTTP(w, r)
 				fault()
 			})
@@ -146,27 +145,27 @@ func TestARedeliveredMessageStaysOne(t *testing.T) {
 			run := i.startAt(proxy.URL, i.store, nil)
 			rabbittest.Receive(t, closed(lost))
 			proxy.Mend()
-			// What comes behind is stored when the redelivered ones are settled.
-			i.publish(i.message("behind", 0))
-			i.send(poisoned(i.message("behind", 0), i.topology, "event-2"))
+			// Later messages are stored after the redelivered ones are acknowledged.
+			i.publish(i.message("later", 0))
+			i.send(poisoned(i.message("later", 0), i.topology, "event-2"))
 			i.finish(i.store, 53, run)
 			i.wantSequencesRising(i.events(i.store, "event.action: published"))
 		})
 	}
 }
 
-// The store takes a bulk whose answer is lost, and rolls over before it is sent again:
-// there is one document of each event.
+// The answer to a bulk request is lost, and the index rolls over before the request is
+// repeated: there is one document of each event.
 func TestAnUnansweredBulkIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	i := newIdentities(t, g.URL)
+	g := newFaultProxy(t)
+	i := newRolloverStore(t, g.URL)
 	fault := sync.OnceFunc(func() {
-		g.meet(nil)
+		g.setFault(nil)
 		i.rollOver()
 		panic(http.ErrAbortHandler)
 	})
-	g.meet(func(w http.ResponseWriter, r *http.Request) {
+	g.setFault(func(w http.ResponseWriter, r *http.Request) {
 		g.real.ServeHTTP(httptest.NewRecorder(), r)
 		fault()
 	})
@@ -179,35 +178,35 @@ func TestAnUnansweredBulkIsStoredOnce(t *testing.T) {
 	i.counted(i.store, 3)
 }
 
-// Equal messages come again before any of them is stored: each is an event.
-func TestEqualMessagesThatComeAgainStayTwo(t *testing.T) {
+// Equal messages are redelivered before any of them is stored: each is an event.
+func TestEqualRedeliveredMessagesStayTwo(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
-	i.takeAndGiveBack(i.topology.Index(), 3)
+	i.consumeAndRequeue(i.topology.Index(), 3)
 	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
 }
 
-// A message that comes again is not the equal one that is taken behind it and
-// stored before it.
-func TestEqualMessagesWrittenSideBySideStayTwo(t *testing.T) {
+// A redelivered message is not an equal one that follows it in the queue and is stored
+// first.
+func TestEqualMessagesWrittenConcurrentlyStayTwo(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
-	i.takeAndGiveBack(i.topology.Index(), 1)
-	store := &overtaken{testStore: i.store, second: make(chan struct{})}
+	i.consumeAndRequeue(i.topology.Index(), 1)
+	store := &reorderingStore{testStore: i.store, second: make(chan struct{})}
 	run := i.start(store, func(cfg *Config) { cfg.Memory = 1 << 30 })
 	i.wantSequencesRising(i.finish(store, 3, run))
 }
 
-// overtaken is a store that takes the second request before the first.
-type overtaken struct {
+// reorderingStore writes the second request before the first.
+type reorderingStore struct {
 	testStore
 	requests atomic.Int64
 	second   chan struct{}
 }
 
-func (o *overtaken) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (o *reorderingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	number := o.requests.Add(1)
 	if number == 1 {
 		<-o.second
@@ -219,23 +218,23 @@ func (o *overtaken) Create(ctx context.Context, documents []schemas.Document) ([
 	return results, err
 }
 
-// So it is where they are too far apart to be seen together.
-func TestEqualMessagesThatComeAgainApartStayTwo(t *testing.T) {
+// The same holds for equal messages that are too far apart for one batch.
+func TestEqualRedeliveredMessagesInTwoBatchesStayTwo(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	messages := i.messages("other", 7)
 	for n := range messages {
 		messages[n].Body = bytes.Repeat([]byte("x"), 10<<10)
 	}
 	messages[0], messages[6] = i.message("equal", 1), i.message("equal", 1)
 	i.publish(messages...)
-	i.takeAndGiveBack(i.topology.Index(), 7)
+	i.consumeAndRequeue(i.topology.Index(), 7)
 	run := i.start(i.store, func(cfg *Config) { cfg.Memory = 64 << 10 })
 	i.wantSequencesRising(i.finish(i.store, 7, run))
 }
 
-// A consumer that begins again for another prefetch gives back what it has not
-// taken. That is delivered again, and is not the equal message that was stored.
+// A consumer that changes its prefetch requeues messages that it has not collected. They
+// are redelivered, and are not the equal messages that are stored.
 func TestEqualMessagesInABacklogStayApart(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, ids := range map[string]int{"300 of one id": 1, "64 ids twice": 64} {
@@ -251,14 +250,14 @@ func TestEqualMessagesInABacklogStayApart(t *testing.T) {
 	})
 }
 
-// An indexer that is stopped has taken a part of what the broker handed out, and
-// the next one gets the rest.
+// An indexer that stops has indexed a part of its deliveries, and the next one gets the
+// rest.
 func TestEqualMessagesStayApartAcrossARestart(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		const ids = 400
 		s := newSystem(t, b)
-		store := &slow{testStore: newStore(t, b), documents: make(chan int)}
+		store := &slowStore{testStore: newStore(t, b), documents: make(chan int)}
 		run := s.start(store, func(cfg *Config) { cfg.Batch.Events = 50 })
 		s.publish(s.messages("equal", ids)...)
 		for stored := 0; stored < ids; stored += rabbittest.Receive(t, store.documents) {
@@ -278,14 +277,14 @@ func TestEqualMessagesStayApartAcrossARestart(t *testing.T) {
 	})
 }
 
-// slow is a store that tells how many documents it was given, and goes on when it
-// was heard.
-type slow struct {
+// slowStore sends the number of documents of each request, and writes them once the test
+// has received it.
+type slowStore struct {
 	testStore
 	documents chan int
 }
 
-func (s *slow) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (s *slowStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	select {
 	case s.documents <- len(documents):
 		return s.testStore.Create(ctx, documents)
@@ -294,21 +293,21 @@ func (s *slow) Create(ctx context.Context, documents []schemas.Document) ([]sche
 	}
 }
 
-// A message that comes again is not the equal one that was stored yesterday.
-func TestAMessageThatComesAgainIsNotAnOldOne(t *testing.T) {
+// A redelivered message is not an equal one that was stored yesterday.
+func TestARedeliveredMessageIsNotAnOldOne(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	yesterday := func(cfg *Config) { cfg.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } }
 	i.publish(i.message("equal", 1))
 	i.finish(i.store, 1, i.start(i.store, yesterday))
 	i.publish(i.message("other", 2))
 	i.finish(i.store, 2, i.start(i.store, nil))
 	i.publish(i.message("equal", 1))
-	i.takeAndGiveBack(i.topology.Index(), 1)
+	i.consumeAndRequeue(i.topology.Index(), 1)
 	i.wantSequencesRising(i.finish(i.store, 3, i.start(i.store, nil)))
 }
 
-// closed gives a value once a channel is closed.
+// closed sends a value once a channel is closed.
 func closed(ended <-chan struct{}) <-chan bool {
 	values := make(chan bool, 1)
 	go func() {
@@ -323,11 +322,10 @@ func poisoned(e schemas.Envelope, topology schemas.Topology, id string) rabbit.M
 	return rabbit.Message{Exchange: topology.Events(), RoutingKey: "poisoned", Publishing: schemas.Wrap(e, state)}
 }
 
-// What is poisoned on two days is two events; an event that is published twice
-// is one.
+// A message poisoned on two days has two events; an event that is published twice is one.
 func TestPoisonedOnTwoDaysIsTwo(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	run := i.start(i.store, nil)
 	monday := poisoned(i.message("order", 1), i.topology, "monday")
 	tuesday := poisoned(i.message("order", 1), i.topology, "tuesday")
@@ -337,11 +335,11 @@ func TestPoisonedOnTwoDaysIsTwo(t *testing.T) {
 	i.finish(i.store, 3, run)
 }
 
-// The sequence never goes below one that is stored, whatever the clock says,
-// and begins at the clock where that is ahead.
+// A sequence is never below a stored one, even if the clock is set back, and starts at
+// the clock if that is ahead.
 func TestTheSequenceFollowsWhatIsStored(t *testing.T) {
 	t.Parallel()
-	i := newIdentities(t, storeURL(t))
+	i := newRolloverStore(t, storeURL(t))
 	yesterday := func(cfg *Config) { cfg.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } }
 	for n, clock := range []func(*Config){nil, yesterday, nil, yesterday} {
 		run := i.start(i.store, clock)

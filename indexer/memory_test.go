@@ -14,22 +14,22 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestSoakMemoryIsFlat indexes two million messages of 1 KiB into a stub of
-// Elasticsearch, in one process: as they come, and after they waited while the
-// store was away. After the first hundred thousand, which waited, the process holds
-// no more, however many there were and however far it is behind.
+// TestSoakMemoryIsFlat indexes two million messages of 1 KiB into a stub of Elasticsearch,
+// in one process: as they come, and after the store was unavailable. The memory of the
+// process does not grow after the first hundred thousand messages, which waited, whatever
+// the number of messages and the lag.
 func TestSoakMemoryIsFlat(t *testing.T) {
 	soak(t)
 	s := newSystem(t, rabbittest.Newest(t))
-	taken := &taking{}
+	taken := &countingStub{}
 	store := httptest.NewServer(taken)
 	defer store.Close()
-	m := &holding{system: s, taking: taken, process: s.startProcess(host{Broker: s.URL, Store: store.URL, Stream: streamName()})}
+	m := &memoryUse{system: s, countingStub: taken, process: s.startProcess(processConfig{Broker: s.URL, Store: store.URL, Stream: streamName()})}
 	for n := range memoryChunk {
 		e := s.benchMessage(n)
 		m.chunk = append(m.chunk, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
 	}
-	first := m.during("the first 100,000, which waited", func() { m.lagging(100_000) })
+	first := m.peak("the first 100,000, which waited", func() { m.lagging(100_000) })
 	for _, phase := range []struct {
 		name string
 		work func()
@@ -38,21 +38,21 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 		{"500,000 that waited", func() { m.lagging(1_500_000) }},
 		{"up to 2,000,000 as they come", func() { m.keepingUp(2_000_000) }},
 	} {
-		if most := m.during(phase.name, phase.work); most > first+first/4 {
-			t.Errorf("%s: it holds %d MiB, and %d MiB for the first 100,000", phase.name, most>>20, first>>20)
+		if most := m.peak(phase.name, phase.work); most > first+first/4 {
+			t.Errorf("%s: its peak is %d MiB, and %d MiB for the first 100,000", phase.name, most>>20, first>>20)
 		}
 	}
 	m.process.stop()
 }
 
-// taking is the stub; it counts.
-type taking struct {
-	documents atomic.Int64
-	away      atomic.Bool
+// countingStub is the stub; it counts documents.
+type countingStub struct {
+	documents   atomic.Int64
+	unavailable atomic.Bool
 }
 
-func (k *taking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if k.away.Load() {
+func (k *countingStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if k.unavailable.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
@@ -65,9 +65,9 @@ func (k *taking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-type holding struct {
+type memoryUse struct {
 	*system
-	*taking
+	*countingStub
 	process   *process
 	chunk     []rabbit.Message // published again and again
 	published int
@@ -75,9 +75,8 @@ type holding struct {
 
 const memoryChunk = 5000 // messages
 
-// keepingUp publishes until so many are published in all, no faster than they are
-// taken.
-func (m *holding) keepingUp(upTo int) {
+// keepingUp publishes up to a total, no faster than the messages are indexed.
+func (m *memoryUse) keepingUp(upTo int) {
 	for m.published < upTo {
 		m.publish(m.published + memoryChunk)
 		m.await(m.published - 2*memoryChunk)
@@ -85,29 +84,29 @@ func (m *holding) keepingUp(upTo int) {
 	m.await(upTo)
 }
 
-// lagging publishes until so many are published in all, while the store is away.
-func (m *holding) lagging(upTo int) {
-	m.away.Store(true)
+// lagging publishes up to a total while the store is unavailable.
+func (m *memoryUse) lagging(upTo int) {
+	m.unavailable.Store(true)
 	m.publish(upTo)
-	m.away.Store(false)
+	m.unavailable.Store(false)
 	m.await(upTo)
 }
 
-func (m *holding) publish(upTo int) {
+func (m *memoryUse) publish(upTo int) {
 	for m.published < upTo {
 		m.send(m.chunk...)
 		m.published += len(m.chunk)
 	}
 }
 
-func (m *holding) await(documents int) {
+func (m *memoryUse) await(documents int) {
 	for m.documents.Load() < int64(documents) {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// during is the most that the process holds while something is done, in bytes.
-func (m *holding) during(what string, work func()) (most int) {
+// peak returns the largest resident set of the process while work runs, in bytes.
+func (m *memoryUse) peak(what string, work func()) (most int) {
 	m.t.Helper()
 	done, looked, began := make(chan struct{}), make(chan struct{}), time.Now()
 	go func() {
@@ -117,7 +116,7 @@ func (m *holding) during(what string, work func()) (most int) {
 			select {
 			case <-done:
 				return
-			case <-time.After(50 * time.Millisecond): // between two looks
+			case <-time.After(50 * time.Millisecond): // between two measurements
 			}
 		}
 	}()
@@ -129,7 +128,7 @@ func (m *holding) during(what string, work func()) (most int) {
 }
 
 // resident is the resident set of the process (proc_pid_statm(5)), in bytes.
-func (m *holding) resident() int {
+func (m *memoryUse) resident() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", m.process.pid))
 	if err != nil {
 		m.t.Errorf("the indexer's process: %v", err)

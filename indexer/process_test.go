@@ -22,8 +22,8 @@ type process struct {
 	kill    func() // as a crash does
 }
 
-// host is what a process is told.
-type host struct {
+// processConfig configures a process.
+type processConfig struct {
 	Broker string // URL
 	Store  string // URL
 	Prefix string // of the topology
@@ -33,7 +33,7 @@ type host struct {
 }
 
 // startProcess starts this test binary again, as an indexer.
-func (s *system) startProcess(h host) *process {
+func (s *system) startProcess(h processConfig) *process {
 	s.t.Helper()
 	h.Prefix = s.topology.Prefix
 	told, err := json.Marshal(h)
@@ -41,7 +41,7 @@ func (s *system) startProcess(h host) *process {
 		s.t.Fatal(err)
 	}
 	command := exec.Command(os.Args[0], "-test.run=^TestProcess$", "-test.timeout=0")
-	// No virtual host for examples: what is killed cannot delete it.
+	// No virtual host for examples: a killed process cannot delete it.
 	command.Env = append(os.Environ(), "WATERSHIP_TEST_PROCESS="+string(told), "WATERSHIP_TEST_MANAGEMENT_URLS=")
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
@@ -74,12 +74,12 @@ func (s *system) startProcess(h host) *process {
 // TestProcess is no test: it is the indexer, when another test starts it, until
 // its input ends.
 func TestProcess(t *testing.T) {
-	told := os.Getenv("WATERSHIP_TEST_PROCESS")
-	if told == "" {
+	config := os.Getenv("WATERSHIP_TEST_PROCESS")
+	if config == "" {
 		t.Skip("runs for other tests")
 	}
-	var h host
-	if err := json.Unmarshal([]byte(told), &h); err != nil {
+	var h processConfig
+	if err := json.Unmarshal([]byte(config), &h); err != nil {
 		t.Fatal(err)
 	}
 	memory.Spend(0) // as `watership serve` does

@@ -10,27 +10,27 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// While a request hangs the indexer lags more and more, and says in the end that
-// it is stuck; both are over when the request is answered.
-func TestLagAndStuck(t *testing.T) {
+// While a request hangs, the lag grows, and in the end the indexer has stalled. Both end
+// when the request is answered.
+func TestLagAndStalled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
-	store := &hanging{picky: newPicky(func(schemas.Document) bool { return false }), let: make(chan struct{})}
+	store := &hangingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false }), release: make(chan struct{})}
 	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 10 * time.Millisecond })
 	index := s.topology.Index()
 	if lag := run.Lag(index, 0); lag != 0 {
 		t.Errorf("nothing waits, and it lags by %s", lag)
 	}
 	if err := run.Stalled(); err != nil {
-		t.Errorf("nothing is at hand: %v", err)
+		t.Errorf("nothing is unacknowledged: %v", err)
 	}
 	s.publish(s.message("m", 0))
 	rabbittest.Eventually(t, "it lags, with nothing in the queue", func() bool { return run.Lag(index, 0) > 100*time.Millisecond })
-	rabbittest.Eventually(t, "it is stuck", func() bool {
+	rabbittest.Eventually(t, "it stalls", func() bool {
 		err := run.Stalled()
 		return err != nil && strings.Contains(err.Error(), "1 messages of queue "+index)
 	})
-	close(store.let)
+	close(store.release)
 	rabbittest.Eventually(t, "it goes on", func() bool { return run.Stalled() == nil && run.Lag(index, 0) == 0 })
 	if lag := run.Lag(index, 1); lag <= 0 {
 		t.Error("a message waits, and it does not lag")
@@ -41,31 +41,31 @@ func TestLagAndStuck(t *testing.T) {
 	run.stop()
 }
 
-// What goes back to the queue is not at hand any more.
-func TestWhatIsGivenBackIsNotStuck(t *testing.T) {
+// Requeued messages are no longer unacknowledged.
+func TestRequeuedMessagesDoNotStall(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
-	store := newPicky(func(schemas.Document) bool { return true }) // refuses even raw envelopes
+	store := newFakeStore(func(schemas.Document) bool { return true }) // refuses even raw envelopes
 	run := s.start(store, nil)
 	s.publish(s.message("m", 0))
-	rabbittest.Eventually(t, "it is given back", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
+	rabbittest.Eventually(t, "it is requeued", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
 	run.stop()
 	if lag := run.Lag(s.topology.Index(), 0); lag != 0 {
-		t.Errorf("nothing is at hand, and it lags by %s", lag)
+		t.Errorf("nothing is unacknowledged, and it lags by %s", lag)
 	}
 }
 
-// A queue is not empty while what it held comes again, which takes a while to be
-// looked up: it would go back, for ever.
-func TestEmptyTakesWhatComesAgain(t *testing.T) {
+// A queue is not empty while its redelivered messages are looked up: stopping at that
+// moment would requeue them for ever.
+func TestDrainIndexesRedeliveredMessages(t *testing.T) {
 	t.Parallel()
 	const count, calls = 20, 4
 	s := newSystem(t, rabbittest.Newest(t))
 	queue, store := s.topology.Index(), newStore(t, s.Broker)
 	s.publish(s.messages("m", count)...)
-	s.takeAndGiveBack(queue, count)
+	s.consumeAndRequeue(queue, count)
 	rabbittest.Eventually(t, "they are back", func() bool { return s.Len(t, queue) == count })
-	for range calls { // what it took last may be back in the queue
+	for range calls { // the last messages may be requeued
 		cfg := s.config(store)
 		cfg.Broker = testBroker{s.open(s.URL, true)}
 		err := New(cfg).Drain(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })

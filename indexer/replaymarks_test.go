@@ -10,10 +10,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// The mark of a replay counts where the store has its job, at the tap as in what a
-// handler reports. A message with another one is new: everybody who may publish can
-// write a mark.
-func TestMarksOfReplaysThatThereAreNot(t *testing.T) {
+// A replay mark counts if the store has its job, both in tapped messages and in events of
+// handlers. A message with another mark is new, since every publisher can write a mark.
+func TestForgedReplayMarks(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		s := newSystem(t, b)

@@ -17,7 +17,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestHolesAreFilled(t *testing.T) {
+func TestFillGaps(t *testing.T) {
 	for name, test := range map[string]struct{ stored, want []int64 }{
 		"nothing":                    {nil, nil},
 		"all are stored":             {[]int64{11, 12, 15}, []int64{11, 12, 15}},
@@ -25,10 +25,10 @@ func TestHolesAreFilled(t *testing.T) {
 		"the first are lost":         {[]int64{0, 0, 20, 21}, []int64{18, 19, 20, 21}},
 		"the last are lost":          {[]int64{20, 21, 0, 0}, []int64{20, 21, 0, 0}},
 		"some between":               {[]int64{11, 0, 0, 14, 0, 17}, []int64{11, 12, 13, 14, 16, 17}},
-		"a hole too small":           {[]int64{11, 0, 0, 13, 0, 17}, []int64{11, 0, 0, 13, 16, 17}},
+		"a gap too small":            {[]int64{11, 0, 0, 13, 0, 17}, []int64{11, 0, 0, 13, 16, 17}},
 		"one stored long before":     {[]int64{0, 3, 0, 20}, []int64{0, 3, 19, 20}},
 		"one stored too long before": {[]int64{0, 0, 12}, []int64{0, 0, 12}},
-		"an order that is not":       {[]int64{30, 0, 20, 0, 31, 0, 33}, []int64{30, 0, 20, 0, 31, 32, 33}},
+		"no order":                   {[]int64{30, 0, 20, 0, 31, 0, 33}, []int64{30, 0, 20, 0, 31, 32, 33}},
 	} {
 		got := slices.Clone(test.stored)
 		fillGaps(got, 10)
@@ -38,43 +38,42 @@ func TestHolesAreFilled(t *testing.T) {
 	}
 }
 
-// Whatever is lost of what was taken in order: all that has a sequence afterwards
-// is in that order, only those behind the last one stored have none, and once more
-// gives the same.
-func TestFilledHolesAreInOrder(t *testing.T) {
+// Whichever messages are lost, all filled sequences are in order, only those after the
+// last stored message stay empty, and filling again changes nothing.
+func TestFillGapsKeepsTheOrder(t *testing.T) {
 	for range 10_000 {
-		places := make([]int64, rand.IntN(20))
-		last, taken := int64(100), 0
-		for i := range places {
+		sequences := make([]int64, rand.IntN(20))
+		last, stored := int64(100), 0
+		for i := range sequences {
 			last += 1 + rand.Int64N(3)
 			if rand.IntN(2) == 0 {
-				places[i], taken = last, i+1
+				sequences[i], stored = last, i+1
 			}
 		}
-		was := slices.Clone(places)
-		fillGaps(places, 100)
-		for i, place := range places {
+		was := slices.Clone(sequences)
+		fillGaps(sequences, 100)
+		for i, sequence := range sequences {
 			switch {
-			case was[i] != 0 && place != was[i], (place == 0) != (i >= taken):
-				t.Fatalf("%v became %v", was, places)
-			case i > 0 && i < taken && place <= places[i-1]:
-				t.Fatalf("%v became %v, which does not rise", was, places)
+			case was[i] != 0 && sequence != was[i], (sequence == 0) != (i >= stored):
+				t.Fatalf("%v became %v", was, sequences)
+			case i > 0 && i < stored && sequence <= sequences[i-1]:
+				t.Fatalf("%v became %v, which does not rise", was, sequences)
 			}
 		}
-		if again := slices.Clone(places); len(fillGaps(again, 100)) > 0 {
-			t.Fatalf("%v became %v", places, again)
+		if again := slices.Clone(sequences); len(fillGaps(again, 100)) > 0 {
+			t.Fatalf("%v became %v", sequences, again)
 		}
 	}
 }
 
-// An indexer is killed when a bulk is stored and the one before it is not.
+// An indexer is killed when a bulk request is stored and an earlier one is not.
 func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 	for name, message := range map[string]func(*system, int) rabbit.Message{
 		"of messages": func(s *system, n int) rabbit.Message {
 			e := s.message("order", n)
 			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 		},
-		"of bundles among events": func(s *system, n int) rabbit.Message {
+		"of bundles and events": func(s *system, n int) rabbit.Message {
 			e, id := s.message("order", n), fmt.Sprint("event-", n)
 			m := poisoned(e, s.topology, id)
 			if n%3 > 0 {
@@ -98,15 +97,16 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 				for n := range fourBatches {
 					c.send(message(c.system, n))
 				}
-				c.loseABulk()
-				c.killBehind(c.startVictim(fourBatches, 0))
+				c.loseBulk()
+				c.killAfterLoss(c.startVictim(fourBatches, 0))
 				c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
 			})
 		})
 	}
 }
 
-// An indexer is killed with more in flight than the next one asks for at first.
+// An indexer is killed with more unacknowledged messages than the first prefetch of the
+// next one.
 func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
@@ -114,22 +114,22 @@ func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
 		c := newCrash(t, b)
 		victim := c.startVictim(count/3, 0)
 		c.publish(c.messages("order", before)...)
-		c.counted(c.store, before) // it asks for many by now
-		c.loseABulk()
+		c.counted(c.store, before) // the prefetch has grown by now
+		c.loseBulk()
 		c.publish(c.messages("order", count)[before:]...)
-		c.killBehind(victim)
+		c.killAfterLoss(victim)
 		c.wantOrder(c.finish(c.store, count, c.start(c.store, nil)))
 	})
 }
 
-// An indexer that was killed stays away for a day, while that of another source
-// writes into the same store.
-func TestTheOrderIsKeptAcrossACrashBesideAnotherSource(t *testing.T) {
+// A killed indexer starts again after a day, while another source writes into the same
+// store.
+func TestTheOrderIsKeptAcrossACrashWithAnotherSource(t *testing.T) {
 	t.Parallel()
 	c := newCrash(t, rabbittest.Newest(t))
 	c.publish(c.messages("order", fourBatches)...)
-	c.loseABulk()
-	c.killBehind(c.startVictim(fourBatches, -24*time.Hour))
+	c.loseBulk()
+	c.killAfterLoss(c.startVictim(fourBatches, -24*time.Hour))
 	another := newSystem(t, c.Broker)
 	another.publish(another.message("other", 0))
 	another.finish(c.store, 1, another.start(c.store, nil))
@@ -139,16 +139,16 @@ func TestTheOrderIsKeptAcrossACrashBesideAnotherSource(t *testing.T) {
 // crash is a system whose first indexer is killed.
 type crash struct {
 	*system
-	gate   *gate
-	store  *elastic.Store
-	stream string
-	behind atomic.Int64 // bulk requests stored behind the one that is lost
+	proxy      *faultProxy
+	store      *elastic.Store
+	stream     string
+	laterBulks atomic.Int64 // bulk requests stored after the lost one
 }
 
 func newCrash(t *testing.T, b rabbittest.Broker) *crash {
 	t.Helper()
 	s := newSystem(t, b)
-	c := &crash{system: s, gate: newGate(t), stream: streamName()}
+	c := &crash{system: s, proxy: newFaultProxy(t), stream: streamName()}
 	c.store = openStore(t, storeURL(t), c.stream)
 	if err := c.store.Install(patient(t)); err != nil {
 		t.Fatal(err)
@@ -156,19 +156,19 @@ func newCrash(t *testing.T, b rabbittest.Broker) *crash {
 	return c
 }
 
-// fourBatches are as many messages as are taken while the first bulk is on its way.
+// fourBatches is the number of messages that are collected during the first request.
 const fourBatches = 40
 
 func (c *crash) startVictim(batch int, ahead time.Duration) *process {
-	return c.startProcess(host{
-		Broker: c.URL, Store: c.gate.URL, Stream: c.stream, Ahead: ahead, Batch: Batch{Events: batch, Wait: time.Second},
+	return c.startProcess(processConfig{
+		Broker: c.URL, Store: c.proxy.URL, Stream: c.stream, Ahead: ahead, Batch: Batch{Events: batch, Wait: time.Second},
 	})
 }
 
-// loseABulk lets the next bulk request never arrive.
-func (c *crash) loseABulk() {
+// loseBulk lets the next bulk request hang.
+func (c *crash) loseBulk() {
 	var lost atomic.Bool
-	c.gate.meet(func(w http.ResponseWriter, r *http.Request) {
+	c.proxy.setFault(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -178,15 +178,15 @@ func (c *crash) loseABulk() {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		c.gate.real.ServeHTTP(w, r)
-		c.behind.Add(1)
+		c.proxy.real.ServeHTTP(w, r)
+		c.laterBulks.Add(1)
 	})
 }
 
-// killBehind kills an indexer when something is stored behind what is lost.
-func (c *crash) killBehind(p *process) {
+// killAfterLoss kills an indexer when it has stored a request after the lost one.
+func (c *crash) killAfterLoss(p *process) {
 	c.t.Helper()
-	rabbittest.Eventually(c.t, "a bulk is stored behind one that is lost", func() bool { return c.behind.Load() > 0 })
+	rabbittest.Eventually(c.t, "a bulk is stored after the lost one", func() bool { return c.laterBulks.Load() > 0 })
 	p.kill()
 }
 
@@ -200,21 +200,21 @@ func (c *crash) wantOrder(events []schemas.Event) {
 	}
 }
 
-// What comes again may be more than a new indexer asks for at first. What it gives
-// back of that, to ask for more, would come behind the rest of it.
-func TestWhatComesAgainStaysInOrder(t *testing.T) {
+// There may be more redelivered messages than the first prefetch of a new indexer. Those
+// that it requeues for a larger prefetch would come after the rest of them.
+func TestRedeliveredMessagesStayInOrder(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		c := newCrash(t, b)
 		const count = 640
 		c.publish(c.messages("order", count)...)
-		c.takeAndGiveBack(c.topology.Index(), count)
+		c.consumeAndRequeue(c.topology.Index(), count)
 		c.publish(c.messages("order", count+10)[count:]...)
 		c.wantOrder(c.finish(c.store, count+10, c.start(c.store, nil)))
 	})
 }
 
-func (s *system) takeAndGiveBack(queue string, count int) {
+func (s *system) consumeAndRequeue(queue string, count int) {
 	s.t.Helper()
 	channel := s.Channel(s.t)
 	if err := channel.Qos(count, 0, false); err != nil {

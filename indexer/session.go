@@ -59,7 +59,7 @@ type session struct {
 	state      *queueState
 	group      *errgroup.Group
 
-	// Only collect uses these, until the session ends.
+	// Only collect writes these, before it passes on a batch that depends on them.
 	connectionLost bool            // sent acknowledgements may be lost as well
 	newestStored   int64           // highest sequence of the source in the store, at the first message
 	seenIDs        map[string]bool // content-based ids of redelivered events

@@ -68,7 +68,7 @@ func (h *hosts) change() {
 
 func (h *hosts) start(n int) {
 	ahead := [len(h.running)]time.Duration{-5 * time.Hour, 0, 3 * time.Hour}
-	h.running[n] = h.startProcess(host{
+	h.running[n] = h.startProcess(processConfig{
 		Broker: h.URL, Store: storeURL(h.t), Stream: h.stream, Ahead: ahead[n],
 		Batch: Batch{Wait: 20 * time.Millisecond},
 	})

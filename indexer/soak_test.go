@@ -21,7 +21,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// soak skips the long forms of tests where they are not asked for.
+// soak skips long tests unless WATERSHIP_TEST_SOAK is set.
 func soak(t *testing.T) {
 	t.Helper()
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
@@ -45,21 +45,21 @@ const (
 // started, and so is to be alone with them.
 func TestSoakFaults(t *testing.T) {
 	soak(t)
-	g := newGate(t)
-	i := newIdentities(t, g.URL)
-	storm := &storm{identities: i, gate: g, proxy: i.Proxy(t), met: map[string]int{}}
+	g := newFaultProxy(t)
+	i := newRolloverStore(t, g.URL)
+	storm := &faultInjector{rolloverStore: i, gate: g, proxy: i.Proxy(t), injected: map[string]int{}}
 	storm.startIndexer()
-	feed := &feed{system: i.system, published: map[string]bool{}}
+	feed := &confirmedFeed{system: i.system, published: map[string]bool{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		feed.run(soakMessages, soakPace)
 	}()
 	i.wait(i.store, 1)
-	storm.rage(done)
+	storm.run(done)
 	feed.await(i.store)
 	storm.indexer.stop()
-	t.Logf("faults met: %v", storm.met)
+	t.Logf("faults injected: %v", storm.injected)
 	for _, queue := range i.topology.Indexed() {
 		if left := i.Len(t, queue); left > 0 {
 			t.Errorf("%d messages in %s are indexed and not acknowledged", left, queue)
@@ -73,26 +73,26 @@ func TestSoakFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d published for certain, %d perhaps; %d documents, of which readers leave out %d",
+	t.Logf("%d confirmed, %d unconfirmed; %d documents, of which readers leave out %d",
 		feed.certain, len(feed.published)-feed.certain, documents, documents-int64(feed.read))
 }
 
-// storm makes faults happen.
-type storm struct {
-	*identities
-	gate    *gate
-	proxy   *rabbittest.Proxy
-	indexer *process
-	met     map[string]int // how often each fault happened
+// faultInjector injects faults.
+type faultInjector struct {
+	*rolloverStore
+	gate     *faultProxy
+	proxy    *rabbittest.Proxy
+	indexer  *process
+	injected map[string]int // how often each fault happened
 }
 
-func (s *storm) startIndexer() {
-	s.indexer = s.startProcess(host{Broker: s.proxy.URL, Store: s.gate.URL, Stream: s.stream})
+func (s *faultInjector) startIndexer() {
+	s.indexer = s.startProcess(processConfig{Broker: s.proxy.URL, Store: s.gate.URL, Stream: s.stream})
 }
 
-// rage makes each fault happen in turn, in an order that changes, until done and
-// all have happened. Restarts are rare, for they take long.
-func (s *storm) rage(done <-chan struct{}) {
+// run injects the faults in random order until done is closed and all have happened.
+// Restarts are rare, since they take long.
+func (s *faultInjector) run(done <-chan struct{}) {
 	restarts := s.restarts()
 	for turn := 0; ; turn++ {
 		faults := s.faults()
@@ -101,7 +101,7 @@ func (s *storm) rage(done <-chan struct{}) {
 		}
 		for name, fault := range faults {
 			fault()
-			s.met[name]++
+			s.injected[name]++
 			time.Sleep(rand.N(500 * time.Millisecond)) // until the next fault, at random
 		}
 		select {
@@ -114,7 +114,7 @@ func (s *storm) rage(done <-chan struct{}) {
 	}
 }
 
-func (s *storm) faults() map[string]func() {
+func (s *faultInjector) faults() map[string]func() {
 	lasts := func() { time.Sleep(500*time.Millisecond + rand.N(time.Second)) } // the fault itself
 	toxic := func(json string) func() {
 		return func() {
@@ -135,7 +135,7 @@ func (s *storm) faults() map[string]func() {
 		"broker: a slow line":                               toxic(`{"name":"it","type":"bandwidth","attributes":{"rate":200}}`),
 		"broker: cut in mid-frame":                          toxic(`{"name":"it","type":"limit_data","attributes":{"bytes":100000}}`),
 		"broker: in small pieces":                           toxic(`{"name":"it","type":"slicer","attributes":{"average_size":100,"size_variation":50,"delay":10}}`),
-		"a rollover between a reset and what is sent again": s.wire(resetAndRollOver(s.identities)),
+		"a rollover between a reset and what is sent again": s.wire(resetAndRollOver(s.rolloverStore)),
 	}
 	for name, fault := range wireFaults() {
 		all[name] = s.wire(fault)
@@ -143,22 +143,22 @@ func (s *storm) faults() map[string]func() {
 	return all
 }
 
-// resetAndRollOver makes what is sent again come to another index.
-func resetAndRollOver(i *identities) fault {
+// resetAndRollOver lets a repeated request reach another index.
+func resetAndRollOver(i *rolloverStore) fault {
 	var once sync.Once
-	return func(g *gate, w http.ResponseWriter, r *http.Request) {
-		g.taken(r)
+	return func(g *faultProxy, w http.ResponseWriter, r *http.Request) {
+		g.forward(r)
 		once.Do(i.rollOver)
 		reset(w)
 	}
 }
 
 // wire lets every other bulk request meet a fault for a while.
-func (s *storm) wire(fault fault) func() {
+func (s *faultInjector) wire(fault fault) func() {
 	return func() {
 		var requests atomic.Int64
 		met := make(chan struct{}, 1)
-		s.gate.meet(func(w http.ResponseWriter, r *http.Request) {
+		s.gate.setFault(func(w http.ResponseWriter, r *http.Request) {
 			if requests.Add(1)%2 == 0 {
 				s.gate.real.ServeHTTP(w, r)
 				return
@@ -174,12 +174,12 @@ func (s *storm) wire(fault fault) func() {
 		case <-time.After(5 * time.Second): // nothing is left to be indexed
 		}
 		time.Sleep(rand.N(time.Second)) // the fault itself
-		s.gate.meet(nil)
+		s.gate.setFault(nil)
 	}
 }
 
 // restarts are of the servers that a test may restart.
-func (s *storm) restarts() map[string]func() {
+func (s *faultInjector) restarts() map[string]func() {
 	all := map[string]func(){}
 	for _, pair := range strings.Fields(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED")) {
 		name, url, _ := strings.Cut(pair, "=")
@@ -196,15 +196,14 @@ func (s *storm) restarts() map[string]func() {
 	return all
 }
 
-func (s *storm) services(verb, name string) {
+func (s *faultInjector) services(verb, name string) {
 	if out, err := exec.Command(os.Getenv("WATERSHIP_TEST_SERVICES"), verb, name).CombinedOutput(); err != nil {
 		s.t.Errorf("%s %s: %v\n%s", verb, name, err, out)
 	}
 }
 
-// wantNoneTwiceInOneIndex asks Elasticsearch itself, since readers leave out what
-// repeats.
-func (i *identities) wantNoneTwiceInOneIndex() {
+// wantNoneTwiceInOneIndex asks Elasticsearch itself, since readers leave out duplicates.
+func (i *rolloverStore) wantNoneTwiceInOneIndex() {
 	i.t.Helper()
 	answer := ask(i.t, http.MethodPost, "/"+i.stream+"-traffic,"+i.stream+"-failures/_search?filter_path=**.twice.buckets", `{
 		"size": 0, "aggs": {"index": {"terms": {"field": "_index", "size": 10000}, "aggs": {
@@ -215,10 +214,9 @@ func (i *identities) wantNoneTwiceInOneIndex() {
 	}
 }
 
-// TestSoakPastTheAcknowledgementTimeout keeps the store away for longer than
-// RabbitMQ waits for an acknowledgement, as a consumer that never acknowledges
-// tells. An indexer gives its messages back before; from one that holds them for
-// too long the broker takes them back.
+// TestSoakPastTheAcknowledgementTimeout fails the store for longer than RabbitMQ's
+// acknowledgement time-out, which a consumer that never acknowledges measures. An indexer
+// requeues its messages in time; one that holds them for too long loses its channel.
 func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 	soak(t)
 	const count = 500
@@ -231,11 +229,11 @@ func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate(t)
+			g := newFaultProxy(t)
 			s := newSystem(t, rabbittest.Newest(t))
 			s.acknowledgeWithin(5 * time.Second)
 			store := newStoreAt(t, g.URL)
-			g.meet(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) })
+			g.setFault(func(w http.ResponseWriter, r *http.Request) { answer(503, "")(g, w, r) })
 			run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = test.giveBack })
 			s.publish(s.messages("order", count)...)
 			rabbittest.Eventually(t, "it holds messages", func() bool { return s.log.Count("did not accept every document") > 0 })
@@ -243,19 +241,19 @@ func TestSoakPastTheAcknowledgementTimeout(t *testing.T) {
 			if test.takenBack {
 				rabbittest.Eventually(t, "the broker takes them back", func() bool { return s.log.Count(timedOut) > 0 })
 			} else if s.log.Count("requeued the unacknowledged messages") < 2 || s.log.Count(timedOut) > 0 {
-				t.Errorf("they were not given back in time:\n%s", s.log)
+				t.Errorf("they were not requeued in time:\n%s", s.log)
 			}
-			g.meet(nil)
+			g.setFault(nil)
 			s.wantEachOnce(s.finish(store, count, run))
 		})
 	}
 }
 
-// timedOut is what RabbitMQ says when it waits no longer for an acknowledgement.
+// timedOut begins RabbitMQ's error after the acknowledgement time-out.
 const timedOut = "PRECONDITION_FAILED - delivery acknowledgement"
 
-// neverAcknowledged gives a message of a queue like ours to a consumer that keeps it.
-// It tells why the broker closes the channel.
+// neverAcknowledged starts a consumer that never acknowledges, on a queue like the
+// indexer's. It returns the reason why RabbitMQ closes the channel.
 func (s *system) neverAcknowledged() <-chan *amqp.Error {
 	s.t.Helper()
 	channel, queue := s.Channel(s.t), s.topology.Prefix+".never"
@@ -287,8 +285,8 @@ func (s *system) wantTimeout(closed <-chan *amqp.Error) {
 	}
 }
 
-// acknowledgeWithin sets the broker's time-out for our queues. Each channel
-// looks once a minute.
+// acknowledgeWithin sets the acknowledgement time-out of the test's queues. RabbitMQ checks
+// each channel once a minute.
 func (s *system) acknowledgeWithin(timeout time.Duration) {
 	s.t.Helper()
 	rabbittest.NeedServices(s.t)

@@ -16,22 +16,22 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// picky is a store in memory that refuses what it is told to.
-type picky struct {
+// fakeStore is a store in memory that refuses some documents.
+type fakeStore struct {
 	refuse func(schemas.Document) bool
 
 	mu   sync.Mutex
 	docs map[string]schemas.Document
 }
 
-func (p *picky) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (p *fakeStore) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	results := make([]schemas.Result, len(documents))
 	for i, doc := range documents {
 		switch _, known := p.docs[doc.ID]; {
 		case p.refuse(doc):
-			results[i] = schemas.Result{Status: schemas.Refused, Reason: "not to my taste"}
+			results[i] = schemas.Result{Status: schemas.Refused, Reason: "refused by the test"}
 		case known:
 			results[i] = schemas.Result{Status: schemas.Conflict, Index: "it"}
 		default:
@@ -42,7 +42,7 @@ func (p *picky) Create(_ context.Context, documents []schemas.Document) ([]schem
 	return results, nil
 }
 
-func (p *picky) Find(_ context.Context, ids []string) (map[string]schemas.Stored, error) {
+func (p *fakeStore) Find(_ context.Context, ids []string) (map[string]schemas.Stored, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := map[string]schemas.Stored{}
@@ -54,21 +54,21 @@ func (p *picky) Find(_ context.Context, ids []string) (map[string]schemas.Stored
 	return found, nil
 }
 
-func (p *picky) Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error) {
+func (p *fakeStore) Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error) {
 	return nil, nil
 }
 
-func (p *picky) HighestSequence(context.Context) (int64, error) { return 0, nil }
+func (p *fakeStore) HighestSequence(context.Context) (int64, error) { return 0, nil }
 
-func (p *picky) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
+func (p *fakeStore) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
 
-func (p *picky) KnownJobs(context.Context, []string) (map[string]bool, error) { return nil, nil }
+func (p *fakeStore) KnownJobs(context.Context, []string) (map[string]bool, error) { return nil, nil }
 
-func (p *picky) Handover(context.Context, string) ([]byte, error) { return nil, nil }
+func (p *fakeStore) Handover(context.Context, string) ([]byte, error) { return nil, nil }
 
-func (p *picky) SaveHandover(context.Context, string, []byte) error { return nil }
+func (p *fakeStore) SaveHandover(context.Context, string, []byte) error { return nil }
 
-func (p *picky) quarantined() int {
+func (p *fakeStore) quarantined() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
@@ -80,19 +80,19 @@ func (p *picky) quarantined() int {
 	return n
 }
 
-func newPicky(refuse func(schemas.Document) bool) *picky {
-	return &picky{refuse: refuse, docs: map[string]schemas.Document{}}
+func newFakeStore(refuse func(schemas.Document) bool) *fakeStore {
+	return &fakeStore{refuse: refuse, docs: map[string]schemas.Document{}}
 }
 
 func raw(doc schemas.Document) bool { return strings.Contains(string(doc.Source), `"quarantined"`) }
 
-// A store that refuses every document has another trouble than the documents:
-// a hundred are quarantined, then the indexer reports, pauses, and tries again.
-func TestManyRefusalsMakeItPause(t *testing.T) {
+// A store that refuses every document has a fault of its own: a hundred documents are
+// quarantined, then the indexer reports the error, pauses, and tries again.
+func TestManyRefusalsPauseTheIndexer(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	var mended sync.Map
-	store := newPicky(func(doc schemas.Document) bool { _, ok := mended.Load("yes"); return !ok && !raw(doc) })
+	store := newFakeStore(func(doc schemas.Document) bool { _, ok := mended.Load("yes"); return !ok && !raw(doc) })
 	run := s.start(store, nil)
 	s.publish(s.messages("order", 150)...)
 	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
@@ -111,12 +111,11 @@ func TestManyRefusalsMakeItPause(t *testing.T) {
 	}
 }
 
-// A document that is refused even raw is reported and tried again, and is not
-// dropped.
-func TestAnEnvelopeThatIsRefusedIsNotDropped(t *testing.T) {
+// A document that the store refuses even raw is reported and retried, not dropped.
+func TestARefusedEnvelopeIsNotDropped(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
-	store := newPicky(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "evil-0") })
+	store := newFakeStore(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "evil-0") })
 	run := s.start(store, nil)
 	s.publish(s.message("evil", 0))
 	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("requeued the unacknowledged messages") > 1 })
@@ -126,11 +125,11 @@ func TestAnEnvelopeThatIsRefusedIsNotDropped(t *testing.T) {
 	}
 }
 
-func TestMetricsSayWhatHappened(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	registry := prometheus.NewPedanticRegistry()
-	store := newPicky(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "bad-0") && !raw(doc) })
+	store := newFakeStore(func(doc schemas.Document) bool { return strings.Contains(string(doc.Source), "bad-0") && !raw(doc) })
 	run := s.start(store, func(cfg *Config) { cfg.Registerer = registry })
 	s.publish(append(s.messages("good", 20), s.message("bad", 0))...)
 	foreign := poisoned(s.message("order", 1), s.topology, "event-1")
@@ -160,8 +159,7 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 	}
 }
 
-// gather gives counters, gauges and the sums of histograms by name and the value
-// of their label.
+// gather returns counters, gauges and the sums of histograms by name and label value.
 func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -181,9 +179,9 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return values
 }
 
-// Messages are given back before RabbitMQ takes them back itself, however
-// slowly the store makes progress.
-func TestPatienceEnds(t *testing.T) {
+// Messages are requeued before the acknowledgement time-out of RabbitMQ, even if the store
+// makes slow progress.
+func TestRetryBudgetEnds(t *testing.T) {
 	x := New(Config{RequeueAfter: time.Minute})
 	p := x.newRetryBudget()
 	for range 100 {
@@ -203,9 +201,9 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
-// A store that takes nothing, try after try, is said so, and not waited for at the
-// end; one that is busy for a moment is not.
-func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
+// StoreError reports a store that keeps failing, and the shutdown does not wait for it. It
+// does not report a brief failure.
+func TestStoreErrorOfAFailingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
 		p, full := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"}
@@ -222,13 +220,13 @@ func TestAStoreThatTakesNothingIsSaidSo(t *testing.T) {
 		}
 		p.renew()
 		if err := x.StoreError(); err != nil || x.shutdownGrace() != maxShutdownGrace {
-			t.Errorf("when it took something: %v", err)
+			t.Errorf("after a success: %v", err)
 		}
 	})
 }
 
-// One whose every try lasts until its time-out is said so after the first.
-func TestAStoreThatHangsIsSaidSo(t *testing.T) {
+// StoreError reports a request that hangs until its time-out after the first try.
+func TestStoreErrorOfAHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
 		p, away := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreAway, Reason: "no answer"}
@@ -246,8 +244,8 @@ func TestAStoreThatHangsIsSaidSo(t *testing.T) {
 	})
 }
 
-// A request that the end of the indexer cuts short says nothing about the store.
-func TestAnInterruptedRequestIsNoRefusal(t *testing.T) {
+// A request interrupted by the end of the indexer is no failure of the store.
+func TestAnInterruptedRequestIsNoStoreError(t *testing.T) {
 	log := &rabbittest.Log{}
 	x := New(Config{Logger: log.Logger()})
 	ended, end := context.WithCancel(t.Context())
@@ -259,38 +257,38 @@ func TestAnInterruptedRequestIsNoRefusal(t *testing.T) {
 		}
 	}
 	if n := log.Count("did not accept every document"); n > 0 || x.StoreError() != nil {
-		t.Errorf("it is said %d times that the store took not everything, %v", n, x.StoreError())
+		t.Errorf("the failure is logged %d times, %v", n, x.StoreError())
 	}
 }
 
-// unreadable is a store that refuses to be read, or written to, while it is told to.
-type unreadable struct {
-	*picky
+// failingStore fails reads or writes while the test sets an error.
+type failingStore struct {
+	*fakeStore
 	reads, writes atomic.Pointer[schemas.StoreError]
 }
 
-func (u *unreadable) HighestSequence(context.Context) (int64, error) {
+func (u *failingStore) HighestSequence(context.Context) (int64, error) {
 	if err := u.reads.Load(); err != nil {
 		return 0, err
 	}
 	return 0, nil
 }
 
-func (u *unreadable) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (u *failingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	if err := u.writes.Load(); err != nil {
 		return nil, err
 	}
-	return u.picky.Create(ctx, documents)
+	return u.fakeStore.Create(ctx, documents)
 }
 
-// A store that does not answer is said so where no message is at hand, too.
-func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
+// StoreError reports a failing store even if there are no messages.
+func TestStoreErrorWithoutMessages(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
-	store := &unreadable{picky: newPicky(func(schemas.Document) bool { return false })}
+	store := &failingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false })}
 	store.reads.Store(&schemas.StoreError{Kind: schemas.StoreAway, Reason: "all shards failed"})
 	run := s.start(store, nil)
-	rabbittest.Eventually(t, "it is said", func() bool {
+	rabbittest.Eventually(t, "it is reported", func() bool {
 		err := run.StoreError()
 		return err != nil && strings.Contains(err.Error(), "all shards failed")
 	})
@@ -298,19 +296,18 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 	rabbittest.Eventually(t, "it is over", func() bool { return run.StoreError() == nil })
 }
 
-// While messages that the store refused go back to their queue and come again, it
-// has not taken any.
-func TestARefusalOutlastsThatMessagesGoBack(t *testing.T) {
+// Requeuing and redelivering refused messages does not clear the error.
+func TestStoreErrorLastsWhileMessagesAreRequeued(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
-	store := &unreadable{picky: newPicky(func(schemas.Document) bool { return false })}
+	store := &failingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false })}
 	store.writes.Store(&schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"})
 	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 200 * time.Millisecond })
 	s.publish(s.message("order", 0))
-	rabbittest.Eventually(t, "it is said", func() bool { return run.StoreError() != nil })
-	rabbittest.Eventually(t, "it is given back several times", func() bool {
+	rabbittest.Eventually(t, "it is reported", func() bool { return run.StoreError() != nil })
+	rabbittest.Eventually(t, "it is requeued several times", func() bool {
 		if run.StoreError() == nil {
-			t.Fatal("it is not said while the message goes back")
+			t.Fatal("it is not reported while the message is requeued")
 		}
 		return s.log.Count("requeued the unacknowledged messages") > 3
 	})
@@ -318,32 +315,31 @@ func TestARefusalOutlastsThatMessagesGoBack(t *testing.T) {
 	rabbittest.Eventually(t, "it is over", func() bool { return run.StoreError() == nil })
 }
 
-// hanging takes documents when it is told to, and adds up what it is given.
-type hanging struct {
-	*picky
-	let   chan struct{}
-	bytes atomic.Int64
+// hangingStore blocks writes until release is closed, and counts their bytes.
+type hangingStore struct {
+	*fakeStore
+	release chan struct{}
+	bytes   atomic.Int64
 }
 
-func (h *hanging) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (h *hangingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
 	for _, doc := range documents {
 		h.bytes.Add(int64(2 * len(doc.Source)))
 	}
-	<-h.let
-	return h.picky.Create(ctx, documents)
+	<-h.release
+	return h.fakeStore.Create(ctx, documents)
 }
 
-// While requests hang, no more than the bound is in flight, and the metric
-// says how much.
-func TestMemoryBoundsWhatIsWritten(t *testing.T) {
+// While requests hang, the memory in flight stays below the limit, and the metric shows it.
+func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	registry := prometheus.NewRegistry()
-	store := &hanging{picky: newPicky(func(schemas.Document) bool { return false }), let: make(chan struct{})}
+	store := &hangingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false }), release: make(chan struct{})}
 	const memory = 500_000
 	run := s.start(store, func(cfg *Config) {
 		cfg.Memory, cfg.Registerer = memory, registry
-		cfg.Batch.Bytes = 64 << 10 // two messages: more than half of what may be written
+		cfg.Batch.Bytes = 64 << 10 // two messages: more than half of the limit
 	})
 	large := s.messages("large", 60)
 	for n := range large {
@@ -351,8 +347,8 @@ func TestMemoryBoundsWhatIsWritten(t *testing.T) {
 	}
 	s.publish(large...)
 	rabbittest.Eventually(t, "some messages are being written", func() bool { return store.bytes.Load() > 0 })
-	if taken := 60 - s.Len(t, s.topology.Index()); taken > memory/2/50_000 {
-		t.Errorf("at the start %d messages are taken, more than half of the bound", taken)
+	if received := 60 - s.Len(t, s.topology.Index()); received > memory/2/50_000 {
+		t.Errorf("at the start %d messages are received, more than half of the limit", received)
 	}
 	if bytes := store.bytes.Load(); bytes > memory/2 {
 		t.Errorf("%d bytes are being written, at most %d may be", bytes, memory/2)
@@ -360,7 +356,7 @@ func TestMemoryBoundsWhatIsWritten(t *testing.T) {
 	if metric := gather(t, registry)["watership_index_in_flight_bytes"]; metric < float64(store.bytes.Load()) {
 		t.Errorf("the metric says %v of %d bytes", metric, store.bytes.Load())
 	}
-	close(store.let)
+	close(store.release)
 	rabbittest.Eventually(t, "all are in the store", func() bool {
 		store.mu.Lock()
 		defer store.mu.Unlock()

@@ -23,8 +23,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// system is a broker with our topology and a tapped exchange, all with names
-// of their own, that goes with the test.
+// system is a topology and a tapped exchange with unique names, deleted after the test.
 type system struct {
 	rabbittest.Broker
 	t        testing.TB
@@ -120,7 +119,7 @@ func (s *system) messages(kind string, count int) []schemas.Envelope {
 	return list
 }
 
-// running is an indexer with connections of its own.
+// running is an indexer and its connections.
 type running struct {
 	*Indexer
 	stop func() // waits until it has ended
@@ -281,7 +280,7 @@ func (s *system) selection(text string) schemas.Selection {
 	return schemas.Selection{Query: node, Order: schemas.BySequence}
 }
 
-// wait waits until there are so many events; a repetition counts once.
+// wait waits until the store has want events, without duplicates.
 func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
@@ -298,7 +297,7 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 	return nil
 }
 
-// counted waits until there are so many documents, and fails if there are more.
+// counted waits until the store has want documents, and fails if it has more.
 func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
 	selection := s.selection("")
@@ -319,8 +318,8 @@ func (s *system) counted(store testStore, want int) {
 	}
 }
 
-// finish waits until there are so many events, stops the indexers, and fails
-// unless there are exactly as many and no message is left in a queue.
+// finish waits for want events, stops the indexers, and fails if there are more events or
+// if messages are left in a queue.
 func (s *system) finish(store testStore, want int, indexers ...*running) []schemas.Event {
 	s.t.Helper()
 	s.wait(store, want)
@@ -339,7 +338,7 @@ func (s *system) finish(store testStore, want int, indexers ...*running) []schem
 	return got
 }
 
-// patient ends when a test has waited long enough.
+// patient returns a context with the time-out of a test.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*rabbittest.Patience)
 	t.Cleanup(cancel)

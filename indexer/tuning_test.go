@@ -7,7 +7,7 @@ import (
 
 func TestThePrefetchFollowsTheSizeOfMessages(t *testing.T) {
 	f := newPrefetchTuner(32<<20, 8000)
-	take := func(messages, size int) int {
+	tuned := func(messages, size int) int {
 		for range 100 {
 			f.startSession()
 			for range 10 * f.prefetch {
@@ -27,7 +27,7 @@ func TestThePrefetchFollowsTheSizeOfMessages(t *testing.T) {
 	for _, test := range []struct{ size, least, most int }{
 		{1 << 10, 8000, 8000}, {16 << 20, 1, 4}, {100 << 20, 1, 1}, {1 << 20, 8, 64}, {1 << 10, 8000, 8000}, {0, 8000, 8000},
 	} {
-		got := take(1, test.size)
+		got := tuned(1, test.size)
 		if got < test.least || got > test.most {
 			t.Errorf("messages of %d bytes: prefetch %d, want %d to %d", test.size, got, test.least, test.most)
 		}
@@ -48,7 +48,7 @@ func TestThePrefetchChangesOnceInASession(t *testing.T) {
 	}
 }
 
-func TestTheAppetiteFollowsTheStore(t *testing.T) {
+func TestTheBatchSizeFollowsTheStore(t *testing.T) {
 	a := newBatchSizer(Batch{Events: 2000, Bytes: 1 << 20})
 	now := func() int { events, _ := a.size(); return events }
 	if now() != 500 {

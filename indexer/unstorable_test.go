@@ -10,9 +10,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// What was too large for the store goes with the retention of its document, and what
-// is kept for no document stays.
-func TestUnstorableMessagesGoWithTheirDocuments(t *testing.T) {
+// A message that was too large for the store expires with its document. One without a
+// document stays.
+func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		s, store, now := newSystem(t, b), newStore(t, b), time.Now()
@@ -37,7 +37,7 @@ func TestUnstorableMessagesGoWithTheirDocuments(t *testing.T) {
 		keep("forever", schemas.Poisoned, 1000*time.Hour)
 		keep("expired, too", schemas.Handled, 25*time.Hour)
 		keep("young", schemas.Published, 23*time.Hour)
-		keep("behind a young one", schemas.Published, 25*time.Hour)
+		keep("after a young one", schemas.Published, 25*time.Hour)
 		for round, want := range []int{2, 0} {
 			if removed, err := indexer.RemoveExpiredUnstorable(patient(t)); removed != want || err != nil {
 				t.Errorf("round %d removed %d, %v", round, removed, err)
@@ -48,7 +48,7 @@ func TestUnstorableMessagesGoWithTheirDocuments(t *testing.T) {
 		for _, d := range s.Take(t, queue, 5) {
 			left = append(left, d.MessageId)
 		}
-		if want := []string{"fault-1", "stored-1", "forever-1", "young-1", "behind a young one-1"}; !slices.Equal(left, want) {
+		if want := []string{"fault-1", "stored-1", "forever-1", "young-1", "after a young one-1"}; !slices.Equal(left, want) {
 			t.Errorf("left are %q, want %q", left, want)
 		}
 	})

@@ -35,6 +35,7 @@ func rules() []rule {
 		{why: "a store serves the parts and does not know them", from: stores, not: append(parts, "internal/cli", "cmd")},
 		{why: "only the command knows every part", from: []string{""}, not: []string{"internal/cli", "cmd"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/store/storetest"}},
+		{why: "a program of another module can implement all that indexer needs", from: []string{"indexer"}, not: []string{"internal"}},
 		{why: "broker works in a module of its own", from: []string{"broker"}, not: []string{""}, save: []string{"broker"}},
 		{why: "the suite of the brokers is for tests", from: []string{""}, not: []string{"broker/brokertest"}},
 	}
