@@ -83,14 +83,14 @@ func configOfDev(from *settings) (config.Config, error) {
 	if !cfg.AMQP.URL.IsEmbedded() {
 		return cfg, usagef("dev brings its own broker, and amqp.url is %s: leave that out, or run watership serve", cfg.AMQP.URL)
 	}
-	if cfg.Given("store.url") {
+	if cfg.IsSet("store.url") {
 		return cfg, nil
 	}
 	cfg.Store.URL = config.NewURL("sqlite:" + storeFile(cfg.Data))
-	if !cfg.Given("store.retention.traffic") {
+	if !cfg.IsSet("store.retention.traffic") {
 		cfg.Store.Retention.Traffic = devRetention
 	}
-	if !cfg.Given("store.retention.failures") {
+	if !cfg.IsSet("store.retention.failures") {
 		cfg.Store.Retention.Failures = devRetention
 	}
 	return cfg, nil
@@ -116,7 +116,7 @@ func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error
 			fmt.Fprintln(d.out, loss)
 		}
 	}()
-	if !cfg.Given("log.level") { // that messages fail is what the example is for, that they are not recorded is not
+	if !cfg.IsSet("log.level") { // that messages fail is what the example is for, that they are not recorded is not
 		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	if d.empty {
@@ -218,7 +218,7 @@ func (d *dev) command() string {
 	if path, err := os.Executable(); err == nil && isTemporary(path) {
 		name = "go run ./cmd/watership"
 	}
-	if d.cfg.Given("data") {
+	if d.cfg.IsSet("data") {
 		name += " --data " + quoted(d.cfg.Data)
 	}
 	return name

@@ -46,7 +46,7 @@ func find(cfg *config.Config) (local, error) {
 // are at their default addresses.
 func isChosen(cfg *config.Config) bool {
 	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
-		if cfg.Given(key) {
+		if cfg.IsSet(key) {
 			return true
 		}
 	}
@@ -62,7 +62,7 @@ func hasStore(data string) bool {
 func use(cfg *config.Config, running runfile.Running, chosen bool) error {
 	cfg.AMQP.URL = config.NewURL(running.AMQP)
 	cfg.AMQP.PasswordFile = "" // the URL has the password
-	if !cfg.Given("amqp.management_url") {
+	if !cfg.IsSet("amqp.management_url") {
 		cfg.AMQP.ManagementURL = config.NewURL(running.Management)
 	}
 	if chosen {
@@ -78,7 +78,7 @@ func use(cfg *config.Config, running runfile.Running, chosen bool) error {
 // useEnded takes the store of a dev that has ended, unless one was chosen.
 func useEnded(cfg *config.Config, chosen bool) error {
 	cfg.AMQP.URL = config.NewURL(config.Embedded)
-	if !cfg.Given("amqp.management_url") {
+	if !cfg.IsSet("amqp.management_url") {
 		cfg.AMQP.ManagementURL = config.URL{}
 	}
 	if chosen {

@@ -41,6 +41,7 @@ type Config struct {
 	StopTimeout time.Duration
 
 	settings []Setting
+	keysSet  []string // sorted
 }
 
 // AMQP says where RabbitMQ is.

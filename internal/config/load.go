@@ -1,12 +1,8 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
 )
 
 // Sources is where settings are read from. The zero value has only defaults.
@@ -22,7 +18,7 @@ type Sources struct {
 func Load(from Sources) (Config, error) {
 	var c Config
 	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
-	settings, err := merge(
+	sources, err := newLayers(
 		l.defaults(from.Default),
 		l.file(fileName(from)),
 		l.environment(from.Environ),
@@ -31,8 +27,12 @@ func Load(from Sources) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	merged, err := sources.merge()
+	if err != nil {
+		return Config{}, err
+	}
 	for _, key := range l.keys {
-		if n, found := settings[key.Name].(node); found {
+		if n, found := merged.Get(key.Name).(node); found {
 			key.read(l, key.Name, n)
 		}
 	}
@@ -42,7 +42,7 @@ func Load(from Sources) (Config, error) {
 		l.mistakes.sort()
 		return Config{}, l.mistakes
 	}
-	c.settings = l.describe()
+	c.settings, c.keysSet = l.describe(), sources.keysSet()
 	return c, nil
 }
 
@@ -57,17 +57,6 @@ func fileName(from Sources) string {
 		}
 	}
 	return name
-}
-
-// merge lays each layer over the one before it.
-func merge(layers ...layer) (map[string]any, error) {
-	merged := koanf.New(".")
-	for _, l := range layers {
-		if err := merged.Load(confmap.Provider(l, "."), nil); err != nil {
-			return nil, fmt.Errorf("merging settings: %w", err)
-		}
-	}
-	return merged.All(), nil
 }
 
 // loader collects what is found on the way to a Config.

@@ -21,7 +21,7 @@ const (
 )
 
 // node is a value as its source wrote it, before its key says what it should
-// be. Its fields are exported because koanf copies what it is given.
+// be. Its fields are exported, since koanf copies values by reflection.
 type node struct {
 	Form   form
 	Text   string

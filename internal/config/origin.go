@@ -37,10 +37,10 @@ func (o Origin) String() string {
 	}
 }
 
-// Given says whether somebody set a key of one value, rather than nobody.
-func (c Config) Given(key string) bool {
-	i := slices.IndexFunc(c.settings, func(s Setting) bool { return s.Key == key })
-	return i >= 0 && c.settings[i].Origin.Place > Derived
+// IsSet reports whether the file, the environment or a flag has a key of Keys.
+func (c Config) IsSet(key string) bool {
+	_, found := slices.BinarySearch(c.keysSet, key)
+	return found
 }
 
 // Setting is one value and where it comes from.
@@ -50,5 +50,5 @@ type Setting struct {
 	Origin Origin
 }
 
-// Describe lists the settings in force. Values that are empty are left out.
-func (c Config) Describe() []Setting { return c.settings }
+// Describe lists the settings in force, without empty values.
+func (c Config) Describe() []Setting { return slices.Clone(c.settings) }

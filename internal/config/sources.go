@@ -24,12 +24,9 @@ const (
 	FileVariable = "WATERSHIP_CONFIG"
 )
 
-// layer is what one source sets, by key.
-type layer map[string]any
-
 // defaults is the lowest layer.
-func (l *loader) defaults(others map[string]string) layer {
-	settings := layer{}
+func (l *loader) defaults(others map[string]string) values {
+	settings := values{}
 	for _, key := range l.keys {
 		if value := cmp.Or(others[key.Name], key.Default); value != "" {
 			l.fromText(key, value, Origin{Place: Default}, settings)
@@ -39,8 +36,8 @@ func (l *loader) defaults(others map[string]string) layer {
 }
 
 // file reads a YAML file. No name is an empty file.
-func (l *loader) file(name string) layer {
-	settings := layer{}
+func (l *loader) file(name string) values {
+	settings := values{}
 	if name == "" {
 		return settings
 	}
@@ -68,7 +65,7 @@ func readError(err error) string {
 }
 
 // sort puts the values of a tree under their keys.
-func (l *loader) sort(path string, n node, into layer) {
+func (l *loader) sort(path string, n node, into values) {
 	if n.Form != mapping && n.Form != absent {
 		l.fail(path, n, "expected keys such as "+l.childrenOf(path)[0])
 		return
@@ -91,8 +88,8 @@ func (l *loader) sort(path string, n node, into layer) {
 
 // environment reads the variables that begin with our prefix. An empty one
 // counts as not set, since that is how compose files pass on what is not set.
-func (l *loader) environment(variables []string) layer {
-	settings := layer{}
+func (l *loader) environment(variables []string) values {
+	settings := values{}
 	byVariable := map[string]Key{}
 	for _, key := range l.keys {
 		byVariable[key.Variable()] = key
@@ -112,22 +109,22 @@ func (l *loader) environment(variables []string) layer {
 	return settings
 }
 
-// flags reads values by key.
-func (l *loader) flags(values map[string]string) layer {
-	settings := layer{}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+// flags reads the values of flags, by key.
+func (l *loader) flags(flags map[string]string) values {
+	settings := values{}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		i := slices.IndexFunc(l.keys, func(k Key) bool { return k.Name == name })
 		if i < 0 {
 			l.unknown(name, Origin{Place: Flag, Name: name}, l.names())
 			continue
 		}
-		l.fromText(l.keys[i], values[name], Origin{Place: Flag, Name: "--" + l.keys[i].Flag()}, settings)
+		l.fromText(l.keys[i], flags[name], Origin{Place: Flag, Name: "--" + l.keys[i].Flag()}, settings)
 	}
 	return settings
 }
 
 // fromText reads what a variable or a flag holds.
-func (l *loader) fromText(key Key, value string, origin Origin, into layer) {
+func (l *loader) fromText(key Key, value string, origin Origin, into values) {
 	n := textNode(value, origin)
 	switch key.Form {
 	case List:
