@@ -11,6 +11,7 @@ import (
 
 // pipeline is the configuration of the handlers, and of what they declare.
 func (s system) pipeline() pipeline.Config {
+	s.cfg = s.cfg.Clone()
 	cfg := pipeline.Config{
 		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
 		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,

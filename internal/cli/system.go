@@ -70,7 +70,7 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 	}
 	logger := t.logger(cfg.Log)
 	return system{
-		cfg: cfg, logger: logger, storing: logger,
+		cfg: cfg.Clone(), logger: logger, storing: logger,
 		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, discovery: discovery, secrets: files,
 	}, nil
 }
@@ -122,8 +122,9 @@ func (s system) signed(m rabbit.Message) rabbit.Message {
 }
 
 func (s system) format() schemas.DocumentFormat {
+	index := s.cfg.Clone().Index
 	return schemas.DocumentFormat{
-		Labels: s.cfg.Index.Labels, NumericLabels: s.cfg.Index.NumericLabels,
-		NoBodyText: !s.cfg.Index.Body.Text, NoBodyJSON: !s.cfg.Index.Body.JSON, MaxValues: s.cfg.Index.Body.MaxValues,
+		Labels: index.Labels, NumericLabels: index.NumericLabels,
+		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
 	}
 }

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// Clone returns a copy that shares no slice and no map with c, so that neither can
+// be changed through the other.
+func (c Config) Clone() Config {
+	c.Tap.Exchanges = cloneEach(c.Tap.Exchanges, TapExchange.clone)
+	c.Routes = cloneEach(c.Routes, Route.clone)
+	c.Retry.Policies = clonePolicies(c.Retry.Policies)
+	c.Retry.Deaths = slices.Clone(c.Retry.Deaths)
+	c.Index.Labels = slices.Clone(c.Index.Labels)
+	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
+	return c
+}
+
+func (t TapExchange) clone() TapExchange {
+	t.Keys = slices.Clone(t.Keys)
+	return t
+}
+
+func (r Route) clone() Route {
+	r.Bind = slices.Clone(r.Bind)
+	r.Handler.HTTP.Statuses = maps.Clone(r.Handler.HTTP.Statuses)
+	r.Handler.HTTP.Headers = slices.Clone(r.Handler.HTTP.Headers)
+	return r
+}
+
+func clonePolicies(policies map[string]retry.Policy) map[string]retry.Policy {
+	cloned := maps.Clone(policies)
+	for name, policy := range cloned {
+		policy.Delays = slices.Clone(policy.Delays)
+		policy.Classes = clonePolicies(policy.Classes)
+		cloned[name] = policy
+	}
+	return cloned
+}
+
+func cloneEach[T any](items []T, clone func(T) T) []T {
+	cloned := slices.Clone(items)
+	for i, item := range cloned {
+		cloned[i] = clone(item)
+	}
+	return cloned
+}
