@@ -7,8 +7,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// AbsoluteTimes is a query with the time in place of every `now`, so that it selects
-// the same tomorrow. It takes what query.Resolve gives.
+// AbsoluteTimes replaces each `now` in a query by the given time, so that a later run
+// selects the same events. It expects a query that query.Resolve returned.
 func AbsoluteTimes(node query.Node, fields query.Fields, now time.Time) query.Node {
 	return query.Rewrite(node, func(leaf query.Node) query.Node {
 		switch n := leaf.(type) {

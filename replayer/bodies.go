@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// NoBodyError says that the body of a message is nowhere in the store.
+// NoBodyError reports a message whose body is not in the store.
 type NoBodyError struct {
 	EventID     string
 	Fingerprint string
@@ -21,9 +21,8 @@ func (e *NoBodyError) Error() string {
 		"of unstorable messages: it may be past its retention, or the exchange was not tapped", e.EventID, e.Fingerprint)
 }
 
-// findBodies completes events that are sent and have their body elsewhere: in
-// another event of the same message, or in the queue of what was too large for
-// the store.
+// findBodies loads the bodies that are not in the selected events: from other events
+// of the same message, or from the queue of unstorable messages.
 func (s *scan) findBodies(ctx context.Context, page []candidate) error {
 	bodies := missingBodies{}
 	for i, c := range page {
@@ -40,8 +39,8 @@ func (s *scan) findBodies(ctx context.Context, page []candidate) error {
 	return s.lease.unstorableBodies(ctx, s.r.cfg.Topology.Unstorable(), bodies)
 }
 
-// countBodiless counts the messages of a page that would be sent and whose body is
-// nowhere in the store. Those in the queue of unstorable messages count as there.
+// countBodiless counts the messages of a page that would be sent and have no body in
+// the store. A body in the queue of unstorable messages counts as available.
 func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate) error {
 	lacking := map[string]int{} // messages, by fingerprint
 	for _, c := range page {

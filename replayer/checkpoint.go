@@ -7,12 +7,12 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// storeTimeout is how long a store may be away or busy, as long as a broker.
-// Meanwhile nothing is sent beyond the window.
+// storeTimeout is the longest outage of the store that a run waits for, the same as of
+// a broker. Until then the run sends at most one window of messages.
 const storeTimeout = reconnectTimeout
 
-// saveCheckpoints counts what became of each message, in order, and saves the job. It is
-// the only one that changes the job.
+// saveCheckpoints counts the outcome of each message, in order, and saves the job. No
+// other goroutine changes the job.
 func (run *run) saveCheckpoints() {
 	defer close(run.done)
 	ticker := time.NewTicker(saveInterval)
@@ -32,8 +32,8 @@ func (run *run) saveCheckpoints() {
 			if !more {
 				return
 			}
-			// Behind one that stopped the job others may have arrived. They are
-			// sent again: a cursor has no gaps.
+			// Messages after the one that stopped the job may have arrived. They are
+			// sent again, since the cursor skips no message.
 			if stopped = stopped || !run.count(m); stopped {
 				continue
 			}
@@ -46,7 +46,8 @@ func (run *run) saveCheckpoints() {
 	}
 }
 
-// count says no to a message that stops the job.
+// count adds the outcome of a message to the job. It returns false for an error that
+// stops the job.
 func (run *run) count(m *inFlight) bool {
 	switch {
 	case m.leftOut != "":
@@ -69,7 +70,8 @@ func (run *run) count(m *inFlight) bool {
 	return true
 }
 
-// checkpoint saves the job, and finds out that way whether it was cancelled.
+// checkpoint saves the job and returns false if it could not. A cancelled job is
+// noticed here.
 func (run *run) checkpoint(saved *time.Time) bool {
 	err := run.replayer.save(run.confirming, run.job)
 	var over *TakenOverError
@@ -96,9 +98,9 @@ func (run *run) reload(over *TakenOverError) {
 	}
 }
 
-// adopt takes over what is in the store instead: that the job was cancelled, or
-// what its own runner saved without getting an answer. It says no to what
-// another runner has saved.
+// adopt copies the stored state into the job if the same runner saved it: a
+// cancellation, or the version of a save whose response was lost. It returns false if
+// another runner saved the job.
 func (j *Job) adopt(latest Job) bool {
 	switch {
 	case latest.Runner != j.Runner:

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	eventBatchSize  = 100       // messages whose events travel together
+	eventBatchSize  = 100       // messages whose events are published as one message
 	eventBatchBytes = 128 << 10 // of events, before they are compressed
 )
 
-// eventBatch is messages that have an outcome, in order. The `replayed` events of
-// those that were sent travel together, in one message: alone, each would cost
-// the broker as much as the message that it is about.
+// eventBatch holds confirmed and failed messages in order. The `replayed` events of
+// the confirmed ones are published as one message: one message for each event would
+// cost the broker as much as the replayed messages.
 type eventBatch struct {
 	messages []*inFlight
-	pending  *rabbit.Pending // the events; nil where there are none
+	pending  *rabbit.Pending // the confirm of the events; nil without events
 	err      error
 }
 
 func newEventBatch() *eventBatch { return &eventBatch{messages: make([]*inFlight, 0, eventBatchSize)} }
 
-// confirm waits until each message is safe, and then publishes its event. In
-// this order a crash between them may send a message twice; in the other it
-// would count as sent and never be. No event waits for a message that is not
-// safe yet.
+// confirm waits for the confirm of each message and then publishes its `replayed`
+// event. A crash between the two may send a message twice; in the reverse order the
+// message would count as sent and be lost. An event never waits for a message that is
+// not confirmed yet.
 func (run *run) confirm() {
 	defer close(run.confirmed)
 	batch := newEventBatch()
@@ -57,7 +57,7 @@ func (run *run) confirm() {
 
 func (m *inFlight) ready() bool { return m.pending == nil || m.pending.Ready() }
 
-// awaitConfirm waits for the outcome of a message.
+// awaitConfirm waits for the confirm of a message.
 func (run *run) awaitConfirm(m *inFlight) {
 	if m.pending != nil {
 		m.err = m.pending.Wait(run.confirming)
@@ -65,10 +65,10 @@ func (run *run) awaitConfirm(m *inFlight) {
 	run.bytes.Release(m.bytes)
 }
 
-// replayed is the event of a message that was sent. Its id is the job's and the
-// event's, so that a repeat is the same document. It is about the message that was
-// kept, whose fingerprint it has, and leaves the body out, which the store has. It
-// names a queue only where the message went to that one alone.
+// replayedEvent is the `replayed` event of a sent message. Its id derives from the job
+// and the original event, so that a repetition is the same document. It has the
+// fingerprint of the original message, and no body, since the store has the body. It
+// names a queue only if the message was sent to one queue.
 func (run *run) replayedEvent(m *inFlight) schemas.Event {
 	state := m.state
 	state.EventID = schemas.DerivedID(state.Replay, state.ReplayOf)
@@ -90,7 +90,7 @@ func (run *run) publishEvents(batch *eventBatch, events *schemas.Bundle) {
 	}))
 }
 
-// confirmEvents waits until the events are safe.
+// confirmEvents waits for the confirms of the event batches.
 func (run *run) confirmEvents() {
 	defer close(run.recorded)
 	for batch := range run.confirmed {
@@ -106,8 +106,8 @@ func (run *run) confirmEvents() {
 	}
 }
 
-// eventNotSent hides what kind of error it is: it stops the job, since the next
-// event would not arrive either.
+// eventNotSent does not wrap the error: an error of the events stops the job, even of
+// a type that concerns one message.
 func eventNotSent(m *inFlight, err error) error {
 	if err == nil {
 		return nil

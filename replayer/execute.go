@@ -12,49 +12,49 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Window is how many messages are sent and not yet in the saved checkpoint: after a
-// crash at most so many come twice.
+// Window is the number of messages that a run sends beyond its saved checkpoint: a
+// crash repeats at most as many.
 const Window = 4000
 
 const (
-	maxUnconfirmed      = 1000 // messages and bundles of events that wait for their confirm
+	maxUnconfirmed      = 1000 // messages and event batches without a confirm
 	saveCount           = 2000
 	saveInterval        = time.Second
-	maxUnconfirmedBytes = 64 << 20         // of bodies sent and not yet confirmed
-	drainTimeout        = 10 * time.Second // for what is on its way when a job is stopped
+	maxUnconfirmedBytes = 64 << 20         // of bodies without a confirm
+	drainTimeout        = 10 * time.Second // for outstanding confirms when a job is stopped
 )
 
-// run is a run of a job on one connection. Messages go through it in order:
+// run is one run of a job on one connection. Messages pass through it in order:
 //
-//	feed ─► departed ─► confirm ─► confirmed ─► settle ─► settled ─► keep
-//	read and publish    wait, and publish       wait for the events   count, save the
-//	                    the `replayed` events                         checkpoint, make room
+//	sendAll ─► published ─► confirm ─► confirmed ─► confirmEvents ─► recorded ─► saveCheckpoints
+//	read and publish        wait, and publish       wait for the events          count, save the
+//	                        the `replayed` events                                checkpoint, make room
 type run struct {
 	replayer *Replayer
 	lease    *lease
 	options  RunOptions
-	initial  Job  // as it was when the run began
-	job      *Job // kept up to date by keep alone
+	initial  Job  // the job at the start of the run
+	job      *Job // changed by saveCheckpoints alone
 
-	sending     context.Context // ends when nothing more is to be sent
+	sending     context.Context // ends when the run stops sending
 	stopSending context.CancelCauseFunc
-	confirming  context.Context // ends when what was sent is not waited for any more
+	confirming  context.Context // ends when the run stops waiting for confirms
 	abort       context.CancelCauseFunc
 
-	window              chan struct{} // a place for each message that is not in the saved checkpoint
+	window              chan struct{} // one element for each message after the saved checkpoint
 	bytes               *semaphore.Weighted
 	published, recorded chan *inFlight
 	confirmed           chan *eventBatch
-	done                chan struct{} // closed when keep has ended
+	done                chan struct{} // closed when saveCheckpoints returns
 
-	// What follows is feed's.
+	// The remaining fields belong to sendAll.
 	limiter       *rate.Limiter
 	reachedQueues map[string]bool // queues
-	sentBy        *set            // what earlier runs sent, where the cursor does not tell
+	sentBy        *set            // messages of earlier runs that the cursor does not cover
 	started       int             // messages of this run
 }
 
-// execute runs a job until there is nothing more to send, or something stops it.
+// execute sends the messages of a job until none is left or an error stops it.
 func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals []*Rival, o RunOptions) error {
 	scan, sentBy, err := r.restoreWithHeartbeat(ctx, lease, job, rivals)
 	if err != nil {
@@ -99,8 +99,8 @@ func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOpti
 	return run
 }
 
-// watch ends the flight when the connection is lost, and some time after
-// nothing more is sent.
+// watch aborts the run when the connection is lost, and drainTimeout after it stopped
+// sending.
 func (run *run) watch() {
 	select {
 	case <-run.lease.lost:
@@ -121,9 +121,9 @@ func (run *run) watch() {
 	run.abort(context.Cause(run.sending))
 }
 
-// restoreWithHeartbeat recalls while the job is seen to run.
+// restoreWithHeartbeat runs restore with heartbeats of the job.
 func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (s *scan, sentBy *set, err error) {
-	latest := *job // meanwhile the job itself is being saved
+	latest := *job // a copy, since heartbeats save the job concurrently
 	err = r.withHeartbeat(ctx, lease.lost, job, func(ctx context.Context) error {
 		s, sentBy, err = r.restore(ctx, lease, &latest, rivals)
 		return err
@@ -137,10 +137,10 @@ func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *
 	return s, sentBy, nil
 }
 
-// restore finds out what earlier runs of the job have sent. The cursor tells, and
-// of what is beyond it the newest `replayed` events of the job, as far as they are
-// in the store. Where the query finds other events up to the cursor than it did, the
-// job begins again, and all of its `replayed` events tell.
+// restore finds the messages that earlier runs of the job have sent: those up to the
+// cursor, and the newest `replayed` events in the store. If the query finds
+// other events up to the cursor than before, the job restarts and relies on all of its
+// `replayed` events.
 func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (*scan, *set, error) {
 	s, err := r.newScan(ctx, *job, rivals)
 	if err != nil {
@@ -163,11 +163,11 @@ func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals [
 	return s, sent, err
 }
 
-// errLimitReached ends the feeding of a job that has its limit.
+// errLimitReached ends sendAll at the limit of the job.
 var errLimitReached = errors.New("the limit of the job is reached")
 
-// sendAll sends everything that the job has left, and what came to light while it
-// did: bulks become visible out of order.
+// sendAll sends the remaining messages of the job, including those that became visible
+// after the cursor had passed: bulk requests may commit out of order.
 func (run *run) sendAll(s *scan) error {
 	err := run.sendPages(s, run.initial.Cursor, false)
 	for seen := s.scanned; err == nil; {
@@ -184,7 +184,7 @@ func (run *run) sendAll(s *scan) error {
 	return err
 }
 
-// sendPages sends what the reading finds behind a cursor.
+// sendPages sends the messages of a scan after a cursor.
 func (run *run) sendPages(s *scan, after schemas.Cursor, late bool) error {
 	for page, err := range s.pages(run.sending, after) {
 		if err != nil {

@@ -125,7 +125,7 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 	}
 }
 
-// log looks at the queue of events, which the test indexes.
+// log returns the state of the queue of events.
 func (f *fixture) log(context.Context) (Log, error) {
 	queue, err := f.channel.QueueDeclarePassive(f.cfg.Topology.Log(), true, false, false, false, nil)
 	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err

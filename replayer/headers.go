@@ -13,28 +13,28 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Changes are made to the headers and properties of each message that is sent. A
-// changed message has another fingerprint: to its consumer, it is another message.
-// The zero value changes nothing.
+// Changes are applied to the headers and properties of each sent message. A changed
+// message has another fingerprint: to its consumer, it is another message. The zero
+// value changes nothing.
 type Changes struct {
 	Set    []string `json:"set,omitempty"` // headers: NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
 	Remove []string `json:"remove,omitempty"`
 
-	// RemoveProperties are names of Removable. A request is replayed without reply_to
-	// where its client must not get a second reply.
+	// RemoveProperties are names of RemovableProperties. Without reply_to the client
+	// of a request gets no second reply.
 	RemoveProperties []string `json:"remove_properties,omitempty"`
 }
 
-// HeaderTypes are what a header may be set to. Without a type it is text.
+// HeaderTypes returns the types of a header in ParseHeader. Without a type a header is
+// a string.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
 
-// RemovableProperties are the properties that a message can be sent without.
+// RemovableProperties returns the properties that a replay can remove.
 func RemovableProperties() []string {
 	return []string{"correlation_id", "expiration", "priority", "reply_to"}
 }
 
-// Check says what is wrong with them, nil if nothing is. A header is to be changed
-// once.
+// Check validates the changes. Each header may be changed once.
 func (c Changes) Check() error {
 	changed := map[string]bool{}
 	check := func(name string) error {
@@ -84,7 +84,7 @@ func (c Changes) empty() bool {
 	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.RemoveProperties) == 0
 }
 
-// apply makes the changes on a copy of the headers and properties.
+// apply returns the envelope with copied and changed headers and properties.
 func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 	if c.empty() {
 		return e
@@ -121,8 +121,8 @@ func removeProperty(p *schemas.Properties, name string) {
 	}
 }
 
-// ParseHeader reads NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes; a
-// colon in the name needs a type behind it. Its errors name the header.
+// ParseHeader parses NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes; a name
+// with a colon needs a type. Its errors name the header.
 func ParseHeader(text string) (name string, value any, err error) {
 	left, right, found := strings.Cut(text, "=")
 	if !found {
@@ -170,8 +170,8 @@ func checkHeaderName(name string) error {
 	return nil
 }
 
-// checkReplayed refuses the headers that are never replayed: those that RabbitMQ
-// writes, and those of Watership.
+// checkReplayed refuses the headers that are never replayed: headers that RabbitMQ
+// sets, and Watership's own.
 func checkReplayed(name string) error {
 	switch {
 	case schemas.SetByBroker(name):

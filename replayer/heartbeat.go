@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// withHeartbeat does what may take long while a run sends nothing, and meanwhile saves
-// the job again and again: whoever looks sees that it runs, and whoever cancels
-// it is heard. do ends with that and when lost, which may be nil, is closed, and leaves
-// the job alone.
+// withHeartbeat runs do while saving the job every second, so that it is seen as
+// running and a cancellation is noticed. The context of do ends with the job and when
+// lost is closed; lost may be nil. do must not change the job.
 func (r *Replayer) withHeartbeat(ctx context.Context, lost <-chan struct{}, job *Job, do func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -26,10 +25,11 @@ func (r *Replayer) withHeartbeat(ctx context.Context, lost <-chan struct{}, job 
 	return err
 }
 
-// errFinished ends a pulse whose job is alive and well.
+// errFinished ends the heartbeat of a job when do has returned.
 var errFinished = errors.New("done")
 
-// heartbeat saves the job until it is done, and says what else has ended it.
+// heartbeat saves the job every saveInterval until done is closed, and returns the
+// reason of its end.
 func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job, done <-chan struct{}) error {
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
@@ -49,10 +49,10 @@ func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job
 	}
 }
 
-// saveHeartbeat minds only what others have done to the job: a store that is away is told
-// by whoever reads from it.
+// saveHeartbeat ignores errors of the store, which the next read reports, but not
+// changes by another process.
 func (r *Replayer) saveHeartbeat(ctx context.Context, job *Job) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout) // an answer that nobody waits for may have saved it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout) // a save that is interrupted may still be stored
 	defer cancel()
 	err := r.save(ctx, job)
 	var over *TakenOverError
@@ -62,11 +62,12 @@ func (r *Replayer) saveHeartbeat(ctx context.Context, job *Job) error {
 	return nil
 }
 
-// reload finds out what another has done to a job: nil is nothing that ends it.
+// reload reads a job that another process has changed. It returns an error if the
+// change ends the run.
 func (r *Replayer) reload(ctx context.Context, job *Job, over *TakenOverError) error {
 	latest, err := r.Job(ctx, job.ID)
 	switch {
-	case err != nil: // the next save asks again
+	case err != nil: // the next save reads it again
 		return nil
 	case !job.adopt(latest):
 		return over

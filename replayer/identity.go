@@ -7,11 +7,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// identity names a message at the place to which the target sends it. A message
-// with an id is known by its content; of those without, each publishing is a
-// message, and else each instance. first is the event that the first replay of the
-// message was of: what replays have led to is about the same message, also with
-// other headers or another routing key.
+// identity is the key of a message at the target. A message with an id is identified
+// by its fingerprint; one without an id by its `published` event, or else by its
+// instance. first is the original event of a chain of replays: the events of replays
+// concern the same message, even with other headers or another routing key.
 func (t Target) identity(e, first schemas.Fact) key {
 	place := t.scope(e)
 	switch {
@@ -23,13 +22,13 @@ func (t Target) identity(e, first schemas.Fact) key {
 	return keyOf("instance", first.Message, place)
 }
 
-// lineage follows replays back to the events that they were of.
+// lineage follows replays back to the original events.
 type lineage struct {
 	store Store
 	known map[string]schemas.Fact // by event id
 }
 
-// newLineage reads what led to some events, and what led to that.
+// newLineage reads the events of which the given events are replays, transitively.
 func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineage, error) {
 	l := lineage{store, make(map[string]schemas.Fact, len(events))}
 	for _, e := range events {
@@ -49,7 +48,7 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 	return l, nil
 }
 
-// missing are the ids of the events that led to some, as far as they are not known.
+// missing returns the ids of replayed events that were not read yet.
 func (l lineage) missing(events []schemas.Fact) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
@@ -62,7 +61,7 @@ func (l lineage) missing(events []schemas.Fact) []string {
 	return ids
 }
 
-// first is the event that the first of the replays that led to an event was of.
+// first returns the original event of a chain of replays.
 func (l lineage) first(e schemas.Fact) schemas.Fact {
 	for range len(l.known) { // bounded, since an event may claim to be a replay of itself
 		if e.ReplayOf == "" {
@@ -77,8 +76,8 @@ func (l lineage) first(e schemas.Fact) schemas.Fact {
 	return e
 }
 
-// missingOrigin is the event that another was a replay of and that the store has no more, as
-// far as the other tells: a `replayed` and a `discarded` event have its instance.
+// missingOrigin stands for an original event that is no longer in the store.
+// `replayed` and `discarded` events name its instance.
 func missingOrigin(e schemas.Fact) schemas.Fact {
 	first := schemas.Fact{EventID: e.ReplayOf, MessageID: e.MessageID, Fingerprint: e.Fingerprint}
 	if e.Action == schemas.Replayed || e.Action == schemas.Discarded {
@@ -87,7 +86,7 @@ func missingOrigin(e schemas.Fact) schemas.Fact {
 	return first
 }
 
-// identify finds the message of each fact on a page.
+// identify sets the message key of each candidate on a page.
 func (r *Replayer) identify(ctx context.Context, target Target, page []candidate) error {
 	var events []schemas.Fact
 	for i := range page {

@@ -14,67 +14,68 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// State says how far a job has come.
+// State is the state of a job.
 type State string
 
-// A job is planned once it was agreed to. It may be resumed from any state but
-// done and cancelled; running as well, where its runner was killed.
+// A confirmed plan creates a job that is Planned. A job can be resumed in every state
+// except Done and Cancelled; in Running, if its runner was killed.
 const (
 	Planned   State = "planned"
 	Running   State = "running"
 	Paused    State = "paused" // stopped by an operator, or after its canaries
-	Failed    State = "failed" // stopped by an error, which Problem tells
-	Done      State = "done"   // also where some messages could not be sent
+	Failed    State = "failed" // stopped by an error; see Problem
+	Done      State = "done"   // even if some messages could not be sent
 	Cancelled State = "cancelled"
 )
 
-// Job is one replay. Its document in the store is its JSON.
+// Job is one replay. Its JSON is its document in the store.
 type Job struct {
-	ID     string `json:"id"`    // "": Plan gives one
-	Query  string `json:"query"` // in Kibana's language, with full names of fields and fixed times; see Fixed
+	ID     string `json:"id"`    // "": Plan generates one
+	Query  string `json:"query"` // KQL, with full field names and absolute times; see AbsoluteTimes
 	Target Target `json:"target"`
 
-	// DSL is a query in the store's own language, as JSON, that must match as
-	// well; nil: there is none. It must find the same whenever the job is resumed,
-	// so a time in it is not to be relative.
+	// DSL is an additional query in the language of the store, as JSON; nil: none. It
+	// must select the same events when the job is resumed, so its times must be
+	// absolute.
 	DSL json.RawMessage `json:"dsl,omitempty"`
 
 	Changes  Changes `json:"changes,omitzero"`
-	Again    bool    `json:"again,omitempty"` // also what was replayed, or resolved, before
+	Again    bool    `json:"again,omitempty"` // includes messages that were replayed or resolved before
 	Limit    int     `json:"limit,omitempty"` // messages; 0: all
 	Rate     float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
-	UpTo     int64   `json:"up_to"`           // highest sequence; 0: Plan takes the highest stored
-	Operator string  `json:"operator"`        // who began it
+	UpTo     int64   `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
+	Operator string  `json:"operator"`        // the user who created the job
 	Reason   string  `json:"reason,omitempty"`
-	Total    int     `json:"total"` // messages to be sent, as planned
+	Total    int     `json:"total"` // messages to send, by the plan
 
-	// LeaveOut are the jobs whose messages this one leaves out, as it was planned.
+	// LeaveOut are the ids of competing jobs whose messages this job leaves out.
 	LeaveOut []string `json:"leave_out,omitempty"`
 
 	State   State  `json:"state"`
-	Runner  string `json:"runner,omitempty"`  // who runs it, or did last: one for each Run
-	Problem string `json:"problem,omitempty"` // why it is not running
+	Runner  string `json:"runner,omitempty"`  // id of the current or last run
+	Problem string `json:"problem,omitempty"` // why it does not run
 
 	Sent     int       `json:"sent"`    // confirmed, with their `replayed` events
 	Skipped  int       `json:"skipped"` // replayed by another job since this one was planned
 	Failed   int       `json:"failed"`
-	Failures []Failure `json:"failures,omitempty"` // the first mostFailures
+	Failures []Failure `json:"failures,omitempty"` // the first maxFailures
 
-	// Cursor is the last message that Sent, Skipped or Failed count, and Seen how
-	// many events the query found up to it.
+	// Cursor is the last message counted in Sent, Skipped or Failed, and Scanned the
+	// number of events that the query found up to the cursor.
 	Cursor  schemas.Cursor `json:"cursor"`
 	Scanned int64          `json:"seen"`
 
-	// CursorInvalid: the query has found other events up to the cursor than before, so
-	// that it did not tell what was sent. The job's `replayed` events do.
+	// CursorInvalid: the query finds other events up to the cursor than before, so the
+	// cursor does not tell which messages were sent. The `replayed` events of the job
+	// do.
 	CursorInvalid bool `json:"uncertain,omitempty"`
 
 	Created time.Time `json:"created"`
-	Started time.Time `json:"started,omitzero"` // for the first time
+	Started time.Time `json:"started,omitzero"` // start of the first run
 	Updated time.Time `json:"updated"`
 	Ended   time.Time `json:"ended,omitzero"`
 
-	// Latest is the last message that could not be sent, for whoever follows a run.
+	// Latest is the last failure, for RunOptions.Progress.
 	Latest Failure `json:"-"`
 
 	version string
@@ -83,30 +84,30 @@ type Job struct {
 // Failure is a message that could not be sent.
 type Failure struct {
 	EventID string `json:"event_id"`
-	Message string `json:"message,omitempty"` // its message id
+	Message string `json:"message,omitempty"` // message id
 	Reason  string `json:"reason"`
 }
 
-// maxFailures are listed in a job's document, which is written again and again.
+// maxFailures limits the size of a job's document, which is saved every second.
 const maxFailures = 1000
 
-// heartbeatTimeout is how long a runner that lives may not be heard of.
+// heartbeatTimeout is the age of the last save from which a runner counts as dead.
 const heartbeatTimeout = 30 * time.Second
 
-// Running says whether somebody runs the job now, as far as its document tells:
-// a runner that was killed says nothing any more.
+// Running reports whether the job runs, by its state and the time of its last save: a
+// killed runner saves no more.
 func (j Job) Running(now time.Time) bool {
 	return j.State == Running && now.Sub(j.Updated) < heartbeatTimeout
 }
 
-// sameWork says whether two jobs send the same messages in the same way.
+// sameWork reports whether two jobs send the same messages in the same way.
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
 		j.Changes.equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
 }
 
-// Finished says that there is nothing more to do.
+// Finished reports whether the job is Done or Cancelled.
 func (j Job) Finished() bool { return j.State == Done || j.State == Cancelled }
 
 func (j Job) selection() (schemas.Selection, error) {
@@ -120,8 +121,8 @@ func (j Job) selection() (schemas.Selection, error) {
 	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
 }
 
-// restart goes back to the beginning, where the `replayed` events of the job tell
-// what it has sent.
+// restart resets the cursor and the counters. The `replayed` events of the job tell
+// which messages it has sent.
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, schemas.Cursor{}, 0
 	j.Sent, j.Skipped, j.Failed, j.Failures = 0, 0, 0, nil
@@ -135,21 +136,21 @@ func (j *Job) fail(f Failure) {
 	}
 }
 
-// NoJobError says that there is no job of that id.
+// NoJobError reports that the store has no job with this id.
 type NoJobError struct{ ID string }
 
 func (e *NoJobError) Error() string {
 	return fmt.Sprintf("there is no job %q: `watership jobs list` lists them", e.ID)
 }
 
-// TakenOverError says that somebody else has changed a job meanwhile.
+// TakenOverError reports that another process has changed a job.
 type TakenOverError struct{ ID string }
 
 func (e *TakenOverError) Error() string {
 	return fmt.Sprintf("job %s was changed by somebody else meanwhile: see `watership jobs show %[1]s`", e.ID)
 }
 
-// Create keeps the job of a plan, so that it can be run.
+// Create stores the job of a plan, so that Run can run it.
 func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 	job := plan.Job
 	job.State, job.Total = Planned, plan.Total
@@ -163,13 +164,13 @@ func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return job, err
 	}
-	job, err = readJob(document) // as everybody reads it
+	job, err = readJob(document) // as a reader of the store sees it
 	job.version = version
 	return job, err
 }
 
-// create keeps a new job. Where an error says nothing about whether it is kept, it
-// looks.
+// create stores a new job. After an error it reads the job, since the store may have
+// created it.
 func (r *Replayer) create(ctx context.Context, id string, document []byte) (version string, err error) {
 	version, failed := r.cfg.Jobs.CreateJob(ctx, id, document)
 	if failed == nil {
@@ -182,7 +183,7 @@ func (r *Replayer) create(ctx context.Context, id string, document []byte) (vers
 	return "", failed
 }
 
-// Job reads a job. It fails with a *NoJobError where there is none.
+// Job reads a job. The error is a *NoJobError if the store has none with this id.
 func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
 	document, version, err := r.cfg.Jobs.Job(ctx, id)
 	if err != nil {
@@ -196,8 +197,8 @@ func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
 	return job, err
 }
 
-// Jobs reads all jobs, the newest first. An error that is no *schemas.StoreError is
-// about one job, and the reading goes on.
+// Jobs yields all jobs, the newest first. An error that is no *schemas.StoreError
+// concerns one job, and the sequence continues.
 func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for document, err := range r.cfg.Jobs.Jobs(ctx) {
@@ -220,7 +221,7 @@ func readJob(document []byte) (Job, error) {
 	return job, nil
 }
 
-// save fails with a *TakenOverError where somebody else has saved the job.
+// save writes the job. The error is a *TakenOverError if another process has saved it.
 func (r *Replayer) save(ctx context.Context, job *Job) error {
 	job.Updated = r.now().UTC()
 	document, err := json.Marshal(job)
@@ -238,7 +239,8 @@ func (r *Replayer) save(ctx context.Context, job *Job) error {
 	return nil
 }
 
-// Cancel ends a job for good. Whoever runs it notices within a second or so.
+// Cancel sets the state of a job to Cancelled. Its runner notices within about a
+// second.
 func (r *Replayer) Cancel(ctx context.Context, id, why string) (Job, error) {
 	for {
 		job, err := r.Job(ctx, id)
@@ -251,7 +253,7 @@ func (r *Replayer) Cancel(ctx context.Context, id, why string) (Job, error) {
 		job.State, job.Problem, job.Ended = Cancelled, why, r.now().UTC()
 		err = r.save(ctx, &job)
 		var busy *TakenOverError
-		if !errors.As(err, &busy) { // else its runner has saved it just now
+		if !errors.As(err, &busy) { // else its runner has just saved it
 			return job, err
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// replays finds out which messages other jobs have sent to the same target.
+// replayLookup finds the messages that other jobs have sent to the same target.
 type replayLookup struct {
 	r       *Replayer
 	job     Job
-	targets map[string]Target // of other jobs, by id; the zero value of one that is not known
+	targets map[string]Target // of other jobs, by id; zero if the job is not in the store
 
-	any     bool      // there are `replayed` events of other jobs
-	checked time.Time // when that was asked last
+	any     bool      // the store has `replayed` events of other jobs
+	checked time.Time // time of the last query for them
 }
 
 func (r *Replayer) newReplayLookup(job Job) *replayLookup {
@@ -31,12 +31,11 @@ type replay struct {
 	sequence int64
 }
 
-// knownReplays is what is known of the messages on a page. The zero value knows of
-// no replay.
+// knownReplays are the replays of the messages on a page.
 type knownReplays struct {
 	upTo int64
 	of   map[key][]replay
-	jobs map[string]bool // whose `replayed` events, or other traces, are of our target
+	jobs map[string]bool // with events on the page; true if the job has the same target
 }
 
 func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, error) {
@@ -63,9 +62,9 @@ func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, 
 	return known, nil
 }
 
-// findSenders finds the jobs that led to events on the page: an event that a replay has
-// led to tells by itself that its message was sent. Of a job that is not known it
-// tells nothing, since anybody can write its name into a header.
+// findSenders finds the jobs whose replays caused events on the page: such an event
+// proves that its message was sent. A job that is not in the store proves nothing,
+// since any publisher can set the header that names it.
 func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known knownReplays) error {
 	for _, c := range page {
 		job := c.fact.Replay
@@ -81,9 +80,10 @@ func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known 
 	return nil
 }
 
-// events are the `replayed` events, by other jobs with our target, of the messages on
-// a page. A job that is not known counts as one of these, since leaving a message out
-// is told and sending it twice cannot be undone.
+// events returns the `replayed` events of the messages on a page by other jobs with
+// the same target. A job that is not in the store counts as one of them: a message
+// that is left out is reported and can be sent later, a message sent twice cannot be
+// recalled.
 func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidate, error) {
 	var events []candidate
 	selection := schemas.Selection{Query: withActions(schemas.Replayed)}
@@ -105,8 +105,8 @@ func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidat
 	return events, nil
 }
 
-// withFingerprints finds events by the fingerprints of the messages on a page, also of
-// what replays made of them.
+// withFingerprints filters events by the fingerprints of the messages on a page and of
+// their original messages.
 func withFingerprints(page []candidate) schemas.Among {
 	var all []string
 	for _, c := range page {
@@ -118,10 +118,11 @@ func withFingerprints(page []candidate) schemas.Among {
 	return schemas.Among{Field: "watership.fingerprint", Values: slices.Compact(all)}
 }
 
-// checkInterval is about as long as it takes until an event can be found at all.
+// checkInterval is about the delay until a stored event is visible.
 const checkInterval = time.Second
 
-// checkAny asks, now and then, whether there is anything to look up.
+// checkAny queries the store at most every checkInterval for `replayed` events of
+// other jobs.
 func (l *replayLookup) checkAny(ctx context.Context) error {
 	if now := l.r.now(); !l.any && now.Sub(l.checked) >= checkInterval {
 		count, err := l.r.cfg.Store.Count(ctx, schemas.Selection{Query: and(
@@ -136,7 +137,7 @@ func (l *replayLookup) checkAny(ctx context.Context) error {
 	return nil
 }
 
-// target is that of another job.
+// target returns the target of another job.
 func (l *replayLookup) target(ctx context.Context, id string) (Target, error) {
 	if target, known := l.targets[id]; known {
 		return target, nil
@@ -150,23 +151,24 @@ func (l *replayLookup) target(ctx context.Context, id string) (Target, error) {
 	return job.Target, nil
 }
 
-// before says whether the message of an event was replayed when the job was planned.
+// before reports whether the message was replayed before the job was planned.
 func (k knownReplays) before(c *candidate) bool {
 	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.upTo })
 }
 
-// since says whether it was replayed after the job was planned.
+// since reports whether the message was replayed after the job was planned.
 func (k knownReplays) since(c *candidate) bool {
 	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.upTo })
 }
 
-// resultsFromReplay says whether a replay to our target led to the event, and to no failure.
+// resultsFromReplay reports whether a replay to the same target caused the event, and
+// the event is no failure.
 func (k knownReplays) resultsFromReplay(c *candidate) bool {
 	return k.jobs[c.fact.Replay] && !isFailure(c.fact)
 }
 
-// anyReplay leaves out a failure that is newer: of the replayed message itself, or after
-// the replay.
+// anyReplay reports whether a replay satisfies the condition, except for failures that
+// are newer than the replay or were caused by it.
 func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
 	return slices.ContainsFunc(k.of[c.message], func(r replay) bool {
 		newer := isFailure(c.fact) && (r.job == c.fact.Replay || r.sequence < c.fact.Sequence)
@@ -174,9 +176,8 @@ func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
 	})
 }
 
-// sentBy are the messages that a job has sent, as far as its `replayed` events
-// are in the store: all of them, or those of the last window where the cursor
-// tells of the others.
+// sentBy returns the messages that a job has sent, by its `replayed` events in the
+// store: the last window, or all if the cursor is invalid.
 func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up what was sent before: %w", err)

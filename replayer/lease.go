@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// BusyError says that a job is being run by somebody else.
+// BusyError reports that another process runs the job.
 type BusyError struct{ ID string }
 
 func (e *BusyError) Error() string {
@@ -25,28 +25,29 @@ func (e *BusyError) Error() string {
 var errLost = errors.New("the connection to the broker was lost")
 
 // lease is the connection on which a job publishes. It holds the job's exclusive
-// queue, which goes with it. It does not come back: a new connection would
-// publish before the queue is held again, and somebody else may hold it.
+// queue, which the broker deletes with the connection. It never reconnects: a new
+// connection could publish before it holds the queue, which another runner may hold by
+// then.
 type lease struct {
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
 	hop       DirectDelivery
-	lost      chan struct{} // closed when nothing can be sent any more
+	lost      chan struct{} // closed when the connection is lost
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	dials int
-	held  bool // the queue is held, on the connection of the latest dial
+	held  bool // the queue was declared on the connection of the latest dial
 }
 
 const (
-	deadRunnerTimeout = 3 * time.Second        // for the broker to notice that a runner has died
+	deadRunnerTimeout = 3 * time.Second        // for the broker to detect that a runner has died
 	startTimeout      = 30 * time.Second       // for other jobs to start
-	lockInterval      = 100 * time.Millisecond // between attempts to hold the queue
-	connectTimeout    = 30 * time.Second       // with a broker that is away at the beginning
-	reconnectTimeout  = 5 * time.Minute        // for a broker to come back
+	lockInterval      = 100 * time.Millisecond // between attempts to declare the queue
+	connectTimeout    = 30 * time.Second       // for the broker or the store at the start
+	reconnectTimeout  = 5 * time.Minute        // for the broker after a connection was lost
 )
 
-// JobQueue is the exclusive queue that the runner of a job holds.
+// JobQueue returns the name of the exclusive queue that the runner of a job holds.
 func JobQueue(topology schemas.Topology, id string) string {
 	prefix := topology.Prefix
 	if prefix == "" {
@@ -55,8 +56,8 @@ func JobQueue(topology schemas.Topology, id string) string {
 	return prefix + ".job." + id
 }
 
-// connect waits for the broker, and for a runner that has just died; a live one
-// is a *BusyError.
+// connect waits for the broker, and for the broker to detect a runner that has just
+// died. The error is a *BusyError if another runner is alive.
 func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (*lease, error) {
 	l := &lease{lost: make(chan struct{})}
 	broker := r.cfg.Broker
@@ -83,7 +84,7 @@ func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (
 	return l, nil
 }
 
-// allowDial refuses a second connection after the one that held the queue.
+// allowDial refuses to dial after the connection that held the queue.
 func (l *lease) allowDial() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,8 +114,8 @@ func (r *Replayer) acquire(ctx context.Context, l *lease, id string, wait time.D
 	return nil
 }
 
-// lock declares an exclusive queue, and says no where another connection has it for
-// so long.
+// lock declares an exclusive queue. It returns false if another connection holds the
+// queue until the wait ends.
 func (l *lease) lock(ctx context.Context, wait time.Duration, declare func(*amqp.Channel) error) (bool, error) {
 	for deadline := time.Now().Add(wait); ; {
 		err := l.conn.Do(ctx, declare)
@@ -139,8 +140,8 @@ func isLocked(err error) bool {
 	return errors.As(err, &refused) && refused.Code == amqp.ResourceLocked
 }
 
-// lockStart lets one job start at a time, so that of two jobs with the same messages
-// the second knows of the first. release lets the next one.
+// lockStart serializes the start of jobs, so that the second of two jobs with the same
+// messages sees the first. release lets the next job start.
 func (r *Replayer) lockStart(ctx context.Context, l *lease, id string) (release func(context.Context) error, err error) {
 	ctx, stop := l.untilLost(ctx)
 	defer stop()
@@ -168,7 +169,7 @@ func (r *Replayer) lockStart(ctx context.Context, l *lease, id string) (release 
 	}, nil
 }
 
-// untilLost is a context that ends with the line, too.
+// untilLost returns a context that also ends when the connection is lost.
 func (l *lease) untilLost(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -181,7 +182,7 @@ func (l *lease) untilLost(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { cancel(nil) }
 }
 
-// isHeld says whether a runner holds the queue of its job.
+// isHeld reports whether the exclusive queue of a job exists, which its runner holds.
 func (l *lease) isHeld(ctx context.Context, queue string) (bool, error) {
 	ctx, stop := l.untilLost(ctx)
 	defer stop()
@@ -189,7 +190,7 @@ func (l *lease) isHeld(ctx context.Context, queue string) (bool, error) {
 	return found, err
 }
 
-// log looks at the queue of events.
+// log returns the state of the queue of events.
 func (l *lease) log(ctx context.Context, queue string) (Log, error) {
 	ctx, stop := l.untilLost(ctx)
 	defer stop()
@@ -197,8 +198,8 @@ func (l *lease) log(ctx context.Context, queue string) (Log, error) {
 	return Log{Events: log.Messages, Consumers: log.Consumers}, err
 }
 
-// declare holds the queue, if the connection it was declared on is still there:
-// from then on there is no other.
+// declare declares the job's queue and fails if the connection was replaced
+// concurrently: once the queue is held, allowDial refuses the next one.
 func (l *lease) declare(ch *amqp.Channel, queue string) error {
 	l.mu.Lock()
 	dials := l.dials
@@ -215,11 +216,12 @@ func (l *lease) declare(ch *amqp.Channel, queue string) error {
 	return nil
 }
 
-// Close gives the queue back. What is not confirmed by then may have arrived.
+// Close closes the connection, with which the queue ends. Messages without a confirm
+// may have arrived.
 func (l *lease) Close() error {
 	var left error
 	select {
-	case <-l.lost: // nobody to wait for
+	case <-l.lost: // no confirm can arrive
 	default:
 		left = l.publisher.Close()
 	}

@@ -9,27 +9,27 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Outcomes says what became of the messages that a job has sent, as far as their
-// handlers have told. A message is handled when every queue has handled it that told
-// of it before the job did, and one at least; it has failed when one queue says so,
-// and one that is tried again counts as failed until it is handled.
+// Outcomes are the outcomes of a job's messages, by the events of their consumers. A
+// message is handled when at least one queue has handled it, including every queue
+// that reported about it before the job; it has failed when one queue reports a
+// failure or a retry after which it is not handled yet.
 type Outcomes struct {
 	Handled     int
 	Failed      int
-	Problems    []string // a few different errors
-	NotReported []string // queues that told of a message before, and not yet of this job's
+	Problems    []string // a few distinct errors
+	NotReported []string // queues that reported about a message before, and not yet about its replay
 }
 
 const maxProblems = 5
 
-// outcome is what is known of a message that a job has sent.
+// outcome is the outcome of one replayed message.
 type outcome struct {
-	replayed    schemas.Event            // Action is "" where that event is not found yet
-	reported    map[string]schemas.Event // by the queue that tells
-	notReported map[string]bool          // queues that told of it before, and not yet now
+	replayed    schemas.Event            // Action is "" if the event is not in the store yet
+	reported    map[string]schemas.Event // by queue
+	notReported map[string]bool          // queues that reported before, and not yet about the replay
 }
 
-// Outcomes reads the events that the messages of a job have led to.
+// Outcomes reads the events of a job's messages.
 func (r *Replayer) Outcomes(ctx context.Context, job Job) (Outcomes, error) {
 	outcomes, err := r.withRetries(connectTimeout).outcomesByEvent(ctx, job)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Replayer) outcomesByEvent(ctx context.Context, job Job) (map[string]*ou
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	outcomes := map[string]*outcome{} // by the event that was replayed
+	outcomes := map[string]*outcome{} // by the id of the replayed event
 	ofJob := and(fieldIs("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...))
 	err := r.eachEvent(ctx, schemas.Selection{Query: ofJob, Order: schemas.BySequence, WithoutBody: true}, func(e schemas.Event) {
 		o := outcomes[e.ReplayOf]
@@ -62,13 +62,13 @@ func (r *Replayer) outcomesByEvent(ctx context.Context, job Job) (map[string]*ou
 	return outcomes, r.findNotReported(ctx, job, outcomes)
 }
 
-// reportActions are what the consumer of a queue tells of a message.
+// reportActions are the actions that the consumer of a queue reports.
 func reportActions() []schemas.Action {
 	return []schemas.Action{schemas.Handled, schemas.RetryScheduled, schemas.Poisoned}
 }
 
-// findNotReported looks up which queues told of the messages before the job was planned:
-// an exchange may lead to several, which are not equally fast.
+// findNotReported finds the queues that reported about the messages before the job was
+// planned: an exchange may route to several queues with consumers of different speed.
 func (r *Replayer) findNotReported(ctx context.Context, job Job, outcomes map[string]*outcome) error {
 	byMessage := map[string][]*outcome{}
 	var sent []candidate
@@ -101,7 +101,7 @@ func summarize(outcomes map[string]*outcome) Outcomes {
 	for _, o := range outcomes {
 		problem, failed := o.problem()
 		switch {
-		case o.replayed.Action == "": // whoever hears of it counts it as sent, and not before
+		case o.replayed.Action == "": // not counted before its `replayed` event is stored
 		case failed:
 			all.Failed++
 			if len(problems) < maxProblems {

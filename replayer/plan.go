@@ -8,36 +8,35 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Plan is what a job would do.
+// Plan describes the messages that a job would send.
 type Plan struct {
 	Job     Job
-	Total   int // messages to be sent
+	Total   int // messages to send
 	Routes  []Route
-	First   time.Time // of the events found
+	First   time.Time // of the matched events
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
 
-	// Bodiless messages cannot be sent: their bodies are not in the store, or not yet.
+	// Bodiless counts messages that cannot be sent: the store does not have their
+	// bodies, or not yet.
 	Bodiless int
 
-	// Replies counts the messages that ask for a reply, of which their clients get
-	// another.
+	// Replies counts the requests whose clients would get another reply.
 	Replies int
 
-	// Rivals have some of the messages: with Again they are sent all the same, else
-	// they are left out.
+	// Rivals have some of the messages. The job leaves these out, unless it has Again.
 	Rivals []Rival
 
-	Log        Log // what waits to be stored
-	Unreadable int // jobs that cannot be read, so that nobody knows what they have sent
+	Log        Log // events that are not in the store yet
+	Unreadable int // jobs that cannot be read, so their sent messages are not known
 }
 
 const sampleSize = 3
 
-// Plan reads what the job's query finds and says what would be sent, without
-// sending or keeping anything. It waits some seconds for the record of what other
-// jobs have sent.
+// Plan reads the events that match the job's query and reports which messages would be
+// sent. It sends and stores nothing. It waits some seconds for the `replayed` events
+// of other jobs.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 	for deadline := r.now().Add(r.recordTimeout); ; {
 		plan, err := r.planNow(ctx, job)
@@ -54,14 +53,14 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 
 const recordInterval = 250 * time.Millisecond
 
-// outdated says that events which the plan should know of are about to be stored.
+// outdated reports whether the store is about to get events that change the plan.
 func (p Plan) outdated() bool {
 	stored := p.Log.Unknown || p.Log.Consumers > 0
 	return stored && (p.Log.Events > 0 || p.Unrecorded() > 0)
 }
 
-// Unrecorded counts the messages that were left out since the store does not know yet
-// whether they were sent.
+// Unrecorded counts the messages that are left out because the `replayed` events of
+// other jobs are not in the store yet.
 func (p Plan) Unrecorded() int {
 	messages := 0
 	for _, rival := range p.Rivals {
@@ -77,10 +76,10 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 		return Plan{}, err
 	}
 	plan, rivals, err := r.newPlan(ctx, job)
-	if err != nil || plan.Job.UpTo == 0 { // nothing is stored
+	if err != nil || plan.Job.UpTo == 0 { // the store is empty
 		return plan, err
 	}
-	r = r.withRetries(connectTimeout) // the store has just answered
+	r = r.withRetries(connectTimeout) // the store has just responded
 	scan, err := r.newScan(ctx, plan.Job, rivals)
 	if err != nil {
 		return Plan{}, err
@@ -104,7 +103,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 	return plan, nil
 }
 
-// check refuses a job that must not be run, whoever wrote it.
+// check validates a job, also one that another program wrote to the store.
 func (j Job) check(own func(name string) bool) error {
 	if err := j.Changes.Check(); err != nil {
 		return err
@@ -112,8 +111,8 @@ func (j Job) check(own func(name string) bool) error {
 	return j.Target.check(own)
 }
 
-// newPlan looks at other jobs first: what they have recorded by then is below the
-// highest sequence.
+// newPlan looks for other jobs before it reads the highest sequence, so that the
+// events they have recorded are below it.
 func (r *Replayer) newPlan(ctx context.Context, job Job) (plan Plan, rivals []*Rival, err error) {
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
@@ -137,7 +136,7 @@ func (r *Replayer) newPlan(ctx context.Context, job Job) (plan Plan, rivals []*R
 	return plan, rivals, nil
 }
 
-// addRivals notes the rivals that have some of the messages.
+// addRivals adds the rivals with common messages to the plan.
 func (p *Plan) addRivals(rivals []*Rival) {
 	for _, rival := range rivals {
 		if rival.Messages == 0 {

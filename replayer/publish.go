@@ -9,19 +9,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// passage is a message on its way, until its `replayed` event is confirmed.
+// inFlight is a message from its publishing until its `replayed` event is confirmed.
 type inFlight struct {
 	*candidate
 	state      schemas.State
 	sent       schemas.Envelope
-	late       bool // found after the cursor had gone by
-	sentBefore bool // sent by an earlier run, which could not save that
+	late       bool // found after the cursor had passed it
+	sentBefore bool // sent by an earlier run after its last checkpoint
 	bytes      int64
-	pending    *rabbit.Pending // of the message; nil where there is nothing to wait for
+	pending    *rabbit.Pending // of the message; nil if it needs no confirm
 	err        error
 }
 
-// sendOne sends the message of an event, unless it is left out.
+// sendOne sends the message of a candidate, unless it is left out.
 func (run *run) sendOne(next *candidate, late bool) error {
 	sentBefore := run.sentBy.size > 0 && run.sentBy.has(next.message)
 	switch {
@@ -45,7 +45,7 @@ func (run *run) sendOne(next *candidate, late bool) error {
 	return nil
 }
 
-// toSend says whether the message is one that this run sends.
+// toSend reports whether this run sends the message.
 func (m *inFlight) toSend() bool { return m.leftOut == "" && !m.sentBefore }
 
 func (run *run) awaitCapacity(m *inFlight) error {
@@ -60,8 +60,8 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	return run.limiter.Wait(run.sending)
 }
 
-// newInFlight is a message as it will be sent. It begins anew: its state has no
-// attempt and no instance id.
+// newInFlight prepares a message for sending. It starts as a new message: its state
+// has no attempt and no instance id.
 func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 	e := &next.event
 	sent := job.Changes.apply(job.Target.address(e.Envelope))
@@ -75,7 +75,8 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 	}
 }
 
-// fingerprint is known already, unless the job changes what it is about.
+// fingerprint returns the fingerprint of the sent message, and computes it only if the
+// job changes the message.
 func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
 	if job.Target.Kind != ToExchange && job.Changes.empty() {
 		return e.Fingerprint
@@ -83,8 +84,8 @@ func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
 	return sent.Fingerprint()
 }
 
-// publish publishes the message and does not wait for its confirm, but for the
-// first message to each queue.
+// publish sends the message without waiting for its confirm, except for the first
+// message to each queue.
 func (run *run) publish(m *inFlight) {
 	queue := m.state.Queue
 	switch {
@@ -103,8 +104,8 @@ func (run *run) publish(m *inFlight) {
 	}
 }
 
-// problem is why the message could not be sent. The exchange by which it goes to one
-// queue says nothing to whoever named the queue.
+// problem describes why the message could not be sent. Of a named queue the error
+// names the queue, not the internal exchange.
 func (m *inFlight) problem() string {
 	var nacked *rabbit.NackedError
 	if m.state.Queue != "" && errors.As(m.err, &nacked) {
@@ -113,7 +114,7 @@ func (m *inFlight) problem() string {
 	return m.err.Error()
 }
 
-// concernsMessageOnly: the others may well arrive.
+// concernsMessageOnly reports whether the next message may still arrive.
 func concernsMessageOnly(err error) bool {
 	var unroutable *rabbit.UnroutableError
 	var nacked *rabbit.NackedError

@@ -11,7 +11,8 @@ func fieldIs(field, value string) query.Node {
 
 func and(a, b query.Node) query.Node { return query.And{a, b} }
 
-// withActions finds events of actions, also those that were quarantined.
+// withActions returns a query for events with one of the actions, including those in
+// quarantine.
 func withActions(actions ...schemas.Action) query.Node {
 	var either query.Or
 	for _, action := range actions {
@@ -20,8 +21,8 @@ func withActions(actions ...schemas.Action) query.Node {
 	return either
 }
 
-// publishedWithoutID are the `published` events of messages without an id, also
-// of those that were quarantined.
+// publishedWithoutID returns a query for the `published` events of messages without an
+// id, including those in quarantine.
 func publishedWithoutID() query.Node {
 	return query.And{
 		withActions(schemas.Published),
@@ -29,8 +30,8 @@ func publishedWithoutID() query.Node {
 	}
 }
 
-// ofCandidates are the events of the messages on a page for which wanted holds;
-// nil if there are none.
+// ofCandidates returns a query for all events of the wanted messages on a page; nil if
+// there are none.
 func ofCandidates(page []candidate, wanted func(candidate) bool) query.Node {
 	var either query.Or
 	seen := map[string]bool{}
@@ -46,9 +47,8 @@ func ofCandidates(page []candidate, wanted func(candidate) bool) query.Node {
 	return either
 }
 
-// ByName selects events by the names of their messages: message ids, fingerprints,
-// the ids that messages get at their first failure, or ids of events. It is nil
-// for no names.
+// ByName returns a query for events by message id, fingerprint, instance id or event
+// id; nil for no names.
 func ByName(names []string) query.Node {
 	var either query.Or
 	for _, name := range names {

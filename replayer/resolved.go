@@ -7,10 +7,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// resolvedReasons says why messages that failed are not sent again, by the events on a page,
-// as it was when the job was planned, so that a resumed job decides as it did before.
-// A job that sends to a place of its own is not about the failures, and neither is one
-// that was told to send again.
+// resolvedReasons returns, for each candidate on a page, why its failure is resolved;
+// "" if it is not. It considers the events up to the plan, so that a resumed job
+// decides as before. Failures do not matter to a job with another target, or with
+// Again.
 func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidate) ([]string, error) {
 	reasons := make([]string, len(page))
 	if back := job.Target.Kind == ToOrigin || job.Target.Kind == ToFailedQueue; job.Again || !back {

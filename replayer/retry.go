@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// withRetries is the same replayer, which reads on where the store was away or busy
-// for less than so long.
+// withRetries returns a replayer that repeats reads while the store is unavailable or
+// busy, until the timeout.
 func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
 	retrying := *r
 	retrying.cfg.Store = retryingStore{r.cfg.Store, timeout}
@@ -23,15 +23,15 @@ const (
 	maxRetryPause = 5 * time.Second
 )
 
-// retryBudget counts how long a store has not answered.
+// retryBudget limits the time for which a failing request is repeated.
 type retryBudget struct {
 	timeout time.Duration
-	since   time.Time // of the first error in a row
+	since   time.Time // of the first consecutive error
 	pause   time.Duration
 }
 
-// wait waits before a request is repeated. It says no to an error that will not go
-// away by itself, and when its patience ends.
+// wait pauses before the next attempt. It returns false for an error that is not
+// temporary, and after the timeout.
 func (t *retryBudget) wait(ctx context.Context, err error) bool {
 	var failed *schemas.StoreError
 	if !errors.As(err, &failed) || failed.Kind != schemas.StoreAway && failed.Kind != schemas.StoreBusy || ctx.Err() != nil {
@@ -53,10 +53,10 @@ func (t *retryBudget) wait(ctx context.Context, err error) bool {
 	}
 }
 
-// reset begins to count again.
+// reset starts the timeout again after a success.
 func (t *retryBudget) reset() { t.since = time.Time{} }
 
-// retry asks until there is an answer.
+// retry repeats do until it succeeds or the timeout ends.
 func retry[T any](ctx context.Context, timeout time.Duration, do func() (T, error)) (T, error) {
 	for t := (retryBudget{timeout: timeout}); ; {
 		answer, err := do()
@@ -66,7 +66,8 @@ func retry[T any](ctx context.Context, timeout time.Duration, do func() (T, erro
 	}
 }
 
-// retryingStore asks again, and reads on from the last event that it has read.
+// retryingStore repeats failed reads, and continues after the last event that was
+// read.
 type retryingStore struct {
 	Store
 	timeout time.Duration
@@ -85,7 +86,8 @@ func (s retryingStore) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Events of the order NewestFirst, in which no cursor is, come all at once.
+// Events reads selections of the order NewestFirst completely before it yields, since
+// they have no cursor.
 func (s retryingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
 	if selection.Order != schemas.BySequence {
 		return s.eventsAtOnce(ctx, selection)
@@ -102,14 +104,14 @@ func (s retryingStore) Summaries(ctx context.Context, selection schemas.Selectio
 	}, func(f schemas.Fact) schemas.Cursor { return schemas.Cursor{Sequence: f.Sequence, EventID: f.EventID} })
 }
 
-// readWithRetries reads what a selection has, and where the store fails goes on with what is
-// behind the last that it gave.
+// readWithRetries yields the results of a selection, and after an error of the store
+// continues after the last result.
 func readWithRetries[T any](ctx context.Context, timeout time.Duration, selection schemas.Selection,
 	read func(schemas.Selection) iter.Seq2[T, error], cursor func(T) schemas.Cursor,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		t := retryBudget{timeout: timeout}
-		unreadable, skip := 0, 0 // since the cursor: given, and to be skipped
+		unreadable, skip := 0, 0 // since the cursor: yielded, and still to skip
 		yielded := 0
 		for {
 			var failed error
@@ -175,16 +177,16 @@ func (s retryingStore) eventsAtOnce(ctx context.Context, selection schemas.Selec
 	}
 }
 
-// retryingJobs asks again for jobs. What changes one is asked once: its repetition
-// would look like somebody else's.
+// retryingJobs repeats failed reads of jobs. Writes are not repeated: the second
+// attempt would look like a change by another process.
 type retryingJobs struct {
 	jobs
 	timeout time.Duration
 }
 
-type jobs = Jobs // embedded, it has a method of that name
+type jobs = Jobs // an alias, since the embedded field must not hide the method Jobs
 
-// Jobs begins again where reading fails, and leaves out as many as it gave.
+// Jobs restarts after an error, and skips the jobs it has yielded.
 func (j retryingJobs) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		t, yielded := retryBudget{timeout: j.timeout}, 0

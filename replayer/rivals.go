@@ -11,17 +11,17 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Rival is another job with the same target that has taken messages which this job
-// finds too: it is sending them, or the store does not know yet that it has sent
-// them. They are left to it.
+// Rival is another job with the same target and common messages: it runs, or the
+// `replayed` events of its messages are not in the store yet. This job leaves the
+// common messages to it.
 type Rival struct {
 	Job        Job
 	Running    bool
-	Unrecorded int64 // messages that it has sent and whose `replayed` events are not in the store
-	Messages   int   // which both jobs find
+	Unrecorded int64 // sent messages whose `replayed` events are not in the store
+	Messages   int   // common messages
 
 	selection schemas.Selection
-	planned   bool // this job was planned to leave its messages out
+	planned   bool // the plan of this job leaves its messages out
 }
 
 func (r *Rival) reason() string {
@@ -32,12 +32,12 @@ func (r *Rival) reason() string {
 }
 
 const (
-	maxRivalAge = 30 * 24 * time.Hour // of the oldest job that is looked at
-	recordLag   = time.Hour           // the longest that events are on their way to the store while none waits in the log
+	maxRivalAge = 30 * 24 * time.Hour // of the oldest job considered
+	recordLag   = time.Hour           // the longest delay of events between broker and store while the log is empty
 )
 
-// findRivals looks for rivals among the jobs of the last weeks. running says whether
-// somebody runs a job.
+// findRivals looks for rivals among the jobs of the last weeks. running reports
+// whether a job has a runner.
 func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running func(Job) (bool, error)) (rivals []*Rival, unreadable int, err error) {
 	for other, err := range r.Jobs(ctx) {
 		if endsRead(err) {
@@ -53,7 +53,7 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 		if err == nil {
 			rival.selection, err = other.selection()
 		}
-		if err != nil { // of a newer version, for example
+		if err != nil { // for example of a newer version
 			unreadable++
 			continue
 		}
@@ -70,7 +70,7 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 	return rivals, unreadable, nil
 }
 
-// log is what waits to be stored.
+// log returns the state of the queue of events.
 func (r *Replayer) log(ctx context.Context) (Log, error) {
 	if r.cfg.Log == nil {
 		return Log{Unknown: true}, nil
@@ -78,8 +78,8 @@ func (r *Replayer) log(ctx context.Context) (Log, error) {
 	return r.cfg.Log(ctx)
 }
 
-// unrecorded counts messages that a job has sent and that the store does not know of
-// yet. A job that was interrupted could not count its last ones.
+// unrecorded counts sent messages of a job whose `replayed` events are not in the
+// store. An interrupted job could not count its last messages.
 func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64, error) {
 	job := rival.Job
 	interrupted := job.State == Running && !rival.Running
@@ -96,7 +96,7 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 	return missing, err
 }
 
-// missing counts the `replayed` events of a job that the store does not have.
+// countMissing counts the `replayed` events of a job that the store does not have.
 func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
 	ofJob := schemas.Selection{Query: and(withActions(schemas.Replayed), fieldIs("watership.replay.job", job.ID))}
 	count, err := r.cfg.Store.Count(ctx, ofJob)
@@ -108,8 +108,9 @@ func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
 	return max(0, int64(job.Sent)-count), err
 }
 
-// awaitRecord waits until the store knows of all that a job has sent: of what it
-// counted, and of what is in the log, since it may have been killed before it counted.
+// awaitRecord waits until the store has the `replayed` events of the job: as many as
+// it counted, and those in the log, since a killed runner could not count its last
+// ones.
 func (r *Replayer) awaitRecord(ctx context.Context, l *lease, job Job) error {
 	for deadline := r.now().Add(r.recordTimeout); ; {
 		missing, err := r.countMissing(ctx, job)
@@ -134,11 +135,12 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *lease, job Job) error {
 	}
 }
 
-// UnrecordedError says that a job cannot go on before the store knows what it has
-// sent: the query finds other events than before, so its cursor does not tell.
+// UnrecordedError reports that a job cannot be resumed before the store has its
+// `replayed` events: its query finds other events than before, so its cursor is
+// invalid.
 type UnrecordedError struct {
 	ID      string
-	Missing int64 // messages that the job has sent and that the store does not know of
+	Missing int64 // sent messages without a `replayed` event in the store
 	Waiting int   // events in the log
 }
 
@@ -147,8 +149,8 @@ func (e *UnrecordedError) Error() string {
 		"(%d events wait in the log): run watership serve, then `watership jobs resume %[1]s`", e.ID, e.Missing, e.Waiting)
 }
 
-// rivalsOf are the rivals of a job that begins to run now: those that it was planned
-// with, and others since.
+// rivalsOf returns the rivals of a job at the start of a run: the rivals of its plan
+// and newer ones.
 func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, error) {
 	if job.Again {
 		return nil, nil
@@ -175,7 +177,7 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, e
 	return rivals, err
 }
 
-// plannedRivals are those that a job leaves messages to since it was planned.
+// plannedRivals reads the jobs to which the plan of a job leaves messages.
 func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error) {
 	var rivals []*Rival
 	for _, id := range job.LeaveOut {
@@ -196,7 +198,7 @@ func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error)
 	return rivals, nil
 }
 
-// rivalsByMessage finds the messages of a page that rivals find too.
+// rivalsByMessage returns the rivals that have messages of a page.
 func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*Rival, error) {
 	if len(s.rivals) == 0 {
 		return nil, nil
@@ -209,7 +211,7 @@ func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*
 		return nil, err
 	}
 	rivals := map[key]*Rival{}
-	for _, rival := range slices.Backward(s.rivals) { // of several the first
+	for _, rival := range slices.Backward(s.rivals) { // the first rival of a message wins
 		selection := schemas.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
 		messages, err := s.messagesOf(ctx, selection, page)
 		if err != nil {
@@ -222,8 +224,7 @@ func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*
 	return rivals, nil
 }
 
-// matchesAny says whether a selection has events of the messages on a page, or of equal
-// ones.
+// matchesAny reports whether a selection has events with the fingerprints of a page.
 func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page []candidate) (bool, error) {
 	selection.Limit = 1
 	for _, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
@@ -235,8 +236,9 @@ func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page
 	return false, nil
 }
 
-// messagesOf are the messages on a page that events of a selection are about. Of equal
-// messages without an id there may be any number of events, so few are kept at once.
+// messagesOf returns the messages on a page that have events in a selection. Equal
+// messages without an id may have any number of events, so it reads them a page at a
+// time.
 func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page []candidate) (map[key]bool, error) {
 	asked, messages := make(map[key]bool, len(page)), map[key]bool{}
 	for _, c := range page {

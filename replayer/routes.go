@@ -9,19 +9,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Route is where messages of a plan go.
+// Route is a destination of messages in a plan.
 type Route struct {
 	Exchange   string
 	RoutingKey string
-	Queue      string // of a target that is one queue
+	Queue      string // if the target is a single queue
 	Messages   int
 
-	// Others: the messages of this exchange with routing keys beyond the first
-	// mostRoutes; RoutingKey is empty.
+	// Others: the messages of this exchange with routing keys after the first
+	// maxRoutes; RoutingKey is empty.
 	Others bool
 
-	// Unroutable is how many of the messages nothing would take; Unchecked says that
-	// it could not be found out.
+	// Unroutable counts the messages that would reach no queue; Unchecked: the broker
+	// was not asked.
 	Unroutable int
 	Unchecked  bool
 }
@@ -36,18 +36,18 @@ func (r Route) String() string {
 	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
 }
 
-// leadsTo says whether it leads to an exchange or a queue of some. The default exchange
-// takes messages to the queue that the routing key names.
+// leadsTo reports whether the route ends at an exchange or queue for which some is
+// true. The default exchange routes to the queue named by the routing key.
 func (r Route) leadsTo(some func(name string) bool) bool {
 	return some(r.Queue) || some(r.Exchange) || r.Queue == "" && r.Exchange == "" && some(r.RoutingKey)
 }
 
-// maxRoutes are told apart, since a routing key may hold an id.
+// maxRoutes limits the memory of a plan whose routing keys contain ids.
 const maxRoutes = 10000
 
-// routes counts messages by where they go, and asks the broker once about each.
+// routes counts the messages of each route, and asks the broker once about each.
 type routes struct {
-	broker Routes // nil: nobody is asked
+	broker Routes // nil: routes are not checked
 	known  map[Route]*Route
 }
 
@@ -90,7 +90,7 @@ func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (th
 	return r.broker.Exchange(ctx, e)
 }
 
-// sorted has the busiest first.
+// sorted returns the routes, the busiest first.
 func (r *routes) sorted() []Route {
 	var list []Route
 	for _, route := range r.known {
@@ -105,7 +105,7 @@ func (r *routes) sorted() []Route {
 	return list
 }
 
-// Unroutable counts the messages that nothing would take.
+// Unroutable counts the messages that would reach no queue.
 func (p Plan) Unroutable() int {
 	gone := 0
 	for _, route := range p.Routes {

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// RunOptions are about one run of a job. The zero value runs it to its end.
+// RunOptions configure one run of a job. The zero value runs it to its end.
 type RunOptions struct {
-	Agreed    *Job      // what the job is to do; nil: what is kept. Where that is something else, nothing is run.
+	Agreed    *Job      // the job that the operator confirmed: Run refuses another stored one; nil: not compared
 	StopAfter int       // pause the job after so many messages; 0: do not
-	Progress  func(Job) // hears of each message, by one goroutine at a time; may be nil
+	Progress  func(Job) // called after each message, never concurrently; may be nil
 }
 
-const saveTimeout = 30 * time.Second // for the last save of a run
+const saveTimeout = 30 * time.Second // of the last save of a run
 
 var (
 	errCancelled = errors.New("the job was cancelled")
 	errStopAfter = errors.New("paused as it was asked to")
 )
 
-// Run sends what is left of a job, in the order in which it was taken into the
-// store. A message that the broker returns or refuses is counted and the job
-// goes on. It fails with a *BusyError while somebody else runs the job.
+// Run sends the remaining messages of a job in the order of their sequences. A message
+// that the broker returns or refuses counts as failed, and the job continues. The
+// error is a *BusyError while another process runs the job.
 //
-// It pauses the job when ctx ends, after what is on its way has arrived, and
-// waits for a broker that went away. The job that it returns is as it was saved
-// last; its state tells how it ended. An error tells what stopped it.
+// Run pauses the job when ctx ends, after outstanding messages are confirmed, and
+// waits for the broker when the connection is lost. It returns the job as saved last,
+// whose state tells how it ended, and the error that stopped it.
 func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error) {
 	var job Job
 	r = r.withRetries(storeTimeout)
@@ -55,13 +55,14 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 	}
 }
 
-// connectOrReconnect makes the first connection of a run, where job is zero, or the one
-// after a loss. Meanwhile the job is seen to run, and what it waits for.
+// connectOrReconnect opens the first connection of a run, for which job is zero, or
+// the next one after a loss. While it waits the job is saved as running, with the
+// reason for waiting.
 func (r *Replayer) connectOrReconnect(ctx context.Context, id string, job *Job) (l *lease, err error) {
 	if job.ID == "" {
 		return r.connect(ctx, id, connectTimeout)
 	}
-	runner := job.Runner // meanwhile the job itself is being saved
+	runner := job.Runner // a copy, since heartbeats save the job concurrently
 	job.Problem = "waiting for the broker, to which the connection was lost"
 	err = r.withHeartbeat(ctx, nil, job, func(ctx context.Context) error {
 		l, err = r.reconnect(ctx, id, runner)
@@ -73,8 +74,8 @@ func (r *Replayer) connectOrReconnect(ctx context.Context, id string, job *Job) 
 	return l, err
 }
 
-// reconnect is after a loss: the queue of the job may be held by the connection
-// that was lost, until the broker misses it, or by somebody else.
+// reconnect opens a connection after a loss. The queue of the job may be held by the
+// lost connection until the broker detects its end, or by another runner.
 func (r *Replayer) reconnect(ctx context.Context, id, runner string) (*lease, error) {
 	var busy *BusyError
 	for deadline := r.now().Add(reconnectTimeout); ; {
@@ -92,12 +93,12 @@ func (r *Replayer) reconnect(ctx context.Context, id, runner string) (*lease, er
 	}
 }
 
-// maxLosses ends a job whose next message the broker answers by closing the
-// connection.
+// maxLosses stops a job if the broker closes the connection on its next message each
+// time.
 const maxLosses = 5
 
-// runOn runs a job on one connection. If that is not the first one, nobody else
-// may have run it in between.
+// runOn runs a job on one connection. If it is not the first connection, another
+// runner must not have run the job in the interval.
 func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again bool, o RunOptions) (Job, error) {
 	release, err := r.lockStart(ctx, l, id)
 	if err != nil {
@@ -117,9 +118,9 @@ func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again
 	return r.finish(ctx, job, err)
 }
 
-// take enters a runner, who holds the queue, in the job. Its document is checked as
-// a plan is: others may write to the store. Whoever ran it before may be about to
-// save it for the last time.
+// claim saves the runner that holds the queue in the job. It checks the document like
+// a plan, since other programs may write to the store. It repeats a conflicting save,
+// since the previous runner may save the job for the last time.
 func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, agreed *Job) (Job, error) {
 	for tries := 0; ; tries++ {
 		job, err := r.Job(ctx, id)
@@ -150,11 +151,11 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, agr
 
 const maxClaims = 5
 
-// finish saves how a run ended.
+// finish saves the state in which a run ended.
 func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) {
 	var over *TakenOverError
 	switch {
-	case job.ID == "" || errors.As(why, &over): // not ours to say
+	case job.ID == "" || errors.As(why, &over): // saved by another process
 		return job, why
 	case errors.Is(why, errCancelled):
 		why = fmt.Errorf("job %s was cancelled: %s", job.ID, job.Problem)
@@ -170,7 +171,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 	return job, errors.Join(why, r.saveFinal(ctx, &job))
 }
 
-// saveFinal tries for a while: without it the job looks interrupted.
+// saveFinal repeats the save for a while: without it the job looks interrupted.
 func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
@@ -178,8 +179,8 @@ func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
 	return err
 }
 
-// saveOrAdopt saves a job also where its own runner saved it before, without getting an
-// answer, or where it was cancelled.
+// saveOrAdopt saves a job even after a save whose response was lost, or a
+// cancellation.
 func (r *Replayer) saveOrAdopt(ctx context.Context, job *Job) error {
 	err := r.save(ctx, job)
 	var over *TakenOverError

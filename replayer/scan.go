@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	pageSize  = 500     // events that are looked into at once
+	pageSize  = 500     // events per page
 	pageBytes = 8 << 20 // of bodies in a page; one body may be larger
 )
 
-// found is an event of a selection, and what is to be done about it.
+// candidate is an event of a selection with the decision about its message.
 type candidate struct {
 	event             schemas.Event
 	fact              schemas.Fact // of the event
 	message           key          // the message at the target
-	originFingerprint string       // fingerprint of the message before replays changed it
-	rival             *Rival       // another job that has the message; nil: none
-	leftOut           string       // why its message is not sent; "" if it is
-	err               error        // the document cannot be read
-	scanned           int64        // events up to here, this one included
+	originFingerprint string       // fingerprint of the original message, before changes by replays
+	rival             *Rival       // another job that sends the message; nil: none
+	leftOut           string       // why the message is not sent; "": it is sent
+	err               error        // why the document cannot be read
+	scanned           int64        // number of events up to this one
 }
 
-// scan goes through the selection of a job and decides about each event.
+// scan reads the selection of a job and decides about each event.
 type scan struct {
 	r         *Replayer
 	job       Job
@@ -35,11 +35,11 @@ type scan struct {
 	selector  *selector
 	replays   *replayLookup
 	rivals    []*Rival
-	lease     *lease // where what is sent gets its body from; nil: it is read without bodies
+	lease     *lease // for bodies in the queue of unstorable messages; nil: events are read without bodies
 	scanned   int64
 }
 
-// newScan knows what the whole selection holds of messages without an id.
+// newScan returns a scan that knows the `published` events of messages without an id.
 func (r *Replayer) newScan(ctx context.Context, job Job, rivals []*Rival) (*scan, error) {
 	selection, err := job.selection()
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *Replayer) newScan(ctx context.Context, job Job, rivals []*Rival) (*scan
 	return s, s.notePublished(ctx)
 }
 
-// notePublished looks at the few events that decide about others.
+// notePublished reads the few events that decide about others.
 func (s *scan) notePublished(ctx context.Context) error {
 	selection := s.selection
 	selection.WithoutBody = true
@@ -60,7 +60,7 @@ func (s *scan) notePublished(ctx context.Context) error {
 	return nil
 }
 
-// eachEvent reads the events of a selection, but for those that cannot be read.
+// eachEvent calls do for each readable event of a selection.
 func (r *Replayer) eachEvent(ctx context.Context, selection schemas.Selection, do func(schemas.Event)) error {
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
 		if endsRead(err) {
@@ -73,7 +73,8 @@ func (r *Replayer) eachEvent(ctx context.Context, selection schemas.Selection, d
 	return nil
 }
 
-// endsRead says whether an error ends a reading. Others are about one document.
+// endsRead reports whether an error ends a sequence of events. Other errors concern
+// one document.
 func endsRead(err error) bool {
 	if err == nil {
 		return false
@@ -82,8 +83,8 @@ func endsRead(err error) bool {
 	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// pages gives the events behind a cursor, in order. It reads ahead, and looks
-// into one page while the next is read.
+// pages yields the candidates after a cursor, in order. It reads one page while it
+// decides about the previous one.
 func (s *scan) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candidate, error] {
 	return prefetch(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
 		return func(yield func([]candidate, error) bool) {
@@ -99,7 +100,7 @@ func (s *scan) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]cand
 	})
 }
 
-// read gives pages that nothing is decided about.
+// read yields pages of candidates without decisions.
 func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candidate, error] {
 	selection := s.selection
 	selection.After, selection.WithoutBody = after, s.lease == nil
@@ -129,8 +130,8 @@ func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candi
 	}
 }
 
-// prefetch lets a sequence run one step ahead of whoever takes from it. The context
-// that it gives the sequence ends with it.
+// prefetch computes the next element of a sequence while the consumer handles the
+// current one. It cancels the context of the sequence when the consumer stops.
 func prefetch[T any](ctx context.Context, sequence func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	type step struct {
 		value T
@@ -160,8 +161,8 @@ func prefetch[T any](ctx context.Context, sequence func(context.Context) iter.Se
 	}
 }
 
-// decide leaves out what was replayed or resolved before the job was planned, and
-// chooses among the rest.
+// decide leaves out messages that were replayed or resolved before the job was
+// planned, and selects from the rest.
 func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err := s.r.identify(ctx, s.job.Target, page); err != nil {
 		return err
@@ -199,8 +200,8 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	return nil
 }
 
-// rivalReason says why a message that is chosen is not sent: another job has it, or
-// has sent it since this one was planned.
+// rivalReason returns why a selected message is not sent: another job has it, or has
+// sent it since this one was planned.
 func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 	switch {
 	case c.rival != nil && !s.job.Again && c.rival.planned:
@@ -211,8 +212,8 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 	return ""
 }
 
-// rebuild decides again about everything up to the cursor, as it was decided
-// before, and says whether the query still finds the same events there.
+// rebuild repeats the decisions up to the cursor without sending, and reports whether
+// the query still finds the same events there.
 func (s *scan) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
 	lease, upTo := s.lease, s.selection.UpTo
 	s.lease, s.selection.UpTo = nil, min(upTo, cursor.Sequence)
@@ -243,7 +244,7 @@ func isAfter(e schemas.Event, c schemas.Cursor) bool {
 	return e.Sequence > c.Sequence || e.Sequence == c.Sequence && e.EventID > c.EventID
 }
 
-// count says how many events the selection has now.
+// count returns the current number of events in the selection.
 func (s *scan) count(ctx context.Context) (int64, error) {
 	if err := s.r.cfg.Store.Refresh(ctx); err != nil {
 		return 0, fmt.Errorf("counting what the query finds: %w", err)

@@ -2,15 +2,14 @@ package replayer
 
 import "github.com/watershipmq/watership/schemas"
 
-// selector sees to it that each message is sent once, however many of its events
-// a query matches.
+// selector selects each message once, even if several of its events match the query.
 type selector struct {
 	target   Target
-	isOwn    func(name string) bool // whether an exchange or a queue is one of ours
+	isOwn    func(name string) bool // whether an exchange or queue is Watership's
 	selected set
 
-	// published has the fingerprints of messages without an id of which a
-	// `published` event is sent: their other events are about the same messages.
+	// published has the fingerprints of messages without an id that are sent by their
+	// `published` events: the other events of the same fingerprint are left out.
 	published set
 }
 
@@ -18,7 +17,7 @@ func newSelector(target Target, isOwn func(name string) bool) *selector {
 	return &selector{target: target, isOwn: isOwn}
 }
 
-// Reasons for leaving an event out.
+// Reasons for leaving out an event.
 const (
 	sameMessage          = "another event of the same message"
 	noQueue              = "no queue failed: the event is not about a failure"
@@ -34,8 +33,9 @@ const (
 	beyondLimit          = "beyond the limit"
 )
 
-// selectMessage says whether the message of an event is to be sent now, or why not: that the
-// failure is resolved counts unless another event sends the message.
+// selectMessage selects the message of an event, or returns the reason for leaving it
+// out. A resolved failure is the last reason, so that another event can still select
+// the message.
 func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string) {
 	e := c.event
 	switch {
@@ -58,21 +58,21 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 	return ""
 }
 
-// failedAtQueue: a queue that handled a message, or to which a job has sent it, did
-// not fail for that, though its events name it.
+// failedAtQueue reports whether the message failed at the queue of the event. A queue
+// that handled a message, or to which a job sent it, did not fail.
 func failedAtQueue(e schemas.Event) bool {
 	action := recordedAction(e)
 	return e.Queue != "" && action != schemas.Handled && action != schemas.Replayed
 }
 
-// failureWithoutID is an event, of a message without an id, that does not say
-// which of several equal messages it is about.
+// failureWithoutID reports whether an event of a message without an id cannot tell
+// which of several equal messages it concerns.
 func (s *selector) failureWithoutID(e schemas.Event) bool {
 	return e.Envelope.Properties.MessageID == "" && recordedAction(e) != schemas.Published
 }
 
-// recordedAction is what happened to the message: of a quarantined event, what that
-// stands for.
+// recordedAction returns the action of the event, or of the event that a quarantined
+// one replaces.
 func recordedAction(e schemas.Event) schemas.Action {
 	if e.Action == schemas.Quarantined {
 		return e.QuarantinedAction
@@ -80,8 +80,8 @@ func recordedAction(e schemas.Event) schemas.Action {
 	return e.Action
 }
 
-// notePublished remembers what the whole selection holds before anything is sent. To
-// the queue that failed goes the failure and no copy that was only published.
+// notePublished notes a `published` event of a message without an id before anything
+// is sent. For the target ToFailedQueue the failure counts, not the published copy.
 func (s *selector) notePublished(e schemas.Event) {
 	if e.Envelope.Properties.MessageID == "" && recordedAction(e) == schemas.Published && s.target.Kind != ToFailedQueue {
 		s.published.add(keyOf(e.Fingerprint))

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// key stands for a message. It is 16 bytes, since one is kept of each message
-// that a job sends.
+// key identifies a message. It has 16 bytes, since a job keeps one for each message
+// that it sends.
 type key [16]byte
 
 func keyOf(parts ...string) key {
@@ -29,7 +29,7 @@ type set struct {
 	size   int
 }
 
-// add says whether the key is new.
+// add adds a key and reports whether it is new.
 func (s *set) add(k key) bool {
 	added := s.tables[k[0]].add(k)
 	if added {
@@ -43,17 +43,17 @@ func (s *set) has(k key) bool {
 	return found
 }
 
-// table is a hash table with linear probing. The keys are hashes already. The
-// zero key is a free place: no message has it.
+// table is a hash table with linear probing. The keys are hashes already. The zero key
+// marks a free slot: no message has it.
 type table struct {
 	slots []key
 	size  int
 }
 
-const minTableSize = 8 // places
+const minTableSize = 8 // slots
 
 func (t *table) add(k key) bool {
-	if (t.size+1)*10 > len(t.slots)*9 { // find ends at a free place
+	if (t.size+1)*10 > len(t.slots)*9 { // find needs a free slot to end
 		t.grow()
 	}
 	at, found := t.find(k)
@@ -65,12 +65,12 @@ func (t *table) add(k key) bool {
 	return true
 }
 
-// find gives the place of a key, or the free one where it belongs.
+// find returns the slot of a key, or the free slot for it.
 func (t *table) find(k key) (at int, found bool) {
 	if len(t.slots) == 0 {
 		return 0, false
 	}
-	// The upper half of a product spreads the hash over any number of places.
+	// The upper half of the product maps the hash evenly to any number of slots.
 	place, _ := bits.Mul64(binary.LittleEndian.Uint64(k[8:]), uint64(len(t.slots)))
 	for at = int(place); ; at++ {
 		if at == len(t.slots) {

@@ -8,11 +8,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Kind says what sort of place messages are sent to.
+// Kind is the kind of a target.
 type Kind string
 
-// Messages go to the exchange and routing key they were first published to, to
-// the queue that failed alone, to one queue, or to another exchange.
+// The targets are the original exchange and routing key, the queue that failed, a
+// named queue, or another exchange.
 const (
 	ToOrigin      Kind = "origin"
 	ToFailedQueue Kind = "failed_queue"
@@ -20,7 +20,7 @@ const (
 	ToExchange    Kind = "exchange"
 )
 
-// Target says where messages are sent. The zero value is no target.
+// Target is the destination of the messages. The zero value is invalid.
 type Target struct {
 	Kind     Kind   `json:"kind"`
 	Queue    string `json:"queue,omitempty"`    // of ToQueue
@@ -45,8 +45,8 @@ func (t Target) String() string {
 	return "where they came from"
 }
 
-// check refuses our own exchanges and queues: what comes to them is not taken for a
-// message, but for the record or the state of one.
+// check refuses Watership's own exchanges and queues: their consumers would read the
+// messages as events or states.
 func (t Target) check(own func(name string) bool) error {
 	switch {
 	case t.Kind == "":
@@ -57,11 +57,11 @@ func (t Target) check(own func(name string) bool) error {
 	return nil
 }
 
-// Equal says whether messages go to the same places.
+// Equal reports whether two targets have the same destinations.
 func (t Target) Equal(other Target) bool { return t.Kind == other.Kind && t.String() == other.String() }
 
-// scope is the place to which the message of an event goes, as far as it is a
-// message of its own there.
+// scope distinguishes the copies of a message at several destinations; "" if the
+// message counts once.
 func (t Target) scope(e schemas.Fact) string {
 	switch t.Kind {
 	case ToFailedQueue:
@@ -72,8 +72,8 @@ func (t Target) scope(e schemas.Fact) string {
 	return ""
 }
 
-// queue is the single queue to which the message of an event goes, "" if it
-// goes to an exchange.
+// queue returns the single queue to which the message of an event is sent; "" for an
+// exchange.
 func (t Target) queue(e schemas.Event) string {
 	switch t.Kind {
 	case ToFailedQueue:
@@ -84,8 +84,9 @@ func (t Target) queue(e schemas.Event) string {
 	return ""
 }
 
-// address is the envelope with the exchange and routing key it is sent to. To another
-// exchange it goes without CC: its publisher may have no right there.
+// address returns the envelope with the exchange and routing key of the target. It
+// removes CC for another exchange: the publisher may have no permission for those
+// routes.
 func (t Target) address(e schemas.Envelope) schemas.Envelope {
 	if t.Kind != ToExchange {
 		return e

@@ -11,11 +11,12 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// missingBodies are events without their bodies, by the fingerprint of their message.
+// missingBodies are events without bodies, by the fingerprint of their message.
 type missingBodies map[string][]*schemas.Event
 
-// complete gives a body to the events of its message, which then are not missing. A body
-// with which a message has another fingerprint is another's, whatever it is kept as.
+// complete sets the body of the events with this fingerprint and removes them from the
+// map. It ignores a body that does not match the fingerprint, whatever its message
+// claims.
 func (m missingBodies) complete(fingerprint string, body []byte) {
 	m[fingerprint] = slices.DeleteFunc(m[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
@@ -31,10 +32,9 @@ func (m missingBodies) complete(fingerprint string, body []byte) {
 	}
 }
 
-// unstorableBodies looks for bodies in the queue of what was too large for the store. It
-// reads one message at a time and acknowledges none, so that with the end of the
-// channel all go back to where they were: whoever replays them again finds them.
-// Meanwhile nobody else does.
+// unstorableBodies searches the queue of unstorable messages for bodies. It gets one
+// message at a time and acknowledges none, so that the broker requeues all when the
+// channel closes. Until then other consumers do not see them.
 func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missingBodies) error {
 	err := l.conn.Do(ctx, func(ch *amqp.Channel) error {
 		for len(bodies) > 0 && ctx.Err() == nil {
@@ -42,7 +42,7 @@ func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missi
 			if err != nil || !there {
 				return err
 			}
-			// What a newer version has kept is not ours to send.
+			// A message of a newer version cannot be read and is skipped.
 			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
 				bodies.complete(state.Fingerprint, e.Body)
 			}
@@ -51,7 +51,7 @@ func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missi
 	})
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
-		return nil // without the queue nothing was set aside
+		return nil // without the queue no message is unstorable
 	}
 	if err != nil {
 		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)

@@ -11,15 +11,15 @@ import (
 // Failures finds messages that were given up and are not resolved.
 type Failures struct {
 	Store   Store
-	Reports func(queue string) bool // whether the consumer of a queue reports what it handled
+	Reports func(queue string) bool // whether the consumer of a queue reports `handled` events
 }
 
 const chunkSize = 1000
 
-// Open gives the failures among the events of a query that are not resolved, in
-// the order in which they were given up; with either, only those that have one
-// of its values. It reads a thousand at a time with the events that decide about
-// them, so its memory does not grow with their number.
+// Open yields the failures that match a query and are not resolved, in the order of
+// their sequences; with either, only those that have one of its values. It reads a
+// thousand at a time with the events that decide about them, so its memory does not
+// grow with their number.
 func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	given := schemas.Selection{Query: query.And{node, GivenUp()}}
 	return func(yield func(schemas.Fact, error) bool) {
@@ -41,8 +41,8 @@ func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.A
 	}
 }
 
-// yieldOpen gives those of some failures that are not resolved, and says no where nothing
-// more is wanted.
+// yieldOpen yields the unresolved failures of a chunk. It returns false after an
+// error, and when the consumer of the sequence stops.
 func (f Failures) yieldOpen(ctx context.Context, chunk []schemas.Fact, yield func(schemas.Fact, error) bool) bool {
 	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reports)
 	if err != nil {
@@ -57,8 +57,7 @@ func (f Failures) yieldOpen(ctx context.Context, chunk []schemas.Fact, yield fun
 	return true
 }
 
-// GivenUp finds messages that were given up, also those of which the store has refused
-// to record it.
+// GivenUp returns a query for `poisoned` events, including those in quarantine.
 func GivenUp() query.Node {
 	return query.Or{hasAction("event.action", schemas.Poisoned), hasAction("watership.quarantined_action", schemas.Poisoned)}
 }

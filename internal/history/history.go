@@ -1,4 +1,4 @@
-// Package history says what became of messages, by their events.
+// Package history derives the outcome of a message from its events.
 package history
 
 import (
@@ -8,28 +8,28 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Outcome says what became of a failure.
+// Outcome is the state of a failure after all events that concern it.
 type Outcome int
 
 // A failure has one of these outcomes. All but Open and Waiting resolve it.
 const (
 	Open        Outcome = iota
-	Waiting             // not given up: the next attempt follows
-	Handled             // by the queue that failed: the message itself, or a replay of it
-	Discarded           // an operator decided against the message
-	FailedAgain         // a replay of it was given up at the same queue, which is a failure of its own
-	Replayed            // at a queue whose consumer reports nothing
+	Waiting             // not poisoned: the next attempt follows
+	Handled             // the failed queue handled the message or a replay of it
+	Discarded           // by an operator
+	FailedAgain         // a replay was poisoned at the same queue, which is a failure with its own outcome
+	Replayed            // to a queue whose consumer reports no `handled` events
 )
 
-// Resolved says that nothing more is to be done about the failure.
+// Resolved reports whether the failure needs no more action.
 func (o Outcome) Resolved() bool { return o != Open && o != Waiting }
 
-// followUp is a failure and what followed from it.
+// followUp is a failure with the later events that concern it.
 type followUp struct {
 	failure   schemas.Fact
-	later     []schemas.Fact  // events of its message, and of what replays made of it
-	failures  map[string]bool // ids of the failure and of those of its replays
-	instances map[string]bool // instance ids of these
+	later     []schemas.Fact  // events of the message and its replays
+	failures  map[string]bool // event ids of the failure and the failures of its replays
+	instances map[string]bool // instance ids of the same failures
 }
 
 func newFollowUp(failure schemas.Fact) *followUp {
@@ -38,7 +38,7 @@ func newFollowUp(failure schemas.Fact) *followUp {
 	return l
 }
 
-// extend adds a failure of the same message.
+// extend adds a failure of a replay.
 func (f *followUp) extend(failure schemas.Fact) {
 	f.failures[failure.EventID] = true
 	if failure.Message != "" {
@@ -46,8 +46,8 @@ func (f *followUp) extend(failure schemas.Fact) {
 	}
 }
 
-// outcome is what the events say in their order. reports says of a queue whether its
-// consumer reports what it handled; nil: all do.
+// outcome applies the events in their order. reports tells whether the consumer of a
+// queue reports `handled` events; nil: all do.
 func (f *followUp) outcome(reports func(queue string) bool) Outcome {
 	slices.SortFunc(f.later, func(a, b schemas.Fact) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.EventID, b.EventID))
@@ -74,8 +74,8 @@ func (f *followUp) outcome(reports func(queue string) bool) Outcome {
 	return outcome
 }
 
-// discards says whether a `discarded` event is about one of the failures: of a
-// message with an id there may be others.
+// discards reports whether a `discarded` event refers to one of the failures, since
+// other messages may have the same message id.
 func (f *followUp) discards(e schemas.Fact) bool {
 	return f.instances[e.Message] || f.failures[e.ReplayOf]
 }

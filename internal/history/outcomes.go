@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Store is where events are read.
+// Store reads the events of messages.
 type Store interface {
 	// Summaries reads the selected events in the order BySequence, without their
 	// documents: those with one of the values in one of the fields, or all without
@@ -17,12 +17,13 @@ type Store interface {
 	Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
 }
 
-// Outcomes says what became of each of some failures, a thousand or so at once, by
-// the events up to a sequence (0: by all). reports says of a queue whether its
-// consumer reports what it handled; nil: all do.
+// Outcomes returns the outcome of each failure, a thousand or so in one call, by the
+// events up to a sequence (0: by all). reports tells whether the consumer of a queue
+// reports `handled` events; nil: all do.
 //
-// It reads only events that decide, so that equal messages which were handled a
-// million times cost nothing.
+// It reads `poisoned`, `replayed`, `handled` and `discarded` events of the same
+// instances and replays only, so the outcome of a message does not cost more when an
+// equal message was handled a million times.
 func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
 	e := newEventIndex()
 	if err := e.read(ctx, store, failures, upTo); err != nil {
@@ -35,26 +36,26 @@ func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo in
 	return outcomes, nil
 }
 
-// eventIndex are those that decide what became of some failures.
+// eventIndex holds the events that decide the outcome of some failures.
 type eventIndex struct {
 	known         map[string]bool           // by id
 	byInstance    map[string][]schemas.Fact // by instance id
-	byFingerprint map[string][]schemas.Fact // of messages with an id, what replays led to
-	byReplayOf    map[string][]schemas.Fact // by the event that was replayed, or discarded
+	byFingerprint map[string][]schemas.Fact // events of replays, for messages with an id
+	byReplayOf    map[string][]schemas.Fact // by the id of the replayed or discarded event
 }
 
 func newEventIndex() *eventIndex {
 	return &eventIndex{map[string]bool{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}}
 }
 
-// read follows instances and replays from the failures on, step by step.
+// read loads the events of instances and replays, step by step from the failures on.
 func (e *eventIndex) read(ctx context.Context, store Store, failures []schemas.Fact, upTo int64) error {
 	lookups := newLookups()
 	var fingerprints []string
 	for _, failure := range failures {
 		lookups.add(failure.EventID, failure.Message)
 		lookups.add(failure.ReplayOf, "")
-		if failure.MessageID != "" { // else equal messages have it too
+		if failure.MessageID != "" { // else equal messages have the same fingerprint
 			fingerprints = append(fingerprints, failure.Fingerprint)
 		}
 	}
@@ -94,7 +95,7 @@ func (e *eventIndex) collect(ctx context.Context, store Store, selection schemas
 	return nil
 }
 
-// followUp collects what followed from a failure.
+// followUpOf collects the later events that concern a failure.
 func (e *eventIndex) followUpOf(failure schemas.Fact) *followUp {
 	l, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
 	var follow func(events []schemas.Fact)
@@ -126,7 +127,7 @@ func (e *eventIndex) followUpOf(failure schemas.Fact) *followUp {
 	return l
 }
 
-// lookups are the event ids and instance ids whose events are to be read next.
+// lookups are the event ids and instance ids whose events read loads next.
 type lookups struct {
 	seen           map[string]bool
 	ids, instances []string
@@ -136,7 +137,7 @@ func newLookups() *lookups { return &lookups{seen: map[string]bool{"": true}} }
 
 func (l *lookups) done() bool { return len(l.ids) == 0 && len(l.instances) == 0 }
 
-// maxLookup is less than a store looks for at once.
+// maxLookup is below the limit of values in one terms query.
 const maxLookup = 10_000
 
 func (l *lookups) next() (ids, instances []string) {
@@ -150,8 +151,8 @@ func split(names []string) (some, rest []string) {
 	return names[:at], names[at:]
 }
 
-// follow goes on from a replay to the event that was replayed, and from a failure to
-// what became of it.
+// follow adds the lookups after an event: the replayed event of a replay, the instance
+// and the replays of a failure.
 func (l *lookups) follow(fact schemas.Fact) {
 	switch fact.Action {
 	case schemas.Replayed:
@@ -172,8 +173,8 @@ func (l *lookups) add(id, instance string) {
 	}
 }
 
-// decidingActions finds the events that decide, also those that the store refused to record
-// as they were.
+// decidingActions returns a query for the events that can change an outcome, including
+// those in quarantine.
 func decidingActions() query.Node {
 	var either query.Or
 	for _, action := range []schemas.Action{schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed} {

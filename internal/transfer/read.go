@@ -1,4 +1,4 @@
-// Package transfer moves events between stores by way of files.
+// Package transfer copies events between stores through files.
 package transfer
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Read reads what export wrote, one document a line. A line may be as long as it
-// likes. An error names the line and ends the reading.
+// Read yields the documents of an export, one for each line. Lines have no maximum
+// length. An error names the line and ends the sequence.
 func Read(in io.Reader) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		lines := bufio.NewReaderSize(in, 64<<10)
