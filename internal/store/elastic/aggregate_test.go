@@ -6,6 +6,6 @@ import (
 	"github.com/watershipmq/watership/internal/store/storetest"
 )
 
-func TestTalliesConform(t *testing.T) {
+func TestAggregationsConform(t *testing.T) {
 	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
 }

@@ -50,15 +50,43 @@ func TestWordsAreElasticsearchs(t *testing.T) {
 			}
 			text.WriteString("\n")
 		}
-		got, want := words(text.String()), analyzed(t, server, text.String())
-		for i := range min(len(got), len(want)) {
-			if got[i] != want[i] {
-				t.Fatalf("word %d is %+q, Elasticsearch has %+q", i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
-			}
+		wantSameWords(t, server, text.String())
+	}
+}
+
+// TestLongWordsAreElasticsearchs: words are cut at the same places, also before or after
+// characters of two UTF-16 code units and characters that begin no word.
+func TestLongWordsAreElasticsearchs(t *testing.T) {
+	server := os.Getenv("WATERSHIP_TEST_STORE_URL")
+	if server == "" {
+		t.Skip("WATERSHIP_TEST_STORE_URL is not set: no Elasticsearch to compare with")
+	}
+	const seed, texts = 11, 200
+	parts := strings.Split("a|é|e\u0301|1|_|__|.|'|タ|한|𝐀|ก|👨\u200d👩", "|")
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range texts {
+		filler := pick(random, "a", "𝐀", "ก", "タ", "1", "한")
+		text := strings.Repeat(filler, 120+random.IntN(140))
+		for range random.IntN(20) {
+			text += parts[random.IntN(len(parts))]
 		}
-		if len(got) != len(want) {
-			t.Fatalf("%d words, Elasticsearch has %d", len(got), len(want))
+		text += strings.Repeat(filler, random.IntN(600))
+		wantSameWords(t, server, text)
+	}
+}
+
+func pick(random *rand.Rand, list ...string) string { return list[random.IntN(len(list))] }
+
+func wantSameWords(t *testing.T, server, text string) {
+	t.Helper()
+	got, want := words(text), analyzed(t, server, text)
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("word %d is %+q, Elasticsearch has %+q", i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
 		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d words, Elasticsearch has %d, in %.700q", len(got), len(want), text)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestHandoversConform(t *testing.T) {
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return installed(t, Config{}) })
 }
 
-func TestTalliesConform(t *testing.T) {
+func TestAggregationsConform(t *testing.T) {
 	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
 }
 

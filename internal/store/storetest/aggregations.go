@@ -26,8 +26,11 @@ type Aggregations interface {
 // RunAggregations runs the suite of aggregations and summaries. open returns an empty
 // store that is ready for documents, and is cleaned up with the test.
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
-	t.Run("the most frequent values", func(t *testing.T) { testTop(t, createTwelve(t, open(t))) })
-	t.Run("over time", func(t *testing.T) { testOver(t, createTwelve(t, open(t))) })
+	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelve(t, open(t))) })
+	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelve(t, open(t))) })
+	t.Run("before 1970", func(t *testing.T) { testHistogramBefore1970(t, open(t)) })
+	t.Run("values of numeric labels", func(t *testing.T) { testNumericLabels(t, open(t)) })
+	t.Run("aggregations with a context that is done", func(t *testing.T) { testAggregationsContextDone(t, open(t)) })
 	t.Run("summaries", func(t *testing.T) { testSummaries(t, open(t)) })
 	t.Run("filtered summaries", func(t *testing.T) { testFilteredSummaries(t, createTwelve(t, open(t))) })
 }
@@ -58,7 +61,7 @@ func createTwelve(t *testing.T, store Aggregations) Aggregations {
 
 func value(text string, count int64) schemas.Value { return schemas.Value{Text: text, Count: count} }
 
-func testTop(t *testing.T, s Aggregations) {
+func testTopValues(t *testing.T, s Aggregations) {
 	all, first6 := schemas.Selection{}, schemas.Selection{UpTo: 5}
 	for _, test := range []struct {
 		field string
@@ -89,7 +92,7 @@ func testTop(t *testing.T, s Aggregations) {
 	}
 }
 
-func testOver(t *testing.T, s Aggregations) {
+func testHistogram(t *testing.T, s Aggregations) {
 	got, err := s.Histogram(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +120,61 @@ func testOver(t *testing.T, s Aggregations) {
 	if got, err := s.Histogram(t.Context(), schemas.Selection{Query: is("event.id", "nobody")}, "@timestamp", 6, time.UTC); err != nil || len(got.Values) != 0 {
 		t.Errorf("of nothing: %v, %v", got, err)
 	}
+}
+
+func testHistogramBefore1970(t *testing.T, store Aggregations) {
+	s := subject{store, t.Name()}
+	events := s.events(1, 4)
+	for i, hour := range []int{-25, -1, 0, 1} {
+		events[i].Time = time.Unix(0, 0).UTC().Add(time.Duration(hour)*time.Hour + 30*time.Minute)
+	}
+	s.createVisible(t, events...)
+	got, err := store.Histogram(t.Context(), schemas.Selection{}, "@timestamp", 6, time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := schemas.Tally{Values: []schemas.Value{
+		value("1969-12-30T12:00:00.000Z", 1), value("1969-12-31T00:00:00.000Z", 0), value("1969-12-31T12:00:00.000Z", 1), value("1970-01-01T00:00:00.000Z", 2),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := store.Histogram(t.Context(), schemas.Selection{}, "event.action", 3, time.UTC); err == nil {
+		t.Error("a histogram of keywords is no error")
+	}
+}
+
+func testNumericLabels(t *testing.T, store Aggregations) {
+	s := subject{store, t.Name()}
+	totals := []float64{9.5, 10, 10, -0.25, 1e6}
+	docs := make([]schemas.Document, len(totals))
+	for i, total := range totals {
+		event := s.event(i)
+		event.Envelope.Headers = amqp.Table{"total": total}
+		docs[i] = schemas.DocumentFormat{NumericLabels: []string{"total"}}.Document(event)
+	}
+	s.create(t, docs, allCreated(len(docs))...)
+	s.refresh(t)
+	got, err := store.TopValues(t.Context(), schemas.Selection{}, "numeric_labels.total", 10)
+	want := schemas.Tally{Values: []schemas.Value{value("10", 2), value("-0.25", 1), value("9.5", 1), value("1000000", 1)}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("(-want +got):\n%s (%v)", diff, err)
+	}
+}
+
+func testAggregationsContextDone(t *testing.T, s Aggregations) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantCanceled(t, map[string]func() error{
+		"TopValues": func() error { _, err := s.TopValues(ctx, schemas.Selection{}, "event.action", 1); return err },
+		"Histogram": func() error { _, err := s.Histogram(ctx, schemas.Selection{}, "@timestamp", 1, time.UTC); return err },
+		"Summaries": func() (last error) {
+			for _, err := range s.Summaries(ctx, schemas.Selection{}) {
+				last = err
+			}
+			return last
+		},
+	})
 }
 
 func is(field, text string) query.Node {

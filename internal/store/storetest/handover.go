@@ -25,6 +25,13 @@ func RunHandovers(t *testing.T, open func(t *testing.T) Handovers) {
 	createJob(t, s, "queue", `{"sent":1}`)
 	saveHandover(t, s, "another", `{"of":"any form"}`)
 	wantHandover(t, s, "queue", `{"up_to":9007199254740993}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantCanceled(t, map[string]func() error{
+		"Handover":     func() error { _, err := s.Handover(ctx, "queue"); return err },
+		"SaveHandover": func() error { return s.SaveHandover(ctx, "queue", []byte(`{}`)) },
+	})
+	wantHandover(t, s, "queue", `{"up_to":9007199254740993}`)
 	jobs := 0
 	for document, err := range s.Jobs(t.Context()) {
 		if jobs++; err != nil || string(document) != `{"sent":1}` {

@@ -27,9 +27,10 @@ func RunJobs(t *testing.T, open func(t *testing.T) Jobs) {
 		run  func(*testing.T, Jobs)
 	}{
 		{"a job is created once", testJobCreatedOnce},
-		{"a job is saved by whoever knows it", testJobSaved},
+		{"a job is saved by its version", testJobSaved},
 		{"only one of many saves it", testJobContended},
 		{"a job of any form", testJobForm},
+		{"a context that is done", testJobsContextDone},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, jobs) })
 	}
@@ -109,6 +110,26 @@ func testJobForm(t *testing.T, jobs Jobs) {
 		id := fmt.Sprint("form-", i)
 		wantJobIs(t, jobs, id, createJob(t, jobs, id, document), document)
 	}
+}
+
+func testJobsContextDone(t *testing.T, jobs Jobs) {
+	version := createJob(t, jobs, "done", `{}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantCanceled(t, map[string]func() error{
+		"CreateJob": func() error { _, err := jobs.CreateJob(ctx, "done-2", []byte(`{}`)); return err },
+		"SaveJob":   func() error { _, err := jobs.SaveJob(ctx, "done", version, []byte(`{"sent":1}`)); return err },
+		"Job":       func() error { _, _, err := jobs.Job(ctx, "done"); return err },
+		"KnownJobs": func() error { _, err := jobs.KnownJobs(ctx, []string{"done"}); return err },
+		"Jobs": func() (last error) {
+			for _, err := range jobs.Jobs(ctx) {
+				last = err
+			}
+			return last
+		},
+	})
+	wantJobIs(t, jobs, "done", version, `{}`)
+	wantNoJob(t, jobs, "done-2")
 }
 
 func testManyJobs(t *testing.T, jobs Jobs) {

@@ -105,8 +105,27 @@ func testContextDone(t *testing.T, s subject) {
 	if reads != 1 {
 		t.Errorf("reading went on: %d turns", reads)
 	}
-	if _, err := s.Count(ctx, s.own(t, "")); !errors.Is(err, context.Canceled) {
-		t.Errorf("counting gave %v, want canceled", err)
+	stored := schemas.Stored{Index: string(schemas.Traffic), ID: s.event(1).EventID}
+	wantCanceled(t, map[string]func() error{
+		"Count":             func() error { _, err := s.Count(ctx, s.own(t, "")); return err },
+		"Find":              func() error { _, err := s.Find(ctx, []string{stored.ID}); return err },
+		"Sequences":         func() error { _, err := s.Sequences(ctx, []schemas.Stored{stored}); return err },
+		"HighestSequence":   func() error { _, err := s.HighestSequence(ctx); return err },
+		"HighestSequenceOf": func() error { _, err := s.HighestSequenceOf(ctx, s.source); return err },
+		"Refresh":           func() error { return s.Refresh(ctx) },
+	})
+}
+
+// wantCanceled checks that each request with a canceled context is a *schemas.StoreError
+// on one line.
+func wantCanceled(t *testing.T, requests map[string]func() error) {
+	t.Helper()
+	for name, request := range requests {
+		err := request()
+		var failed *schemas.StoreError
+		if !errors.Is(err, context.Canceled) || !errors.As(err, &failed) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s gave %v, want a store error of one line, canceled", name, err)
+		}
 	}
 }
 
