@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	transport "github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/internal/store/sqlite"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -41,8 +41,8 @@ func newSystem(t testing.TB, b rabbittest.Broker) *system {
 	s := &system{Broker: b, t: t, topology: schemas.Topology{Prefix: name}, shop: "shop." + name, log: &rabbittest.Log{}}
 	s.decoder = schemas.Decoder{Source: name, VHost: "/", Topology: s.topology}
 	conn := s.open(b.URL, false)
-	err := amqp.Declare(patient(t), conn, amqp.TopologyConfig{
-		Topology: s.topology, Tap: []amqp.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
+	err := transport.Declare(patient(t), conn, transport.TopologyConfig{
+		Topology: s.topology, Tap: []transport.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 )
 
 // BenchmarkHandling compares plain handling with fail, retry, handled, in one run:
@@ -32,8 +32,8 @@ func benchmark(b *testing.B, broker rabbittest.Broker, handle func(*message.Mess
 	done := make(chan struct{}, 1)
 	queue, exchange := rabbittest.Name(b), topicExchange(b, broker)
 	r := startSilent(b, broker, func(c *Config) {
-		c.QueueType, c.Logger, c.Breaker.Messages = amqp.Quorum, slog.New(slog.DiscardHandler), -1
-		c.Tap = []amqp.Tap{{Exchange: exchange, Type: "topic"}}
+		c.QueueType, c.Logger, c.Breaker.Messages = transport.Quorum, slog.New(slog.DiscardHandler), -1
+		c.Tap = []transport.Tap{{Exchange: exchange, Type: "topic"}}
 		c.Routes = []Route{{
 			Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: 256, Policy: attemptsAfter(10 * time.Millisecond),
 			Handler: handler(func(msg *message.Message) error {
@@ -45,13 +45,13 @@ func benchmark(b *testing.B, broker rabbittest.Broker, handle func(*message.Mess
 			}),
 		}}
 	})
-	r.follow(r.topology.Log(), func(amqp091.Delivery) {})
-	r.follow(r.topology.Index(), func(amqp091.Delivery) {})
+	r.follow(r.topology.Log(), func(amqp.Delivery) {})
+	r.follow(r.topology.Index(), func(amqp.Delivery) {})
 	body := make([]byte, 1<<10)
 	for b.Loop() {
 		left.Store(messages)
 		for range messages {
-			r.publish(exchange, "order", amqp091.Publishing{Body: body, DeliveryMode: amqp091.Persistent})
+			r.publish(exchange, "order", amqp.Publishing{Body: body, DeliveryMode: amqp.Persistent})
 		}
 		<-done
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -116,7 +116,7 @@ func (m *outageModel) run() {
 	for i := range m.messages { // most are there at the beginning
 		body := fmt.Sprint("m", i)
 		time.AfterFunc(time.Duration(max(0, m.random.IntN(400)-300))*time.Second, func() {
-			m.queue.put(amqp091.Delivery{RoutingKey: "orders", Body: []byte(body), MessageId: body})
+			m.queue.put(amqp.Delivery{RoutingKey: "orders", Body: []byte(body), MessageId: body})
 		})
 	}
 	business := &business{
@@ -275,16 +275,16 @@ func (m *outageModel) verifyCalls() {
 // modelQueue is a queue in memory.
 type modelQueue struct {
 	mu    sync.Mutex
-	ready []amqp091.Delivery
+	ready []amqp.Delivery
 	more  chan struct{} // closed when there is more
 }
 
 func newModelQueue() *modelQueue { return &modelQueue{more: make(chan struct{})} }
 
-func (q *modelQueue) put(d amqp091.Delivery) { q.change(func() { q.ready = append(q.ready, d) }) }
+func (q *modelQueue) put(d amqp.Delivery) { q.change(func() { q.ready = append(q.ready, d) }) }
 
-func (q *modelQueue) putBack(d amqp091.Delivery) {
-	q.change(func() { q.ready = append([]amqp091.Delivery{d}, q.ready...) })
+func (q *modelQueue) putBack(d amqp.Delivery) {
+	q.change(func() { q.ready = append([]amqp.Delivery{d}, q.ready...) })
 }
 
 func (q *modelQueue) change(f func()) {
@@ -295,7 +295,7 @@ func (q *modelQueue) change(f func()) {
 	q.more = make(chan struct{})
 }
 
-func (q *modelQueue) take(ctx context.Context) (amqp091.Delivery, bool) {
+func (q *modelQueue) take(ctx context.Context) (amqp.Delivery, bool) {
 	for {
 		q.mu.Lock()
 		if len(q.ready) > 0 && ctx.Err() == nil {
@@ -309,7 +309,7 @@ func (q *modelQueue) take(ctx context.Context) (amqp091.Delivery, bool) {
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return amqp091.Delivery{}, false
+			return amqp.Delivery{}, false
 		}
 	}
 }
@@ -341,8 +341,8 @@ func (s modelSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *messa
 	return out, nil
 }
 
-func (s modelSubscriber) handOut(ctx context.Context, out chan<- *message.Message, d amqp091.Delivery) {
-	msg, _ := amqp.Marshaler{}.Unmarshal(d)
+func (s modelSubscriber) handOut(ctx context.Context, out chan<- *message.Message, d amqp.Delivery) {
+	msg, _ := transport.Marshaler{}.Unmarshal(d)
 	msg.SetContext(schemas.NewContext(context.WithoutCancel(ctx), schemas.FromDelivery(d)))
 	select {
 	case out <- msg:

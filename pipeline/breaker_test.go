@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -147,7 +147,7 @@ func publishTo(t testing.TB, b rabbittest.Broker, queue, body string) {
 	t.Helper()
 	ch := b.Channel(t)
 	defer ch.Close()
-	err := ch.Publish("", queue, false, false, amqp091.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp091.Persistent})
+	err := ch.Publish("", queue, false, false, amqp.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp.Persistent})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/lasthop"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -54,7 +54,7 @@ func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
 		topology.Poison(): {poisoner.steps, poisoner.handle, hopTries, poisoner.setAside},
 	} {
 		subscriber, err := p.subscriber(logger,
-			amqp.Concurrency(hopConcurrency), amqp.MaxBytes(p.cfg.MaxBytes), amqp.StopTimeout(p.cfg.StopTimeout))
+			transport.Concurrency(hopConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
@@ -80,11 +80,11 @@ func (p *Pipeline) retrier(queue string) *retrier {
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	all, err := p.subscriber(logger,
-		amqp.Concurrency(route.Concurrency), amqp.MaxBytes(p.cfg.MaxBytes), amqp.StopTimeout(unhurried))
+		transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(unhurried))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	one, err := p.subscriber(logger, amqp.Concurrency(1), amqp.StopTimeout(unhurried))
+	one, err := p.subscriber(logger, transport.Concurrency(1), transport.StopTimeout(unhurried))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
@@ -96,14 +96,14 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	return nil
 }
 
-func (p *Pipeline) subscriber(logger watermill.LoggerAdapter, opts ...amqp.Option) (*amqp.Subscriber, error) {
-	return amqp.NewSubscriberWithConnection(p.subscription(), logger, p.consuming, opts...)
+func (p *Pipeline) subscriber(logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
+	return transport.NewSubscriberWithConnection(p.subscription(), logger, p.consuming, opts...)
 }
 
 // subscription makes every topic the name of a queue.
 func (p *Pipeline) subscription() wamqp.Config {
 	return wamqp.Config{
-		Marshaler:       amqp.Marshaler{},
+		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
 		TopologyBuilder: p.live,
@@ -122,7 +122,7 @@ func (p *Pipeline) steps(queue string) *steps {
 }
 
 // signing publishes what carries a state with a signature, where there are keys.
-func (p *Pipeline) signing(by *amqp.Restoring) signing { return signing{by, p.verifier} }
+func (p *Pipeline) signing(by *transport.Restoring) signing { return signing{by, p.verifier} }
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +23,7 @@ type Config struct {
 	Topology schemas.Topology // names of our exchanges and queues; zero: schemas.DefaultPrefix
 
 	// QueueType of our queues, and of route queues that do not exist yet. Zero: quorum.
-	QueueType amqp.QueueType
+	QueueType transport.QueueType
 
 	// StateKeys sign what travels with messages, so that a state counts only with a
 	// signature. Every process of Watership in the virtual host needs the same. Zero:
@@ -31,13 +31,13 @@ type Config struct {
 	// the right to write.
 	StateKeys schemas.StateKeys
 
-	Tap    []amqp.Tap // exchanges whose messages are recorded
-	Routes []Route    // each queue once; none: only dead letters are retried
+	Tap    []transport.Tap // exchanges whose messages are recorded
+	Routes []Route         // each queue once; none: only dead letters are retried
 
 	// Discovery finds the keys of direct exchanges that are tapped without, and
 	// those that are bound later within TopologyEvery. Nil: each needs its keys, and
 	// what dead letters say of the queues that they died in is not checked.
-	Discovery *amqp.Discovery
+	Discovery *transport.Discovery
 
 	// TopologyEvery is about how often the topology is looked at, and what is
 	// missing put back. Zero: 30 s.
@@ -176,9 +176,9 @@ func (c Config) validate() error {
 }
 
 // TopologyConfig is what Run declares.
-func (c Config) TopologyConfig() amqp.TopologyConfig {
+func (c Config) TopologyConfig() transport.TopologyConfig {
 	c = c.withDefaults()
-	t := amqp.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Discovery: c.Discovery, Delays: c.Default.AllDelays()}
+	t := transport.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Discovery: c.Discovery, Delays: c.Default.AllDelays()}
 	for _, route := range c.Routes {
 		t.Delays = append(t.Delays, route.Policy.AllDelays()...)
 		t.Routes = append(t.Routes, route.declared()...)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,7 +23,7 @@ const (
 // it takes them at their word.
 type deaths struct {
 	topology  schemas.Topology
-	discovery *amqp.Discovery // nil: there is no management API
+	discovery *transport.Discovery // nil: there is no management API
 	now       func() time.Time
 
 	// certain says that the broker wrote every death of a message, as RabbitMQ does

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -50,7 +50,7 @@ func TestExample(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, body := range []string{`{"customer":"acme"}`, `no JSON`} {
-			if err := ch.Publish("shop", "order.paid", false, false, amqp091.Publishing{Body: []byte(body), MessageId: body}); err != nil {
+			if err := ch.Publish("shop", "order.paid", false, false, amqp.Publishing{Body: []byte(body), MessageId: body}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,7 +75,7 @@ func TestExample(t *testing.T) {
 }
 
 func consuming(b rabbittest.Broker, queue string) bool {
-	conn, err := amqp091.Dial(b.URL)
+	conn, err := amqp.Dial(b.URL)
 	if err != nil {
 		return false
 	}

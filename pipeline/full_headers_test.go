@@ -11,7 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -31,16 +31,16 @@ func TestHeadersWithoutRoom(t *testing.T) {
 				return nil
 			})}}
 		})
-		full := amqp091.Publishing{
+		full := amqp.Publishing{
 			MessageId: "full", ContentType: "text/plain", Priority: 3, Body: []byte("the body"),
-			Headers: amqp091.Table{"filler": strings.Repeat("f", 125<<10), "n": int64(1), "nested": amqp091.Table{"a": []any{true}}},
+			Headers: amqp.Table{"filler": strings.Repeat("f", 125<<10), "n": int64(1), "nested": amqp.Table{"a": []any{true}}},
 		}
 		for i := range 10 {
-			r.publish("", queue, amqp091.Publishing{MessageId: fmt.Sprint("before ", i)})
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint("before ", i)})
 		}
 		r.publish("", queue, full)
 		for i := range 10 {
-			r.publish("", queue, amqp091.Publishing{MessageId: fmt.Sprint("after ", i)})
+			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint("after ", i)})
 		}
 		poisoned := r.wait(schemas.Poisoned)
 		r.waitFor(20, schemas.Handled)
@@ -85,7 +85,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 			})}}
 		})
 		want := schemas.Envelope{
-			RoutingKey: queue, Headers: amqp091.Table{"filler": strings.Repeat("f", 120<<10)}, Body: make([]byte, 16<<20),
+			RoutingKey: queue, Headers: amqp.Table{"filler": strings.Repeat("f", 120<<10)}, Body: make([]byte, 16<<20),
 			Properties: schemas.Properties{MessageID: "large"},
 		}
 		r.publish("", queue, want.Publishing())
@@ -128,8 +128,8 @@ func TestSmallFrames(t *testing.T) {
 				func(*message.Message) error { calls.Add(1); return fmt.Errorf("%s", strings.Repeat("long ", 1<<10)) })}}
 		})
 		for id, size := range map[string]int{"room": 1 << 10, "no room": 15_800} {
-			r.publish("", queue, amqp091.Publishing{
-				MessageId: id, Body: []byte("x"), Headers: amqp091.Table{"filler": strings.Repeat("f", size)},
+			r.publish("", queue, amqp.Publishing{
+				MessageId: id, Body: []byte("x"), Headers: amqp.Table{"filler": strings.Repeat("f", size)},
 			})
 		}
 		attempts := map[string]int{"room": 3, "no room": 1}
@@ -160,14 +160,14 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 				return nil
 			})}}
 		})
-		headers := amqp091.Table{"watership-v": int64(schemas.WireVersion + 1), "watership-new": "?", "tenant": "acme"}
-		r.publish("", queue, amqp091.Publishing{Body: []byte("copied"), Headers: headers})
+		headers := amqp.Table{"watership-v": int64(schemas.WireVersion + 1), "watership-new": "?", "tenant": "acme"}
+		r.publish("", queue, amqp.Publishing{Body: []byte("copied"), Headers: headers})
 		named := maps.Clone(headers)
 		named["watership-queue"] = queue
 		for range many {
-			r.publish(r.topology.Direct(), queue, amqp091.Publishing{Body: []byte("newer"), Headers: named, Expiration: "600000"})
+			r.publish(r.topology.Direct(), queue, amqp.Publishing{Body: []byte("newer"), Headers: named, Expiration: "600000"})
 		}
-		r.publish("", queue, amqp091.Publishing{Body: []byte("ours")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("ours")})
 		if first, second := rabbittest.Receive(t, handled), rabbittest.Receive(t, handled); first != "copied" || second != "ours" {
 			t.Errorf("handled %q and %q", first, second)
 		}
@@ -187,17 +187,17 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 func TestDeadLettersOfANewerVersion(t *testing.T) {
 	b := rabbittest.Newest(t)
 	r := start(t, b, nil)
-	queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 	const many = hopConcurrency + 1
 	if err := b.Channel(t).QueueBind(queue, queue, r.topology.Direct(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	for range many {
-		r.publish(r.topology.Direct(), queue, amqp091.Publishing{Headers: amqp091.Table{
+		r.publish(r.topology.Direct(), queue, amqp.Publishing{Headers: amqp.Table{
 			"watership-v": int64(schemas.WireVersion + 1), "watership-queue": queue,
 		}})
 	}
-	r.publish("", queue, amqp091.Publishing{Body: []byte("ours")})
+	r.publish("", queue, amqp.Publishing{Body: []byte("ours")})
 	deliveries, err := b.Channel(t).Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)

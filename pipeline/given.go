@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +20,7 @@ func givenTo(ctx context.Context, arrived *message.Message, e schemas.Envelope) 
 	e = e.Clone()
 	given := message.NewMessage(arrived.UUID, e.Body)
 	if travelled(arrived) {
-		given, _ = amqp.Marshaler{}.Unmarshal(delivery(e)) // never fails
+		given, _ = transport.Marshaler{}.Unmarshal(delivery(e)) // never fails
 	} else {
 		maps.Copy(given.Metadata, arrived.Metadata)
 	}
@@ -40,9 +40,9 @@ func travelled(msg *message.Message) bool {
 }
 
 // delivery is how an envelope arrived first.
-func delivery(e schemas.Envelope) amqp091.Delivery {
+func delivery(e schemas.Envelope) amqp.Delivery {
 	p := e.Properties
-	return amqp091.Delivery{
+	return amqp.Delivery{
 		Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,
 		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
 		Priority: p.Priority, CorrelationId: p.CorrelationID, ReplyTo: p.ReplyTo, Expiration: p.Expiration,

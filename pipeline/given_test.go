@@ -5,10 +5,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,19 +17,19 @@ import (
 func TestGivenMessageIsAsFirstPublished(t *testing.T) {
 	first := schemas.Envelope{
 		Exchange: "shop", RoutingKey: "order.paid", Body: []byte("x"),
-		Headers:    amqp091.Table{"tenant": "acme", "n": int64(1)},
+		Headers:    amqp.Table{"tenant": "acme", "n": int64(1)},
 		Properties: schemas.Properties{MessageID: "m", Expiration: "1000", Priority: 3},
 	}
 	state := schemas.State{Fingerprint: first.Fingerprint(), Queue: "orders", Attempt: 1, Message: "i"}
 	wire := schemas.Wrap(first, state)
-	second, _ := amqp.Marshaler{}.Unmarshal(amqp091.Delivery{
+	second, _ := transport.Marshaler{}.Unmarshal(amqp.Delivery{
 		RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body, MessageId: wire.MessageId,
 	})
 	arrived := schemas.Envelope{RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body}
 	second.SetContext(schemas.NewContext(t.Context(), arrived))
 	given := givenTo(t.Context(), second, first)
 	inContext, _ := schemas.FromContext(given.Context())
-	inMetadata, _ := amqp.EnvelopeOf(given)
+	inMetadata, _ := transport.EnvelopeOf(given)
 	for where, got := range map[string]schemas.Envelope{"context": inContext, "metadata": inMetadata} {
 		if diff := cmp.Diff(first, got); diff != "" {
 			t.Errorf("in the %s: %s", where, diff)
@@ -45,16 +45,16 @@ func TestHandlerChangesItsCopyAlone(t *testing.T) {
 		r := start(t, b, func(c *Config) {
 			c.Routes = []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
 				e, _ := schemas.FromContext(msg.Context())
-				e.Headers["meta"].(amqp091.Table)["seen"] = "yes"
+				e.Headers["meta"].(amqp.Table)["seen"] = "yes"
 				e.Headers["list"].([]any)[0] = "changed"
-				e.Headers["list"].([]any)[1].(amqp091.Table)["seen"] = "yes"
+				e.Headers["list"].([]any)[1].(amqp.Table)["seen"] = "yes"
 				e.Headers["bytes"].([]byte)[0] = '!'
 				msg.Payload[0], e.Body[0] = '!', '!'
 				return onAttempt(msg, 1, errBroken)
 			})}}
 		})
-		sent := schemas.Envelope{RoutingKey: queue, Body: []byte("body"), Headers: amqp091.Table{
-			"meta": amqp091.Table{"a": int64(1)}, "list": []any{"first", amqp091.Table{}}, "bytes": []byte("bytes"),
+		sent := schemas.Envelope{RoutingKey: queue, Body: []byte("body"), Headers: amqp.Table{
+			"meta": amqp.Table{"a": int64(1)}, "list": []any{"first", amqp.Table{}}, "bytes": []byte("bytes"),
 		}}
 		r.publish("", queue, sent.Clone().Publishing())
 		for _, action := range []schemas.Action{schemas.RetryScheduled, schemas.Handled} {
@@ -68,10 +68,10 @@ func TestHandlerChangesItsCopyAlone(t *testing.T) {
 // What is ours or the broker's does not go out with a copy.
 func TestOutgoingHasNoStateOfAnother(t *testing.T) {
 	b := &business{steps: &steps{newID: func() string { return "id" }}}
-	out, err := b.outgoing(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp091.Table{
+	out, err := b.outgoing(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp.Table{
 		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
 	}}), schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
-	want := amqp091.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
+	want := amqp.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
 	if diff := cmp.Diff(want, out.Publishing.Headers); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

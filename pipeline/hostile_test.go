@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -44,7 +44,7 @@ func startTownOn(t *testing.T, b rabbittest.Broker, adjust func(*Config)) *town 
 		}
 		login := b.Login(t, rabbittest.DocumentedRights(t, c.Topology.Prefix, town.shop, town.orders), "monitoring")
 		c.URL = login.URL
-		discovery, err := amqp.NewDiscovery(login.ManagementURL, b.VHostName(t), nil)
+		discovery, err := transport.NewDiscovery(login.ManagementURL, b.VHostName(t), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func startTownOn(t *testing.T, b rabbittest.Broker, adjust func(*Config)) *town 
 }
 
 // publisher may write to the exchange shop alone.
-func (o *town) publisher() *amqp091.Channel {
+func (o *town) publisher() *amqp.Channel {
 	return o.broker.Login(o.t, rabbittest.Rights{Write: "^" + o.shop + "$"}).Channel(o.t)
 }
 
@@ -94,7 +94,7 @@ func (o *town) wantUnharmed(n int) {
 
 // forged are headers that say of a message what only Watership may say: a state for a
 // queue, with an origin at which the message has the fingerprint.
-func forged(e schemas.Envelope, s schemas.State) amqp091.Table {
+func forged(e schemas.Envelope, s schemas.State) amqp.Table {
 	s.Fingerprint = e.Fingerprint()
 	return schemas.WrapForQueue(e, s, "").Headers
 }
@@ -106,7 +106,7 @@ func TestForgedStatesDoNotCount(t *testing.T) {
 		o := startTown(t, b, nil)
 		here := schemas.Envelope{Exchange: o.shop, RoutingKey: "k", Properties: schemas.Properties{UserID: "guest"}}
 		elsewhere := schemas.Envelope{RoutingKey: o.victim, Properties: schemas.Properties{UserID: "guest"}}
-		attacks := map[string]amqp091.Table{
+		attacks := map[string]amqp.Table{
 			"another origin":       forged(elsewhere, schemas.State{Queue: o.orders, Attempt: 1}),
 			"no attempts":          forged(here, schemas.State{Queue: o.orders, Attempt: -1000000}),
 			"all attempts":         forged(here, schemas.State{Queue: o.orders, Attempt: 60}),
@@ -118,7 +118,7 @@ func TestForgedStatesDoNotCount(t *testing.T) {
 		publisher := o.publisher()
 		for name, headers := range attacks {
 			headers = maps.Clone(headers)
-			if err := publisher.Publish(o.shop, "k", false, false, amqp091.Publishing{Headers: headers}); err != nil {
+			if err := publisher.Publish(o.shop, "k", false, false, amqp.Publishing{Headers: headers}); err != nil {
 				t.Fatal(name, err)
 			}
 		}
@@ -131,11 +131,11 @@ func TestForgedStatesDoNotCount(t *testing.T) {
 func TestForgedStatesOfForeignQueues(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
-		queue := o.broker.Queue(t, amqp091.Table{"x-dead-letter-exchange": o.topology.Retry()})
+		queue := o.broker.Queue(t, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
 		here := schemas.Envelope{RoutingKey: queue}
 		for _, state := range []schemas.State{{Queue: queue, Attempt: -1000000}, {Queue: queue, Attempt: 60}} {
-			o.publish("", queue, amqp091.Publishing{Headers: forged(here, state)})
-			o.publish("", queue, amqp091.Publishing{Headers: forged(schemas.Envelope{RoutingKey: o.victim}, state)})
+			o.publish("", queue, amqp.Publishing{Headers: forged(here, state)})
+			o.publish("", queue, amqp.Publishing{Headers: forged(schemas.Envelope{RoutingKey: o.victim}, state)})
 		}
 		rejectOne(t, o.broker, queue)
 		scheduled := o.wait(schemas.RetryScheduled)
@@ -153,18 +153,18 @@ func TestOnlyDeadLettersReachTheRetryHandler(t *testing.T) {
 		own := rabbittest.Name(t)
 		may := "^(" + own + "|" + o.topology.Retry() + ")$"
 		service := o.broker.Login(t, rabbittest.Rights{Configure: "^" + own + "$", Write: may, Read: "^" + own + "$"})
-		death := []any{amqp091.Table{
+		death := []any{amqp.Table{
 			"queue": o.orders, "reason": "rejected", "exchange": o.topology.Direct(), "routing-keys": []any{o.orders}, "count": int64(1),
 		}}
-		letter := amqp091.Publishing{Headers: forged(schemas.Envelope{RoutingKey: o.victim}, schemas.State{Queue: o.orders, Attempt: 1})}
+		letter := amqp.Publishing{Headers: forged(schemas.Envelope{RoutingKey: o.victim}, schemas.State{Queue: o.orders, Attempt: 1})}
 		letter.Headers["x-death"] = death
 
 		ch := service.Channel(t)
-		refused := ch.NotifyClose(make(chan *amqp091.Error, 1))
+		refused := ch.NotifyClose(make(chan *amqp.Error, 1))
 		if err := ch.Publish(o.topology.Retry(), "k", false, false, letter); err != nil {
 			t.Fatal(err)
 		}
-		if err := rabbittest.Receive(t, refused); err == nil || err.Code != amqp091.AccessRefused {
+		if err := rabbittest.Receive(t, refused); err == nil || err.Code != amqp.AccessRefused {
 			t.Errorf("it may publish to the exchange of dead letters: %v", err)
 		}
 
@@ -213,7 +213,7 @@ func TestDeathsInQueuesThatSendUsNone(t *testing.T) {
 		service := o.broker.Login(t, rabbittest.Rights{Write: "^" + o.topology.Retry() + "$"}).Channel(t)
 		queues := []string{o.victim, o.orders, o.topology.Log(), o.topology.Index(), o.topology.Poison()}
 		for _, queue := range queues {
-			err := service.Publish(o.topology.Retry(), "k", false, false, amqp091.Publishing{Headers: amqp091.Table{"x-death": []any{amqp091.Table{
+			err := service.Publish(o.topology.Retry(), "k", false, false, amqp.Publishing{Headers: amqp.Table{"x-death": []any{amqp.Table{
 				"queue": queue, "reason": "rejected", "exchange": "", "routing-keys": []any{o.victim}, "count": int64(1),
 			}}}})
 			if err != nil {
@@ -233,12 +233,12 @@ func TestOurQueuesByAnotherWay(t *testing.T) {
 		state := schemas.State{Fingerprint: e.Fingerprint(), EventID: "forged"}.Failed(time.Now(), 0, o.victim, schemas.Failure{Message: "forged"})
 		forgery := schemas.Wrap(e, state)
 		died := schemas.Wrap(e, state)
-		died.Headers["x-death"] = []any{amqp091.Table{
+		died.Headers["x-death"] = []any{amqp.Table{
 			"queue": o.topology.Delay(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
 			"routing-keys": []any{"k"}, "count": int64(1),
 		}}
 		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
-		for queue, p := range map[string]amqp091.Publishing{
+		for queue, p := range map[string]amqp.Publishing{
 			o.topology.Poison(): forgery, o.topology.Due(): died, o.topology.Delay(50 * time.Millisecond): forgery, o.topology.Retry(): died,
 		} {
 			if err := writer.Publish("", queue, false, false, p); err != nil {
@@ -301,14 +301,14 @@ func TestCCReachesNoOtherQueue(t *testing.T) {
 				Handler: handler(func(*message.Message) error { return errBroken }), Park: true,
 			}}
 		})
-		attacks := map[string]amqp091.Table{
+		attacks := map[string]amqp.Table{
 			"readable":   {"CC": []any{victim, route}},
 			"unreadable": {"CC": deepArray(victim, route)},
 			"of ours":    {"watership-cc": []any{victim, route}, "watership-v": int64(1), "watership-queue": route},
 			"set aside":  {"unreadable-headers": []byte("\x02CCA\x00\x00\x00\x0d" + "S\x00\x00\x00\x08" + "abcdefgh")},
 		}
 		for name, headers := range attacks {
-			r.publish(exchange, "k", amqp091.Publishing{Headers: headers, Body: []byte(name)})
+			r.publish(exchange, "k", amqp.Publishing{Headers: headers, Body: []byte(name)})
 		}
 		for _, e := range r.waitFor(len(attacks), schemas.Poisoned) {
 			if e.Attempt != 3 {
@@ -340,7 +340,7 @@ func TestForgedDeathsInOnesOwnQueue(t *testing.T) {
 				c.StateKeys = keys
 			}
 		})
-		own := o.broker.Queue(t, amqp091.Table{"x-dead-letter-exchange": o.topology.Retry()})
+		own := o.broker.Queue(t, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
 		exchange := topicExchange(t, o.broker)
 		if err := o.broker.Channel(t).QueueBind(own, "#", exchange, false, nil); err != nil {
 			t.Fatal(err)
@@ -354,7 +354,7 @@ func TestForgedDeathsInOnesOwnQueue(t *testing.T) {
 		for name, deaths := range attacks {
 			forgery := forged(schemas.Envelope{RoutingKey: o.victim, Body: []byte(name)}, schemas.State{Queue: own, Attempt: 2})
 			forgery["x-death"] = deaths
-			if err := publisher.Publish(exchange, "k", false, false, amqp091.Publishing{Headers: forgery, Body: []byte(name)}); err != nil {
+			if err := publisher.Publish(exchange, "k", false, false, amqp.Publishing{Headers: forgery, Body: []byte(name)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -374,8 +374,8 @@ func TestForgedDeathsInOnesOwnQueue(t *testing.T) {
 	})
 }
 
-func deathIn(queue, exchange, key string) amqp091.Table {
-	return amqp091.Table{
+func deathIn(queue, exchange, key string) amqp.Table {
+	return amqp.Table{
 		"queue": queue, "reason": "rejected", "exchange": exchange, "routing-keys": []any{key}, "count": int64(1), "time": time.Now(),
 	}
 }

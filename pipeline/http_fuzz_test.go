@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -31,8 +31,8 @@ func FuzzHTTP(f *testing.F) {
 		e := schemas.Envelope{
 			Exchange: text, RoutingKey: value, Body: body,
 			Properties: schemas.Properties{ContentType: text, ContentEncoding: value, MessageID: text, CorrelationID: value, Type: name},
-			Headers: amqp091.Table{
-				name: value, value: name, text: []byte(value), name + "-table": amqp091.Table{value: []any{text}}, "tracestate": text, "X-Forwarded-For": value,
+			Headers: amqp.Table{
+				name: value, value: name, text: []byte(value), name + "-table": amqp.Table{value: []any{text}}, "tracestate": text, "X-Forwarded-For": value,
 			},
 		}
 		answering := func(r *http.Request) (*http.Response, error) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -208,10 +208,10 @@ func TestHTTPRequest(t *testing.T) {
 		Properties: schemas.Properties{
 			ContentType: "application/x-thing", ContentEncoding: "gzip", MessageID: "m1", CorrelationID: "c1", Type: "order",
 		},
-		Headers: amqp091.Table{
+		Headers: amqp.Table{
 			"tenant": "acme", "count": int64(-5), "ratio": 2.5, "paid": true, "raw": []byte{0, 1},
-			"at": time.Unix(1700000000, 0), "price": amqp091.Decimal{Scale: 2, Value: 1999},
-			"list": []any{"a", int32(1)}, "nested": amqp091.Table{"a": "b"}, "nothing": nil,
+			"at": time.Unix(1700000000, 0), "price": amqp.Decimal{Scale: 2, Value: 1999},
+			"list": []any{"a", int32(1)}, "nested": amqp.Table{"a": "b"}, "nothing": nil,
 			"Content-Length": "7", "Host": "evil", "Idempotency-Key": "theirs", "watership-attempt": "9", "x-death": "no",
 			"authorization": "Bearer theirs", "Cookie": "theirs", "accept-encoding": "gzip", "X-HTTP-Method-Override": "PUT",
 			"bad name": "x", "line": "a\r\nInjected: yes", "tenant_id": "7", "traceparent": "00-af-b7-01", "X-Customer": "hazel",
@@ -259,7 +259,7 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Cleanup(server.Close)
 	key := func(cfg HTTPConfig, id, theirs string, attempt Attempt) string {
 		t.Helper()
-		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp091.Table{"Idempotency-Key": theirs}}
+		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp.Table{"Idempotency-Key": theirs}}
 		cfg.URL = server.URL
 		if err := post(cfg, e, attempt); err != nil {
 			t.Fatal(err)

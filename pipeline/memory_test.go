@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -37,7 +37,7 @@ func TestMaxBytes(t *testing.T) {
 			if i == messages/2 {
 				size = large
 			}
-			r.publish(exchange, "k", amqp091.Publishing{Body: make([]byte, size), MessageId: string(rune('a' + i))})
+			r.publish(exchange, "k", amqp.Publishing{Body: make([]byte, size), MessageId: string(rune('a' + i))})
 		}
 		for _, e := range r.waitFor(messages, schemas.Poisoned) {
 			if size := len(e.Envelope.Body); e.Attempt != 2 || size != small && size != large {
@@ -67,7 +67,7 @@ func TestStopDuringAMemoryAlarm(t *testing.T) {
 			})}}
 		})
 		for range 8 {
-			r.publish("", queue, amqp091.Publishing{Body: make([]byte, 15<<20), DeliveryMode: amqp091.Persistent})
+			r.publish("", queue, amqp.Publishing{Body: make([]byte, 15<<20), DeliveryMode: amqp.Persistent})
 		}
 		rabbittest.Receive(t, failed)
 		lift := b.Alarm(t)

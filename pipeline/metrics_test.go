@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 	if waits := gathered(t, registry)["watership_attempts_total "+away+" wait"]; waits < 1 {
 		t.Errorf("%v attempts wait", waits)
 	}
-	err := b.Channel(t).Publish("", hangs, false, false, amqp091.Publishing{Headers: amqp091.Table{
+	err := b.Channel(t).Publish("", hangs, false, false, amqp.Publishing{Headers: amqp.Table{
 		"watership-v": int32(1), "watership-queue": hangs, "watership-fingerprint": "v1:another", "watership-attempt": int32(1),
 	}})
 	if err != nil {
@@ -75,12 +75,12 @@ func TestMetricsNameQueuesThatExist(t *testing.T) {
 		openRetry(t, b)(c)
 		c.Registerer, c.Default = registry, attemptsAfter()
 	})
-	queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 	publishTo(t, b, queue, "x")
 	rejectOne(t, b, queue)
 	for i := range 20 {
-		r.publish(r.topology.Retry(), "", amqp091.Publishing{Headers: amqp091.Table{
-			"x-death": []any{amqp091.Table{"queue": fmt.Sprint("forged.", i), "reason": "rejected"}},
+		r.publish(r.topology.Retry(), "", amqp.Publishing{Headers: amqp.Table{
+			"x-death": []any{amqp.Table{"queue": fmt.Sprint("forged.", i), "reason": "rejected"}},
 		}})
 	}
 	rabbittest.Eventually(t, "all are counted", func() bool {

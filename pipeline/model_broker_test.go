@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -26,11 +26,11 @@ type modelBroker struct {
 	topology schemas.Topology
 	now      time.Time
 
-	queues  map[string][]amqp091.Delivery // ready
+	queues  map[string][]amqp.Delivery // ready
 	full    map[string]bool
 	bound   map[string]bool // to the exchange of the last hop
 	waiting []waiting
-	log     []amqp091.Delivery
+	log     []amqp.Delivery
 	ends    map[string]int // events in the log, by action and body
 
 	faulty bool   // whether faults happen
@@ -40,7 +40,7 @@ type modelBroker struct {
 
 // waiting is a message in a delay queue.
 type waiting struct {
-	amqp091.Delivery
+	amqp.Delivery
 	queue string
 	due   time.Time
 }
@@ -48,7 +48,7 @@ type waiting struct {
 func (b *modelBroker) declare(queues ...string) {
 	for _, queue := range queues {
 		if _, there := b.queues[queue]; !there {
-			b.queues[queue] = []amqp091.Delivery{}
+			b.queues[queue] = []amqp.Delivery{}
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (b *modelBroker) Publish(_ context.Context, m rabbit.Message) error {
 	})
 }
 
-func (b *modelBroker) put(queue string, d amqp091.Delivery) error {
+func (b *modelBroker) put(queue string, d amqp.Delivery) error {
 	if _, there := b.queues[queue]; !there {
 		return &rabbit.UnroutableError{RoutingKey: queue, Reason: "NO_ROUTE"}
 	}
@@ -135,7 +135,7 @@ func (b *modelBroker) DeclareDelay(_ context.Context, d time.Duration) error {
 func (b *modelBroker) BindReturn(_ context.Context, queue string) error {
 	return b.operation(func() error {
 		if _, there := b.queues[queue]; !there {
-			return &rabbit.RefusedError{Code: amqp091.NotFound, Reason: "no queue"}
+			return &rabbit.RefusedError{Code: amqp.NotFound, Reason: "no queue"}
 		}
 		b.bound[queue] = true
 		return nil
@@ -156,7 +156,7 @@ func (b *modelBroker) delete(queue string) {
 }
 
 // take hands out any message of a queue.
-func (b *modelBroker) take(queue string) amqp091.Delivery {
+func (b *modelBroker) take(queue string) amqp.Delivery {
 	i := b.random.IntN(len(b.queues[queue]))
 	d := b.queues[queue][i]
 	b.queues[queue] = slices.Delete(b.queues[queue], i, i+1)
@@ -177,22 +177,22 @@ func (b *modelBroker) pass() {
 }
 
 // dead is a message with the death that the broker adds, by the dead-letter exchange.
-func dead(d amqp091.Delivery, queue, reason, exchange, key string) amqp091.Delivery {
-	headers := amqp091.Table{}
+func dead(d amqp.Delivery, queue, reason, exchange, key string) amqp.Delivery {
+	headers := amqp.Table{}
 	for name, value := range d.Headers {
 		headers[name] = value
 	}
 	deaths, _ := headers["x-death"].([]any)
-	headers["x-death"] = append([]any{amqp091.Table{
+	headers["x-death"] = append([]any{amqp.Table{
 		"queue": queue, "reason": reason, "exchange": d.Exchange, "routing-keys": []any{d.RoutingKey}, "count": int64(1),
 	}}, deaths...)
 	d.Headers, d.Exchange, d.RoutingKey = headers, exchange, key
 	return d
 }
 
-func deliveryOf(m rabbit.Message) amqp091.Delivery {
+func deliveryOf(m rabbit.Message) amqp.Delivery {
 	p := m.Publishing
-	return amqp091.Delivery{
+	return amqp.Delivery{
 		Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: p.Headers, Body: p.Body, MessageId: p.MessageId,
 		DeliveryMode: p.DeliveryMode, CorrelationId: p.CorrelationId, Expiration: p.Expiration,
 	}

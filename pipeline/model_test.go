@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/lasthop"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -62,7 +62,7 @@ type model struct {
 	random   *rand.Rand
 	broker   *modelBroker
 	handlers map[string]message.NoPublishHandlerFunc
-	inHand   *amqp091.Delivery
+	inHand   *amqp.Delivery
 
 	calls   map[string]int  // of handlers, without those that lose no attempt
 	faults  map[string]int  // by message
@@ -76,7 +76,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		t: t, random: random, calls: map[string]int{}, faults: map[string]int{}, foreign: map[string]bool{}, patient: 5,
 		broker: &modelBroker{
-			random: random, now: time.Unix(1700000000, 0), queues: map[string][]amqp091.Delivery{},
+			random: random, now: time.Unix(1700000000, 0), queues: map[string][]amqp.Delivery{},
 			full: map[string]bool{}, bound: map[string]bool{}, ends: map[string]int{},
 		},
 	}
@@ -86,7 +86,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.wire()
 	for i := range modelMessages {
 		queue := []string{"own", "foreign"}[i%2]
-		d := amqp091.Delivery{RoutingKey: queue, Body: fmt.Appendf(nil, "m%d", i)}
+		d := amqp.Delivery{RoutingKey: queue, Body: fmt.Appendf(nil, "m%d", i)}
 		if random.IntN(2) == 0 {
 			d.MessageId = string(d.Body)
 		}
@@ -198,7 +198,7 @@ func (m *model) consume(queue string) {
 		if queue == "foreign" {
 			return m.consumeForeign(d)
 		}
-		msg, _ := amqp.Marshaler{}.Unmarshal(d)
+		msg, _ := transport.Marshaler{}.Unmarshal(d)
 		msg.SetContext(schemas.NewContext(context.Background(), schemas.FromDelivery(d)))
 		return m.handlers[queue](msg) == nil && m.broker.fault() == nil
 	})
@@ -223,7 +223,7 @@ func (m *model) survives(f func() bool) (acknowledged bool) {
 }
 
 // consumeForeign is a consumer that knows nothing of Watership.
-func (m *model) consumeForeign(d amqp091.Delivery) bool {
+func (m *model) consumeForeign(d amqp.Delivery) bool {
 	body := string(d.Body)
 	m.calls[body]++
 	if m.random.IntN(3) == 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -42,7 +42,7 @@ func TestRunningOutOfFilesIsNoAttempt(t *testing.T) {
 	for i := range 20 {
 		for _, body := range []string{"m", "s"} {
 			body = fmt.Sprint(body, i)
-			r.publish("", queue, amqp091.Publishing{Body: []byte(body), MessageId: body})
+			r.publish("", queue, amqp.Publishing{Body: []byte(body), MessageId: body})
 		}
 	}
 	rabbittest.Eventually(t, "messages fail again and again", func() bool { return failures.Load() > 30 })

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -95,7 +95,7 @@ func TestOutcomes(t *testing.T) {
 			}}
 		})
 		for name := range cases {
-			r.publish("", queue, amqp091.Publishing{Body: []byte(name), MessageId: name})
+			r.publish("", queue, amqp.Publishing{Body: []byte(name), MessageId: name})
 		}
 		r.waitFor(5, schemas.Handled)
 		r.waitFor(4, schemas.Poisoned)
@@ -137,7 +137,7 @@ func TestPanicIsAFailure(t *testing.T) {
 				return nil
 			})}}
 		})
-		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 		why := r.wait(schemas.Poisoned).Failure
 		if why.Message != "panic: deep down" || why.Type != "*retry.PanicError" {
 			t.Errorf("%+v", why)
@@ -167,15 +167,15 @@ func TestPoisonedEventSaysEverything(t *testing.T) {
 				Handler: handler(func(*message.Message) error { return retry.Class("ordering", errBroken) }),
 			}}
 		})
-		sent := amqp091.Publishing{
-			Headers:     amqp091.Table{"tenant": "acme", "n": int32(7), "list": []any{"a", int64(1)}},
+		sent := amqp.Publishing{
+			Headers:     amqp.Table{"tenant": "acme", "n": int32(7), "list": []any{"a", int64(1)}},
 			ContentType: "application/json", MessageId: "m1", CorrelationId: "c1", ReplyTo: "r", Type: "order", AppId: "shop",
 			Priority: 3, Expiration: "600000", Timestamp: time.Unix(1700000000, 0), Body: []byte(`{"total":1}`),
 		}
 		began := time.Now().Truncate(time.Millisecond)
 		r.publish(exchange, "order.paid", sent)
 		e := r.wait(schemas.Poisoned)
-		want := schemas.FromDelivery(amqp091.Delivery{
+		want := schemas.FromDelivery(amqp.Delivery{
 			Exchange: exchange, RoutingKey: "order.paid", Headers: sent.Headers, Body: sent.Body,
 			ContentType: sent.ContentType, MessageId: sent.MessageId, CorrelationId: sent.CorrelationId, ReplyTo: sent.ReplyTo,
 			Type: sent.Type, AppId: sent.AppId, Priority: 3, Expiration: sent.Expiration, Timestamp: sent.Timestamp,
@@ -214,7 +214,7 @@ func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 				return nil
 			})}}
 		})
-		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 		rabbittest.Eventually(t, "the message is held", func() bool {
 			return gathered(t, registry)["watership_held_messages "+queue] == 1
 		})
@@ -250,7 +250,7 @@ func TestHangingHandler(t *testing.T) {
 			})}}
 		})
 		t.Cleanup(func() { close(release) }) // before the pipeline is stopped
-		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 		rabbittest.Receive(t, entered)
 		if a := rabbittest.Receive(t, hung); a.Number != 1 || a.Queue != queue || a.Fingerprint == "" {
 			t.Errorf("%+v", a)

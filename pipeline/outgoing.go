@@ -7,10 +7,10 @@ import (
 	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,10 +40,10 @@ const headerStockUUID = "_watermill_message_uuid"
 func NewMessage(e schemas.Envelope) *message.Message {
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, headerStockUUID)
-	msg, _ := amqp.Marshaler{}.Unmarshal(delivery(e)) // never fails
+	msg, _ := transport.Marshaler{}.Unmarshal(delivery(e)) // never fails
 	msg.UUID = e.Properties.MessageID
-	msg.Metadata[chosenKey] = msg.Metadata[amqp.EnvelopeKey]
-	delete(msg.Metadata, amqp.EnvelopeKey)
+	msg.Metadata[chosenKey] = msg.Metadata[transport.EnvelopeKey]
+	delete(msg.Metadata, transport.EnvelopeKey)
 	return msg
 }
 
@@ -58,8 +58,8 @@ func chosen(msg *message.Message) (schemas.Envelope, bool) {
 	as := message.NewMessage(msg.UUID, msg.Payload)
 	maps.Copy(as.Metadata, msg.Metadata)
 	delete(as.Metadata, chosenKey)
-	as.Metadata[amqp.EnvelopeKey] = msg.Metadata[chosenKey]
-	return amqp.EnvelopeOf(as)
+	as.Metadata[transport.EnvelopeKey] = msg.Metadata[chosenKey]
+	return transport.EnvelopeOf(as)
 }
 
 // allOutgoing is what goes on the wire for all that a handler returned. What a handler
@@ -95,7 +95,7 @@ func (b *business) outgoing(msg *message.Message, parent schemas.VerifiedState, 
 		e.Properties.MessageID = b.derivedID(parent, ordinal)
 	}
 	if e.Properties.DeliveryMode == 0 {
-		e.Properties.DeliveryMode = amqp091.Persistent
+		e.Properties.DeliveryMode = amqp.Persistent
 	}
 	relate(&e, parent)
 	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil
@@ -135,7 +135,7 @@ func relate(e *schemas.Envelope, parent schemas.VerifiedState) {
 // headers, each with its type, and what the properties say of the body.
 func (b *business) plainEnvelope(msg *message.Message) schemas.Envelope {
 	e := schemas.Envelope{Exchange: b.route.Publish.Exchange, RoutingKey: b.route.Publish.Key, Body: msg.Payload}
-	if from, copied := amqp.EnvelopeOf(msg); copied {
+	if from, copied := transport.EnvelopeOf(msg); copied {
 		e.Headers = from.Headers
 		delete(e.Headers, headerStockUUID)
 		e.Properties.ContentType = from.Properties.ContentType
@@ -143,9 +143,9 @@ func (b *business) plainEnvelope(msg *message.Message) schemas.Envelope {
 		e.Properties.Type = from.Properties.Type
 		return e
 	}
-	e.Headers = amqp091.Table{}
+	e.Headers = amqp.Table{}
 	for name, value := range msg.Metadata {
-		if name != amqp.EnvelopeKey {
+		if name != transport.EnvelopeKey {
 			e.Headers[name] = value
 		}
 	}

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"slices"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -12,7 +12,7 @@ import (
 // handled: RabbitMQ would take the outgoing message, by the rights of our login, to
 // queues that the publisher of the other chose
 // (https://www.rabbitmq.com/docs/sender-selected).
-func withoutCopiedCC(headers amqp091.Table, parent schemas.Envelope) {
+func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
 	theirs := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
 	if len(theirs) == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -40,7 +40,7 @@ func TestManyOutgoingDoNotWaitForOneAnother(t *testing.T) {
 				return outgoingTo(keys...), nil
 			}}}
 		})
-		r.publish("", queue, amqp091.Publishing{MessageId: "parent"})
+		r.publish("", queue, amqp.Publishing{MessageId: "parent"})
 		rabbittest.Eventually(t, "all are there, and none is confirmed", func() bool { return b.Len(t, out) == many })
 		if n := len(r.all(func(e event) bool { return e.Action == schemas.Handled })); n > 0 {
 			t.Error("handled before the outgoing messages were confirmed")
@@ -66,7 +66,7 @@ func TestOneOfManyOutgoingFails(t *testing.T) {
 				return outgoingTo(out, "test.nowhere", out), nil
 			}}}
 		})
-		r.publish("", queue, amqp091.Publishing{})
+		r.publish("", queue, amqp.Publishing{})
 		e := r.wait(schemas.Poisoned)
 		if !strings.Contains(e.Failure.Message, `outgoing message 2 of 3: queue "test.nowhere" does not exist`) {
 			t.Errorf("%+v", e.Failure)

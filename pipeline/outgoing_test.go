@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/go-cmp/cmp"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -34,23 +34,23 @@ func TestOutgoingMessages(t *testing.T) {
 					simple.Metadata.Set("tenant", "acme")
 					return []*message.Message{NewMessage(schemas.Envelope{
 						Exchange: exchange, RoutingKey: "invoice.made", Body: []byte("chosen"),
-						Headers: amqp091.Table{"n": int32(7), HeaderCausation: "mine"},
+						Headers: amqp.Table{"n": int32(7), HeaderCausation: "mine"},
 						Properties: schemas.Properties{
-							MessageID: "own", CorrelationID: "own too", Type: "invoice", DeliveryMode: amqp091.Transient,
+							MessageID: "own", CorrelationID: "own too", Type: "invoice", DeliveryMode: amqp.Transient,
 						},
 					}), simple}, onAttempt(msg, 1, errBroken)
 				},
 			}}
 		})
-		r.publish("", queue, amqp091.Publishing{MessageId: "parent", Body: []byte("x")})
+		r.publish("", queue, amqp.Publishing{MessageId: "parent", Body: []byte("x")})
 		chosen, simple := b.Take(t, out, 1)[0], b.Take(t, plain, 1)[0]
 		if chosen.RoutingKey != "invoice.made" || chosen.MessageId != "own" || chosen.CorrelationId != "own too" ||
 			chosen.Type != "invoice" || chosen.Headers["n"] != int32(7) || chosen.Headers[HeaderCausation] != "mine" ||
-			chosen.DeliveryMode != amqp091.Transient || len(chosen.Headers) != 2 {
+			chosen.DeliveryMode != amqp.Transient || len(chosen.Headers) != 2 {
 			t.Errorf("%+v", chosen)
 		}
 		if simple.MessageId == "" || simple.CorrelationId != "parent" || simple.Headers[HeaderCausation] != "parent" ||
-			simple.Headers["tenant"] != "acme" || simple.DeliveryMode != amqp091.Persistent || len(simple.Headers) != 2 {
+			simple.Headers["tenant"] != "acme" || simple.DeliveryMode != amqp.Persistent || len(simple.Headers) != 2 {
 			t.Errorf("%+v", simple)
 		}
 		r.wait(schemas.Handled)
@@ -62,14 +62,14 @@ func TestOutgoingMessages(t *testing.T) {
 func TestRelation(t *testing.T) {
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.CorrelationID = "c"
-	parent.Envelope.Headers = amqp091.Table{HeaderCausation: "grandparent"}
-	copied := schemas.Envelope{Headers: amqp091.Table{HeaderCausation: "grandparent"}}
+	parent.Envelope.Headers = amqp.Table{HeaderCausation: "grandparent"}
+	copied := schemas.Envelope{Headers: amqp.Table{HeaderCausation: "grandparent"}}
 	relate(&copied, parent)
 	if copied.Properties.CorrelationID != "c" || copied.Headers[HeaderCausation] != "v1:f" {
 		t.Errorf("%+v", copied)
 	}
 	parent.Envelope.Properties.MessageID = "p"
-	e := schemas.Envelope{Headers: amqp091.Table{}}
+	e := schemas.Envelope{Headers: amqp.Table{}}
 	relate(&e, parent)
 	if e.Properties.CorrelationID != "c" || e.Headers[HeaderCausation] != "p" {
 		t.Errorf("%+v", e)
@@ -131,7 +131,7 @@ func TestCopiedHeadersAreNotBelieved(t *testing.T) {
 				})},
 			}
 		})
-		r.publish("", source, amqp091.Publishing{MessageId: "parent", Headers: amqp091.Table{"tenant": "acme", "n": int64(5)}})
+		r.publish("", source, amqp.Publishing{MessageId: "parent", Headers: amqp.Table{"tenant": "acme", "n": int64(5)}})
 		for range 2 {
 			got := rabbittest.Receive(t, arrivals)
 			if got.attempt.Number != 1 || got.envelope.RoutingKey != target || got.envelope.Headers["n"] != int64(5) {
@@ -155,14 +155,14 @@ func TestCopiedHeadersAreNotBelieved(t *testing.T) {
 // foreignCopy: a consumer in another language copies the headers as they are on
 // the wire, ours and the broker's included.
 func foreignCopy[T any](t *testing.T, r *rig, arrivals <-chan T, target string) {
-	foreign := r.broker.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	foreign := r.broker.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 	publishTo(t, r.broker, foreign, "original")
 	rejectOne(t, r.broker, foreign)
 	d := r.broker.Take(t, foreign, 1)[0]
 	if d.Headers["watership-attempt"] == nil {
 		t.Fatalf("the second attempt has no state: %+v", d.Headers)
 	}
-	r.publish("", target, amqp091.Publishing{Headers: d.Headers, Body: d.Body, MessageId: "foreign copy"})
+	r.publish("", target, amqp.Publishing{Headers: d.Headers, Body: d.Body, MessageId: "foreign copy"})
 	rabbittest.Receive(t, arrivals)
 	e := r.waitFor(3, schemas.Poisoned)[2]
 	if e.Queue != target || e.Attempt != 1 || e.Envelope.RoutingKey != target || e.Envelope.Properties.MessageID != "foreign copy" {
@@ -177,18 +177,18 @@ func TestUndeliverableOutgoing(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		queue := rabbittest.Name(t)
-		full := b.Queue(t, amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+		full := b.Queue(t, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
 		publishTo(t, b, full, "in the way")
 		r := start(t, b, func(c *Config) {
 			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: func(msg *message.Message) ([]*message.Message, error) {
 				return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: string(msg.Payload)})}, nil
 			}}}
 		})
-		r.publish("", queue, amqp091.Publishing{Body: []byte("test.nowhere")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("test.nowhere")})
 		if e := r.wait(schemas.Poisoned); e.Attempt != 2 || !strings.Contains(e.Failure.Message, `queue "test.nowhere" does not exist`) {
 			t.Errorf("%+v", e.State)
 		}
-		r.publish("", queue, amqp091.Publishing{Body: []byte(full)})
+		r.publish("", queue, amqp.Publishing{Body: []byte(full)})
 		rabbittest.Eventually(t, "it waits", func() bool {
 			return len(r.all(func(e event) bool { return e.Action == schemas.RetryScheduled && e.Waits > 0 && e.Attempt == 0 })) > 0
 		})
@@ -215,7 +215,7 @@ func TestOutgoingIsConfirmedBeforeTheAck(t *testing.T) {
 				return []*message.Message{NewMessage(schemas.Envelope{RoutingKey: out})}, nil
 			}}}
 		})
-		r.publish("", queue, amqp091.Publishing{MessageId: "parent"})
+		r.publish("", queue, amqp.Publishing{MessageId: "parent"})
 		rabbittest.Eventually(t, "the outgoing message is there", func() bool { return b.Len(t, out) == 1 })
 		if n := len(r.all(func(e event) bool { return e.Action == schemas.Handled })); n > 0 {
 			t.Error("handled before the outgoing message was confirmed")
@@ -250,7 +250,7 @@ func TestHandlerMayChangeItsCopy(t *testing.T) {
 			return onAttempt(msg, 1, errBroken)
 		})}}
 	})
-	r.publish("", queue, amqp091.Publishing{Body: []byte("body"), Headers: amqp091.Table{"tenant": "acme"}})
+	r.publish("", queue, amqp.Publishing{Body: []byte("body"), Headers: amqp.Table{"tenant": "acme"}})
 	if e := r.wait(schemas.Handled); e.Attempt != 2 || e.Envelope.Headers["tenant"] != "acme" || string(e.Envelope.Body) != "body" {
 		t.Errorf("%+v", e)
 	}
@@ -263,7 +263,7 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 	r := start(t, b, func(c *Config) {
 		c.Routes = []Route{{Queue: queue, Publish: Binding{Key: "elsewhere"}, Handler: func(msg *message.Message) ([]*message.Message, error) {
 			out := NewMessage(schemas.Envelope{
-				RoutingKey: target, Headers: amqp091.Table{"n": int32(1), "gone": "x"}, Body: []byte("before"),
+				RoutingKey: target, Headers: amqp.Table{"n": int32(1), "gone": "x"}, Body: []byte("before"),
 				Properties: schemas.Properties{Type: "changed"},
 			})
 			out.Payload, out.UUID = []byte("after"), "17"
@@ -273,11 +273,11 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 			return []*message.Message{out.Copy()}, nil
 		}}}
 	})
-	r.publish("", queue, amqp091.Publishing{})
+	r.publish("", queue, amqp.Publishing{})
 	d := b.Take(t, target, 1)[0]
 	delete(d.Headers, HeaderCausation)
 	delete(d.Headers, headerStockUUID)
-	if diff := cmp.Diff(amqp091.Table{"n": int32(1), "tenant": "acme"}, d.Headers); diff != "" {
+	if diff := cmp.Diff(amqp.Table{"n": int32(1), "tenant": "acme"}, d.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 	if string(d.Body) != "after" || d.MessageId != "17" || d.Type != "changed" {
@@ -291,12 +291,12 @@ func TestNewMessageIsNotItsParent(t *testing.T) {
 	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
-	e := schemas.Envelope{RoutingKey: "k", Headers: amqp091.Table{headerStockUUID: "parent", "tenant": "acme"}}
+	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{headerStockUUID: "parent", "tenant": "acme"}}
 	m, err := b.outgoing(NewMessage(e), parent, 0)
 	if err != nil || m.Publishing.MessageId != b.derivedID(parent, 0) {
 		t.Errorf("id %q: %v", m.Publishing.MessageId, err)
 	}
-	want := amqp091.Table{"tenant": "acme", HeaderCausation: "parent"}
+	want := amqp.Table{"tenant": "acme", HeaderCausation: "parent"}
 	if diff := cmp.Diff(want, m.Publishing.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,12 +35,12 @@ type Pipeline struct {
 
 	connections []*rabbit.Connection // all of these
 	publishers  []*rabbit.Publisher
-	live        amqp.LiveTopology
+	live        transport.LiveTopology
 
 	// These publish, and bring back what of ours has vanished. RabbitMQ stops reading a
 	// connection on which too much waits for one queue, so that queues of others have
 	// connections of their own.
-	restoring, toQueues, toExchanges *amqp.Restoring
+	restoring, toQueues, toExchanges *transport.Restoring
 
 	breakers []*breaker // of Config.Routes, in their order
 	verifier *schemas.Verifier
@@ -53,7 +53,7 @@ type Pipeline struct {
 // New checks the configuration and connects in the background. Run must follow,
 // since it also closes what New opened.
 func New(cfg Config) (*Pipeline, error) {
-	uri, err := amqp091.ParseURI(cfg.URL)
+	uri, err := amqp.ParseURI(cfg.URL)
 	if err != nil {
 		return nil, errors.New("the AMQP URL cannot be read: expected amqp://LOGIN:PASSWORD@HOST:PORT/VHOST")
 	}
@@ -66,7 +66,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.live = amqp.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.live = transport.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.restoring = p.publisherOn(p.sending)
 	p.toQueues = p.publisherOn(p.returning)
 	p.toExchanges = p.publisherOn(p.outgoing)
@@ -110,16 +110,16 @@ func (p *Pipeline) alone() (by publisher, end func()) {
 		return p.signing(p.toQueues), func() {}
 	}
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
-	return p.signing(amqp.NewRestoring(publisher, p.live)), func() {
+	return p.signing(transport.NewRestoring(publisher, p.live)), func() {
 		_ = publisher.Close() // what is not confirmed is known
 		_ = connection.Close()
 	}
 }
 
-func (p *Pipeline) publisherOn(connection *rabbit.Connection) *amqp.Restoring {
+func (p *Pipeline) publisherOn(connection *rabbit.Connection) *transport.Restoring {
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: mostGivenUp})
 	p.publishers = append(p.publishers, publisher)
-	return amqp.NewRestoring(publisher, p.live)
+	return transport.NewRestoring(publisher, p.live)
 }
 
 func (p *Pipeline) connect(name string, consuming bool) (*rabbit.Connection, error) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -37,8 +37,8 @@ func TestParkingAndHook(t *testing.T) {
 			}
 		})
 		for _, body := range []string{"one", "two"} {
-			r.publish("", queue, amqp091.Publishing{
-				Body: []byte(body), Headers: amqp091.Table{"n": int32(1)}, MessageId: body, Expiration: "60000",
+			r.publish("", queue, amqp.Publishing{
+				Body: []byte(body), Headers: amqp.Table{"n": int32(1)}, MessageId: body, Expiration: "60000",
 			})
 			r.waitFor(1, schemas.Poisoned)
 			e := rabbittest.Receive(t, told)
@@ -74,7 +74,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 	if _, err := b.Channel(t).QueueDelete(queue+".poison", false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+	r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 	r.wait(schemas.Poisoned)
 	rabbittest.Eventually(t, "the message is parked", func() bool { return delayed(t, b, queue+".poison") })
 }
@@ -84,7 +84,7 @@ func TestStrayMessages(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
 		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
-			r.publish("", queue, amqp091.Publishing{Body: []byte(queue)})
+			r.publish("", queue, amqp.Publishing{Body: []byte(queue)})
 		}
 		for _, e := range r.waitFor(3, schemas.Poisoned) {
 			if e.EventID == "" || e.Fingerprint == "" || string(e.Envelope.Body) != e.Envelope.RoutingKey {
@@ -102,7 +102,7 @@ func TestFullParkingQueue(t *testing.T) {
 		queue := rabbittest.Name(t)
 		parking := queue + ".poison"
 		b.DeleteQueue(t, parking)
-		if _, err := b.Channel(t).QueueDeclare(parking, true, false, false, false, amqp091.Table{
+		if _, err := b.Channel(t).QueueDeclare(parking, true, false, false, false, amqp.Table{
 			"x-max-length": 1, "x-overflow": "reject-publish",
 		}); err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestFullParkingQueue(t *testing.T) {
 				func(*message.Message) error { return errBroken })}}
 		})
 		for range 20 {
-			r.publish("", queue, amqp091.Publishing{})
+			r.publish("", queue, amqp.Publishing{})
 		}
 		for range 20 {
 			rabbittest.Receive(t, told)
@@ -159,11 +159,11 @@ func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 					},
 				}}
 			})
-			r.publish("", queue, amqp091.Publishing{})
+			r.publish("", queue, amqp.Publishing{})
 			if e := r.wait(schemas.Poisoned); e.Attempt != 2 || e.Failure.Message == "" {
 				t.Errorf("%+v", e.State)
 			}
-			r.publish("", queue, amqp091.Publishing{Body: []byte("next")})
+			r.publish("", queue, amqp.Publishing{Body: []byte("next")})
 			r.wait(schemas.Handled)
 		})
 	}
@@ -187,11 +187,11 @@ func TestErrorThatIsReadWithoutEnd(t *testing.T) {
 		}}
 	})
 	defer close(release)
-	r.publish("", queue, amqp091.Publishing{})
+	r.publish("", queue, amqp.Publishing{})
 	if e := r.wait(schemas.Poisoned); e.Attempt != 1 || !strings.Contains(e.Failure.Message, "did not return within") {
 		t.Errorf("%+v", e.State)
 	}
-	r.publish("", queue, amqp091.Publishing{Body: []byte("next")})
+	r.publish("", queue, amqp.Publishing{Body: []byte("next")})
 	r.wait(schemas.Handled)
 }
 
@@ -205,7 +205,7 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 		const delay, pause = 50 * time.Millisecond, 77 * time.Millisecond
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.Default = pause, attemptsAfter()
-			declareFor(t, b, c.Topology.Delay(pause), amqp091.Table{"x-max-length": int32(0)}) // not as it is to be
+			declareFor(t, b, c.Topology.Delay(pause), amqp.Table{"x-max-length": int32(0)}) // not as it is to be
 			c.Logger = slog.New(faultyLog{c.Logger.Handler(), faults})
 			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
 		})
@@ -226,7 +226,7 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {
 			t.Errorf("%+v", poisoned)
 		}
-		r.publish("", queue, amqp091.Publishing{})
+		r.publish("", queue, amqp.Publishing{})
 		r.wait(schemas.Handled)
 		r.quiet()
 	})
@@ -241,7 +241,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"gave a message up": fault}})
 				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
 			})
-			r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+			r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 			kept := b.Take(t, r.topology.Unstorable(), 1)[0]
 			e, state, err := schemas.Unwrap(schemas.FromDelivery(kept))
 			if err != nil || string(e.Body) != "x" || state.Queue != queue || state.Fingerprint != e.Fingerprint() {
@@ -281,7 +281,7 @@ func TestHookThatDoesNotReturn(t *testing.T) {
 		c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
 	})
 	defer close(release)
-	r.publish("", queue, amqp091.Publishing{})
+	r.publish("", queue, amqp.Publishing{})
 	r.wait(schemas.Poisoned)
 	rabbittest.Eventually(t, "the hook is given up", func() bool { return r.log.Count("the hook for poison failed") == 1 })
 	r.quiet()
@@ -327,7 +327,7 @@ func TestPanicOfTheHookForHangingHandlers(t *testing.T) {
 		c.Routes = []Route{{Queue: queue, Timeout: time.Millisecond, Handler: handler(
 			func(*message.Message) error { <-release; return nil })}}
 	})
-	r.publish("", queue, amqp091.Publishing{})
+	r.publish("", queue, amqp.Publishing{})
 	rabbittest.Eventually(t, "the panic is logged", func() bool { return r.log.Count("the hook for hanging handlers failed") == 1 })
 	close(release)
 	r.wait(schemas.Handled)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -25,9 +25,9 @@ func TestMessagesThatFailAtTwoQueuesGoBackToBoth(t *testing.T) {
 					c.Default = attemptsAfter(500*time.Millisecond, 500*time.Millisecond)
 				})
 				exchange, ch := r.exchange(), b.Channel(t)
-				var queues []<-chan amqp091.Delivery
+				var queues []<-chan amqp.Delivery
 				for range 2 {
-					queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry(), "x-queue-type": "quorum"})
+					queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry(), "x-queue-type": "quorum"})
 					if err := ch.QueueBind(queue, "k", exchange, false, nil); err != nil {
 						t.Fatal(err)
 					}
@@ -38,7 +38,7 @@ func TestMessagesThatFailAtTwoQueuesGoBackToBoth(t *testing.T) {
 					queues = append(queues, deliveries)
 				}
 				// One message, and so the first queue is bound.
-				r.publish(exchange, "k", amqp091.Publishing{Body: []byte("first")})
+				r.publish(exchange, "k", amqp.Publishing{Body: []byte("first")})
 				for i, deliveries := range queues {
 					d := rabbittest.Receive(t, deliveries)
 					if i > 0 {
@@ -49,9 +49,9 @@ func TestMessagesThatFailAtTwoQueuesGoBackToBoth(t *testing.T) {
 					_ = rabbittest.Receive(t, deliveries).Ack(false)
 				}
 				for i := range messages {
-					r.publish(exchange, "k", amqp091.Publishing{Body: fmt.Append(nil, i), DeliveryMode: amqp091.Persistent})
+					r.publish(exchange, "k", amqp.Publishing{Body: fmt.Append(nil, i), DeliveryMode: amqp.Persistent})
 				}
-				failed := make([][]amqp091.Delivery, len(queues))
+				failed := make([][]amqp.Delivery, len(queues))
 				for i, deliveries := range queues {
 					for range messages {
 						failed[i] = append(failed[i], rabbittest.Receive(t, deliveries))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -43,10 +43,10 @@ func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 				}),
 			}}
 		})
-		r.publish(exchange, "order.paid", amqp091.Publishing{Body: []byte("slow")})
+		r.publish(exchange, "order.paid", amqp.Publishing{Body: []byte("slow")})
 		r.wait(schemas.RetryScheduled)
-		r.publish(exchange, "order.paid", amqp091.Publishing{
-			Body: []byte("fast"), Expiration: "400", Headers: amqp091.Table{"tenant": "acme", "n": int64(1)},
+		r.publish(exchange, "order.paid", amqp.Publishing{
+			Body: []byte("fast"), Expiration: "400", Headers: amqp.Table{"tenant": "acme", "n": int64(1)},
 		})
 		first, second := rabbittest.Receive(t, arrivals), rabbittest.Receive(t, arrivals)
 		if waited := second.at.Sub(first.at); waited < time.Second || waited > 10*time.Second {
@@ -79,10 +79,10 @@ func TestTimesSetByTheBroker(t *testing.T) {
 				return onAttempt(msg, 1, errBroken)
 			})}}
 		})
-		foreign := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		foreign := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		published := time.Unix(1700000000, 0)
 		for _, to := range []string{queue, foreign} {
-			r.publish("", to, amqp091.Publishing{MessageId: "m", Timestamp: published, Body: []byte("x")})
+			r.publish("", to, amqp.Publishing{MessageId: "m", Timestamp: published, Body: []byte("x")})
 		}
 		for attempt := range 2 {
 			e := rabbittest.Receive(t, attempts)
@@ -105,7 +105,7 @@ func TestForeignConsumer(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
 		exchange := r.exchange()
-		queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		if err := b.Channel(t).QueueBind(queue, "order.*", exchange, false, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestForeignConsumer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.publish(exchange, "order.paid", amqp091.Publishing{Body: []byte("x"), Headers: amqp091.Table{"tenant": "acme"}})
+		r.publish(exchange, "order.paid", amqp.Publishing{Body: []byte("x"), Headers: amqp.Table{"tenant": "acme"}})
 		for attempt := range 2 {
 			d := rabbittest.Receive(t, deliveries)
 			if d.RoutingKey != "order.paid" || d.Headers["tenant"] != "acme" || string(d.Body) != "x" {
@@ -136,13 +136,13 @@ func TestForeignConsumer(t *testing.T) {
 func TestDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
-		dead := func(args amqp091.Table) string {
+		dead := func(args amqp.Table) string {
 			args["x-dead-letter-exchange"] = r.topology.Retry()
 			return b.Queue(t, args)
 		}
-		expired := dead(amqp091.Table{"x-message-ttl": int32(10)})
-		full := dead(amqp091.Table{"x-max-length": int32(1)})
-		crashing := dead(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1)})
+		expired := dead(amqp.Table{"x-message-ttl": int32(10)})
+		full := dead(amqp.Table{"x-max-length": int32(1)})
+		crashing := dead(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1)})
 		for _, queue := range []string{expired, full, full, crashing} {
 			publishTo(t, b, queue, queue)
 		}
@@ -182,7 +182,7 @@ func dieWith(t *testing.T, b rabbittest.Broker, queue string, times int) {
 func TestRetriedDeaths(t *testing.T) {
 	b := rabbittest.Newest(t)
 	r := start(t, b, func(c *Config) { c.RetriedDeaths = []string{"expired"} })
-	queue := b.Queue(t, amqp091.Table{"x-message-ttl": int32(10), "x-dead-letter-exchange": r.topology.Retry()})
+	queue := b.Queue(t, amqp.Table{"x-message-ttl": int32(10), "x-dead-letter-exchange": r.topology.Retry()})
 	publishTo(t, b, queue, "x")
 	if e := r.wait(schemas.Poisoned); e.Attempt != 2 || len(r.all(func(e event) bool { return e.Action == schemas.RetryScheduled })) != 1 {
 		t.Errorf("%+v\n%s", e.State, r.lives())
@@ -197,7 +197,7 @@ func TestDeletedTarget(t *testing.T) {
 			c.ReturnGrace, c.ReturnPause = time.Second, 100*time.Millisecond
 			c.Default = attemptsAfter(300 * time.Millisecond)
 		})
-		queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		publishTo(t, b, queue, "x")
 		rejectOne(t, b, queue)
 		scheduled := r.wait(schemas.RetryScheduled)
@@ -225,13 +225,13 @@ func TestDelayThatCannotBeDeclared(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
-			declareFor(t, b, c.Topology.Delay(150*time.Millisecond), amqp091.Table{"x-max-length": int32(1)}) // not as it is to be
+			declareFor(t, b, c.Topology.Delay(150*time.Millisecond), amqp.Table{"x-max-length": int32(1)}) // not as it is to be
 			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50*time.Millisecond, 200*time.Millisecond), Handler: handler(
 				func(msg *message.Message) error {
 					return onAttempt(msg, 1, retry.After(120*time.Millisecond, errBroken))
 				})}}
 		})
-		r.publish("", queue, amqp091.Publishing{Body: []byte("x")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 		r.wait(schemas.Handled)
 		if n := r.log.Count("messages wait for another time"); n != 1 {
 			t.Errorf("logged %d times", n)
@@ -267,7 +267,7 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 func TestRecreatedTarget(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnPause = 300 * time.Millisecond })
-		args := amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()}
+		args := amqp.Table{"x-dead-letter-exchange": r.topology.Retry()}
 		queue := b.Queue(t, args)
 		publishTo(t, b, queue, "x")
 		rejectOne(t, b, queue)
@@ -307,7 +307,7 @@ func TestFullTarget(t *testing.T) {
 				return onAttempt(msg, 1, errBroken)
 			})}}
 		})
-		full := b.Queue(t, amqp091.Table{
+		full := b.Queue(t, amqp.Table{
 			"x-dead-letter-exchange": r.topology.Retry(), "x-max-length": int32(1), "x-overflow": "reject-publish",
 		})
 		publishTo(t, b, full, "first")
@@ -348,7 +348,7 @@ func TestTargetWithoutRights(t *testing.T) {
 			c.URL = as.URL
 			c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond
 		})
-		declareFor(t, b, foreign, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		declareFor(t, b, foreign, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		publishTo(t, b, foreign, "x")
 		rejectOne(t, b, foreign)
 		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
@@ -371,7 +371,7 @@ func TestExclusiveTarget(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond })
 		queue, theirs := rabbittest.Name(t), b.Channel(t)
-		_, err := theirs.QueueDeclare(queue, true, false, true, false, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		_, err := theirs.QueueDeclare(queue, true, false, true, false, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -409,18 +409,18 @@ func TestMalformedDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, openRetry(t, b))
 		deaths := map[string]any{
-			"long":     []any{amqp091.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},
-			"no UTF-8": []any{amqp091.Table{"queue": "\xff\xfe", "reason": "rejected"}},
-			"empty":    []any{amqp091.Table{"queue": "", "reason": "rejected"}},
-			"unnamed":  []any{amqp091.Table{"reason": "rejected"}},
-			"a number": []any{amqp091.Table{"queue": int64(1), "reason": "rejected"}},
-			"no list":  amqp091.Table{"queue": "q"},
-			"strange":  []any{int64(1), []any{}, amqp091.Table{"queue": []any{"q"}}},
+			"long":     []any{amqp.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},
+			"no UTF-8": []any{amqp.Table{"queue": "\xff\xfe", "reason": "rejected"}},
+			"empty":    []any{amqp.Table{"queue": "", "reason": "rejected"}},
+			"unnamed":  []any{amqp.Table{"reason": "rejected"}},
+			"a number": []any{amqp.Table{"queue": int64(1), "reason": "rejected"}},
+			"no list":  amqp.Table{"queue": "q"},
+			"strange":  []any{int64(1), []any{}, amqp.Table{"queue": []any{"q"}}},
 		}
 		for name, death := range deaths {
-			r.publish(r.topology.Retry(), "", amqp091.Publishing{MessageId: name, Headers: amqp091.Table{"x-death": death}})
+			r.publish(r.topology.Retry(), "", amqp.Publishing{MessageId: name, Headers: amqp.Table{"x-death": death}})
 		}
-		queue := b.Queue(t, amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		publishTo(t, b, queue, "honest")
 		rejectOne(t, b, queue)
 		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "honest" {
@@ -438,7 +438,7 @@ func TestMalformedDeaths(t *testing.T) {
 	})
 }
 
-func declareFor(t *testing.T, b rabbittest.Broker, queue string, args amqp091.Table) {
+func declareFor(t *testing.T, b rabbittest.Broker, queue string, args amqp.Table) {
 	t.Helper()
 	if _, err := b.Channel(t).QueueDeclare(queue, true, false, false, false, args); err != nil {
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +23,7 @@ type rig struct {
 	cfg      Config
 	topology schemas.Topology
 	log      *rabbittest.Log
-	admin    *amqp091.Channel
+	admin    *amqp.Channel
 	pipeline *Pipeline
 	stop     func() error // ends the pipeline and returns what Run did; may be called twice
 
@@ -51,7 +51,7 @@ func attemptsAfter(delays ...time.Duration) *retry.Policy { return &retry.Policy
 func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := startSilent(t, b, adjust)
-	r.follow(r.topology.Log(), func(d amqp091.Delivery) {
+	r.follow(r.topology.Log(), func(d amqp.Delivery) {
 		e, state, err := schemas.Unwrap(schemas.FromDelivery(d))
 		if err != nil {
 			t.Error(err)
@@ -68,7 +68,7 @@ func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
 	r.cfg = Config{
-		URL: b.URL, Topology: r.topology, QueueType: amqp.Classic, Logger: r.log.Logger(),
+		URL: b.URL, Topology: r.topology, QueueType: transport.Classic, Logger: r.log.Logger(),
 		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond),
 	}
 	if adjust != nil {
@@ -121,7 +121,7 @@ func (r *rig) run() {
 }
 
 // follow takes what reaches a queue, such as the log.
-func (r *rig) follow(queue string, each func(amqp091.Delivery)) {
+func (r *rig) follow(queue string, each func(amqp.Delivery)) {
 	r.t.Helper()
 	ch := r.broker.Channel(r.t)
 	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
@@ -173,7 +173,7 @@ func topicExchange(t testing.TB, b rabbittest.Broker) string {
 	return name
 }
 
-func (r *rig) publish(exchange, key string, p amqp091.Publishing) {
+func (r *rig) publish(exchange, key string, p amqp.Publishing) {
 	r.t.Helper()
 	if err := r.admin.Publish(exchange, key, false, false, p); err != nil {
 		r.t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -80,13 +80,13 @@ func (r Route) validate(ours schemas.Topology) error {
 func (r Route) parking() string { return r.Queue + ".poison" }
 
 // declared are the queues of a route.
-func (r Route) declared() []amqp.Route {
-	bound := amqp.Route{Queue: r.Queue}
+func (r Route) declared() []transport.Route {
+	bound := transport.Route{Queue: r.Queue}
 	for _, b := range r.Bind {
-		bound.Bind = append(bound.Bind, amqp.Bind(b))
+		bound.Bind = append(bound.Bind, transport.Bind(b))
 	}
 	if !r.Park {
-		return []amqp.Route{bound}
+		return []transport.Route{bound}
 	}
-	return []amqp.Route{bound, {Queue: r.parking()}}
+	return []transport.Route{bound, {Queue: r.parking()}}
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -63,7 +63,7 @@ func (r *running) find(ctx context.Context, state *schemas.State, newID func() s
 			continue
 		}
 		if other.message == "" {
-			if !amqp.Redelivered(ctx) {
+			if !transport.Redelivered(ctx) {
 				continue
 			}
 			other.message = newID()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -41,14 +41,14 @@ func hanging(t *testing.T, b rabbittest.Broker, timeout time.Duration) (r *rig, 
 func TestMessageOfAHandlerThatHangsIsDeliveredAgain(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r, queue, cut, calls, release := hanging(t, b, 0)
-		r.publish("", queue, amqp091.Publishing{Body: []byte("hang")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("hang")})
 		rabbittest.Eventually(t, "the handler hangs", func() bool { return calls.Load() == 1 })
 		cut()
 		e := r.wait(schemas.RetryScheduled)
 		if e.Attempt != 0 || e.Waits != 1 || !strings.Contains(e.Failure.Message, "has not returned") {
 			t.Errorf("%+v", e.State)
 		}
-		r.publish("", queue, amqp091.Publishing{Body: []byte("good")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("good")})
 		if e := r.wait(schemas.Handled); string(e.Envelope.Body) != "good" {
 			t.Errorf("handled %q", e.Envelope.Body)
 		}
@@ -68,7 +68,7 @@ func TestMessageOfAHandlerThatHangsIsDeliveredAgain(t *testing.T) {
 func TestHandlerThatHangsBeyondItsTimeoutEndsInPoison(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r, queue, cut, calls, release := hanging(t, b, 50*time.Millisecond)
-		r.publish("", queue, amqp091.Publishing{Body: []byte("hang")})
+		r.publish("", queue, amqp.Publishing{Body: []byte("hang")})
 		rabbittest.Eventually(t, "the hang is reported", func() bool { return r.log.Count("did not return at its time-out") == 1 })
 		cut()
 		e := r.wait(schemas.Poisoned)

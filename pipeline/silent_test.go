@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -24,7 +24,7 @@ func TestSilentParkingQueue(t *testing.T) {
 			c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(
 				func(*message.Message) error { return errBroken })}}
 		})
-		r.publish("", queue, amqp091.Publishing{})
+		r.publish("", queue, amqp.Publishing{})
 		rabbittest.Receive(t, told)
 		r.wait(schemas.Poisoned)
 		r.quiet()
@@ -42,8 +42,8 @@ func TestSilentDelayQueue(t *testing.T) {
 			c.Routes = []Route{{Queue: queue, Concurrency: 1, Policy: attemptsAfter(silent), Handler: handler(
 				func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) })}}
 		})
-		r.publish("", queue, amqp091.Publishing{MessageId: "first"})
-		r.publish("", queue, amqp091.Publishing{MessageId: "second"})
+		r.publish("", queue, amqp.Publishing{MessageId: "first"})
+		r.publish("", queue, amqp.Publishing{MessageId: "second"})
 		handled := map[string]bool{}
 		rabbittest.Eventually(t, "both are handled", func() bool {
 			for _, e := range r.all(func(e event) bool { return e.Action == schemas.Handled }) {
@@ -69,8 +69,8 @@ func TestSilentQueueOfOutgoingMessages(t *testing.T) {
 				return outgoingTo(string(msg.Payload)), nil
 			}}}
 		})
-		r.publish("", queue, amqp091.Publishing{Body: []byte(silent)})
-		r.publish("", queue, amqp091.Publishing{Body: []byte(out)})
+		r.publish("", queue, amqp.Publishing{Body: []byte(silent)})
+		r.publish("", queue, amqp.Publishing{Body: []byte(out)})
 		b.Take(t, out, 1)
 		recovers()
 		for _, e := range r.waitFor(2, schemas.Handled) {

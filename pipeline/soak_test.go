@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -100,15 +100,15 @@ func (run *delayRun) on(t *testing.T, b rabbittest.Broker) {
 	run.left.Store(int64(run.messages))
 	queue := rabbittest.Name(t)
 	r := startSilent(t, b, func(c *Config) {
-		c.QueueType, c.Logger, c.Breaker.Messages = amqp.Quorum, slog.New(slog.DiscardHandler), -1
+		c.QueueType, c.Logger, c.Breaker.Messages = transport.Quorum, slog.New(slog.DiscardHandler), -1
 		policy := retry.Policy{Classes: map[string]retry.Policy{}}
 		for i, d := range run.delays {
 			policy.Classes[strconv.Itoa(i)] = retry.Policy{Delays: []time.Duration{d}}
 		}
 		c.Routes = []Route{{Queue: queue, Concurrency: 512, Policy: &policy, Handler: handler(run.handle)}}
 	})
-	r.follow(r.topology.Log(), func(amqp091.Delivery) {})
-	r.publish("", queue, amqp091.Publishing{Body: []byte("tomorrow")})
+	r.follow(r.topology.Log(), func(amqp.Delivery) {})
+	r.publish("", queue, amqp.Publishing{Body: []byte("tomorrow")})
 	run.publish(r, queue)
 	run.wait(t)
 	if !delayed(t, b, r.topology.Delay(24*time.Hour)) {
@@ -146,7 +146,7 @@ func (run *delayRun) publish(r *rig, queue string) {
 	for i := range run.messages {
 		e := schemas.Envelope{RoutingKey: queue, Body: []byte(strconv.Itoa(i))}
 		if run.rate == 0 {
-			r.publish("", queue, amqp091.Publishing{Body: e.Body, DeliveryMode: amqp091.Persistent})
+			r.publish("", queue, amqp.Publishing{Body: e.Body, DeliveryMode: amqp.Persistent})
 			continue
 		}
 		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(run.rate))))

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,7 +40,7 @@ type steps struct {
 	frameMax  func() schemas.FrameMax // of the publisher's connection
 	delays    delayDeclarer
 	permanent []time.Duration // that policies name, the shortest first
-	taps      []amqp.Tap
+	taps      []transport.Tap
 	now       func() time.Time
 	sleep     func(ctx context.Context, d time.Duration) bool // false when ctx ends before
 	newID     func() string
@@ -123,7 +123,7 @@ func (s *steps) bodyIsElsewhere(action schemas.Action, e schemas.Envelope) bool 
 	if action != schemas.Handled && action != schemas.RetryScheduled {
 		return false
 	}
-	return slices.ContainsFunc(s.taps, func(tap amqp.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
+	return slices.ContainsFunc(s.taps, func(tap transport.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
 // wait puts a message into the queue where all wait equally long. One that the broker

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -26,10 +26,10 @@ func TestTargetThatDoesNotConfirm(t *testing.T) {
 		r := start(t, b, func(c *Config) {
 			c.URL, c.ReturnPause, c.ConfirmTimeout = url, 100*time.Millisecond, time.Second
 		})
-		args := amqp091.Table{"x-dead-letter-exchange": r.topology.Retry()}
+		args := amqp.Table{"x-dead-letter-exchange": r.topology.Retry()}
 		declareFor(t, b, stuck, args)
 		for i := range messages {
-			r.publish("", stuck, amqp091.Publishing{Body: []byte(fmt.Sprint(i))})
+			r.publish("", stuck, amqp.Publishing{Body: []byte(fmt.Sprint(i))})
 		}
 		rejectMany(t, b, stuck, messages)
 		r.waitFor(messages, schemas.RetryScheduled)
@@ -142,10 +142,10 @@ func TestQuorumQueueThatStandsStill(t *testing.T) {
 			c.ReturnPause, c.ConfirmTimeout = 100*time.Millisecond, 500*time.Millisecond
 			c.Default = attemptsAfter(5 * time.Second)
 		})
-		args := amqp091.Table{"x-dead-letter-exchange": r.topology.Retry(), "x-queue-type": "quorum"}
+		args := amqp.Table{"x-dead-letter-exchange": r.topology.Retry(), "x-queue-type": "quorum"}
 		still, other := b.Queue(t, args), b.Queue(t, args)
 		for i := range messages {
-			r.publish("", still, amqp091.Publishing{Body: fmt.Append(nil, i)})
+			r.publish("", still, amqp.Publishing{Body: fmt.Append(nil, i)})
 		}
 		process := fmt.Sprintf("whereis('%%2F_%s')", still)
 		t.Cleanup(func() { b.Service(t, "ctl", "eval", "sys:resume("+process+").") })
@@ -154,7 +154,7 @@ func TestQuorumQueueThatStandsStill(t *testing.T) {
 		b.Service(t, "ctl", "eval", "sys:suspend("+process+").")
 		for range 3 {
 			for i := range others {
-				r.publish("", other, amqp091.Publishing{Body: fmt.Append(nil, i)})
+				r.publish("", other, amqp.Publishing{Body: fmt.Append(nil, i)})
 			}
 			rejectMany(t, b, other, others)
 			b.Take(t, other, others)

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -64,7 +64,7 @@ func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log,
 func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.DirectDelivery {
 	hop := lasthop.Hop{
 		Topology: s.topology, StateKeys: s.secrets.stateKeys, Publisher: publisher, Login: s.login, Own: map[string]bool{},
-		Binder: amqp.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},
+		Binder: transport.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},
 	}
 	for _, route := range s.cfg.Routes {
 		hop.Own[route.Queue] = true

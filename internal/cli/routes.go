@@ -5,7 +5,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -13,7 +13,7 @@ import (
 func (s system) pipeline() pipeline.Config {
 	s.cfg = s.cfg.Clone()
 	cfg := pipeline.Config{
-		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: amqp.QueueType(s.cfg.Topology.QueueType),
+		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: transport.QueueType(s.cfg.Topology.QueueType),
 		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
 		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause,
 		ConfirmTimeout: s.cfg.Retry.Return.Timeout, StopTimeout: s.cfg.StopTimeout, Logger: s.logger,
@@ -27,10 +27,10 @@ func (s system) pipeline() pipeline.Config {
 	return cfg
 }
 
-func (s system) taps() []amqp.Tap {
-	var taps []amqp.Tap
+func (s system) taps() []transport.Tap {
+	var taps []transport.Tap
 	for _, exchange := range s.cfg.Tap.Exchanges {
-		taps = append(taps, amqp.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+		taps = append(taps, transport.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
 	}
 	return taps
 }

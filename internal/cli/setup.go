@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 )
 
 func newSetup(from *settings) *cobra.Command {
@@ -87,7 +87,7 @@ func (s system) declare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := amqp.Declare(ctx, conn, s.pipeline().TopologyConfig()); err != nil {
+	if err := transport.Declare(ctx, conn, s.pipeline().TopologyConfig()); err != nil {
 		return fmt.Errorf("declaring the topology at %s: %w", s.cfg.AMQP.URL, err)
 	}
 	return nil

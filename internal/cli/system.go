@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,7 +25,7 @@ type system struct {
 	login    string
 	vhost    string
 
-	discovery *amqp.Discovery
+	discovery *transport.Discovery
 	secrets   secrets
 
 	shop   *shop.Shop // the example system; nil: there is none
@@ -55,12 +55,12 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 		return system{}, err
 	}
 	var uri amqp091.URI
-	var discovery *amqp.Discovery
+	var discovery *transport.Discovery
 	if !cfg.AMQP.URL.IsEmbedded() {
 		if uri, err = amqp091.ParseURI(cfg.AMQP.URL.Reveal()); err != nil {
 			return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
 		}
-		if discovery, err = amqp.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient()); err != nil {
+		if discovery, err = transport.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient()); err != nil {
 			return system{}, usagef("amqp.management_url: %w", err)
 		}
 	}

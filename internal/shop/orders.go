@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -72,7 +72,7 @@ func one(random *rand.Rand, of ...string) string { return of[random.IntN(len(of)
 func envelope(exchange, key, id string, body order, tenant string) schemas.Envelope {
 	text, _ := json.Marshal(body) // texts and numbers
 	return schemas.Envelope{
-		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp091.Table{"tenant": tenant},
-		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp091.Persistent, AppID: "shop"},
+		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp.Table{"tenant": tenant},
+		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, AppID: "shop"},
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/amqp"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -60,8 +60,8 @@ type Shop struct {
 func New(cfg Config) *Shop { return &Shop{cfg: cfg, placed: map[int]bool{}} }
 
 // Taps are the exchanges whose messages are to be recorded.
-func (s *Shop) Taps() []amqp.Tap {
-	return []amqp.Tap{
+func (s *Shop) Taps() []transport.Tap {
+	return []transport.Tap{
 		{Exchange: Orders, Type: "topic"},
 		{Exchange: Payments, Type: "direct", Keys: []string{paymentTaken}},
 		{Exchange: Shipments, Type: "fanout"},

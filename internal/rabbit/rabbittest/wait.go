@@ -68,7 +68,7 @@ func ours() []string {
 	var stacks []string
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
 		if strings.Contains(stack, "rabbitmq/amqp091-go.") || strings.Contains(stack, "watership/internal/rabbit.") ||
-			strings.Contains(stack, "watership/pipeline/amqp.") {
+			strings.Contains(stack, "watership/pipeline/transport.") {
 			if !strings.Contains(stack, "testing.tRunner") && !strings.Contains(stack, "rabbittest.ours") {
 				stacks = append(stacks, stack)
 			}

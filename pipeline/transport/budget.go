@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// budget bounds the bytes of the messages that are in flight. One that is larger
+// than all of it is in flight alone.
+type budget struct {
+	limit int // 0: none
+	room  *semaphore.Weighted
+}
+
+func newBudget(limit int) *budget {
+	return &budget{limit: limit, room: semaphore.NewWeighted(int64(limit))}
+}
+
+// headerCost is how many bytes a byte of headers takes, of which a table in memory is made.
+const headerCost = 8
+
+// sizeOf is about what a delivery takes in memory.
+func (b *budget) sizeOf(d *amqp.Delivery) int {
+	if b.limit == 0 {
+		return 0
+	}
+	return len(d.Body) + headerCost*schemas.HeaderFrameSize(schemas.FromDelivery(*d).Publishing())
+}
+
+func (b *budget) share(size int) int64 { return int64(min(size, b.limit)) }
+
+// take waits for room; false when ctx ends before.
+func (b *budget) take(ctx context.Context, size int) bool {
+	return b.room.Acquire(ctx, b.share(size)) == nil
+}
+
+// try takes room if there is any.
+func (b *budget) try(size int) bool { return b.room.TryAcquire(b.share(size)) }
+
+func (b *budget) free(size int) { b.room.Release(b.share(size)) }

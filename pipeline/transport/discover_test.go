@@ -1,0 +1,158 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// discovering is a topology that taps a direct exchange without keys, which is
+// there and has a queue.
+func discovering(t *testing.T, b rabbittest.Broker) (cfg TopologyConfig, exchange, queue string) {
+	t.Helper()
+	if b.ManagementURL == "" {
+		t.Skip("no management API")
+	}
+	discovery, err := NewDiscovery(b.ManagementURL, "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg = topology(t, b, Classic)
+	exchange, queue = rabbittest.Name(t), b.Queue(t, nil)
+	cfg.Discovery, cfg.Tap = discovery, []Tap{{Exchange: exchange, Type: "direct"}}
+	if err := b.Channel(t).ExchangeDeclare(exchange, "direct", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.DeleteExchange(t, exchange)
+	bindKey(t, b, queue, "first", exchange)
+	return cfg, exchange, queue
+}
+
+func bindKey(t *testing.T, b rabbittest.Broker, queue, key, exchange string) {
+	t.Helper()
+	if err := b.Channel(t).QueueBind(queue, key, exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publishKey(t *testing.T, b rabbittest.Broker, exchange, key string) {
+	t.Helper()
+	if err := b.Channel(t).Publish(exchange, key, false, false, amqp.Publishing{Body: []byte(key)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A direct exchange without keys is tapped by those that are bound, and by those
+// that are bound later; a key whose queue is gone stays.
+func TestKeysAreDiscovered(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		cfg, exchange, queue := discovering(t, b)
+		declareTwice(t, b, cfg)
+		publishKey(t, b, exchange, "first")
+		if d := b.Take(t, cfg.Index(), 1)[0]; d.Exchange != exchange || d.RoutingKey != "first" {
+			t.Errorf("exchange %q, key %q", d.Exchange, d.RoutingKey)
+		}
+		keep(t, LiveTopology{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		bindKey(t, b, queue, "second", exchange)
+		rabbittest.Eventually(t, "the new key to be tapped", func() bool {
+			publishKey(t, b, exchange, "second")
+			return b.Len(t, cfg.Index()) > 0
+		})
+		b.Take(t, cfg.Index(), b.Len(t, cfg.Index()))
+		if err := b.Channel(t).QueueUnbind(queue, "first", exchange, nil); err != nil {
+			t.Fatal(err)
+		}
+		publishKey(t, b, exchange, "first")
+		b.Take(t, cfg.Index(), 1)
+	})
+}
+
+// Keys that come and go do not add up for ever.
+func TestStaleKeysAreBounded(t *testing.T) {
+	b := rabbittest.Newest(t)
+	cfg, exchange, _ := discovering(t, b)
+	declareTwice(t, b, cfg)
+	ch := b.Channel(t)
+	for n := range mostStale + 1 {
+		if err := ch.ExchangeBind(cfg.Topology.Tap(), fmt.Sprint("gone-", n), exchange, true, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := LiveTopology{Conn: connection(t, b), Config: cfg}
+	rabbittest.Eventually(t, "our own bindings to be forgotten", func() bool {
+		if err := live.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		others, ours, err := cfg.Discovery.keys(t.Context(), exchange, cfg.Topology.Tap())
+		return err == nil && len(others) == 1 && len(ours) == 1 && ours[0] == "first"
+	})
+}
+
+// Without the management API a direct exchange needs its keys.
+func TestKeysCannotBeDiscovered(t *testing.T) {
+	b := rabbittest.Newest(t)
+	cfg, exchange, _ := discovering(t, b)
+	cfg.Discovery = nil
+	conn := connection(t, b)
+	if err := Declare(t.Context(), conn, cfg); err == nil || !strings.Contains(err.Error(), "needs the routing keys") {
+		t.Errorf("without discovery: %v", err)
+	}
+	away, err := NewDiscovery("http://guest:secret@127.0.0.1:1", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Discovery = away
+	err = Declare(t.Context(), conn, cfg)
+	for _, want := range []string{exchange, "set amqp.management_url, or the keys", "http://127.0.0.1:1"} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	if _, err := NewDiscovery("amqp://guest:secret@b", "/", nil); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+	// An exchange that a deploy has deleted is no error while messages flow.
+	cfg.Discovery, err = NewDiscovery(b.ManagementURL, "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Tap[0].Exchange += ".gone"
+	live := LiveTopology{Conn: conn, Config: cfg}
+	if err := live.Restore(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeysAreDiscoveredWhenTheAPIIsBack: what flows does not wait for the management
+// API, and all else is declared without it.
+func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
+	b := rabbittest.Newest(t)
+	cfg, exchange, _ := discovering(t, b)
+	there := cfg.Discovery
+	away, err := NewDiscovery("http://guest:guest@127.0.0.1:1", "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Discovery = away
+	live := LiveTopology{Conn: connection(t, b), Config: cfg}
+	if err := live.Declare(t.Context()); err != nil {
+		t.Fatalf("while the API is away: %v", err)
+	}
+	if err := live.Restore(t.Context()); err == nil {
+		t.Error("nobody is told that keys cannot be found out")
+	}
+	live.Config.Discovery = there
+	rabbittest.Eventually(t, "the tap to have the key", func() bool {
+		if err := live.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, ours, err := there.keys(t.Context(), exchange, cfg.Topology.Tap())
+		return err == nil && len(ours) == 1 && ours[0] == "first"
+	})
+}

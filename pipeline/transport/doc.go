@@ -1,0 +1,20 @@
+// Package transport carries Watermill messages over RabbitMQ: a message.Subscriber
+// and a message.Publisher that take watermill-amqp's Config, so that a Watermill
+// user swaps a constructor and keeps the configuration.
+//
+// What differs from the stock transport:
+//
+//   - As many messages are in flight as Concurrency says, instead of one.
+//   - Every header type, property and byte survives both ways, and no header can
+//     stop a consumer. The whole envelope is in the message's context
+//     (schemas.FromContext); with Marshaler it is in the metadata as well.
+//   - Every publish is confirmed, many at a time; one that reaches no queue is an
+//     error where Config.Publish.Mandatory says so.
+//   - A nack puts the message back after a pause that grows, instead of at once.
+//   - Connections, channels, queues and consumers come back for ever. Stopping a
+//     subscription waits for its handlers and touches no other.
+//
+// Without effect are Config.Publish.ChannelPoolSize, ConfirmDelivery and
+// Transactional (publishing is always confirmed), Config.Consume.Qos.PrefetchSize
+// and Global (a channel has one consumer).
+package transport

@@ -1,0 +1,56 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// What Publish can say about a single message; errors.As finds them.
+type (
+	// UnroutableError says that a mandatory message reached no queue.
+	UnroutableError = rabbit.UnroutableError
+	// NackedError says that a queue did not take the message, as a full one does.
+	NackedError = rabbit.NackedError
+	// RefusedError says that the message can never be published as it is.
+	RefusedError = rabbit.RefusedError
+)
+
+// failures are the messages of one call that were not published.
+type failures []failure
+
+type failure struct {
+	message *message.Message
+	cause   error
+}
+
+func (f failures) err() error {
+	errs := make([]error, len(f))
+	for i := range f {
+		errs[i] = fmt.Errorf("message %s: %w", f[i].message.UUID, f[i].cause)
+	}
+	return errors.Join(errs...)
+}
+
+func (f failures) messages() []*message.Message {
+	messages := make([]*message.Message, len(f))
+	for i := range f {
+		messages[i] = f[i].message
+	}
+	return messages
+}
+
+// exchangeMissing says whether a message failed since its exchange is not there.
+func (f failures) exchangeMissing() bool {
+	for i := range f {
+		var refused *RefusedError
+		if errors.As(f[i].cause, &refused) && refused.Code == amqp.NotFound {
+			return true
+		}
+	}
+	return false
+}

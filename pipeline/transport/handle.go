@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// handled is a delivery, the message that it became, and what is told of it.
+type handled struct {
+	delivery *amqp.Delivery
+	size     int // of the budget
+	message  *message.Message
+	done     context.CancelFunc // ends the message's context
+	acks     *acks
+	stopped  func() // called when the subscription is stopped meanwhile; nil: nobody is
+}
+
+// handle hands out one delivery and settles it. ctx is the session's.
+func (s *subscription) handle(ctx context.Context, h handled) {
+	defer s.leavePlace()
+	defer s.budget.free(h.size)
+	defer h.done()
+	select {
+	case s.out <- h.message:
+	case <-s.stop:
+		s.putBack(h.acks, h.delivery)
+		return
+	case <-ctx.Done():
+		return
+	}
+	if h.stopped != nil {
+		select {
+		case <-h.message.Acked():
+		case <-h.message.Nacked():
+		case <-s.stop:
+			h.stopped()
+		}
+	}
+	select {
+	case <-h.message.Acked():
+		s.tally.acked(h.delivery)
+		h.acks.ack(h.delivery.DeliveryTag)
+	case <-h.message.Nacked():
+		h.done()
+		s.giveBack(ctx, h)
+	case <-s.expired.Done():
+	}
+}
+
+// message is the delivery as Watermill has it. A delivery that the configured
+// marshaler refuses would come again for ever: it is handed out by ours.
+func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, context.CancelFunc) {
+	msg, err := s.cfg.Marshaler.Unmarshal(*d)
+	if err != nil {
+		s.complained.Do(func() {
+			s.log.Error("the configured marshaler refuses messages; they are handed out by the lossless one", err,
+				watermill.LogFields{"topic": s.topic})
+		})
+		msg, _ = Marshaler{}.Unmarshal(*d)
+	}
+	messageCtx := withRedelivered(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d.Redelivered)
+	messageCtx, cancel := context.WithCancel(messageCtx)
+	msg.SetContext(messageCtx)
+	return msg, cancel
+}
+
+// giveBack returns a nacked message to its queue after a pause, or at once where
+// that ends anyway. A queue without requeue dead-letters it without a pause.
+func (s *subscription) giveBack(ctx context.Context, h handled) {
+	requeue := !s.cfg.Consume.NoRequeueOnNack
+	if requeue {
+		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(h.delivery)))
+	}
+	s.nack(h.acks, h.delivery, requeue)
+}
+
+// putBack returns a message to its queue that nobody has taken.
+func (s *subscription) putBack(acks *acks, d *amqp.Delivery) { s.nack(acks, d, true) }
+
+func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {
+	if err := acks.nack(d.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did
+		s.log.Debug("nack dropped, the message comes again", watermill.LogFields{"topic": s.topic, "reason": err.Error()})
+	}
+}
+
+func (s *subscription) pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stop:
+	case <-ctx.Done():
+	}
+}

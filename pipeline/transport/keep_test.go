@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// keep runs Keep on a declared topology until the test ends.
+func keep(t *testing.T, live LiveTopology) {
+	t.Helper()
+	if err := live.Declare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { live.Keep(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		work.Wait()
+	})
+}
+
+// service is the exchange of another service: tapped, and bound to a route's queue.
+func service(t *testing.T, b rabbittest.Broker, cfg *TopologyConfig) (exchange, queue string) {
+	exchange, queue = cfg.Prefix+"-orders", cfg.Prefix+"-created"
+	b.DeleteExchange(t, exchange)
+	b.DeleteQueue(t, queue)
+	cfg.Tap = []Tap{{Exchange: exchange, Type: "topic"}}
+	cfg.Routes = []Route{{Queue: queue, Bind: []Bind{{exchange, "created"}}}}
+	return exchange, queue
+}
+
+// deploy deletes the exchange of a service and makes it anew, with settings of the
+// service's own.
+func deploy(t *testing.T, ch *amqp.Channel, exchange string) {
+	t.Helper()
+	if err := ch.ExchangeDelete(exchange, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare(exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reaches waits until a message of the exchange is in each of the queues.
+func reaches(t *testing.T, b rabbittest.Broker, exchange string, queues ...string) {
+	t.Helper()
+	reachesBy(t, b, exchange, "created", queues...)
+}
+
+func reachesBy(t *testing.T, b rabbittest.Broker, exchange, key string, queues ...string) {
+	t.Helper()
+	ch := b.Channel(t)
+	rabbittest.Eventually(t, "messages of the exchange are in every queue again", func() bool {
+		if err := ch.Publish(exchange, key, false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, queue := range queues {
+			if b.Len(t, queue) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestKeepTapsAnExchangeThatWasMadeAnew(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		cfg := topology(t, b, Classic)
+		exchange, queue := service(t, b, &cfg)
+		keep(t, LiveTopology{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		deploy(t, b.Channel(t), exchange)
+		reaches(t, b, exchange, cfg.Index(), queue)
+	})
+}
+
+func TestKeepLeavesTheExchangesOfServicesToThem(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := topology(t, b, Classic)
+		exchange, _ := service(t, b, &cfg)
+		var logged rabbittest.Log
+		live := LiveTopology{Conn: connection(t, b), Config: cfg, Logger: logged.Logger()}
+		if err := live.Declare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ch := b.Channel(t)
+		if err := ch.ExchangeDelete(exchange, false, false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := live.Restore(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		var broker *amqp.Error
+		err := ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
+		if !errors.As(err, &broker) || broker.Code != amqp.NotFound {
+			t.Errorf("the exchange is there: %v", err)
+		}
+		if logged.String() != "" {
+			t.Error(logged.String())
+		}
+	})
+}
+
+// TestKeepLooksAtOnceAfterALoss: meanwhile somebody may have changed everything.
+func TestKeepLooksAtOnceAfterALoss(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		cfg := topology(t, b, Classic)
+		exchange, queue := service(t, b, &cfg)
+		proxy := b.Proxy(t)
+		away := b
+		away.URL = proxy.URL
+		keep(t, LiveTopology{Conn: connection(t, away), Config: cfg, Every: time.Hour})
+		proxy.Cut()
+		deploy(t, b.Channel(t), exchange)
+		proxy.Mend()
+		reaches(t, b, exchange, cfg.Index(), queue)
+	})
+}
+
+func TestKeepBringsBackWhatIsOurs(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := topology(t, b, Quorum)
+		exchange, _ := service(t, b, &cfg)
+		var logged rabbittest.Log
+		keep(t, LiveTopology{
+			Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond, Logger: logged.Logger(),
+		})
+		ch := b.Channel(t)
+		for _, e := range cfg.exchanges() {
+			if err := ch.ExchangeDelete(e.name, false, false); err != nil {
+				t.Fatal(err)
+			}
+			rabbittest.Eventually(t, e.name+" is back", func() bool { return logged.Count(e.name) > 0 })
+		}
+		if _, err := ch.QueueDelete(cfg.Index(), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		reachesAgain := func(exchange string, queue string) { reaches(t, b, exchange, queue) }
+		rabbittest.Eventually(t, "the queue is back", func() bool { return logged.Count("queue of ours") > 0 })
+		reachesAgain(exchange, cfg.Index())
+		reachesAgain(cfg.Events(), cfg.Log())
+		reachesBy(t, b, cfg.Direct(), cfg.Poison(), cfg.Poison())
+		for exchange, queue := range map[string]string{cfg.Retry(): cfg.Retry(), cfg.Late(): cfg.IndexLate()} {
+			dying := b.Queue(t, amqp.Table{"x-dead-letter-exchange": exchange, "x-message-ttl": int32(1)})
+			reachesBy(t, b, "", dying, queue)
+		}
+	})
+}
+
+func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		rabbittest.NoLeaks(t)
+		cfg := topology(t, b, Classic)
+		var logged rabbittest.Log
+		conn := connection(t, b)
+		live := LiveTopology{Conn: conn, Config: cfg, Logger: logged.Logger()}
+		if err := live.Declare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+		t.Cleanup(func() { publisher.Close() })
+		restoring := NewRestoring(publisher, live)
+		ch := b.Channel(t)
+		for _, exchange := range []string{cfg.Events(), cfg.Direct()} {
+			if err := ch.ExchangeDelete(exchange, false, false); err != nil {
+				t.Fatal(err)
+			}
+			var callers sync.WaitGroup
+			for i := range 20 { // at once, as handlers do
+				callers.Go(func() {
+					m := rabbit.Message{Exchange: exchange, RoutingKey: cfg.Due(), Publishing: amqp.Publishing{Body: fmt.Append(nil, i)}}
+					if err := restoring.Publish(t.Context(), m); err != nil {
+						t.Errorf("%s: %v", exchange, err)
+					}
+				})
+			}
+			callers.Wait()
+		}
+		if n := logged.Count("exchange of ours"); n < 2 {
+			t.Errorf("%d were brought back:\n%s", n, logged.String())
+		}
+		if _, err := ch.QueueDelete(cfg.Poison(), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := restoring.Publish(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Poison()}); err != nil {
+			t.Error(err)
+		}
+		// The last hop: gone with its bindings, and a queue that is there.
+		theirs := b.Queue(t, nil)
+		if err := ch.ExchangeDelete(cfg.Return(), false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := live.BindReturn(t.Context(), theirs); err != nil {
+			t.Error(err)
+		}
+		var refused *rabbit.RefusedError
+		if err := live.BindReturn(t.Context(), "nowhere"); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
+			t.Errorf("got %v", err)
+		}
+		// Another's exchange is not ours to make.
+		err := restoring.Publish(t.Context(), rabbit.Message{Exchange: "nowhere"})
+		if !errors.As(err, &refused) || refused.Code != amqp.NotFound {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestRouteIsConsumedWithoutItsExchange: its queue is there, and full.
+func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := topology(t, b, Classic)
+		_, queue := service(t, b, &cfg)
+		live := LiveTopology{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
+		for range 2 { // a new queue, and one that is there
+			if err := live.BuildTopology(nil, queue, "", queueConfig(b), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(1)...)
+		b.Take(t, queue, 1)
+	})
+}
+
+// TestDeletedRouteQueueIsLeftToItsService: a deploy deletes a queue and declares it with
+// other arguments, which the broker refuses where another has declared it before.
+func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for name, wait := range map[string]time.Duration{"its service comes": time.Hour, "nobody comes": 100 * time.Millisecond} {
+			t.Run(name, func(t *testing.T) {
+				rabbittest.NoLeaks(t)
+				cfg := topology(t, b, Classic)
+				_, queue := service(t, b, &cfg)
+				log := &rabbittest.Log{}
+				live := LiveTopology{Conn: connection(t, b), Config: cfg, Logger: log.Logger(), RouteWait: wait}
+				if err := live.Declare(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				consuming := queueConfig(b)
+				consuming.TopologyBuilder = live
+				messages := subscribe(t, newTestSubscriber(t, consuming), queue)
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Log(log)
+					}
+				})
+				ch := b.Channel(t)
+				if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+				rabbittest.Eventually(t, "its loss is told", func() bool { return log.Count("was deleted") == 1 })
+				if wait == time.Hour {
+					if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": 5}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					rabbittest.Eventually(t, "its return is told", func() bool { return log.Count("declaring it") == 1 })
+				}
+				p := newTestPublisher(t, queueConfig(b))
+				rabbittest.Eventually(t, "it takes messages", func() bool { return p.Publish(queue, numbered(1)...) == nil })
+				rabbittest.Receive(t, messages).Ack()
+				if log.Count("declaring it") > 0 != (wait < time.Hour) {
+					t.Error(log)
+				}
+			})
+		}
+	})
+}

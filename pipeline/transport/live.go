@@ -1,0 +1,192 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// LiveTopology keeps a topology in place while messages flow: it declares it,
+// brings back what was deleted, and adds what turns out to be needed. It is a
+// watermill-amqp TopologyBuilder whose topics are the names of the queues.
+type LiveTopology struct {
+	Conn   *rabbit.Connection
+	Config TopologyConfig
+
+	Logger *slog.Logger  // told of what had vanished; nil: nobody is
+	Every  time.Duration // about how often Keep looks; zero: 30 s
+
+	// RouteWait is how long the deleted queue of a route is left to its service.
+	// Zero: 10 s.
+	RouteWait time.Duration
+}
+
+var _ wamqp.TopologyBuilder = LiveTopology{}
+
+const (
+	rebuildTimeout   = 30 * time.Second
+	defaultRouteWait = 10 * time.Second
+)
+
+// Declare declares everything. Keys of an exchange that cannot be found out now, since
+// the management API is away, are left to Keep and logged: what was tapped before
+// still is, and messages are not to wait for it.
+func (l LiveTopology) Declare(ctx context.Context) error {
+	err := Declare(ctx, l.Conn, l.Config)
+	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
+		l.logger().Error("the topology is not as configured; trying again", "error", err)
+		return nil
+	}
+	return err
+}
+
+// DeclareDelay makes sure that the delay queue of d exists. d is in whole milliseconds.
+func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
+	name := l.Config.Delay(d)
+	if err := l.on(ctx).queue(queue{name, l.Config.delayArgs(d.Milliseconds())}); err != nil {
+		return err
+	}
+	return l.on(ctx).bind(l.Config.directly(name))
+}
+
+// BindDirect binds the queue of a route to the exchange that reaches queues by their
+// names. It fails as BindReturn does.
+func (l LiveTopology) BindDirect(ctx context.Context, queue string) error {
+	return l.bindLastHop(ctx, l.Config.direct(), queue, queue, nil)
+}
+
+// BindReturn binds a queue of another service to the exchange of the last hop,
+// which routes by the header that names the queue. It fails with a
+// *rabbit.RefusedError of code 404 where there is no such queue.
+func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
+	return l.bindLastHop(ctx, l.Config.lastHop(), queue, "", amqp.Table{"x-match": "all", schemas.HeaderQueue: queue})
+}
+
+func (l LiveTopology) bindLastHop(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {
+	if err := rabbit.CheckName(queue); err != nil {
+		return &rabbit.RefusedError{Exchange: to.name, Code: amqp.SyntaxError, Reason: "no queue has " + err.Error()}
+	}
+	// Else the 404 of an exchange that was deleted would be taken for the queue's.
+	if err := l.restoreExchange(ctx, to); err != nil {
+		return err
+	}
+	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, key, to.name, false, args) })
+	var broker *amqp.Error
+	if errors.As(err, &broker) && broker.Server {
+		return &rabbit.RefusedError{Exchange: to.name, Code: broker.Code, Reason: broker.Reason}
+	}
+	return err
+}
+
+// QueueExists says whether a queue is there.
+func (l LiveTopology) QueueExists(ctx context.Context, queue string) (bool, error) {
+	if rabbit.CheckName(queue) != nil {
+		return false, nil
+	}
+	return l.on(ctx).queueExists(queue)
+}
+
+// BuildTopology brings back one queue with its bindings, for its consumer. The queue
+// of a route that was deleted is its service's to declare, with arguments of its own,
+// as deploys do; only where nobody has after RouteWait, it is declared with ours.
+func (l LiveTopology) BuildTopology(_ *amqp.Channel, name, _ string, _ wamqp.Config, _ watermill.LoggerAdapter) error {
+	ctx, cancel := context.WithTimeout(context.Background(), rebuildTimeout+l.routeWait())
+	defer cancel()
+	for _, r := range l.Config.Routes {
+		if r.Queue != name {
+			continue
+		}
+		if there, err := l.awaitQueue(ctx, name); err != nil {
+			return err
+		} else if there {
+			return l.bindRoute(ctx, r)
+		}
+		l.logger().Warn("the queue of a route was not declared again; declaring it, without the arguments that it may have had", "queue", name)
+	}
+	return l.DeclareQueue(ctx, name)
+}
+
+// DeclareQueue declares one queue of the topology with its bindings.
+func (l LiveTopology) DeclareQueue(ctx context.Context, name string) error {
+	for _, r := range l.Config.Routes {
+		if r.Queue == name {
+			return l.route(ctx, r)
+		}
+	}
+	for _, q := range l.Config.queues() {
+		if q.name == name {
+			return l.ours(ctx, q)
+		}
+	}
+	return fmt.Errorf("queue %q is not of this topology", name)
+}
+
+func (l LiveTopology) routeWait() time.Duration {
+	if l.RouteWait <= 0 {
+		return defaultRouteWait
+	}
+	return l.RouteWait
+}
+
+// awaitQueue waits until a queue is there, at most for RouteWait, and says whether it is.
+func (l LiveTopology) awaitQueue(ctx context.Context, name string) (there bool, err error) {
+	there, err = l.QueueExists(ctx, name)
+	if there || err != nil {
+		return there, err
+	}
+	l.logger().Warn("the queue of a route was deleted; waiting for its service to declare it", "queue", name, "wait", l.routeWait())
+	pause := time.NewTicker(min(l.routeWait(), time.Second) / 4)
+	defer pause.Stop()
+	for end := time.Now().Add(l.routeWait()); !there && err == nil && time.Now().Before(end); {
+		<-pause.C
+		there, err = l.QueueExists(ctx, name)
+	}
+	return there, err
+}
+
+func (l LiveTopology) route(ctx context.Context, r Route) error {
+	if err := l.on(ctx).routeQueue(r.Queue, l.Config.args(nil)); err != nil {
+		return err
+	}
+	return l.bindRoute(ctx, r)
+}
+
+// bindRoute binds a route's queue. An exchange that is missing is no reason not to
+// consume the queue; Keep binds it when the exchange is back.
+func (l LiveTopology) bindRoute(ctx context.Context, r Route) error {
+	for _, b := range l.Config.bindingsOf(r) {
+		if err := l.on(ctx).bind(b); err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l LiveTopology) ours(ctx context.Context, q queue) error {
+	if err := l.on(ctx).queue(q); err != nil {
+		return err
+	}
+	for _, b := range l.Config.bindings() {
+		if b.queue != q.name {
+			continue
+		}
+		if err := l.on(ctx).bind(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExchangeDeclare has nothing to do: queues are all that topics name.
+func (l LiveTopology) ExchangeDeclare(*amqp.Channel, string, wamqp.Config) error { return nil }
+
+func (l LiveTopology) on(ctx context.Context) declarer { return declarer{ctx: ctx, conn: l.Conn} }

@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"math"
+	"time"
+)
+
+// Option changes what Config has no field for.
+type Option func(*options)
+
+type options struct {
+	concurrency    int
+	maxBytes       int
+	stopTimeout    time.Duration
+	pace           pace
+	window         int
+	publishTimeout time.Duration
+	name           string
+}
+
+const (
+	defaultStopTimeout = 10 * time.Second
+	defaultPaceMin     = 100 * time.Millisecond
+	defaultPaceMax     = 10 * time.Second
+)
+
+func newOptions(opts []Option) options {
+	o := options{
+		concurrency: 1,
+		stopTimeout: defaultStopTimeout,
+		pace:        pace{min: defaultPaceMin, max: defaultPaceMax},
+		name:        "watership",
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// Concurrency is how many messages of one subscription are in flight, handed out
+// and not yet acked or nacked, up to 65,535; 1, the default, keeps the order of the
+// queue. The prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
+func Concurrency(n int) Option {
+	return func(o *options) { o.concurrency = min(max(n, 1), math.MaxUint16) } // a short on the wire (AMQP 0-9-1 §1.8.3.1)
+}
+
+// MaxBytes bounds the bodies and headers of the messages that a Subscriber has in
+// flight, over all its subscriptions; one message may be, however large it is. The
+// prefetch follows the size of messages: a subscription begins with few and is
+// changed as they turn out to be smaller or larger, so that what waits in the client
+// is bounded, too, but for a moment in which they become larger. Handlers that copy
+// a message take more. A subscription with consumer arguments or an exclusive one
+// keeps its prefetch. Zero, the default: no bound.
+func MaxBytes(n int) Option {
+	return func(o *options) { o.maxBytes = max(n, 0) }
+}
+
+// StopTimeout is how long the end of a subscription waits for handlers; 10 s by
+// default. After it the contexts of their messages end, and the messages go back
+// to the queue.
+func StopTimeout(d time.Duration) Option {
+	return func(o *options) { o.stopTimeout = max(d, 0) }
+}
+
+// NackPace bounds the pause between a nack and the message's return to its
+// queue: low for the first, doubling with each redelivery up to high, shortened
+// at random by up to a half; 100 ms to 10 s by default. During the pause the
+// message counts as in flight. Zero for both puts it back at once.
+func NackPace(low, high time.Duration) Option {
+	return func(o *options) { o.pace = pace{min: low, max: max(low, high)} }
+}
+
+// Window is how many messages of a publisher may be sent and not yet confirmed;
+// 1,000 by default.
+func Window(n int) Option {
+	return func(o *options) { o.window = n }
+}
+
+// PublishTimeout bounds each Publish; 0, the default, waits as long as the
+// message's context allows, for a broker that is away also.
+func PublishTimeout(d time.Duration) Option {
+	return func(o *options) { o.publishTimeout = d }
+}
+
+// ConnectionName is what the broker's management page calls the connection;
+// "watership" by default.
+func ConnectionName(name string) Option {
+	return func(o *options) { o.name = name }
+}

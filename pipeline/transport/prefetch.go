@@ -1,0 +1,52 @@
+package transport
+
+// prefetchTuner chooses how many messages the broker hands out before it wants
+// acknowledgements. AMQP counts messages and the bound is in bytes, so consuming
+// begins with as few as fit if they are as large as they can be, and goes on with
+// more once they turn out to be smaller.
+type prefetchTuner struct {
+	bytes    int // that may be handed out; 0: no bound
+	most     int // messages
+	prefetch int // messages
+	typical  int // bytes of a message: at once as large as the largest, and slowly smaller
+	seen     int // messages with this prefetch
+}
+
+const (
+	// largestMessage is what RabbitMQ 4 takes by default (max_message_size).
+	largestMessage = 16 << 20 // bytes
+
+	prefetchStep    = 4  // times more at once
+	leastToGrow     = 16 // messages seen before
+	typicalDecrease = 8  // a message counts for an eighth where it is smaller
+)
+
+func newPrefetchTuner(bytes, most int) *prefetchTuner {
+	t := &prefetchTuner{bytes: bytes, most: most, prefetch: most}
+	if bytes > 0 {
+		t.prefetch = min(max(1, bytes/largestMessage), most)
+	}
+	return t
+}
+
+// observe takes notice of a message's size, and says whether the prefetch has changed.
+func (t *prefetchTuner) observe(size int) bool {
+	if t.bytes == 0 {
+		return false
+	}
+	t.seen++
+	t.typical = max(size, t.typical-(t.typical-size)/typicalDecrease)
+	fits := min(max(1, t.bytes/max(t.typical, 1)), t.most)
+	switch {
+	case t.prefetch > 2*fits:
+		return t.set(fits)
+	case t.seen >= max(leastToGrow, 2*t.prefetch) && fits > t.prefetch:
+		return t.set(min(fits, prefetchStep*t.prefetch))
+	}
+	return false
+}
+
+func (t *prefetchTuner) set(prefetch int) bool {
+	t.prefetch, t.seen = prefetch, 0
+	return true
+}

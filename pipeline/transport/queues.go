@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"maps"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+type queue struct {
+	name string
+	args amqp.Table
+}
+
+// queues are our own, each with the arguments that it has for ever.
+func (c TopologyConfig) queues() []queue {
+	queues := []queue{
+		{c.Log(), c.args(single())},
+		{c.Index(), c.indexArgs(amqp.Table{"x-dead-letter-exchange": c.Late()})},
+		{c.IndexLate(), c.indexArgs(nil)},
+		{c.Retry(), c.args(nil)},
+		{c.Due(), c.args(nil)},
+		{c.Poison(), c.args(nil)},
+		{c.Unstorable(), c.args(nil)},
+	}
+	for _, delay := range c.Delays {
+		queues = append(queues, queue{c.Delay(delay), c.delayArgs(delay.Milliseconds())})
+	}
+	return queues
+}
+
+// single hands a queue's messages to one consumer at a time, in their order,
+// however many there are.
+func single() amqp.Table { return amqp.Table{"x-single-active-consumer": true} }
+
+// args are those of every queue of ours: its type, and for quorum queues no limit
+// of deliveries, since a crash loop must not drop what it cannot read.
+func (c TopologyConfig) args(more amqp.Table) amqp.Table {
+	args := amqp.Table{"x-queue-type": string(c.queueType())}
+	if c.queueType() == Quorum {
+		args["x-delivery-limit"] = noDeliveryLimit
+	}
+	maps.Copy(args, more)
+	return args
+}
+
+// indexArgs: a limit drops the oldest. Where a queue has a dead-letter exchange the
+// oldest go there, so the queue of late copies is limited as well and has none.
+func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
+	args := c.args(single())
+	maps.Copy(args, more)
+	if c.IndexLimit > 0 {
+		args["x-max-length"] = c.IndexLimit
+		args["x-overflow"] = "drop-head"
+	}
+	return args
+}
+
+// delayArgs: all messages of a delay queue wait equally long, so none waits
+// behind another, and go to the queue of due ones, which always exists. Quorum queues
+// keep a message until the next queue has confirmed it; RabbitMQ does so only with
+// reject-publish, and else silently not.
+func (c TopologyConfig) delayArgs(milliseconds int64) amqp.Table {
+	args := c.args(amqp.Table{
+		"x-message-ttl":             milliseconds,
+		"x-dead-letter-exchange":    c.Direct(),
+		"x-dead-letter-routing-key": c.Due(),
+	})
+	if c.queueType() == Quorum {
+		args["x-dead-letter-strategy"] = "at-least-once"
+		args["x-overflow"] = "reject-publish"
+	}
+	return args
+}

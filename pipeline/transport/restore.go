@@ -1,0 +1,141 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// Restore puts back what is missing of our exchanges, queues and bindings, the taps
+// and the bindings of routes. It is what to do when the broker says that an exchange
+// of ours is not there (a *rabbit.RefusedError of code 404), before publishing again;
+// Restoring does both. The exchanges and queues of services are left to them: one
+// that is missing is bound when it is back.
+func (l LiveTopology) Restore(ctx context.Context) error {
+	// As long as nothing is missing, one channel sees and does all.
+	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return l.confirm(ch) })
+	var broker *amqp.Error
+	if errors.As(err, &broker) && broker.Server {
+		err = l.restoreEach(ctx)
+	}
+	return errors.Join(err, l.discover(ctx))
+}
+
+// discover taps direct exchanges by the keys that they have got since. One that is
+// missing is tapped when it is back.
+func (l LiveTopology) discover(ctx context.Context) error {
+	var errs []error
+	for _, tap := range l.Config.Tap {
+		if tap.discovered() && ctx.Err() == nil {
+			err := l.on(ctx).bindDiscovered(tap, l.Config)
+			if !errors.Is(err, rabbit.ErrNotFound) {
+				errs = append(errs, unlessMissing(err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// confirm looks at what is ours and binds everything; it stops at the first thing
+// that is not there, since the broker then closes the channel.
+func (l LiveTopology) confirm(ch *amqp.Channel) error {
+	c := l.Config
+	for _, e := range c.exchanges() {
+		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
+			return fmt.Errorf("exchange %q: %w", e.name, err)
+		}
+	}
+	for _, q := range c.queues() {
+		if _, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
+			return fmt.Errorf("queue %q: %w", q.name, err)
+		}
+	}
+	for _, b := range append(c.bindings(), c.routeBindings()...) {
+		if err := ch.QueueBind(b.queue, b.key, b.exchange, false, nil); err != nil {
+			return fmt.Errorf("bind queue %q to exchange %q: %w", b.queue, b.exchange, err)
+		}
+	}
+	for _, tap := range c.Tap {
+		for _, key := range tap.configuredKeys() {
+			if err := ch.ExchangeBind(c.Topology.Tap(), key, tap.Exchange, false, tap.bindingArgs()); err != nil {
+				return fmt.Errorf("tap exchange %q: %w", tap.Exchange, err)
+			}
+		}
+	}
+	return nil
+}
+
+// restoreEach goes on after what cannot be put back.
+func (l LiveTopology) restoreEach(ctx context.Context) error {
+	c, d := l.Config, l.on(ctx)
+	var errs []error
+	for _, e := range c.exchanges() {
+		errs = append(errs, l.restoreExchange(ctx, e))
+	}
+	for _, q := range c.queues() {
+		errs = append(errs, l.restoreQueue(ctx, q))
+	}
+	for _, b := range c.bindings() {
+		errs = append(errs, d.bind(b))
+	}
+	for _, tap := range c.Tap {
+		errs = append(errs, unlessMissing(d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())))
+	}
+	for _, b := range c.routeBindings() {
+		errs = append(errs, unlessMissing(d.bind(b)))
+	}
+	return errors.Join(errs...)
+}
+
+// restoreExchange declares only what is missing: looking needs no right to configure.
+func (l LiveTopology) restoreExchange(ctx context.Context, e exchange) error {
+	there, err := l.on(ctx).exchangeExists(e)
+	if err != nil || there {
+		return err
+	}
+	if err := l.on(ctx).ours(e, l.Config); err != nil {
+		return err
+	}
+	l.logger().Warn("an exchange of ours was missing; it is back", "exchange", e.name)
+	return nil
+}
+
+func (l LiveTopology) restoreQueue(ctx context.Context, q queue) error {
+	there, err := l.on(ctx).queueExists(q.name)
+	if err != nil || there {
+		return err
+	}
+	if err := l.on(ctx).queue(q); err != nil {
+		return err
+	}
+	l.logger().Warn("a queue of ours was missing; it is back, without its messages", "queue", q.name)
+	return nil
+}
+
+func unlessMissing(err error) error {
+	if isMissing(err) {
+		return nil
+	}
+	return err
+}
+
+func (c TopologyConfig) routeBindings() (all []binding) {
+	for _, r := range c.Routes {
+		all = append(all, c.bindingsOf(r)...)
+	}
+	return all
+}
+
+// bindingsOf are those of the queue of a route: to the exchange by which its messages
+// come back, and as configured.
+func (c TopologyConfig) bindingsOf(r Route) []binding {
+	all := []binding{c.directly(r.Queue)}
+	for _, b := range r.Bind {
+		all = append(all, binding{r.Queue, b.Exchange, b.Key})
+	}
+	return all
+}

@@ -1,0 +1,215 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// QueueType is what kind of queue our own are, and route queues where they are new.
+type QueueType string
+
+const (
+	Quorum  QueueType = "quorum"  // replicated; the default
+	Classic QueueType = "classic" // on one node
+)
+
+// TopologyConfig says what Declare is to declare.
+type TopologyConfig struct {
+	schemas.Topology
+
+	QueueType QueueType       // "" is Quorum
+	Delays    []time.Duration // of the delay queues, whole milliseconds, each above zero
+	Tap       []Tap
+	Routes    []Route
+
+	// Discovery finds the keys of direct exchanges that are tapped without. Nil:
+	// each needs its keys.
+	Discovery *Discovery
+}
+
+// Tap is an exchange whose messages are copied to the index queue.
+type Tap struct {
+	Exchange string
+	Type     string   // topic, fanout, headers or direct; for when the exchange is declared
+	Keys     []string // the routing keys to copy; empty: "#" of a topic exchange, what others bind of a direct one
+}
+
+// Route is a queue with its bindings.
+type Route struct {
+	Queue string
+	Bind  []Bind
+}
+
+// Bind binds a route's queue to an exchange, which must exist.
+type Bind struct {
+	Exchange string
+	Key      string
+}
+
+// noDeliveryLimit is what RabbitMQ takes as no limit in every version: 4.x has a
+// default of 20, after which it drops a message silently, and -1 drops at the
+// first redelivery on 3.10.
+const noDeliveryLimit = int32(2147483647)
+
+// Declare declares our own exchanges and queues, the delay queues, the taps and
+// the queues of routes. It may be called at any time and as often as one likes:
+// what is there stays as it is. Arguments of a queue of ours that differ from what
+// is there end it with a TopologyError, since a queue's arguments never change.
+func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	d := declarer{ctx: ctx, conn: conn}
+	for _, e := range cfg.exchanges() {
+		if err := d.ours(e, cfg); err != nil {
+			return err
+		}
+	}
+	for _, q := range cfg.queues() {
+		if err := d.queue(q); err != nil {
+			return err
+		}
+	}
+	for _, b := range cfg.bindings() {
+		if err := d.bind(b); err != nil {
+			return err
+		}
+	}
+	var unanswered error
+	for _, tap := range cfg.Tap {
+		if err := d.tap(tap, cfg); errors.Is(err, rabbit.ErrNoAnswer) {
+			unanswered = errors.Join(unanswered, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	for _, route := range cfg.Routes {
+		if err := d.route(route, cfg); err != nil {
+			return err
+		}
+	}
+	return unanswered
+}
+
+func (c TopologyConfig) queueType() QueueType {
+	if c.QueueType == "" {
+		return Quorum
+	}
+	return c.QueueType
+}
+
+func (c TopologyConfig) validate() error {
+	if t := c.queueType(); t != Quorum && t != Classic {
+		return fmt.Errorf("queue type %q: expected quorum or classic", t)
+	}
+	for _, d := range c.Delays {
+		if d < time.Millisecond || d%time.Millisecond != 0 {
+			return fmt.Errorf("delay %v: expected whole milliseconds, at least one", d)
+		}
+	}
+	for _, tap := range c.Tap {
+		if err := c.validateTap(tap); err != nil {
+			return err
+		}
+	}
+	for _, route := range c.Routes {
+		if err := route.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Route) validate() error {
+	if err := rabbit.CheckName(r.Queue); err != nil {
+		return fmt.Errorf("route: the queue has %w", err)
+	}
+	for _, b := range r.Bind {
+		if err := rabbit.CheckName(b.Exchange); err != nil {
+			return fmt.Errorf("route of queue %q: bound to an exchange that has %w", r.Queue, err)
+		}
+	}
+	return nil
+}
+
+func (c TopologyConfig) validateTap(tap Tap) error {
+	switch {
+	case tap.Exchange == "":
+		return fmt.Errorf("tap: the default exchange cannot be tapped, since nothing can be bound to it")
+	case c.Owns(tap.Exchange):
+		return fmt.Errorf("tap: exchange %q is one of our own; its messages would be recorded without end", tap.Exchange)
+	}
+	if err := rabbit.CheckName(tap.Exchange); err != nil {
+		return fmt.Errorf("tap: the exchange has %w", err)
+	}
+	switch tap.Type {
+	case amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders:
+		return nil
+	case amqp.ExchangeDirect:
+		if tap.discovered() && c.Discovery == nil {
+			return fmt.Errorf("tap of exchange %q: a direct exchange needs the routing keys to copy", tap.Exchange)
+		}
+		return nil
+	}
+	return fmt.Errorf("tap of exchange %q: type %q: expected topic, fanout, headers or direct", tap.Exchange, tap.Type)
+}
+
+type exchange struct {
+	name, kind string
+	internal   bool
+}
+
+func (c TopologyConfig) exchanges() []exchange {
+	return []exchange{
+		{c.Topology.Tap(), amqp.ExchangeFanout, true},
+		{c.Events(), amqp.ExchangeTopic, false},
+		{c.Late(), amqp.ExchangeFanout, true},
+		{c.Retry(), amqp.ExchangeTopic, true},
+		c.direct(),
+		c.lastHop(),
+	}
+}
+
+// onceOpen says whether an exchange may be there without being internal, as a former
+// release made it: it cannot be changed, and to delete it drops what dies meanwhile.
+func (c TopologyConfig) onceOpen(exchange string) bool {
+	return exchange == c.Late() || exchange == c.Retry()
+}
+
+func (c TopologyConfig) direct() exchange {
+	return exchange{c.Direct(), amqp.ExchangeDirect, false}
+}
+
+func (c TopologyConfig) lastHop() exchange {
+	return exchange{c.Return(), amqp.ExchangeHeaders, false}
+}
+
+type binding struct {
+	queue, exchange, key string
+}
+
+func (c TopologyConfig) bindings() []binding {
+	bindings := []binding{
+		{c.Log(), c.Events(), "#"},
+		{c.Index(), c.Topology.Tap(), ""},
+		{c.IndexLate(), c.Late(), ""},
+		{c.Retry(), c.Retry(), "#"},
+		c.directly(c.Due()), c.directly(c.Poison()), c.directly(c.Unstorable()),
+	}
+	for _, delay := range c.Delays {
+		bindings = append(bindings, c.directly(c.Delay(delay)))
+	}
+	return bindings
+}
+
+// directly binds a queue so that it is reached by its name.
+func (c TopologyConfig) directly(queue string) binding {
+	return binding{queue, c.Direct(), queue}
+}
