@@ -158,11 +158,11 @@ func ExampleCloseConnection() {
 }
 
 // The client cannot know that its message has arrived, and publishes it again.
-func ExampleHangUp() {
+func ExampleDropConnection() {
 	t := newExampleT()
 	defer t.end()
 	b := broker.Start(t, broker.Config{})
-	b.Inject(broker.Fault{Times: 1, Do: broker.HangUp()})
+	b.Inject(broker.Fault{Times: 1, Do: broker.DropConnection()})
 
 	for range 2 {
 		ch := openChannel(b.URL())

@@ -90,21 +90,23 @@ func publishOutcome(do func(*channel) *exception) Outcome {
 
 // CloseChannel closes the channel with an error such as 404 or 406, and does not
 // perform the request.
-func CloseChannel(code uint16, text string) Outcome { return closeWith(code, text, channelScope) }
+func CloseChannel(code uint16, text string) Outcome { return closeOutcome(code, text, channelScope) }
 
 // CloseConnection closes the connection with an error such as 320 or 541, and does not
 // perform the request.
-func CloseConnection(code uint16, text string) Outcome { return closeWith(code, text, connectionScope) }
+func CloseConnection(code uint16, text string) Outcome {
+	return closeOutcome(code, text, connectionScope)
+}
 
-func closeWith(code uint16, text string, s scope) Outcome {
+func closeOutcome(code uint16, text string, s scope) Outcome {
 	return Outcome{do: func(*channel, func() *exception) *exception {
 		return &exception{code: code, text: text, scope: s}
 	}}
 }
 
-// HangUp performs the request, and ends the TCP connection before the client gets an
-// answer: the client cannot know whether its request was performed.
-func HangUp() Outcome {
+// DropConnection performs the request, and ends the TCP connection before the client
+// gets an answer, so that it cannot know whether the request was performed.
+func DropConnection() Outcome {
 	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
 		ch.conn.out.end()
 		err := perform()
@@ -158,7 +160,7 @@ func (f Fault) method() methodID {
 	case f.Do.do == nil:
 		panic("broker: a fault has no outcome: set Fault.Do, such as to broker.Nack()")
 	case f.Do.publishOnly && method != basicPublish:
-		panic(fmt.Sprintf("broker: this outcome is for basic.publish, not for %s: use CloseChannel, CloseConnection, HangUp or Delay", f.Method))
+		panic(fmt.Sprintf("broker: this outcome is for basic.publish, not for %s: use CloseChannel, CloseConnection, DropConnection or Delay", f.Method))
 	}
 	return method
 }
@@ -194,7 +196,7 @@ func (ch *channel) perform(id methodID, args decoder, do func() *exception) *exc
 	b.mu.Lock()
 	faults := b.faults
 	b.mu.Unlock()
-	r := ch.request(id, args)
+	r := ch.faultRequest(id, args)
 	for _, f := range faults {
 		if f.method == id && (f.Match == nil || f.Match(r)) && b.countDown(f) {
 			return f.Do.do(ch, do)

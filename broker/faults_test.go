@@ -75,7 +75,7 @@ func TestFaultsOfPublishes(t *testing.T) {
 		"close the connection": {broker.CloseConnection(541, "INTERNAL_ERROR - by the test"), 0, func(p *publisher) {
 			want(p.t, receive(p.t, p.closed), "INTERNAL_ERROR - by the test")
 		}},
-		"hang up": {broker.HangUp(), 1, func(p *publisher) {
+		"drop the connection": {broker.DropConnection(), 1, func(p *publisher) {
 			receive(p.t, p.closed)
 			if confirm, told := <-p.confirms; told {
 				p.t.Errorf("told %+v", confirm)
@@ -207,7 +207,7 @@ func TestFaultsOfMethods(t *testing.T) {
 	if _, err = channel(t, conn).Consume("q", "", true, false, false, false, nil); err != nil {
 		t.Errorf("the second consumer: %v", err)
 	}
-	b.Inject(broker.Fault{Method: "queue.declare", Times: 1, Do: broker.HangUp()})
+	b.Inject(broker.Fault{Method: "queue.declare", Times: 1, Do: broker.DropConnection()})
 	if _, err = channel(t, conn).QueueDeclare("made", false, false, false, false, nil); err == nil {
 		t.Error("the client got an answer")
 	}
@@ -241,7 +241,7 @@ func TestRequestsOfFaults(t *testing.T) {
 		{"exchange.delete", func() error { return ch.ExchangeDelete("x", false, false) }, broker.Request{Exchange: "x"}},
 	} {
 		requests := make(chan broker.Request, 10)
-		remove := b.Inject(broker.Fault{Method: c.method, Do: broker.HangUp(), Match: func(r broker.Request) bool {
+		remove := b.Inject(broker.Fault{Method: c.method, Do: broker.DropConnection(), Match: func(r broker.Request) bool {
 			requests <- r
 			return false
 		}})
@@ -260,7 +260,7 @@ func TestFaultsThatCannotBe(t *testing.T) {
 	b := broker.New(broker.Config{})
 	defer b.Close()
 	for want, f := range map[string]broker.Fault{
-		`no fault can be injected into "queue.declar": name a method`: {Method: "queue.declar", Do: broker.HangUp()},
+		`no fault can be injected into "queue.declar": name a method`: {Method: "queue.declar", Do: broker.DropConnection()},
 		"a fault has no outcome: set Fault.Do":                        {},
 		"for basic.publish, not for queue.declare: use CloseChannel":  {Method: "queue.declare", Do: broker.Nack()},
 	} {

@@ -25,18 +25,18 @@ func (b *Broker) Listen(addr string) (net.Addr, error) { return b.listen(addr, f
 // CloseExternal leaves them open.
 func (b *Broker) ListenInternal(addr string) (net.Addr, error) { return b.listen(addr, true) }
 
-func (b *Broker) listen(addr string, inside bool) (net.Addr, error) {
+func (b *Broker) listen(addr string, internal bool) (net.Addr, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for AMQP: %w", err)
 	}
-	if err := b.spawn(func() { b.report(b.serve(listener, inside)) }); err != nil {
+	if err := b.spawn(func() { b.report(b.serve(listener, internal)) }); err != nil {
 		listener.Close()
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.address == nil && !inside {
+	if b.address == nil && !internal {
 		b.address = listener.Addr()
 	}
 	return listener.Addr(), nil
@@ -62,9 +62,9 @@ func (b *Broker) report(err error) {
 // It returns ErrClosed or the error of the listener.
 func (b *Broker) Serve(listener net.Listener) error { return b.serve(listener, false) }
 
-func (b *Broker) serve(listener net.Listener, inside bool) error {
+func (b *Broker) serve(listener net.Listener, internal bool) error {
 	defer listener.Close()
-	if !b.track(listener, inside) {
+	if !b.track(listener, internal) {
 		return ErrClosed
 	}
 	defer b.untrack(listener)
@@ -78,7 +78,7 @@ func (b *Broker) serve(listener net.Listener, inside bool) error {
 			continue
 		}
 		pause = 0
-		if err := b.accept(stream, inside); err != nil {
+		if err := b.accept(stream, internal); err != nil {
 			stream.Close()
 			return err
 		}
@@ -119,21 +119,21 @@ func (b *Broker) isClosing(listener net.Listener) bool {
 	return b.closed || b.externalClosed && !b.listeners[listener]
 }
 
-func (b *Broker) accept(stream net.Conn, inside bool) error {
-	if b.refuseNew.Load() && !inside {
+func (b *Broker) accept(stream net.Conn, internal bool) error {
+	if b.refuseNew.Load() && !internal {
 		return stream.Close()
 	}
 	c := newConnection(b, stream)
-	c.internal = inside
+	c.internal = internal
 	return b.spawn(c.serve)
 }
 
-func (b *Broker) track(listener net.Listener, inside bool) bool {
+func (b *Broker) track(listener net.Listener, internal bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	refused := b.closed || b.externalClosed && !inside
+	refused := b.closed || b.externalClosed && !internal
 	if !refused {
-		b.listeners[listener] = inside
+		b.listeners[listener] = internal
 	}
 	return !refused
 }

@@ -21,7 +21,7 @@ func (b *Broker) Management() http.Handler {
 	endpoints := managementEndpoints()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, managementBody)
-		status, body := b.manage(endpoints, &request{Request: r, broker: b, header: w.Header()})
+		status, body := b.manage(endpoints, &managementRequest{Request: r, broker: b, header: w.Header()})
 		if status == http.StatusNoContent || body == nil {
 			w.WriteHeader(status)
 			return
@@ -35,8 +35,8 @@ func (b *Broker) Management() http.Handler {
 // managementBody is the limit of a request body: a message of 16 MiB in base64 fits.
 const managementBody = 24 << 20
 
-// request is a request to the management API.
-type request struct {
+// managementRequest is a request to the management API.
+type managementRequest struct {
 	*http.Request
 	broker *Broker
 	header http.Header // of the response
@@ -46,7 +46,7 @@ type request struct {
 }
 
 // action answers a request.
-type action func(*request) (status int, body any)
+type action func(*managementRequest) (status int, body any)
 
 // endpoint is a path and its methods. Segments of the path are literals, {vhost}, or {}
 // for another name.
@@ -55,7 +55,7 @@ type endpoint struct {
 	methods map[string]action
 }
 
-func (b *Broker) manage(endpoints []endpoint, r *request) (status int, body any) {
+func (b *Broker) manage(endpoints []endpoint, r *managementRequest) (status int, body any) {
 	if status, body := b.admitRequest(r); status != http.StatusOK {
 		return status, body
 	}
@@ -73,7 +73,7 @@ func (b *Broker) manage(endpoints []endpoint, r *request) (status int, body any)
 
 // admitRequest checks the login and the host. The check of the host keeps pages of
 // other sites from using the browser against a broker on this machine (DNS rebinding).
-func (b *Broker) admitRequest(r *request) (status int, body any) {
+func (b *Broker) admitRequest(r *managementRequest) (status int, body any) {
 	var password string
 	r.user, password, _ = r.BasicAuth()
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
@@ -114,7 +114,7 @@ func splitPath(escaped string) (segments []string, valid bool) {
 
 // matches reports whether a request is for the endpoint, and sets the names of the
 // path.
-func (e endpoint) matches(r *request, segments []string) bool {
+func (e endpoint) matches(r *managementRequest, segments []string) bool {
 	pattern := strings.Split("api/"+e.path, "/")
 	if len(pattern) != len(segments) {
 		return false
@@ -139,7 +139,7 @@ func (e endpoint) matches(r *request, segments []string) bool {
 	return true
 }
 
-func (e endpoint) answer(r *request) (status int, body any) {
+func (e endpoint) answer(r *managementRequest) (status int, body any) {
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -173,7 +173,7 @@ func refused(e *exception) (status int, body any) {
 }
 
 // read decodes the body, which must have the required fields.
-func (r *request) read(into any, required ...string) error {
+func (r *managementRequest) read(into any, required ...string) error {
 	whole, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (r *request) read(into any, required ...string) error {
 }
 
 // channel returns a channel without a client, to perform methods of AMQP.
-func (r *request) channel() *channel {
+func (r *managementRequest) channel() *channel {
 	c := &connection{broker: r.broker, log: r.broker.log, vhost: r.vhost, user: r.user, out: newOutbox()}
 	return newChannel(c, 0)
 }

@@ -43,11 +43,11 @@ func hostPort(address net.Addr) (host string, port int) {
 
 // connections returns the connections of the virtual host that the request names, or
 // all.
-func (r *request) connections() []*connection {
+func (r *managementRequest) connections() []*connection {
 	return slices.DeleteFunc(r.broker.openConnections(), func(c *connection) bool { return r.vhost != nil && c.vhost != r.vhost })
 }
 
-func listConnections(r *request) (status int, body any) {
+func listConnections(r *managementRequest) (status int, body any) {
 	all := []view{}
 	for _, c := range r.connections() {
 		all = append(all, c.view())
@@ -56,7 +56,7 @@ func listConnections(r *request) (status int, body any) {
 }
 
 // connection returns the connection that the path names; nil where there is none.
-func (r *request) connection() *connection {
+func (r *managementRequest) connection() *connection {
 	for _, c := range r.broker.openConnections() {
 		if c.name() == r.names[0] {
 			return c
@@ -65,7 +65,7 @@ func (r *request) connection() *connection {
 	return nil
 }
 
-func getConnection(r *request) (status int, body any) {
+func getConnection(r *managementRequest) (status int, body any) {
 	c := r.connection()
 	if c == nil {
 		return missing()
@@ -73,7 +73,7 @@ func getConnection(r *request) (status int, body any) {
 	return http.StatusOK, columns(c.view(), r.URL.Query())
 }
 
-func closeConnection(r *request) (status int, body any) {
+func closeConnection(r *managementRequest) (status int, body any) {
 	c := r.connection()
 	if c == nil {
 		return missing()
@@ -105,11 +105,11 @@ func (c *connection) state() string {
 	return "running"
 }
 
-func listChannels(r *request) (status int, body any) {
+func listChannels(r *managementRequest) (status int, body any) {
 	return r.listChannels(r.connections())
 }
 
-func listConnectionChannels(r *request) (status int, body any) {
+func listConnectionChannels(r *managementRequest) (status int, body any) {
 	c := r.connection()
 	if c == nil {
 		return missing()
@@ -117,7 +117,7 @@ func listConnectionChannels(r *request) (status int, body any) {
 	return r.listChannels([]*connection{c})
 }
 
-func (r *request) listChannels(of []*connection) (status int, body any) {
+func (r *managementRequest) listChannels(of []*connection) (status int, body any) {
 	all := []view{}
 	for _, c := range of {
 		c.vhost.lock()
@@ -145,7 +145,7 @@ func (c *connection) details() view {
 	return view{"name": c.name(), "peer_host": host, "peer_port": port}
 }
 
-func listConsumers(r *request) (status int, body any) {
+func listConsumers(r *managementRequest) (status int, body any) {
 	return r.list(r.inVHosts(func(v *vhost) []view {
 		var all []view
 		for _, name := range slices.Sorted(maps.Keys(v.queues)) {

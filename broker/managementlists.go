@@ -17,7 +17,7 @@ type view = map[string]any
 
 // list responds with the columns, the order and the page that the query of the request
 // selects, of the objects that match a name.
-func (r *request) list(all []view) (status int, body any) {
+func (r *managementRequest) list(all []view) (status int, body any) {
 	query := r.URL.Query()
 	total := len(all)
 	all, err := filter(all, query)
@@ -143,7 +143,7 @@ func at(v view, column string) any {
 }
 
 // vhosts returns the virtual host that a request names, or all.
-func (r *request) vhosts() (all []*vhost) {
+func (r *managementRequest) vhosts() (all []*vhost) {
 	for _, name := range slices.Sorted(maps.Keys(r.broker.vhosts)) {
 		if v := r.broker.vhosts[name]; r.vhost == nil || r.vhost == v {
 			all = append(all, v)
@@ -153,7 +153,7 @@ func (r *request) vhosts() (all []*vhost) {
 }
 
 // inVHosts returns the views of the virtual host that a request names, or of all.
-func (r *request) inVHosts(views func(*vhost) []view) []view {
+func (r *managementRequest) inVHosts(views func(*vhost) []view) []view {
 	all := []view{}
 	for _, v := range r.vhosts() {
 		v.lock()
@@ -164,7 +164,7 @@ func (r *request) inVHosts(views func(*vhost) []view) []view {
 }
 
 // one responds with a view, or with 404 where it is nil.
-func (r *request) one(show func(*vhost) view) (status int, body any) {
+func (r *managementRequest) one(show func(*vhost) view) (status int, body any) {
 	r.vhost.lock()
 	v := show(r.vhost)
 	r.vhost.unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // postMessage publishes a message and responds whether it was routed.
-func postMessage(r *request) (status int, body any) {
+func postMessage(r *managementRequest) (status int, body any) {
 	var d struct {
 		Properties map[string]any `json:"properties"`
 		RoutingKey string         `json:"routing_key"`
@@ -63,7 +63,7 @@ type getRequest struct {
 	Truncate json.Number `json:"truncate"`
 }
 
-func getMessages(r *request) (status int, body any) {
+func getMessages(r *managementRequest) (status int, body any) {
 	var d getRequest
 	if err := r.read(&d, "count", "ackmode", "encoding"); err != nil {
 		return badRequest(err.Error())
@@ -72,7 +72,7 @@ func getMessages(r *request) (status int, body any) {
 	if err != nil {
 		return badRequest("count is " + d.Count.String() + ", expected a number")
 	}
-	v, known := verdicts()[d.AckMode]
+	v, known := dispositions()[d.AckMode]
 	if !known {
 		return badRequest("ackmode is " + d.AckMode + ", expected ack_requeue_true, ack_requeue_false, reject_requeue_true or reject_requeue_false")
 	}
@@ -96,8 +96,8 @@ func getMessages(r *request) (status int, body any) {
 	return http.StatusOK, views
 }
 
-// verdicts are how the deliveries of a get end, by ackmode.
-func verdicts() map[string]disposition {
+// dispositions are how the deliveries of a get end, by ackmode.
+func dispositions() map[string]disposition {
 	return map[string]disposition{
 		"ack_requeue_true": requeued, "reject_requeue_true": requeued,
 		"ack_requeue_false": acknowledged, "reject_requeue_false": rejected,

@@ -55,4 +55,4 @@ func managementEndpoints() []endpoint {
 	}
 }
 
-func listNothing(*request) (status int, body any) { return http.StatusOK, []any{} }
+func listNothing(*managementRequest) (status int, body any) { return http.StatusOK, []any{} }

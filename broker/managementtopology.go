@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-func listExchanges(r *request) (status int, body any) {
+func listExchanges(r *managementRequest) (status int, body any) {
 	return r.list(r.inVHosts(func(v *vhost) []view {
 		var all []view
 		for _, name := range slices.Sorted(maps.Keys(v.exchanges)) {
@@ -22,7 +22,7 @@ func listExchanges(r *request) (status int, body any) {
 	}))
 }
 
-func getExchange(r *request) (status int, body any) {
+func getExchange(r *managementRequest) (status int, body any) {
 	return r.one(func(v *vhost) view {
 		if x, there := v.exchanges[exchangeName(r.names[0])]; there {
 			return x.view(v)
@@ -47,7 +47,7 @@ func (x *exchange) view(v *vhost) view {
 	}
 }
 
-func listQueues(r *request) (status int, body any) {
+func listQueues(r *managementRequest) (status int, body any) {
 	return r.list(r.inVHosts(func(v *vhost) []view {
 		var all []view
 		for _, name := range slices.Sorted(maps.Keys(v.queues)) {
@@ -57,7 +57,7 @@ func listQueues(r *request) (status int, body any) {
 	}))
 }
 
-func getQueue(r *request) (status int, body any) {
+func getQueue(r *managementRequest) (status int, body any) {
 	return r.one(func(v *vhost) view {
 		if q, there := v.queues[r.names[0]]; there {
 			return q.view()
@@ -82,26 +82,26 @@ func (q *queue) view() view {
 	return shown
 }
 
-func listBindings(r *request) (status int, body any) {
+func listBindings(r *managementRequest) (status int, body any) {
 	return r.listBindings(func(*binding) bool { return true })
 }
 
-func listBindingsFrom(r *request) (status int, body any) {
+func listBindingsFrom(r *managementRequest) (status int, body any) {
 	source := exchangeName(r.names[0])
 	return r.listBindings(func(b *binding) bool { return b.source.name == source })
 }
 
-func listBindingsToExchange(r *request) (status int, body any) {
+func listBindingsToExchange(r *managementRequest) (status int, body any) {
 	return r.listBindings(func(b *binding) bool { return b.target != nil && b.target.name == r.names[0] })
 }
 
-func listBindingsToQueue(r *request) (status int, body any) {
+func listBindingsToQueue(r *managementRequest) (status int, body any) {
 	return r.listBindings(func(b *binding) bool { return b.queue != nil && b.queue.name == r.names[0] })
 }
 
 // listBindingsBetween lists the bindings of a path .../e/source/q/queue or
 // .../e/source/e/exchange.
-func listBindingsBetween(r *request) (status int, body any) {
+func listBindingsBetween(r *managementRequest) (status int, body any) {
 	source := exchangeName(r.names[0])
 	return r.listBindings(func(b *binding) bool {
 		kind, name := b.destination()
@@ -109,7 +109,7 @@ func listBindingsBetween(r *request) (status int, body any) {
 	})
 }
 
-func (r *request) listBindings(wanted func(*binding) bool) (status int, body any) {
+func (r *managementRequest) listBindings(wanted func(*binding) bool) (status int, body any) {
 	all := []view{}
 	for _, v := range r.vhosts() {
 		v.lock()
@@ -179,7 +179,7 @@ func (b *binding) propertiesKey() string {
 	return cmp.Or(key, "~")
 }
 
-func getBinding(r *request) (status int, body any) {
+func getBinding(r *managementRequest) (status int, body any) {
 	return r.one(func(v *vhost) view {
 		if b := v.bindingOf(r.names); b != nil {
 			return b.view(v)
@@ -204,7 +204,7 @@ func (v *vhost) bindingOf(names []string) *binding {
 	return nil
 }
 
-func deleteBinding(r *request) (status int, body any) {
+func deleteBinding(r *managementRequest) (status int, body any) {
 	v := r.vhost
 	v.lock()
 	defer v.unlock()

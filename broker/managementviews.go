@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-func getOverview(r *request) (status int, body any) {
+func getOverview(r *managementRequest) (status int, body any) {
 	cfg := r.broker.cfg
 	totals := r.broker.totals()
 	return http.StatusOK, columns(view{
@@ -79,11 +79,11 @@ func (b *Broker) listening() []view {
 	return all
 }
 
-func getLogin(r *request) (status int, body any) {
+func getLogin(r *managementRequest) (status int, body any) {
 	return http.StatusOK, view{"name": r.user, "tags": []string{"administrator"}, "is_internal_user": true}
 }
 
-func listNodes(r *request) (status int, body any) {
+func listNodes(r *managementRequest) (status int, body any) {
 	m := r.broker.memory
 	return r.list([]view{{
 		"name": r.broker.cfg.ClusterName, "type": "disc", "running": true, "partitions": []string{},
@@ -92,7 +92,7 @@ func listNodes(r *request) (status int, body any) {
 	}})
 }
 
-func listUsers(r *request) (status int, body any) {
+func listUsers(r *managementRequest) (status int, body any) {
 	all := []view{}
 	for _, user := range slices.Sorted(maps.Keys(r.broker.cfg.Users)) {
 		all = append(all, view{"name": user, "tags": []string{"administrator"}, "limits": view{}})
@@ -101,7 +101,7 @@ func listUsers(r *request) (status int, body any) {
 }
 
 // listPermissions lists all permissions for every user.
-func listPermissions(r *request) (status int, body any) {
+func listPermissions(r *managementRequest) (status int, body any) {
 	all := []view{}
 	for _, user := range slices.Sorted(maps.Keys(r.broker.cfg.Users)) {
 		for _, vhost := range slices.Sorted(maps.Keys(r.broker.vhosts)) {
@@ -111,11 +111,11 @@ func listPermissions(r *request) (status int, body any) {
 	return r.list(all)
 }
 
-func listVHosts(r *request) (status int, body any) {
+func listVHosts(r *managementRequest) (status int, body any) {
 	return r.list(r.inVHosts(func(v *vhost) []view { return []view{v.view()} }))
 }
 
-func getVHost(r *request) (status int, body any) { return r.one((*vhost).view) }
+func getVHost(r *managementRequest) (status int, body any) { return r.one((*vhost).view) }
 
 func (v *vhost) view() view {
 	shown := messageCounts(v.messages())
@@ -126,4 +126,4 @@ func (v *vhost) view() view {
 	return shown
 }
 
-func getAlive(*request) (status int, body any) { return http.StatusOK, view{"status": "ok"} }
+func getAlive(*managementRequest) (status int, body any) { return http.StatusOK, view{"status": "ok"} }

@@ -32,7 +32,7 @@ func (l *looseBool) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func putExchange(r *request) (status int, body any) {
+func putExchange(r *managementRequest) (status int, body any) {
 	var d declaredObject
 	if err := r.read(&d); err != nil {
 		return badRequest(err.Error())
@@ -56,7 +56,7 @@ func createdOr(there bool) (status int) {
 	return http.StatusCreated
 }
 
-func deleteExchange(r *request) (status int, body any) {
+func deleteExchange(r *managementRequest) (status int, body any) {
 	v := r.vhost
 	v.lock()
 	defer v.unlock()
@@ -69,7 +69,7 @@ func deleteExchange(r *request) (status int, body any) {
 	return http.StatusNoContent, nil
 }
 
-func putQueue(r *request) (status int, body any) {
+func putQueue(r *managementRequest) (status int, body any) {
 	var d declaredObject
 	if err := r.read(&d); err != nil {
 		return badRequest(err.Error())
@@ -87,7 +87,7 @@ func putQueue(r *request) (status int, body any) {
 	return createdOr(there), nil
 }
 
-func deleteQueue(r *request) (status int, body any) {
+func deleteQueue(r *managementRequest) (status int, body any) {
 	query := r.URL.Query()
 	return r.withQueue(func(ch *channel, q *queue) *exception {
 		_, err := ch.deleteIf(q, query.Get("if-unused") == "true", query.Get("if-empty") == "true")
@@ -95,7 +95,7 @@ func deleteQueue(r *request) (status int, body any) {
 	})
 }
 
-func purgeQueue(r *request) (status int, body any) {
+func purgeQueue(r *managementRequest) (status int, body any) {
 	return r.withQueue(func(ch *channel, q *queue) *exception {
 		if err := ch.mayUse(q); err != nil {
 			return err
@@ -105,7 +105,7 @@ func purgeQueue(r *request) (status int, body any) {
 	})
 }
 
-func (r *request) withQueue(do func(*channel, *queue) *exception) (status int, body any) {
+func (r *managementRequest) withQueue(do func(*channel, *queue) *exception) (status int, body any) {
 	v := r.vhost
 	v.lock()
 	defer v.unlock()
@@ -119,7 +119,7 @@ func (r *request) withQueue(do func(*channel, *queue) *exception) (status int, b
 	return http.StatusNoContent, nil
 }
 
-func postBinding(r *request) (status int, body any) {
+func postBinding(r *managementRequest) (status int, body any) {
 	var d struct {
 		RoutingKey string         `json:"routing_key"`
 		Arguments  map[string]any `json:"arguments"`
@@ -144,7 +144,7 @@ func postBinding(r *request) (status int, body any) {
 
 // bindingEnds returns a binding with the source and the destination that the path
 // names.
-func (r *request) bindingEnds() (*binding, *exception) {
+func (r *managementRequest) bindingEnds() (*binding, *exception) {
 	source, kind, destination := exchangeName(r.names[0]), r.names[1], r.names[2]
 	switch kind {
 	case "q":

@@ -28,9 +28,9 @@ func requestNamed(name string) (methodID, bool) {
 	return id, known
 }
 
-// request returns the arguments of a method for Fault.Match. args is a copy, so that
+// faultRequest returns the arguments of a method for Fault.Match. args is a copy, so that
 // the method can still read them.
-func (ch *channel) request(id methodID, args decoder) Request {
+func (ch *channel) faultRequest(id methodID, args decoder) Request {
 	r := Request{VHost: ch.vhost.name, User: ch.conn.user}
 	switch id {
 	case basicPublish:

@@ -58,8 +58,8 @@ func (b *Broker) Close() error {
 }
 
 // waitAtMost waits for all goroutines, and ends their connections after a timeout.
-func (b *Broker) waitAtMost(patience time.Duration) {
-	timer := time.AfterFunc(patience, b.closeStreams)
+func (b *Broker) waitAtMost(timeout time.Duration) {
+	timer := time.AfterFunc(timeout, b.closeStreams)
 	defer timer.Stop()
 	b.work.Wait()
 }

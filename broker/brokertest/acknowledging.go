@@ -10,7 +10,7 @@ func acknowledging() []behaviour {
 	return []behaviour{
 		{name: "multiple", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c", "d")
+			p.publishTexts(q, "a", "b", "c", "d")
 			ch := p.channel()
 			deliveries := p.consume(ch, q)
 			receive(p, deliveries)
@@ -19,34 +19,34 @@ func acknowledging() []behaviour {
 			receive(p, deliveries)
 			p.must(ch.Close())
 			p.equal("left", p.bodies(q, 1), []string{"d"})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "multiple with tag 0 is everything", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			ch := p.channel()
 			p.getWith(ch, q, false)
 			p.getWith(ch, q, false)
 			p.must(ch.Ack(0, true))
 			p.must(ch.Close())
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "unknown tag", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			for tag, f := range map[uint64]func(*amqp.Channel){
 				7: func(ch *amqp.Channel) { _ = ch.Ack(7, false) },
 				8: func(ch *amqp.Channel) { _ = ch.Nack(8, true, true) },
 				9: func(ch *amqp.Channel) { _ = ch.Reject(9, false) },
 				0: func(ch *amqp.Channel) { _ = ch.Ack(0, false) },
 			} {
-				p.closes(406, fmt.Sprintf("PRECONDITION_FAILED - unknown delivery tag %d", tag), f)
+				p.expectChannelClose(406, fmt.Sprintf("PRECONDITION_FAILED - unknown delivery tag %d", tag), f)
 			}
 		}},
 		{name: "a tag settled twice", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
-			p.closes(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
+			p.publishTexts(q, "a")
+			p.expectChannelClose(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
 				d := p.getWith(ch, q, false)
 				_ = d.Ack(false)
 				_ = ch.Ack(1, true)
@@ -54,7 +54,7 @@ func acknowledging() []behaviour {
 		}},
 		{name: "requeue to where it was", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c", "d")
+			p.publishTexts(q, "a", "b", "c", "d")
 			a, b := p.getWith(p.ch, q, false), p.getWith(p.ch, q, false)
 			p.must(b.Nack(false, true))
 			p.must(a.Nack(false, true))
@@ -62,7 +62,7 @@ func acknowledging() []behaviour {
 		}},
 		{name: "a quorum queue keeps the order of giving back", since: "4", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-queue-type": "quorum"})
-			p.send(q, "a", "b", "c", "d")
+			p.publishTexts(q, "a", "b", "c", "d")
 			a, b := p.getWith(p.ch, q, false), p.getWith(p.ch, q, false)
 			p.must(b.Nack(false, true))
 			p.must(a.Nack(false, true))
@@ -70,24 +70,24 @@ func acknowledging() []behaviour {
 		}},
 		{name: "nack multiple, requeue", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			ch := p.channel()
 			p.getWith(ch, q, false)
 			p.must(p.getWith(ch, q, false).Nack(true, true))
-			p.ready(q, 3)
+			p.awaitReady(q, 3)
 			p.equal("order", p.bodies(q, 3), []string{"a", "b", "c"})
 		}},
 		{name: "reject without requeue drops", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.getWith(p.ch, q, false).Reject(false))
 			p.equal("left", p.bodies(q, 1), []string{"b"})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "redelivered", check: func(p *probe) {
 			for _, args := range []amqp.Table{nil, {"x-queue-type": "quorum"}} {
 				q := p.queue(args)
-				p.send(q, "a")
+				p.publishTexts(q, "a")
 				d := p.getWith(p.ch, q, false)
 				p.equal("the first time", d.Redelivered, false)
 				p.must(d.Reject(true))
@@ -96,24 +96,24 @@ func acknowledging() []behaviour {
 		}},
 		{name: "classic queues count no deliveries", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			p.must(p.getWith(p.ch, q, false).Reject(true))
 			p.equal("headers", len(p.get(q).Headers), 0)
 		}},
 		{name: "a closed channel gives back", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			ch := p.channel()
 			p.getWith(ch, q, false)
 			p.must(ch.Close())
-			p.ready(q, 2) // the queue hears of the end of a channel after its client
+			p.awaitReady(q, 2) // the queue hears of the end of a channel after its client
 			d := p.get(q)
 			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"a", true})
 		}},
 		{name: "a lost connection gives back", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
-			w := p.wire()
+			p.publishTexts(q, "a")
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 70, "short", 0, "shortstr", q, "octet", 0)
 			class, method, _ := w.method(1)
@@ -123,8 +123,8 @@ func acknowledging() []behaviour {
 		}},
 		{name: "recover gives everything back", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
-			w := p.wire()
+			p.publishTexts(q, "a", "b")
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 20, "short", 0, "shortstr", q, "shortstr", "t", "octet", 0, "table", "")
 			w.expect(1, 60, 21)
@@ -140,19 +140,19 @@ func acknowledging() []behaviour {
 			}
 		}},
 		{name: "recover without requeue is not implemented", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 110, "octet", 0)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{540, "NOT_IMPLEMENTED - requeue=false"})
 		}},
 		{name: "giving back at the maximum length drops the oldest", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-max-length": int32(1)})
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			d := p.getWith(p.ch, q, false)
-			p.send(q, "b")
+			p.publishTexts(q, "b")
 			p.must(d.Nack(false, true))
-			p.ready(q, 1)
+			p.awaitReady(q, 1)
 			p.equal("left", p.bodies(q, 1), []string{"b"})
 		}},
 	}

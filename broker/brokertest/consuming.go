@@ -15,7 +15,7 @@ func consuming() []behaviour {
 			const n = 500
 			p.must(p.ch.Confirm(false))
 			for i := range n {
-				p.publish("", q, text(fmt.Sprint(i)))
+				p.publish("", q, textMessage(fmt.Sprint(i)))
 			}
 			deliveries := p.consume(p.channel(), q)
 			for i := range n {
@@ -27,46 +27,46 @@ func consuming() []behaviour {
 		{name: "round robin", check: func(p *probe) {
 			q := p.queue(nil)
 			one, two := p.consume(p.ch, q), p.consume(p.channel(), q)
-			p.send(q, "a", "b", "c", "d")
+			p.publishTexts(q, "a", "b", "c", "d")
 			p.equal("first", []string{string(receive(p, one).Body), string(receive(p, one).Body)}, []string{"a", "c"})
 			p.equal("second", []string{string(receive(p, two).Body), string(receive(p, two).Body)}, []string{"b", "d"})
 		}},
 		{name: "prefetch of a consumer", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			p.must(p.ch.Qos(2, 0, false))
 			deliveries := p.consume(p.ch, q)
 			first := receive(p, deliveries)
 			receive(p, deliveries)
-			nothing(p, deliveries)
+			expectNothing(p, deliveries)
 			p.must(first.Ack(false))
 			p.equal("body", string(receive(p, deliveries).Body), "c")
 		}},
 		{name: "prefetch of each consumer", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			p.must(p.ch.Qos(1, 0, false))
 			one, two := p.consume(p.ch, q), p.consume(p.ch, q)
 			receive(p, one)
 			receive(p, two)
-			nothing(p, one)
-			nothing(p, two)
+			expectNothing(p, one)
+			expectNothing(p, two)
 		}},
 		{name: "prefetch of the channel", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			p.must(p.ch.Qos(1, 0, true))
 			one, two := p.consume(p.ch, q), p.consume(p.ch, q)
 			first := receive(p, one)
-			nothing(p, one)
-			nothing(p, two)
+			expectNothing(p, one)
+			expectNothing(p, two)
 			p.must(first.Ack(false))
 			select { // either of the two
 			case d := <-one:
 				p.equal("body", string(d.Body), "b")
 			case d := <-two:
 				p.equal("body", string(d.Body), "b")
-			case <-time.After(patience):
+			case <-time.After(eventTimeout):
 				p.Fatal("nothing came")
 			}
 		}},
@@ -74,23 +74,23 @@ func consuming() []behaviour {
 			q := p.queue(nil)
 			deliveries := p.consume(p.ch, q)
 			p.must(p.ch.Qos(1, 0, false))
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			receive(p, deliveries)
 			receive(p, deliveries)
 		}},
 		{name: "prefetch does not hold back auto-ack", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.ch.Qos(1, 0, false))
 			deliveries, err := p.ch.Consume(q, "", true, false, false, false, nil)
 			p.must(err)
 			receive(p, deliveries)
 			receive(p, deliveries)
-			p.ready(q, 0)
+			p.awaitReady(q, 0)
 		}},
 		{name: "quorum has no prefetch of the channel", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-queue-type": "quorum"})
-			p.ends(540, "NOT_IMPLEMENTED - "+p.queueWords(q)+" does not support global qos", func(conn *amqp.Connection) {
+			p.expectConnectionClose(540, "NOT_IMPLEMENTED - "+p.queueDescription(q)+" does not support global qos", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
 				p.must(ch.Qos(1, 0, true))
@@ -98,7 +98,7 @@ func consuming() []behaviour {
 			})
 		}},
 		{name: "prefetch by size is not implemented", check: func(p *probe) {
-			p.ends(540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", func(conn *amqp.Connection) {
+			p.expectConnectionClose(540, "NOT_IMPLEMENTED - prefetch_size!=0 (1)", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
 				_ = ch.Qos(1, 1, false)
@@ -108,10 +108,10 @@ func consuming() []behaviour {
 			q := p.queue(amqp.Table{"x-single-active-consumer": true})
 			first := p.channel()
 			one, two := p.consume(first, q), p.consume(p.channel(), q)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(receive(p, one).Ack(false))
 			receive(p, one) // never acknowledged
-			nothing(p, two)
+			expectNothing(p, two)
 			p.must(first.Close())
 			d := receive(p, two)
 			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"b", true})
@@ -122,7 +122,7 @@ func consuming() []behaviour {
 				first := p.channel()
 				p.must(first.Qos(2, 0, false))
 				one, two := p.consume(first, q), p.consume(p.channel(), q)
-				p.send(q, "a", "b", "c", "d")
+				p.publishTexts(q, "a", "b", "c", "d")
 				receive(p, one)
 				receive(p, one)
 				p.must(first.Close())
@@ -134,7 +134,7 @@ func consuming() []behaviour {
 		{name: "a single active consumer is exclusive on a quorum queue only", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-single-active-consumer": true})
 			_, err := p.channel().Consume(q, "", false, true, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
+			p.expectError(err, 403, "ACCESS_REFUSED - "+p.queueDescription(q)+" in exclusive use")
 			q = p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
 			p.must(err)
@@ -145,7 +145,7 @@ func consuming() []behaviour {
 			low := p.consume(p.ch, q)
 			high, err := p.ch.Consume(q, "", false, false, false, false, amqp.Table{"x-priority": int32(5)})
 			p.must(err)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.equal("high", string(receive(p, high).Body), "a")
 			p.equal("low", string(receive(p, low).Body), "b")
 		}},
@@ -154,18 +154,18 @@ func consuming() []behaviour {
 			_, err := p.ch.Consume(q, "", false, true, false, false, nil)
 			p.must(err)
 			_, err = p.channel().Consume(q, "", false, false, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
+			p.expectError(err, 403, "ACCESS_REFUSED - "+p.queueDescription(q)+" in exclusive use")
 			_, err = p.channel().Consume(q, "", false, true, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - "+p.queueWords(q)+" in exclusive use")
+			p.expectError(err, 403, "ACCESS_REFUSED - "+p.queueDescription(q)+" in exclusive use")
 		}},
 		{name: "consume what is not there", check: func(p *probe) {
 			name := p.name()
 			_, err := p.ch.Consume(name, "", false, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 		}},
 		{name: "a consumer tag used twice", check: func(p *probe) {
 			q := p.queue(nil)
-			p.ends(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", func(conn *amqp.Connection) {
+			p.expectConnectionClose(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
 				_, err = ch.Consume(q, "t", false, false, false, false, nil)
@@ -175,13 +175,13 @@ func consuming() []behaviour {
 		}},
 		{name: "cancel keeps what is not acknowledged", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.ch.Qos(1, 0, false))
 			deliveries, err := p.ch.Consume(q, "t", false, false, false, false, nil)
 			p.must(err)
 			d := receive(p, deliveries)
 			p.must(p.ch.Cancel("t", false))
-			p.ready(q, 1)
+			p.awaitReady(q, 1)
 			p.must(d.Ack(false))
 			p.equal("bodies", p.bodies(q, 1), []string{"b"})
 		}},
@@ -191,13 +191,13 @@ func consuming() []behaviour {
 			cancelled := p.ch.NotifyCancel(make(chan string, 1))
 			_, err := p.ch.Consume(q, "mine", false, false, false, false, nil)
 			p.must(err)
-			_, err = p.other().ch.QueueDelete(q, false, false, false)
+			_, err = p.newConnection().ch.QueueDelete(q, false, false, false)
 			p.must(err)
 			p.equal("tag", receive(p, cancelled), "mine")
 		}},
 		{name: "acknowledging what a deleted queue delivered", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			d := p.getWith(p.ch, q, false)
 			_, err := p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
@@ -206,9 +206,9 @@ func consuming() []behaviour {
 		}},
 		{name: "generated consumer tag", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			// amqp091-go generates tags itself, so a raw connection is used.
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 20, "short", 0, "shortstr", q, "shortstr", "", "octet", 0, "table", "")
 			class, method, args := w.method(1)
@@ -222,7 +222,7 @@ func consuming() []behaviour {
 			_, ok, err := p.ch.Get(q, false)
 			p.must(err)
 			p.equal("there", ok, false)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			d := p.getWith(p.ch, q, false)
 			p.equal("left", d.MessageCount, uint32(2))
 			p.must(d.Ack(false))
@@ -230,7 +230,7 @@ func consuming() []behaviour {
 		{name: "get of a quorum queue with a single active consumer", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 			_, _, err := p.ch.Get(q, false)
-			p.refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+p.queueWords(q)+
+			p.expectError(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+p.queueDescription(q)+
 				". basic.get operations are not supported by quorum queues with single active consumer")
 		}},
 	}

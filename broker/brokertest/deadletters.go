@@ -14,7 +14,7 @@ func deadLetters() []behaviour {
 		{name: "rejected", check: func(p *probe) {
 			dead := p.queue(nil)
 			q := p.queue(deadTo("", dead))
-			p.publishSafely("", q, amqp.Publishing{
+			p.publishConfirmed("", q, amqp.Publishing{
 				Body: []byte("a"), MessageId: "m", Headers: amqp.Table{"mine": int8(3)}, DeliveryMode: 2,
 			})
 			p.must(p.getWith(p.ch, q, false).Nack(false, false))
@@ -35,7 +35,7 @@ func deadLetters() []behaviour {
 		{name: "expired, by its own TTL", check: func(p *probe) {
 			dead := p.queue(nil)
 			q := p.queue(deadTo("", dead))
-			p.publishSafely("", q, amqp.Publishing{Expiration: "50"})
+			p.publishConfirmed("", q, amqp.Publishing{Expiration: "50"})
 			d := p.get(dead)
 			p.equal("expiration", d.Expiration, "")
 			death := deathOf(q, "expired", "", 1, q)
@@ -48,7 +48,7 @@ func deadLetters() []behaviour {
 			args["x-message-ttl"] = int32(50)
 			q := p.queue(args)
 			p.bind(q, "#", x, nil)
-			p.publishSafely(x, "a.b", text(""))
+			p.publishConfirmed(x, "a.b", textMessage(""))
 			d := p.get(dead)
 			p.equal("x-death", deathsIn(d), []any{deathOf(q, "expired", x, 1, "a.b")})
 			p.equal("first exchange", d.Headers["x-first-death-exchange"], any(x))
@@ -58,9 +58,9 @@ func deadLetters() []behaviour {
 			args := deadTo("", dead)
 			args["x-max-length"] = int32(1)
 			q := p.queue(args)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			p.equal("dead", p.bodies(dead, 2), []string{"a", "b"})
-			p.send(q, "d")
+			p.publishTexts(q, "d")
 			p.equal("reason", deathsIn(p.get(dead)), []any{deathOf(q, "maxlen", "", 1, q)})
 		}},
 		{name: "overflow of reject-publish-dlx", check: func(p *probe) {
@@ -68,8 +68,8 @@ func deadLetters() []behaviour {
 			args := deadTo("", dead)
 			args["x-max-length"], args["x-overflow"] = int32(1), "reject-publish-dlx"
 			q := p.queue(args)
-			p.equal("first", p.publishSafely("", q, text("a")), true)
-			p.equal("second", p.publishSafely("", q, text("b")), false)
+			p.equal("first", p.publishConfirmed("", q, textMessage("a")), true)
+			p.equal("second", p.publishConfirmed("", q, textMessage("b")), false)
 			d := p.get(dead)
 			p.equal("body", string(d.Body), "b")
 			p.equal("reason", deathsIn(d), []any{deathOf(q, "maxlen", "", 1, q)})
@@ -79,7 +79,7 @@ func deadLetters() []behaviour {
 			args := deadTo("", dead)
 			args["x-queue-type"], args["x-delivery-limit"] = "quorum", int32(1)
 			q := p.queue(args)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			p.must(p.getWith(p.ch, q, false).Nack(false, true))
 			p.must(p.getWith(p.ch, q, false).Nack(false, true))
 			p.equal("reason", deathsIn(p.get(dead)), []any{deathOf(q, "delivery_limit", "", 1, q)})
@@ -89,7 +89,7 @@ func deadLetters() []behaviour {
 			p.bind(dead, "", x, nil)
 			q := p.queue(amqp.Table{"x-dead-letter-exchange": x})
 			p.bind(q, "#", source, nil)
-			p.publishSafely(source, "a.b", text("a"))
+			p.publishConfirmed(source, "a.b", textMessage("a"))
 			p.must(p.getWith(p.ch, q, false).Reject(false))
 			d := p.get(dead)
 			p.equal("exchange and key", []string{d.Exchange, d.RoutingKey}, []string{x, "a.b"})
@@ -99,7 +99,7 @@ func deadLetters() []behaviour {
 			first, second := p.name(), p.name()
 			p.queueNamed(first, deadTo("", second))
 			p.queueNamed(second, deadTo("", first))
-			p.send(first, "a")
+			p.publishTexts(first, "a")
 			for range 2 {
 				p.must(p.getWith(p.ch, first, false).Nack(false, false))
 				p.must(p.getWith(p.ch, second, false).Nack(false, false))
@@ -116,10 +116,10 @@ func deadLetters() []behaviour {
 			args = deadTo("", first)
 			args["x-message-ttl"] = int32(30)
 			p.queueNamed(second, args)
-			p.send(first, "a")
-			time.Sleep(2 * moment)
-			p.ready(first, 0)
-			p.ready(second, 0)
+			p.publishTexts(first, "a")
+			time.Sleep(2 * quietTime)
+			p.awaitReady(first, 0)
+			p.awaitReady(second, 0)
 		}},
 		{name: "a cycle with a rejection goes on", check: func(p *probe) {
 			work, wait := p.name(), p.name()
@@ -127,7 +127,7 @@ func deadLetters() []behaviour {
 			args := deadTo("", work)
 			args["x-message-ttl"] = int32(30)
 			p.queueNamed(wait, args)
-			p.send(work, "a")
+			p.publishTexts(work, "a")
 			for range 3 {
 				p.must(p.getWith(p.ch, work, false).Nack(false, false))
 			}
@@ -145,14 +145,14 @@ func deadLetters() []behaviour {
 			args := deadTo("", name)
 			args["x-message-ttl"] = int32(30)
 			p.queueNamed(name, args)
-			p.send(name, "a")
-			p.ready(name, 0)
-			p.empty(name)
+			p.publishTexts(name, "a")
+			p.awaitReady(name, 0)
+			p.expectEmpty(name)
 		}},
 		{name: "a made-up history is not believed", since: "4", check: func(p *probe) {
 			dead := p.queue(nil)
 			q := p.queue(deadTo("", dead))
-			p.publishSafely("", q, amqp.Publishing{Headers: amqp.Table{
+			p.publishConfirmed("", q, amqp.Publishing{Headers: amqp.Table{
 				"x-death":              []any{amqp.Table{"queue": q, "reason": "rejected", "count": int64(7)}},
 				"x-first-death-reason": "boredom",
 			}})
@@ -163,9 +163,9 @@ func deadLetters() []behaviour {
 		}},
 		{name: "no such exchange", check: func(p *probe) {
 			q := p.queue(deadTo(p.name(), "k"))
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			p.must(p.getWith(p.ch, q, false).Nack(false, false))
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "the exchange may come later", check: func(p *probe) {
 			x, dead := p.name(), p.queue(nil)
@@ -173,26 +173,26 @@ func deadLetters() []behaviour {
 			p.must(p.ch.ExchangeDeclare(x, "fanout", true, false, false, false, nil))
 			p.deleteExchange(x)
 			p.bind(dead, "", x, nil)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			p.must(p.getWith(p.ch, q, false).Nack(false, false))
 			p.get(dead)
 		}},
 		{name: "purge and delete kill nothing", check: func(p *probe) {
 			dead := p.queue(nil)
 			q := p.queue(deadTo("", dead))
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			_, err := p.ch.QueuePurge(q, false)
 			p.must(err)
-			p.send(q, "b")
+			p.publishTexts(q, "b")
 			_, err = p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
-			p.empty(dead)
+			p.expectEmpty(dead)
 		}},
 		{name: "CC survives, BCC does not", since: "4", check: func(p *probe) {
 			dead, x := p.queue(nil), p.exchange("fanout", nil)
 			p.bind(dead, "", x, nil)
 			q := p.queue(amqp.Table{"x-dead-letter-exchange": x})
-			p.publishSafely("", q, amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}, "BCC": []any{"bcc"}}})
+			p.publishConfirmed("", q, amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}, "BCC": []any{"bcc"}}})
 			p.must(p.getWith(p.ch, q, false).Nack(false, false))
 			d := p.get(dead)
 			p.equal("CC, BCC", []any{d.Headers["CC"], d.Headers["BCC"]}, []any{[]any{"cc"}, nil})
@@ -204,7 +204,7 @@ func deadLetters() []behaviour {
 			args["x-queue-type"], args["x-dead-letter-strategy"], args["x-overflow"] = "quorum", "at-least-once", "reject-publish"
 			args["x-message-ttl"] = int32(50)
 			q := p.queue(args)
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			d := p.get(dead)
 			p.equal("x-death", deathsIn(d), []any{deathOf(q, "expired", "", 1, q)})
 		}},
@@ -214,7 +214,7 @@ func deadLetters() []behaviour {
 			args["x-message-ttl"] = int32(300)
 			q := p.queue(args)
 			start := time.Now()
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			p.get(due)
 			if took := time.Since(start); took < 300*time.Millisecond {
 				p.Errorf("came after %v", took)
@@ -283,7 +283,7 @@ func deathHistory(p *probe) {
 	args["x-message-ttl"] = int32(30)
 	first := p.queue(args)
 	p.bind(middle, "second.*", x, nil)
-	p.send(first, "a")
+	p.publishTexts(first, "a")
 	p.must(p.getWith(p.ch, middle, false).Nack(false, false))
 	d := p.get(last)
 	p.equal("x-death", deathsIn(d), []any{

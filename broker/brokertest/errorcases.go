@@ -16,10 +16,10 @@ func errorCases() []behaviour {
 			p.channel()
 		}},
 		{name: "a closed channel's number is used again", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 50, 10, "short", 0, "shortstr", p.name(), "octet", 1, "table", "")
-			code, _ := w.closed(1)
+			code, _ := w.readClose(1)
 			p.equal("code", code, 404)
 			w.openChannel(1)
 			w.send(1, 20, 40, "short", 200, "shortstr", "bye", "short", 0, "short", 0)
@@ -28,33 +28,33 @@ func errorCases() []behaviour {
 		}},
 		{name: "what follows a channel error is ignored", check: func(p *probe) {
 			q := p.queue(nil)
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 80, "longlong", 5, "octet", 0) // an unknown tag
 			w.publish(1, q, "\x00\x00", "lost")
-			code, text := w.closed(1)
+			code, text := w.readClose(1)
 			p.equal("code", code, 406)
 			p.equal("text", text, "PRECONDITION_FAILED - unknown delivery tag 5")
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "the cause is named", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 60, 80, "longlong", 5, "octet", 0)
 			args := w.expect(1, 20, 40)
 			p.equal("class and method", args[len(args)-4:], []byte{0, 60, 0, 80})
 		}},
 		{name: "channel not open", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.send(3, 50, 10, "short", 0, "shortstr", "q", "octet", 1, "table", "")
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{504, "CHANNEL_ERROR - expected 'channel.open'"})
 		}},
 		{name: "channel opened twice", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 20, 10, "octet", 0)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{504, "CHANNEL_ERROR - second 'channel.open' seen"})
 		}},
 		{name: "too many channels", check: func(p *probe) {
@@ -64,28 +64,28 @@ func errorCases() []behaviour {
 				_, err := conn.Channel()
 				p.must(err)
 			}
-			w := p.wire() // negotiated 100
+			w := p.openRaw() // negotiated 100
 			for id := range uint16(100) {
 				w.openChannel(id + 1)
 			}
 			w.send(101, 20, 10, "octet", 0)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{530, "NOT_ALLOWED - number of channels opened (100) has reached the negotiated channel_max (100)"})
 		}},
 		{name: "unknown exchange type", since: "4", check: func(p *probe) {
 			kind := p.name() // RabbitMQ reports a word that it has seen before as "invalid"
 			err := p.ch.ExchangeDeclare(p.name(), kind, true, false, false, false, nil)
-			p.refused(err, 406, "PRECONDITION_FAILED - unknown exchange type '"+kind+"'")
+			p.expectError(err, 406, "PRECONDITION_FAILED - unknown exchange type '"+kind+"'")
 			err = p.channel().ExchangeDeclare(p.name(), "", true, false, false, false, nil)
-			p.refused(err, 406, "PRECONDITION_FAILED - invalid exchange type ''")
+			p.expectError(err, 406, "PRECONDITION_FAILED - invalid exchange type ''")
 		}},
 		{name: "an alternate exchange that is a number", check: func(p *probe) {
 			x := p.name()
 			err := p.ch.ExchangeDeclare(x, "fanout", true, false, false, false, amqp.Table{"alternate-exchange": int32(1)})
-			p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in "+p.exchangeWords(x))
+			p.expectError(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in "+p.exchangeDescription(x))
 		}},
 		{name: "flow off is not implemented", check: func(p *probe) {
-			p.ends(540, "NOT_IMPLEMENTED - active=false", func(conn *amqp.Connection) {
+			p.expectConnectionClose(540, "NOT_IMPLEMENTED - active=false", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
 				_ = ch.Flow(false)
@@ -93,7 +93,7 @@ func errorCases() []behaviour {
 		}},
 		{name: "flow on is fine", check: func(p *probe) { p.must(p.ch.Flow(true)) }},
 		{name: "closing the connection closes its channels", check: func(p *probe) {
-			o := p.other()
+			o := p.newConnection()
 			q := p.queue(nil)
 			deliveries := o.consume(o.ch, q)
 			p.must(o.conn.Close())

@@ -10,7 +10,7 @@ func exchanges() []behaviour {
 	return []behaviour{
 		{name: "default routes by queue name", check: func(p *probe) {
 			q := p.queue(nil)
-			p.publish("", q, text("a"))
+			p.publish("", q, textMessage("a"))
 			d := p.get(q)
 			p.equal("exchange and key", []string{d.Exchange, d.RoutingKey}, []string{"", q})
 		}},
@@ -19,16 +19,16 @@ func exchanges() []behaviour {
 			p.bind(q, "a", x, nil)
 			p.bind(q, "b", x, nil)
 			for _, key := range []string{"a", "b", "c"} {
-				p.publish(x, key, text(key))
+				p.publish(x, key, textMessage(key))
 			}
 			p.equal("bodies", p.bodies(q, 2), []string{"a", "b"})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "fanout ignores the key", check: func(p *probe) {
 			x, q1, q2 := p.exchange("fanout", nil), p.queue(nil), p.queue(nil)
 			p.bind(q1, "x", x, nil)
 			p.bind(q2, "", x, nil)
-			p.publish(x, "anything", text("a"))
+			p.publish(x, "anything", textMessage("a"))
 			p.get(q1)
 			p.get(q2)
 		}},
@@ -37,26 +37,26 @@ func exchanges() []behaviour {
 			p.bind(q, "#", x, nil)
 			p.bind(q, "a.*", x, nil)
 			p.bind(q, "a.b", x, nil)
-			p.publish(x, "a.b", text("a"))
+			p.publish(x, "a.b", textMessage("a"))
 			p.get(q)
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "topic patterns", check: topicPatterns},
 		{name: "headers patterns", since: "4", check: headersPatterns},
 		{name: "headers x-match is checked", check: func(p *probe) {
 			x, q := p.exchange("headers", nil), p.queue(nil)
 			err := p.ch.QueueBind(q, "", x, false, amqp.Table{"x-match": "some"})
-			p.refused(err, 406, `PRECONDITION_FAILED - Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x`)
+			p.expectError(err, 406, `PRECONDITION_FAILED - Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x`)
 			p.ch = p.channel()
 			err = p.ch.ExchangeBind(p.exchange("fanout", nil), "", x, false, amqp.Table{"x-match": int32(1)})
-			p.refused(err, 406, "PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr")
+			p.expectError(err, 406, "PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr")
 		}},
 		{name: "exchange to exchange keeps exchange and key", check: func(p *probe) {
 			from, to, q := p.exchange("topic", nil), p.exchange("fanout", nil), p.queue(nil)
 			p.must(p.ch.ExchangeBind(to, "a.#", from, false, nil))
 			p.bind(q, "", to, nil)
-			p.publish(from, "b", text("no"))
-			p.publish(from, "a.b", text("yes"))
+			p.publish(from, "b", textMessage("no"))
+			p.publish(from, "a.b", textMessage("yes"))
 			d := p.get(q)
 			p.equal("delivery", []string{string(d.Body), d.Exchange, d.RoutingKey}, []string{"yes", from, "a.b"})
 		}},
@@ -65,27 +65,27 @@ func exchanges() []behaviour {
 			p.must(p.ch.ExchangeBind(b, "", a, false, nil))
 			p.must(p.ch.ExchangeBind(a, "", b, false, nil))
 			p.bind(q, "", b, nil)
-			p.publish(a, "", text("once"))
+			p.publish(a, "", textMessage("once"))
 			p.get(q)
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "exchange unbind", check: func(p *probe) {
 			from, to, q := p.exchange("fanout", nil), p.exchange("fanout", nil), p.queue(nil)
 			p.must(p.ch.ExchangeBind(to, "", from, false, nil))
 			p.bind(q, "", to, nil)
 			p.must(p.ch.ExchangeUnbind(to, "", from, false, nil))
-			p.publish(from, "", text("a"))
-			p.empty(q)
+			p.publish(from, "", textMessage("a"))
+			p.expectEmpty(q)
 		}},
 		{name: "unbind needs equal arguments", check: func(p *probe) {
 			x, q := p.exchange("direct", nil), p.queue(nil)
 			p.bind(q, "k", x, amqp.Table{"a": "1", "b": int32(2)})
 			p.must(p.ch.QueueUnbind(q, "k", x, nil))
-			p.publish(x, "k", text("still"))
+			p.publish(x, "k", textMessage("still"))
 			p.get(q)
 			p.must(p.ch.QueueUnbind(q, "k", x, amqp.Table{"b": int32(2), "a": "1"}))
-			p.publish(x, "k", text("gone"))
-			p.empty(q)
+			p.publish(x, "k", textMessage("gone"))
+			p.expectEmpty(q)
 		}},
 		{name: "alternate exchange takes the unroutable", check: func(p *probe) {
 			spare, q := p.exchange("fanout", nil), p.queue(nil)
@@ -93,8 +93,8 @@ func exchanges() []behaviour {
 			p.bind(q, "", spare, nil)
 			taken := p.queue(nil)
 			p.bind(taken, "k", x, nil)
-			p.publish(x, "k", text("routed"))
-			p.publish(x, "none", text("spare"))
+			p.publish(x, "k", textMessage("routed"))
+			p.publish(x, "none", textMessage("spare"))
 			d := p.get(q)
 			p.equal("delivery", []string{string(d.Body), d.Exchange, d.RoutingKey}, []string{"spare", x, "none"})
 		}},
@@ -102,8 +102,8 @@ func exchanges() []behaviour {
 			x := p.name()
 			p.must(p.ch.ExchangeDeclare(x, "fanout", true, false, true, false, nil))
 			p.deleteExchange(x)
-			p.closes(403, "ACCESS_REFUSED - cannot publish to internal "+p.exchangeWords(x), func(ch *amqp.Channel) {
-				_ = ch.Publish(x, "", false, false, text("a"))
+			p.expectChannelClose(403, "ACCESS_REFUSED - cannot publish to internal "+p.exchangeDescription(x), func(ch *amqp.Channel) {
+				_ = ch.Publish(x, "", false, false, textMessage("a"))
 			})
 		}},
 		{name: "auto-delete goes with its last binding", check: func(p *probe) {
@@ -114,7 +114,7 @@ func exchanges() []behaviour {
 			p.must(p.ch.QueueUnbind(q, "1", x, nil))
 			p.must(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil))
 			p.must(p.ch.QueueUnbind(q, "2", x, nil))
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
+			p.expectError(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(x))
 		}},
 		{name: "auto-delete goes with its last queue", check: func(p *probe) {
 			x, q := p.name(), p.queue(nil)
@@ -122,7 +122,7 @@ func exchanges() []behaviour {
 			p.bind(q, "", x, nil)
 			_, err := p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
+			p.expectError(p.ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(x))
 		}},
 		{name: "predeclared", check: func(p *probe) {
 			for name, kind := range map[string]string{
@@ -138,37 +138,37 @@ func exchanges() []behaviour {
 		}},
 		{name: "passive declare of none", check: func(p *probe) {
 			x := p.name()
-			p.refused(p.ch.ExchangeDeclarePassive(x, "fanout", true, false, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(x))
+			p.expectError(p.ch.ExchangeDeclarePassive(x, "fanout", true, false, false, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(x))
 		}},
 		{name: "declare again differently", check: exchangeEquivalence},
 		{name: "delete of none is fine", check: func(p *probe) { p.must(p.ch.ExchangeDelete(p.name(), false, false)) }},
 		{name: "delete if unused", check: func(p *probe) {
 			x, q := p.exchange("fanout", nil), p.queue(nil)
 			p.bind(q, "", x, nil)
-			p.refused(p.ch.ExchangeDelete(x, true, false), 406, "PRECONDITION_FAILED - "+p.exchangeWords(x)+" in use")
+			p.expectError(p.ch.ExchangeDelete(x, true, false), 406, "PRECONDITION_FAILED - "+p.exchangeDescription(x)+" in use")
 			p.ch = p.channel()
 			p.must(p.ch.QueueUnbind(q, "", x, nil))
 			p.must(p.ch.ExchangeDelete(x, true, false))
 		}},
 		{name: "reserved names", check: func(p *probe) {
-			p.refused(p.ch.ExchangeDeclare("amq.mine", "fanout", true, false, false, false, nil), 403,
+			p.expectError(p.ch.ExchangeDeclare("amq.mine", "fanout", true, false, false, false, nil), 403,
 				"ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'")
 			p.ch = p.channel()
-			p.refused(p.ch.ExchangeDelete("amq.direct", false, false), 403,
-				"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in "+p.vhostWords()+" not allowed")
+			p.expectError(p.ch.ExchangeDelete("amq.direct", false, false), 403,
+				"ACCESS_REFUSED - deletion of system exchange 'amq.direct' in "+p.vhostDescription()+" not allowed")
 			p.ch = p.channel()
-			p.refused(p.ch.QueueBind(p.queue(nil), "k", "", false, nil), 403,
+			p.expectError(p.ch.QueueBind(p.queue(nil), "k", "", false, nil), 403,
 				"ACCESS_REFUSED - operation not permitted on the default exchange")
 		}},
 		{name: "bind what is not there", check: func(p *probe) {
 			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
-			p.refused(p.ch.QueueBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.queueWords(none))
+			p.expectError(p.ch.QueueBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.queueDescription(none))
 			p.ch = p.channel()
-			p.refused(p.ch.QueueBind(q, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
+			p.expectError(p.ch.QueueBind(q, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(none))
 			p.ch = p.channel()
-			p.refused(p.ch.QueueBind(none, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
+			p.expectError(p.ch.QueueBind(none, "", none, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(none))
 			p.ch = p.channel()
-			p.refused(p.ch.ExchangeBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.exchangeWords(none))
+			p.expectError(p.ch.ExchangeBind(none, "", x, false, nil), 404, "NOT_FOUND - no "+p.exchangeDescription(none))
 		}},
 		{name: "unbind what is not there", check: func(p *probe) {
 			x, q, none := p.exchange("fanout", nil), p.queue(nil), p.name()
@@ -190,7 +190,7 @@ func topicPatterns(p *probe) {
 	got := map[string]string{}
 	keys := []string{"", "a", "b", "a.b", "a.c", "a.b.c", "a.b.b.c", "a..c", ".", "a.", "x.y.z"}
 	for _, key := range keys {
-		p.publishSafely(x, key, text("["+key+"]"))
+		p.publishConfirmed(x, key, textMessage("["+key+"]"))
 	}
 	for pattern, q := range queues {
 		for {
@@ -248,13 +248,13 @@ func headersPatterns(p *probe) {
 		"none": nil, "a": {"a": "1"}, "ab": {"a": "1", "b": int32(2)}, "other": {"a": "2", "b": int32(3)},
 		"xb": {"a": "1", "x-b": "yes"}, "t": {"t": true, "b": int32(2)},
 	} {
-		p.publishSafely(x, "", amqp.Publishing{Headers: headers, Body: []byte(name)})
+		p.publishConfirmed(x, "", amqp.Publishing{Headers: headers, Body: []byte(name)})
 	}
 	got := map[string]string{}
 	for name, q := range queues {
 		state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
 		p.must(err)
-		got[name] = fmt.Sprint(p.sorted(q, state.Messages))
+		got[name] = fmt.Sprint(p.sortedBodies(q, state.Messages))
 	}
 	p.equal("messages by pattern", got, map[string]string{
 		"nothing":         "[a ab none other t xb]",
@@ -278,7 +278,7 @@ func headersPatterns(p *probe) {
 func exchangeEquivalence(p *probe) {
 	x := p.exchange("topic", amqp.Table{"alternate-exchange": "amq.fanout"})
 	same := amqp.Table{"alternate-exchange": "amq.fanout"}
-	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.exchangeWords(x) + ": received "
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.exchangeDescription(x) + ": received "
 	p.must(p.ch.ExchangeDeclare(x, "topic", true, false, false, false, same))
 	for _, c := range []struct {
 		err  error
@@ -293,6 +293,6 @@ func exchangeEquivalence(p *probe) {
 			fmt.Sprintf(words, "alternate-exchange") + "none but current is the value 'amq.fanout' of type 'longstr'",
 		},
 	} {
-		p.refused(c.err, 406, c.text)
+		p.expectError(c.err, 406, c.text)
 	}
 }

@@ -24,7 +24,7 @@ func handshakes() []behaviour {
 			}
 		}},
 		{name: "proposals", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("PLAIN", p.plain(), "")
 			p.equal("tune", w.expect(0, 10, 30), []byte{7, 255, 0, 2, 0, 0, 0, 60})
 		}},
@@ -42,13 +42,13 @@ func handshakes() []behaviour {
 		{name: "no limits are too much", check: func(p *probe) { p.badTuning(0, 131072); p.badTuning(100, 0) }},
 		{name: "frame-max is within bounds", check: func(p *probe) { p.badTuning(100, 200000); p.badTuning(100, 1000) }},
 		{name: "wrong password", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("PLAIN", "\x00"+p.user()+"\x00wrong", closesOnFailure)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."})
 		}},
 		{name: "mechanisms", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.write("AMQP\x00\x00\x09\x01")
 			args := w.expect(0, 10, 10)
 			rest := args[2:]
@@ -63,9 +63,9 @@ func handshakes() []behaviour {
 			p.must(conn.Close())
 		}},
 		{name: "AMQPLAIN with a wrong password", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("AMQPLAIN", "\x05LOGINS"+longstr(p.user())+"\x08PASSWORDS"+longstr("wrong"), closesOnFailure)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{403, "ACCESS_REFUSED - Login was refused using authentication mechanism AMQPLAIN. For details see the broker logfile."})
 		}},
 		{name: "AMQPLAIN without a password", check: refusedLogin("AMQPLAIN", "\x05LOGINS"+longstr("guest"))},
@@ -79,7 +79,7 @@ func handshakes() []behaviour {
 			p.queue(nil)
 		}},
 		{name: "heartbeats during the handshake", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.write("AMQP\x00\x00\x09\x01")
 			w.expect(0, 10, 10)
 			w.frame(8, 0, "")
@@ -92,25 +92,25 @@ func handshakes() []behaviour {
 			w.expect(0, 10, 41)
 		}},
 		{name: "unknown virtual host", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
 			w.send(0, 10, 40, "shortstr", "nowhere", "octet", 0, "octet", 0)
-			code, text := w.closed(0)
+			code, text := w.readClose(0)
 			p.equal("exception", []any{code, text}, []any{530, "NOT_ALLOWED - vhost nowhere not found"})
 		}},
 		{name: "another protocol", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.write("AMQP\x00\x00\x08\x00")
 			answer := make([]byte, 8)
 			_, err := io.ReadFull(w.conn, answer)
 			p.must(err)
 			p.equal("answer", string(answer[:4]), "AMQP") // and its version
-			w.ended()
+			w.expectEnd()
 		}},
 		{name: "heartbeats from the broker", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
@@ -122,7 +122,7 @@ func handshakes() []behaviour {
 			p.equal("frame", frame, []byte{8, 0, 0, 0, 0, 0, 0, 0xCE})
 		}},
 		{name: "a client may write until it has read close-ok", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.send(0, 10, 50, "short", 200, "shortstr", "bye", "short", 0, "short", 0)
 			w.expect(0, 10, 51)
 			for range 20 { // like a client whose other thread has not read close-ok
@@ -131,14 +131,14 @@ func handshakes() []behaviour {
 			}
 		}},
 		{name: "silence ends the connection", check: func(p *probe) {
-			w := p.dialWire()
+			w := p.dialRaw()
 			w.login("PLAIN", p.plain(), "")
 			w.expect(0, 10, 30)
 			w.send(0, 10, 31, "short", 100, "long", 131072, "short", 1)
 			w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)
 			w.expect(0, 10, 41)
 			start := time.Now()
-			w.ended()
+			w.expectEnd()
 			if took := time.Since(start); took < time.Second || took > 10*time.Second {
 				p.Errorf("ended after %v", took)
 			}
@@ -153,9 +153,9 @@ const closesOnFailure = "\x0ccapabilitiesF\x00\x00\x00\x1f\x1cauthentication_fai
 // error, package broker does.
 func refusedLogin(mechanism, response string) func(p *probe) {
 	return func(p *probe) {
-		w := p.dialWire()
+		w := p.dialRaw()
 		w.login(mechanism, response, closesOnFailure)
-		w.ended()
+		w.expectEnd()
 	}
 }
 
@@ -163,9 +163,9 @@ func refusedLogin(mechanism, response string) func(p *probe) {
 // error, package broker does.
 func (p *probe) badTuning(channelMax, frameMax int) {
 	p.Helper()
-	w := p.dialWire()
+	w := p.dialRaw()
 	w.login("PLAIN", p.plain(), "")
 	w.expect(0, 10, 30)
 	w.send(0, 10, 31, "short", channelMax, "long", frameMax, "short", 0)
-	w.ended()
+	w.expectEnd()
 }

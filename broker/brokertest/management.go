@@ -63,7 +63,7 @@ func (m *management) request(method, path, body string) (status int, header http
 	r, err := http.NewRequest(method, m.url+"/api"+named.Replace(path), strings.NewReader(named.Replace(body)))
 	m.must(err)
 	r.Header.Set("Content-Type", "application/json")
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: eventTimeout}
 	got, err := client.Do(r)
 	m.must(err)
 	defer got.Body.Close()
@@ -72,9 +72,9 @@ func (m *management) request(method, path, body string) (status int, header http
 	return got.StatusCode, got.Header, string(bytes.TrimSpace(whole))
 }
 
-// answers fails unless the response has this status and this body; its objects may have
+// expectResponse fails unless the response has this status and this body; its objects may have
 // more fields.
-func (m *management) answers(method, path, body string, status int, want string) {
+func (m *management) expectResponse(method, path, body string, status int, want string) {
 	m.Helper()
 	got, _, answer := m.request(method, path, body)
 	if got != status {
@@ -85,13 +85,13 @@ func (m *management) answers(method, path, body string, status int, want string)
 	}
 }
 
-// eventually is answers, for lists that RabbitMQ updates late.
-func (m *management) eventually(path, want string) {
+// expectEventually is answers, for lists that RabbitMQ updates late.
+func (m *management) expectEventually(path, want string) {
 	m.Helper()
 	want = strings.ReplaceAll(want, "NAME", m.object)
 	var answer string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if _, _, answer = m.request(http.MethodGet, path, ""); included(m.parse(answer), m.parse(want)) {
+	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if _, _, answer = m.request(http.MethodGet, path, ""); includes(m.parse(answer), m.parse(want)) {
 			return
 		}
 	}
@@ -100,7 +100,7 @@ func (m *management) eventually(path, want string) {
 
 func (m *management) includes(answer, want string) {
 	m.Helper()
-	if got, want := m.parse(answer), m.parse(want); !included(got, want) {
+	if got, want := m.parse(answer), m.parse(want); !includes(got, want) {
 		m.Fatalf("answer (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
@@ -113,8 +113,8 @@ func (m *management) parse(text string) (value any) {
 	return value
 }
 
-// included reports whether got has all of want.
-func included(got, want any) bool {
+// includes reports whether got has all of want.
+func includes(got, want any) bool {
 	object, isObject := want.(map[string]any)
 	if !isObject {
 		list, isList := want.([]any)
@@ -123,7 +123,7 @@ func included(got, want any) bool {
 			return cmp.Equal(got, want)
 		}
 		for i := range list {
-			if i >= len(all) || !included(all[i], list[i]) {
+			if i >= len(all) || !includes(all[i], list[i]) {
 				return false
 			}
 		}
@@ -131,7 +131,7 @@ func included(got, want any) bool {
 	}
 	have, _ := got.(map[string]any)
 	for name, value := range object {
-		if !included(have[name], value) {
+		if !includes(have[name], value) {
 			return false
 		}
 	}
@@ -140,40 +140,40 @@ func included(got, want any) bool {
 
 func managedQueues(m *management) {
 	queue := `{"durable":true,"arguments":{"x-message-ttl":60000}}`
-	m.answers("PUT", "/queues/%2F/NAME", queue, 201, "")
-	m.answers("PUT", "/queues/%2F/NAME", queue, 204, "")
-	m.answers("PUT", "/queues/%2F/NAME", `{"durable":false,"arguments":{"x-message-ttl":60000}}`, 400,
+	m.expectResponse("PUT", "/queues/%2F/NAME", queue, 201, "")
+	m.expectResponse("PUT", "/queues/%2F/NAME", queue, 204, "")
+	m.expectResponse("PUT", "/queues/%2F/NAME", `{"durable":false,"arguments":{"x-message-ttl":60000}}`, 400,
 		`{"error":"bad_request","reason":"inequivalent arg 'durable' for queue 'NAME' in vhost '/': received 'false' but current is 'true'"}`)
-	m.answers("PUT", "/queues/%2F/NAME", "no JSON", 400, `{"error":"bad_request","reason":"not_json"}`)
-	m.answers("GET", "/queues/%2F/NAME", "", 200, `{"name":"NAME","vhost":"/","type":"classic","durable":true,"auto_delete":false,"arguments":{"x-message-ttl":60000}}`)
-	m.answers("HEAD", "/queues/%2F/NAME", "", 200, "")
-	m.answers("GET", "/queues/%2F/NAME.none", "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
-	m.answers("DELETE", "/queues/%2F/NAME.none", "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
-	m.answers("PUT", "/queues/none/NAME", queue, 404, "")
-	m.answers("POST", "/exchanges/%2F/amq.default/publish", `{"properties":{},"routing_key":"NAME","payload":"a","payload_encoding":"string"}`, 200, `{"routed":true}`)
-	m.answers("DELETE", "/queues/%2F/NAME?if-empty=true", "", 400, `{"error":"bad_request","reason":"queue 'NAME' in vhost '/' not empty"}`)
-	m.answers("DELETE", "/queues/%2F/NAME/contents", "", 204, "")
-	m.answers("DELETE", "/queues/%2F/NAME?if-empty=true", "", 204, "")
-	m.answers("PUT", "/queues/%2F/NAME", `{"auto_delete":false,"durable":true,"arguments":{"x-queue-type":"quorum"}}`, 201, "")
-	m.answers("GET", "/queues/%2F/NAME", "", 200, `{"type":"quorum"}`)
+	m.expectResponse("PUT", "/queues/%2F/NAME", "no JSON", 400, `{"error":"bad_request","reason":"not_json"}`)
+	m.expectResponse("GET", "/queues/%2F/NAME", "", 200, `{"name":"NAME","vhost":"/","type":"classic","durable":true,"auto_delete":false,"arguments":{"x-message-ttl":60000}}`)
+	m.expectResponse("HEAD", "/queues/%2F/NAME", "", 200, "")
+	m.expectResponse("GET", "/queues/%2F/NAME.none", "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
+	m.expectResponse("DELETE", "/queues/%2F/NAME.none", "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
+	m.expectResponse("PUT", "/queues/none/NAME", queue, 404, "")
+	m.expectResponse("POST", "/exchanges/%2F/amq.default/publish", `{"properties":{},"routing_key":"NAME","payload":"a","payload_encoding":"string"}`, 200, `{"routed":true}`)
+	m.expectResponse("DELETE", "/queues/%2F/NAME?if-empty=true", "", 400, `{"error":"bad_request","reason":"queue 'NAME' in vhost '/' not empty"}`)
+	m.expectResponse("DELETE", "/queues/%2F/NAME/contents", "", 204, "")
+	m.expectResponse("DELETE", "/queues/%2F/NAME?if-empty=true", "", 204, "")
+	m.expectResponse("PUT", "/queues/%2F/NAME", `{"auto_delete":false,"durable":true,"arguments":{"x-queue-type":"quorum"}}`, 201, "")
+	m.expectResponse("GET", "/queues/%2F/NAME", "", 200, `{"type":"quorum"}`)
 }
 
 func managedExchanges(m *management) {
-	m.answers("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 201, "")
-	m.answers("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 204, "")
-	m.answers("GET", "/exchanges/%2F/NAME", "", 200,
+	m.expectResponse("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 201, "")
+	m.expectResponse("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 204, "")
+	m.expectResponse("GET", "/exchanges/%2F/NAME", "", 200,
 		`{"name":"NAME","type":"topic","durable":true,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}`)
-	m.answers("GET", "/exchanges/%2F/amq.default", "", 200, `{"name":"","type":"direct","durable":true}`)
-	m.answers("PUT", "/exchanges/%2F/amq.mine", `{"type":"topic"}`, 401, `{"error":"not_authorised","reason":"Access refused."}`)
-	m.answers("DELETE", "/exchanges/%2F/amq.direct", "", 401, `{"error":"not_authorised","reason":"Access refused."}`)
-	m.answers("DELETE", "/exchanges/%2F/NAME", "", 204, "")
-	m.answers("DELETE", "/exchanges/%2F/NAME", "", 404, "")
+	m.expectResponse("GET", "/exchanges/%2F/amq.default", "", 200, `{"name":"","type":"direct","durable":true}`)
+	m.expectResponse("PUT", "/exchanges/%2F/amq.mine", `{"type":"topic"}`, 401, `{"error":"not_authorised","reason":"Access refused."}`)
+	m.expectResponse("DELETE", "/exchanges/%2F/amq.direct", "", 401, `{"error":"not_authorised","reason":"Access refused."}`)
+	m.expectResponse("DELETE", "/exchanges/%2F/NAME", "", 204, "")
+	m.expectResponse("DELETE", "/exchanges/%2F/NAME", "", 404, "")
 }
 
 func managedBindings(m *management) {
-	m.answers("PUT", "/queues/%2F/NAME", `{}`, 201, "")
-	m.answers("PUT", "/exchanges/%2F/NAME", `{"type":"topic"}`, 201, "")
-	m.answers("GET", "/bindings/%2F/e/NAME/q/NAME", "", 200, `[]`)
+	m.expectResponse("PUT", "/queues/%2F/NAME", `{}`, 201, "")
+	m.expectResponse("PUT", "/exchanges/%2F/NAME", `{"type":"topic"}`, 201, "")
+	m.expectResponse("GET", "/bindings/%2F/e/NAME/q/NAME", "", 200, `[]`)
 	for _, c := range []struct{ body, key string }{
 		{`{"routing_key":""}`, "~"},
 		{`{"routing_key":"a.~#/b c","arguments":{}}`, "a.%7E%23%2Fb+c"},
@@ -184,48 +184,48 @@ func managedBindings(m *management) {
 		if location := header.Get("Location"); !strings.HasPrefix(location, m.object+"/") {
 			m.Errorf("location is %q", location)
 		}
-		m.eventually("/bindings/%2F/e/NAME/q/NAME",
+		m.expectEventually("/bindings/%2F/e/NAME/q/NAME",
 			`[{"source":"NAME","vhost":"/","destination":"NAME","destination_type":"queue","properties_key":"`+c.key+`"}]`)
 		escaped := strings.ReplaceAll(c.key, "%", "%25")
-		m.answers("GET", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 200, `{"source":"NAME","destination":"NAME"}`)
-		m.answers("DELETE", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 204, "")
-		m.answers("DELETE", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 404, "")
+		m.expectResponse("GET", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 200, `{"source":"NAME","destination":"NAME"}`)
+		m.expectResponse("DELETE", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 204, "")
+		m.expectResponse("DELETE", "/bindings/%2F/e/NAME/q/NAME/"+escaped, "", 404, "")
 	}
-	m.answers("POST", "/bindings/%2F/e/NAME/q/NAME", `{"routing_key":"k","arguments":{"n":1}}`, 201, "")
-	m.answers("POST", "/bindings/%2F/e/amq.fanout/e/NAME", `{"routing_key":"k"}`, 201, "")
-	m.answers("POST", "/bindings/%2F/e/NAME/q/NAME.none", `{"routing_key":""}`, 404, `{"error":"not_found","reason":"no queue 'NAME.none' in vhost '/'"}`)
-	m.eventually("/exchanges/%2F/NAME/bindings/source?columns=destination,routing_key,arguments",
+	m.expectResponse("POST", "/bindings/%2F/e/NAME/q/NAME", `{"routing_key":"k","arguments":{"n":1}}`, 201, "")
+	m.expectResponse("POST", "/bindings/%2F/e/amq.fanout/e/NAME", `{"routing_key":"k"}`, 201, "")
+	m.expectResponse("POST", "/bindings/%2F/e/NAME/q/NAME.none", `{"routing_key":""}`, 404, `{"error":"not_found","reason":"no queue 'NAME.none' in vhost '/'"}`)
+	m.expectEventually("/exchanges/%2F/NAME/bindings/source?columns=destination,routing_key,arguments",
 		`[{"destination":"NAME","routing_key":"k","arguments":{"n":1}}]`)
-	m.eventually("/exchanges/%2F/NAME/bindings/destination", `[{"source":"amq.fanout","destination":"NAME","destination_type":"exchange"}]`)
-	m.eventually("/queues/%2F/NAME/bindings", `[{"source":"","routing_key":"NAME","properties_key":"NAME"},{"source":"NAME","routing_key":"k"}]`)
+	m.expectEventually("/exchanges/%2F/NAME/bindings/destination", `[{"source":"amq.fanout","destination":"NAME","destination_type":"exchange"}]`)
+	m.expectEventually("/queues/%2F/NAME/bindings", `[{"source":"","routing_key":"NAME","properties_key":"NAME"},{"source":"NAME","routing_key":"k"}]`)
 }
 
 func managedMessages(m *management) {
-	m.answers("PUT", "/queues/%2F/NAME", `{}`, 201, "")
+	m.expectResponse("PUT", "/queues/%2F/NAME", `{}`, 201, "")
 	publish := "/exchanges/%2F/amq.default/publish"
-	m.answers("POST", publish, `{"properties":{"delivery_mode":2,"content_type":"text/plain","headers":{"n":1,"s":"x","deep":{"list":[true,1.5]}}},
+	m.expectResponse("POST", publish, `{"properties":{"delivery_mode":2,"content_type":"text/plain","headers":{"n":1,"s":"x","deep":{"list":[true,1.5]}}},
 		"routing_key":"NAME","payload":"hello","payload_encoding":"string"}`, 200, `{"routed":true}`)
-	m.answers("POST", publish, `{"properties":{},"routing_key":"NAME","payload":"/w==","payload_encoding":"base64"}`, 200, `{"routed":true}`)
-	m.answers("POST", publish, `{"properties":{},"routing_key":"NAME.none","payload":"","payload_encoding":"string"}`, 200, `{"routed":false}`)
-	m.answers("POST", publish, `{"routing_key":"NAME","payload":""}`, 400, `{"error":"bad_request","reason":"[{key_missing,properties},{key_missing,payload_encoding}]"}`)
+	m.expectResponse("POST", publish, `{"properties":{},"routing_key":"NAME","payload":"/w==","payload_encoding":"base64"}`, 200, `{"routed":true}`)
+	m.expectResponse("POST", publish, `{"properties":{},"routing_key":"NAME.none","payload":"","payload_encoding":"string"}`, 200, `{"routed":false}`)
+	m.expectResponse("POST", publish, `{"routing_key":"NAME","payload":""}`, 400, `{"error":"bad_request","reason":"[{key_missing,properties},{key_missing,payload_encoding}]"}`)
 	hello := `{"payload_bytes":5,"redelivered":REDELIVERED,"exchange":"","routing_key":"NAME","message_count":1,
 		"properties":{"delivery_mode":2,"content_type":"text/plain","headers":{"n":1,"s":"x","deep":{"list":[true,1.5]}}},"payload":"hello","payload_encoding":"string"}`
 	get := "/queues/%2F/NAME/get"
-	m.answers("POST", get, `{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}`, 200, "["+strings.ReplaceAll(hello, "REDELIVERED", "false")+"]")
-	m.answers("POST", get, `{"count":1}`, 400, `{"error":"bad_request","reason":"[{key_missing,ackmode},{key_missing,encoding}]"}`)
-	m.answers("POST", get, `{"count":5,"ackmode":"ack_requeue_false","encoding":"auto"}`, 200,
+	m.expectResponse("POST", get, `{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}`, 200, "["+strings.ReplaceAll(hello, "REDELIVERED", "false")+"]")
+	m.expectResponse("POST", get, `{"count":1}`, 400, `{"error":"bad_request","reason":"[{key_missing,ackmode},{key_missing,encoding}]"}`)
+	m.expectResponse("POST", get, `{"count":5,"ackmode":"ack_requeue_false","encoding":"auto"}`, 200,
 		"["+strings.ReplaceAll(hello, "REDELIVERED", "true")+`,{"payload_bytes":1,"message_count":0,"payload":"/w==","payload_encoding":"base64"}]`)
-	m.answers("POST", get, `{"count":5,"ackmode":"ack_requeue_false","encoding":"auto"}`, 200, "[]")
+	m.expectResponse("POST", get, `{"count":5,"ackmode":"ack_requeue_false","encoding":"auto"}`, 200, "[]")
 }
 
 func managedLists(m *management) {
 	for _, name := range []string{"b", "a", "c"} {
-		m.answers("PUT", "/queues/%2F/NAME."+name, `{"auto_delete":true}`, 201, "")
+		m.expectResponse("PUT", "/queues/%2F/NAME."+name, `{"auto_delete":true}`, 201, "")
 		m.Cleanup(func() { m.request("DELETE", "/queues/%2F/NAME."+name, "") })
 	}
-	m.eventually("/queues/%2F?name=NAME&columns=name&sort=name&sort_reverse=true&page=1&page_size=2",
+	m.expectEventually("/queues/%2F?name=NAME&columns=name&sort=name&sort_reverse=true&page=1&page_size=2",
 		`{"page":1,"page_size":2,"page_count":2,"item_count":2,"filtered_count":3,"items":[{"name":"NAME.c"},{"name":"NAME.b"}]}`)
-	m.eventually("/queues/%2F?name=NAME.[ab]&use_regex=true&columns=name,auto_delete&sort=name&page=1",
+	m.expectEventually("/queues/%2F?name=NAME.[ab]&use_regex=true&columns=name,auto_delete&sort=name&page=1",
 		`{"page":1,"page_count":1,"items":[{"name":"NAME.a","auto_delete":true},{"name":"NAME.b","auto_delete":true}]}`)
 	for _, path := range []string{
 		"/exchanges", "/queues", "/bindings", "/vhosts", "/nodes", "/connections", "/channels", "/consumers", "/consumers/%2F",
@@ -238,15 +238,15 @@ func managedLists(m *management) {
 			m.Errorf("%s answers %s", path, answer)
 		}
 	}
-	m.answers("HEAD", "/exchanges", "", 200, "")
-	m.answers("GET", "/vhosts/%2F", "", 200, `{"name":"/"}`)
-	m.answers("GET", "/whoami", "", 200, `{"name":"`+m.login()+`","tags":["administrator"]}`)
-	m.answers("GET", "/aliveness-test/%2F", "", 200, `{"status":"ok"}`)
+	m.expectResponse("HEAD", "/exchanges", "", 200, "")
+	m.expectResponse("GET", "/vhosts/%2F", "", 200, `{"name":"/"}`)
+	m.expectResponse("GET", "/whoami", "", 200, `{"name":"`+m.login()+`","tags":["administrator"]}`)
+	m.expectResponse("GET", "/aliveness-test/%2F", "", 200, `{"status":"ok"}`)
 }
 
 func managedRefusals(m *management) {
 	for _, path := range []string{"/none", "/queues/none", "/vhosts/none", "/connections/none", "/exchanges/%2F/NAME", "/bindings/none"} {
-		m.answers("GET", path, "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
+		m.expectResponse("GET", path, "", 404, `{"error":"Object Not Found","reason":"Not Found"}`)
 	}
-	m.answers("PATCH", "/queues/%2F/NAME", "{}", 405, "")
+	m.expectResponse("PATCH", "/queues/%2F/NAME", "{}", 405, "")
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	patience = 20 * time.Second       // for events that must happen
-	moment   = 150 * time.Millisecond // for events that must not
+	eventTimeout = 20 * time.Second       // for events that must happen
+	quietTime    = 150 * time.Millisecond // for events that must not
 )
 
 // probe is a connection to the tested broker, with the steps of a case. A failure ends
@@ -36,8 +36,8 @@ func newProbe(t *testing.T, target target) *probe {
 	return p
 }
 
-// other returns a probe with a connection of its own.
-func (p *probe) other() *probe { return newProbe(p.T, p.target) }
+// newConnection returns a probe with a connection of its own.
+func (p *probe) newConnection() *probe { return newProbe(p.T, p.target) }
 
 func (p *probe) channel() *amqp.Channel {
 	p.Helper()
@@ -78,7 +78,7 @@ func (p *probe) queueNamed(name string, args amqp.Table) string {
 
 func (p *probe) deleteQueue(name string) {
 	p.Cleanup(func() {
-		p.afterwards(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
+		p.cleanUp(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
 	})
 }
 
@@ -93,11 +93,11 @@ func (p *probe) exchange(kind string, args amqp.Table) string {
 
 func (p *probe) deleteExchange(name string) {
 	p.Cleanup(func() {
-		p.afterwards(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
+		p.cleanUp(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
 	})
 }
 
-func (p *probe) afterwards(f func(*amqp.Channel)) {
+func (p *probe) cleanUp(f func(*amqp.Channel)) {
 	conn, err := amqp.DialConfig(p.target.URL, p.target.config(amqp.Config{}))
 	if err != nil {
 		return
@@ -118,31 +118,31 @@ func (p *probe) publish(exchange, key string, m amqp.Publishing) {
 	p.must(p.ch.PublishWithContext(context.Background(), exchange, key, false, false, m))
 }
 
-// send publishes bodies to a queue, and waits until they are ready.
-func (p *probe) send(queue string, bodies ...string) {
+// publishTexts publishes bodies to a queue, and waits until they are ready.
+func (p *probe) publishTexts(queue string, bodies ...string) {
 	p.Helper()
 	for _, body := range bodies {
-		p.publishSafely("", queue, text(body))
+		p.publishConfirmed("", queue, textMessage(body))
 	}
 }
 
-// publishSafely publishes on a new channel and waits for the confirm. It returns false
+// publishConfirmed publishes on a new channel and waits for the confirm. It returns false
 // for a nack.
-func (p *probe) publishSafely(exchange, key string, m amqp.Publishing) bool {
+func (p *probe) publishConfirmed(exchange, key string, m amqp.Publishing) bool {
 	p.Helper()
 	ch := p.channel()
 	defer ch.Close()
 	p.must(ch.Confirm(false))
 	pending, err := ch.PublishWithDeferredConfirm(exchange, key, false, false, m)
 	p.must(err)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	defer cancel()
 	ok, err := pending.WaitContext(ctx)
 	p.must(err)
 	return ok
 }
 
-func text(body string) amqp.Publishing { return amqp.Publishing{Body: []byte(body)} }
+func textMessage(body string) amqp.Publishing { return amqp.Publishing{Body: []byte(body)} }
 
 // get waits for the next message of a queue and gets it without an acknowledgement.
 func (p *probe) get(queue string) amqp.Delivery {
@@ -152,7 +152,7 @@ func (p *probe) get(queue string) amqp.Delivery {
 
 func (p *probe) getWith(ch *amqp.Channel, queue string, autoAck bool) amqp.Delivery {
 	p.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		d, ok, err := ch.Get(queue, autoAck)
 		p.must(err)
 		if ok {
@@ -173,18 +173,18 @@ func (p *probe) bodies(queue string, n int) []string {
 	return all
 }
 
-// sorted gets n messages and returns their bodies in alphabetical order.
-func (p *probe) sorted(queue string, n int) []string {
+// sortedBodies gets n messages and returns their bodies in alphabetical order.
+func (p *probe) sortedBodies(queue string, n int) []string {
 	p.Helper()
 	all := p.bodies(queue, n)
 	slices.Sort(all)
 	return all
 }
 
-// empty fails where a queue has messages, at once or shortly after.
-func (p *probe) empty(queue string) {
+// expectEmpty fails where a queue has messages, at once or shortly after.
+func (p *probe) expectEmpty(queue string) {
 	p.Helper()
-	time.Sleep(moment)
+	time.Sleep(quietTime)
 	d, ok, err := p.ch.Get(queue, true)
 	p.must(err)
 	if ok {
@@ -192,11 +192,11 @@ func (p *probe) empty(queue string) {
 	}
 }
 
-// ready waits until a queue has n ready messages.
-func (p *probe) ready(queue string, n int) {
+// awaitReady waits until a queue has n ready messages.
+func (p *probe) awaitReady(queue string, n int) {
 	p.Helper()
 	got := -1
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		q, err := p.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		p.must(err)
 		if got = q.Messages; got == n {
@@ -221,25 +221,25 @@ func receive[T any](p *probe, from <-chan T) T {
 			p.Fatal("closed; a value was expected")
 		}
 		return value
-	case <-time.After(patience):
+	case <-time.After(eventTimeout):
 		p.Fatal("nothing came")
 	}
 	panic("unreachable")
 }
 
-func nothing[T any](p *probe, from <-chan T) {
+func expectNothing[T any](p *probe, from <-chan T) {
 	p.Helper()
 	select {
 	case value, ok := <-from:
 		if ok {
 			p.Fatalf("%v came, nothing should", value)
 		}
-	case <-time.After(moment):
+	case <-time.After(quietTime):
 	}
 }
 
-// refused fails unless the error is an exception with this code and text.
-func (p *probe) refused(err error, code int, text string) {
+// expectError fails unless the error is an exception with this code and text.
+func (p *probe) expectError(err error, code int, text string) {
 	p.Helper()
 	var exception *amqp.Error
 	if !errors.As(err, &exception) {
@@ -248,35 +248,35 @@ func (p *probe) refused(err error, code int, text string) {
 	p.equal("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
 }
 
-// closes fails unless f, which is asynchronous, closes a new channel with this code and
+// expectChannelClose fails unless f, which is asynchronous, closes a new channel with this code and
 // text.
-func (p *probe) closes(code int, text string, f func(ch *amqp.Channel)) {
+func (p *probe) expectChannelClose(code int, text string, f func(ch *amqp.Channel)) {
 	p.Helper()
 	ch := p.channel()
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	f(ch)
-	p.refused(receive(p, closed), code, text)
+	p.expectError(receive(p, closed), code, text)
 }
 
-// ends is closes for a connection.
-func (p *probe) ends(code int, text string, f func(conn *amqp.Connection)) {
+// expectConnectionClose is closes for a connection.
+func (p *probe) expectConnectionClose(code int, text string, f func(conn *amqp.Connection)) {
 	p.Helper()
 	conn := p.target.connect(p.T, amqp.Config{})
 	defer conn.Close()
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	f(conn)
-	p.refused(receive(p, closed), code, text)
+	p.expectError(receive(p, closed), code, text)
 }
 
-func (p *probe) queueWords(name string) string {
-	return fmt.Sprintf("queue '%s' in %s", name, p.vhostWords())
+func (p *probe) queueDescription(name string) string {
+	return fmt.Sprintf("queue '%s' in %s", name, p.vhostDescription())
 }
 
-func (p *probe) exchangeWords(name string) string {
-	return fmt.Sprintf("exchange '%s' in %s", name, p.vhostWords())
+func (p *probe) exchangeDescription(name string) string {
+	return fmt.Sprintf("exchange '%s' in %s", name, p.vhostDescription())
 }
 
-func (p *probe) vhostWords() string { return fmt.Sprintf("vhost '%s'", p.target.uri.Vhost) }
+func (p *probe) vhostDescription() string { return fmt.Sprintf("vhost '%s'", p.target.uri.Vhost) }
 
 // user returns the login of the URL.
 func (p *probe) user() string { return p.target.uri.Username }

@@ -16,7 +16,7 @@ func publishing() []behaviour {
 			const n = 1000
 			confirms := p.ch.NotifyPublish(make(chan amqp.Confirmation, n))
 			for i := range n {
-				p.publish("", q, text(fmt.Sprint(i)))
+				p.publish("", q, textMessage(fmt.Sprint(i)))
 			}
 			seen := map[uint64]bool{}
 			for range n {
@@ -26,11 +26,11 @@ func publishing() []behaviour {
 				}
 				seen[c.DeliveryTag] = true
 			}
-			p.ready(q, n)
+			p.awaitReady(q, n)
 		}},
 		{name: "acks and nacks in one burst", check: acksAndNacks},
 		{name: "unroutable is confirmed", check: func(p *probe) {
-			p.equal("confirm", p.publishSafely("", p.name(), text("a")), true)
+			p.equal("confirm", p.publishConfirmed("", p.name(), textMessage("a")), true)
 		}},
 		{name: "mandatory comes back before its confirm", check: func(p *probe) {
 			p.must(p.ch.Confirm(false))
@@ -59,32 +59,32 @@ func publishing() []behaviour {
 		{name: "mandatory that is routed stays", check: func(p *probe) {
 			q := p.queue(nil)
 			returns := p.ch.NotifyReturn(make(chan amqp.Return, 1))
-			p.must(p.ch.Publish("", q, true, false, text("a")))
+			p.must(p.ch.Publish("", q, true, false, textMessage("a")))
 			p.get(q)
-			nothing(p, returns)
+			expectNothing(p, returns)
 		}},
 		{name: "immediate is not implemented", check: func(p *probe) {
-			p.ends(540, "NOT_IMPLEMENTED - immediate=true", func(conn *amqp.Connection) {
+			p.expectConnectionClose(540, "NOT_IMPLEMENTED - immediate=true", func(conn *amqp.Connection) {
 				ch, err := conn.Channel()
 				p.must(err)
-				_ = ch.Publish("", "q", false, true, text("a"))
+				_ = ch.Publish("", "q", false, true, textMessage("a"))
 			})
 		}},
 		{name: "no such exchange", check: func(p *probe) {
 			x := p.name()
-			p.closes(404, "NOT_FOUND - no "+p.exchangeWords(x), func(ch *amqp.Channel) {
-				_ = ch.Publish(x, "", false, false, text("a"))
+			p.expectChannelClose(404, "NOT_FOUND - no "+p.exchangeDescription(x), func(ch *amqp.Channel) {
+				_ = ch.Publish(x, "", false, false, textMessage("a"))
 			})
 		}},
 		{name: "CC and BCC", check: func(p *probe) {
 			to, cc, bcc := p.queue(nil), p.queue(nil), p.queue(nil)
-			p.publishSafely("", to, amqp.Publishing{Headers: amqp.Table{"CC": []any{cc, to}, "BCC": []any{bcc}, "a": "b"}})
+			p.publishConfirmed("", to, amqp.Publishing{Headers: amqp.Table{"CC": []any{cc, to}, "BCC": []any{bcc}, "a": "b"}})
 			for _, q := range []string{to, cc, bcc} {
 				d := p.get(q)
 				p.equal("key", d.RoutingKey, to)
 				p.equal("headers", d.Headers, amqp.Table{"CC": []any{cc, to}, "a": "b"})
 			}
-			p.empty(to)
+			p.expectEmpty(to)
 		}},
 		{name: "CC that is no list", check: func(p *probe) {
 			ch := p.channel()
@@ -93,7 +93,7 @@ func publishing() []behaviour {
 			p.equal("code", receive(p, closed).Code, 406)
 		}},
 		{name: "another's user id", check: func(p *probe) {
-			p.closes(406, "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was '"+p.user()+"'", func(ch *amqp.Channel) {
+			p.expectChannelClose(406, "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was '"+p.user()+"'", func(ch *amqp.Channel) {
 				_ = ch.Publish("", p.queue(nil), false, false, amqp.Publishing{UserId: "other"})
 			})
 			q := p.queue(nil)
@@ -101,7 +101,7 @@ func publishing() []behaviour {
 			p.equal("user", p.get(q).UserId, p.user())
 		}},
 		{name: "message too large", since: "4", check: func(p *probe) {
-			p.closes(406, "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216", func(ch *amqp.Channel) {
+			p.expectChannelClose(406, "PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216", func(ch *amqp.Channel) {
 				_ = ch.Publish("", p.queue(nil), false, false, amqp.Publishing{Body: make([]byte, 16<<20+1)})
 			})
 		}},
@@ -119,9 +119,9 @@ func publishing() []behaviour {
 		{name: "confirm.select twice", check: func(p *probe) {
 			p.must(p.ch.Confirm(false))
 			p.must(p.ch.Confirm(false))
-			pending, err := p.ch.PublishWithDeferredConfirm("", p.queue(nil), false, false, text("a"))
+			pending, err := p.ch.PublishWithDeferredConfirm("", p.queue(nil), false, false, textMessage("a"))
 			p.must(err)
-			ctx, cancel := context.WithTimeout(p.Context(), patience)
+			ctx, cancel := context.WithTimeout(p.Context(), eventTimeout)
 			defer cancel()
 			ok, err := pending.WaitContext(ctx)
 			p.must(err)
@@ -133,7 +133,7 @@ func publishing() []behaviour {
 // acksAndNacks publishes five messages in one write, of which the queue accepts two.
 func acksAndNacks(p *probe) {
 	q := p.queue(amqp.Table{"x-max-length": int32(2), "x-overflow": "reject-publish"})
-	w := p.wire()
+	w := p.openRaw()
 	w.openChannel(1)
 	w.send(1, 85, 10, "octet", 0)
 	w.expect(1, 85, 11)

@@ -12,7 +12,7 @@ func queues() []behaviour {
 	return []behaviour{
 		{name: "declare counts messages and consumers", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.ch.Qos(1, 0, false))
 			receive(p, p.consume(p.ch, q))
 			state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
@@ -25,13 +25,13 @@ func queues() []behaviour {
 			if !strings.HasPrefix(q.Name, "amq.gen-") {
 				p.Fatalf("name is %q", q.Name)
 			}
-			p.publish("", q.Name, text("a"))
+			p.publish("", q.Name, textMessage("a"))
 			p.get(q.Name)
 		}},
 		{name: "an empty name is the queue declared last", check: func(p *probe) {
 			q, x := p.queue(nil), p.exchange("direct", nil)
 			p.must(p.ch.QueueBind("", "", x, false, nil))
-			p.publish(x, q, text("a"))
+			p.publish(x, q, textMessage("a"))
 			p.equal("body", string(p.get("").Body), "a")
 		}},
 		{name: "an empty name without a declaration", check: func(p *probe) {
@@ -44,43 +44,43 @@ func queues() []behaviour {
 				"consume": func(ch *amqp.Channel) error { _, err := ch.Consume("", "", true, false, false, false, nil); return err },
 			} {
 				p.Log(name)
-				p.refused(use(p.channel()), 404, "NOT_FOUND - no previously declared queue")
+				p.expectError(use(p.channel()), 404, "NOT_FOUND - no previously declared queue")
 			}
 		}},
 		{name: "exclusive locks others out", check: func(p *probe) {
 			name := p.name()
 			_, err := p.ch.QueueDeclare(name, false, false, true, false, nil)
 			p.must(err)
-			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + p.queueWords(name) +
+			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + p.queueDescription(name) +
 				". It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
 			if len(locked) > 255 {
 				locked = locked[:252] + "..."
 			}
-			o := p.other()
+			o := p.newConnection()
 			_, err = o.ch.QueueDeclarePassive(name, false, false, true, false, nil)
-			p.refused(err, 405, locked)
+			p.expectError(err, 405, locked)
 			_, err = o.channel().QueueDeclare(name, false, false, true, false, nil)
-			p.refused(err, 405, locked)
+			p.expectError(err, 405, locked)
 			_, err = o.channel().Consume(name, "", false, false, false, false, nil)
-			p.refused(err, 405, locked)
+			p.expectError(err, 405, locked)
 			_, err = o.channel().QueueDelete(name, false, false, false)
-			p.refused(err, 405, locked)
+			p.expectError(err, 405, locked)
 			_, _, err = o.channel().Get(name, true)
-			p.refused(err, 405, locked)
-			p.refused(o.channel().QueueBind(name, "k", "amq.direct", false, nil), 405, locked)
+			p.expectError(err, 405, locked)
+			p.expectError(o.channel().QueueBind(name, "k", "amq.direct", false, nil), 405, locked)
 			p.bind(name, "k", "amq.direct", nil)
-			p.refused(o.channel().QueueUnbind(name, "k", "amq.direct", nil), 405, locked)
+			p.expectError(o.channel().QueueUnbind(name, "k", "amq.direct", nil), 405, locked)
 			p.must(o.channel().QueueUnbind(name, "never", "amq.direct", nil))
 			_, err = p.channel().QueueDeclare(name, false, false, false, false, nil)
-			p.refused(err, 405, locked)
+			p.expectError(err, 405, locked)
 		}},
 		{name: "exclusive goes with its connection", check: func(p *probe) {
-			o, name := p.other(), p.name()
+			o, name := p.newConnection(), p.name()
 			_, err := o.ch.QueueDeclare(name, false, false, true, false, nil)
 			p.must(err)
 			p.must(o.conn.Close())
 			_, err = p.ch.QueueDeclarePassive(name, false, false, true, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 		}},
 		{name: "auto-delete goes with its last consumer", check: func(p *probe) {
 			name := p.name()
@@ -94,7 +94,7 @@ func queues() []behaviour {
 			_, err = p.ch.QueueDeclarePassive(name, true, true, false, false, nil)
 			p.must(err)
 			p.must(p.ch.Cancel("two", false))
-			p.gone(name)
+			p.awaitDeleted(name)
 		}},
 		{name: "auto-delete goes with its last channel", check: func(p *probe) {
 			name, ch := p.name(), p.channel()
@@ -102,12 +102,12 @@ func queues() []behaviour {
 			p.must(err)
 			p.consume(ch, name)
 			p.must(ch.Close())
-			p.gone(name)
+			p.awaitDeleted(name)
 		}},
 		{name: "passive declare of none", check: func(p *probe) {
 			name := p.name()
 			_, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 		}},
 		{name: "passive declare looks at the name only", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-message-ttl": int32(1000)})
@@ -117,17 +117,17 @@ func queues() []behaviour {
 		{name: "passive declare of no name", check: func(p *probe) {
 			p.queue(nil)
 			_, err := p.ch.QueueDeclarePassive("", true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(""))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(""))
 		}},
 		{name: "reserved names", check: func(p *probe) {
 			_, err := p.ch.QueueDeclare("amq.mine", true, false, false, false, nil)
-			p.refused(err, 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
+			p.expectError(err, 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
 		}},
 		{name: "declare again differently", check: queueEquivalence},
 		{name: "declare again as another type", since: "4", check: func(p *probe) {
 			q := p.queue(nil)
 			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-			p.refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+p.queueWords(q)+
+			p.expectError(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+p.queueDescription(q)+
 				": received 'quorum' but current is 'classic'")
 		}},
 		{name: "arguments are checked", since: "4", check: queueArguments},
@@ -139,7 +139,7 @@ func queues() []behaviour {
 		}},
 		{name: "purge", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b", "c")
+			p.publishTexts(q, "a", "b", "c")
 			taken := p.getWith(p.ch, q, false)
 			n, err := p.ch.QueuePurge(q, false)
 			p.must(err)
@@ -149,7 +149,7 @@ func queues() []behaviour {
 		}},
 		{name: "delete counts messages", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			n, err := p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
 			p.equal("deleted", n, 2)
@@ -163,12 +163,12 @@ func queues() []behaviour {
 			q := p.queue(nil)
 			p.consume(p.ch, q)
 			_, err := p.channel().QueueDelete(q, true, false, false)
-			p.refused(err, 406, "PRECONDITION_FAILED - "+p.queueWords(q)+" in use")
+			p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" in use")
 			p.must(p.ch.Close())
 			p.ch = p.channel()
-			p.send(q, "a")
+			p.publishTexts(q, "a")
 			_, err = p.channel().QueueDelete(q, true, true, false)
-			p.refused(err, 406, "PRECONDITION_FAILED - "+p.queueWords(q)+" not empty")
+			p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" not empty")
 			p.get(q)
 			_, err = p.ch.QueueDelete(q, true, true, false)
 			p.must(err)
@@ -176,46 +176,46 @@ func queues() []behaviour {
 		{name: "expires unused", check: func(p *probe) {
 			args := amqp.Table{"x-expires": int32(1500)}
 			q := p.queue(args)
-			p.send(q, "goes too")
+			p.publishTexts(q, "goes too")
 			for range 5 { // a passive declaration is a use
 				time.Sleep(400 * time.Millisecond)
 				_, err := p.ch.QueueDeclare(q, true, false, false, false, args)
 				p.must(err)
 			}
 			time.Sleep(2 * time.Second)
-			p.gone(q)
+			p.awaitDeleted(q)
 		}},
 		{name: "does not expire while consumed", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-expires": int32(1000)})
 			p.consume(p.ch, q)
 			time.Sleep(1500 * time.Millisecond)
-			p.ready(q, 0)
+			p.awaitReady(q, 0)
 			p.must(p.ch.Close())
 			p.ch = p.channel()
 			time.Sleep(1500 * time.Millisecond)
-			p.gone(q)
+			p.awaitDeleted(q)
 		}},
 		{name: "priorities", check: func(p *probe) {
 			q := p.queue(amqp.Table{"x-max-priority": int32(5)})
 			for i, priority := range []uint8{0, 9, 1, 5, 1} {
-				p.publishSafely("", q, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, i)})
+				p.publishConfirmed("", q, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, i)})
 			}
 			p.equal("order", p.bodies(q, 5), []string{"1", "3", "2", "4", "0"})
 		}},
 	}
 }
 
-// gone waits until a queue is deleted.
-func (p *probe) gone(name string) {
+// awaitDeleted waits until a queue is deleted.
+func (p *probe) awaitDeleted(name string) {
 	p.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err = p.channel().QueueDeclarePassive(name, true, true, false, false, nil); err != nil {
 			break
 		}
 		time.Sleep(1500 * time.Millisecond) // a declaration would restart x-expires
 	}
-	p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 }
 
 func queueEquivalence(p *probe) {
@@ -227,22 +227,22 @@ func queueEquivalence(p *probe) {
 		return all
 	}
 	q := p.queue(args(nil))
-	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.queueWords(q) + ": received "
+	words := "PRECONDITION_FAILED - inequivalent arg '%s' for " + p.queueDescription(q) + ": received "
 	declare := func(durable, autoDelete bool, args amqp.Table) error {
 		_, err := p.channel().QueueDeclare(q, durable, autoDelete, false, false, args)
 		return err
 	}
 	p.must(declare(true, false, args(amqp.Table{"x-message-ttl": int64(1000)})))
 	p.must(declare(true, false, args(amqp.Table{"x-queue-type": "classic"})))
-	p.refused(declare(false, false, args(nil)), 406, fmt.Sprintf(words, "durable")+"'false' but current is 'true'")
-	p.refused(declare(true, true, args(nil)), 406, fmt.Sprintf(words, "auto_delete")+"'true' but current is 'false'")
-	p.refused(declare(true, false, args(amqp.Table{"x-message-ttl": int32(2000)})), 406,
+	p.expectError(declare(false, false, args(nil)), 406, fmt.Sprintf(words, "durable")+"'false' but current is 'true'")
+	p.expectError(declare(true, true, args(nil)), 406, fmt.Sprintf(words, "auto_delete")+"'true' but current is 'false'")
+	p.expectError(declare(true, false, args(amqp.Table{"x-message-ttl": int32(2000)})), 406,
 		fmt.Sprintf(words, "x-message-ttl")+"'2000' but current is '1000'")
-	p.refused(declare(true, false, amqp.Table{"x-message-ttl": int32(1000)}), 406,
+	p.expectError(declare(true, false, amqp.Table{"x-message-ttl": int32(1000)}), 406,
 		fmt.Sprintf(words, "x-dead-letter-exchange")+"none but current is the value 'x' of type 'longstr'")
-	p.refused(declare(true, false, args(amqp.Table{"x-max-length": int64(5)})), 406,
+	p.expectError(declare(true, false, args(amqp.Table{"x-max-length": int64(5)})), 406,
 		fmt.Sprintf(words, "x-max-length")+"the value '5' of type 'long' but current is none")
-	p.refused(declare(true, false, args(amqp.Table{"x-queue-mode": "lazy"})), 406,
+	p.expectError(declare(true, false, args(amqp.Table{"x-queue-mode": "lazy"})), 406,
 		fmt.Sprintf(words, "x-queue-mode")+"the value 'lazy' of type 'longstr' but current is none")
 }
 
@@ -273,7 +273,7 @@ func queueArguments(p *probe) {
 	} {
 		name := p.name()
 		_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{c.name: c.value})
-		p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, p.queueWords(name), c.text))
+		p.expectError(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, p.queueDescription(name), c.text))
 	}
 	for kind, unfit := range map[string][]string{
 		"quorum": {
@@ -288,7 +288,7 @@ func queueArguments(p *probe) {
 		for _, argument := range unfit {
 			queue := p.name()
 			_, err := p.channel().QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": kind, argument: int32(3)})
-			p.refused(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, p.queueWords(queue), kind))
+			p.expectError(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s of queue type rabbit_%s_queue", argument, p.queueDescription(queue), kind))
 		}
 	}
 	p.queue(amqp.Table{"x-queue-version": int32(2), "x-queue-mode": "lazy", "x-queue-leader-locator": "balanced"})
@@ -298,7 +298,7 @@ func queueArguments(p *probe) {
 	})
 	name := p.name()
 	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": int32(1)})
-	p.refused(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+p.queueWords(name))
+	p.expectError(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+p.queueDescription(name))
 }
 
 func quorumProperties(p *probe) {
@@ -312,9 +312,9 @@ func quorumProperties(p *probe) {
 	} {
 		name := p.name()
 		_, err := p.channel().QueueDeclare(name, c.durable, c.autoDelete, c.exclusive, false, quorum)
-		p.refused(err, 406, "PRECONDITION_FAILED - "+fmt.Sprintf(c.text, p.queueWords(name)))
+		p.expectError(err, 406, "PRECONDITION_FAILED - "+fmt.Sprintf(c.text, p.queueDescription(name)))
 	}
 	_, err := p.channel().QueueDeclare("", true, false, false, false, quorum)
-	p.refused(err, 406, "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue")
+	p.expectError(err, 406, "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue")
 	p.queue(quorum)
 }

@@ -18,7 +18,7 @@ func replies() []behaviour {
 			if !strings.HasPrefix(address, replyTo+".") {
 				p.Fatalf("reply-to is %q", address)
 			}
-			o := p.other()
+			o := p.newConnection()
 			for range 2 { // a reply has the tag of the next delivery, and does not count
 				o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
 				d := receive(p, answers)
@@ -31,8 +31,8 @@ func replies() []behaviour {
 			one, two := p.answers(p.ch), p.answers(ch)
 			first, second := p.ask(p.ch, q), p.ask(ch, q)
 			p.equal("different", first != second, true)
-			p.publish("", second, text("b"))
-			p.publish("", first, text("a"))
+			p.publish("", second, textMessage("b"))
+			p.publish("", first, textMessage("a"))
 			p.equal("bodies", []string{string(receive(p, one).Body), string(receive(p, two).Body)}, []string{"a", "b"})
 		}},
 		{name: "asked by any exchange", check: func(p *probe) {
@@ -61,25 +61,25 @@ func replies() []behaviour {
 		{name: "a dead letter is no answer", since: "4", check: func(p *probe) {
 			q, answers := p.queue(nil), p.answers(p.ch)
 			work := p.queue(deadTo("", p.ask(p.ch, q)))
-			p.send(work, "a")
+			p.publishTexts(work, "a")
 			p.must(p.getWith(p.channel(), work, false).Reject(false))
-			nothing(p, answers)
+			expectNothing(p, answers)
 		}},
 		{name: "an answer counts as unroutable", check: func(p *probe) {
 			q, answers := p.queue(nil), p.answers(p.ch)
 			address, ch := p.ask(p.ch, q), p.channel()
 			returns := ch.NotifyReturn(make(chan amqp.Return, 1))
-			p.must(ch.Publish("", address, true, false, text("a")))
+			p.must(ch.Publish("", address, true, false, textMessage("a")))
 			p.equal("returned", receive(p, returns).ReplyCode, uint16(312))
 			receive(p, answers)
 		}},
 		{name: "an answer within a transaction does not wait", check: func(p *probe) {
 			q, answers := p.queue(nil), p.answers(p.ch)
 			address, ch := p.ask(p.ch, q), p.transaction()
-			p.must(ch.Publish("", address, false, false, text("a")))
+			p.must(ch.Publish("", address, false, false, textMessage("a")))
 			p.equal("body", string(receive(p, answers).Body), "a")
 			p.must(ch.TxCommit())
-			nothing(p, answers)
+			expectNothing(p, answers)
 		}},
 		{name: "nobody waits for the answer any more", check: func(p *probe) {
 			q, ch := p.queue(nil), p.channel()
@@ -89,12 +89,12 @@ func replies() []behaviour {
 			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
 			p.must(err)
 			p.must(ch.Cancel("t", false))
-			p.publish("", address, text("late"))
+			p.publish("", address, textMessage("late"))
 			for range answers { // closed by the cancellation
 				p.Error("an answer came")
 			}
 			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(address))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
 		}},
 		{name: "an address ends with its channel", check: func(p *probe) {
 			q, ch := p.queue(nil), p.channel()
@@ -102,7 +102,7 @@ func replies() []behaviour {
 			address := p.ask(ch, q)
 			p.must(ch.Close())
 			_, err := p.channel().QueueDeclarePassive(address, true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(address))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
 		}},
 		{name: "consuming again", check: func(p *probe) {
 			q, ch := p.queue(nil), p.channel()
@@ -113,22 +113,22 @@ func replies() []behaviour {
 			answers := p.answers(ch)
 			address := p.ask(ch, q)
 			p.equal("another address", former != address, true)
-			p.publish("", address, text("a"))
+			p.publish("", address, textMessage("a"))
 			receive(p, answers)
 		}},
 		{name: "needs a consumer", check: func(p *probe) {
-			p.closes(406, "PRECONDITION_FAILED - fast reply consumer does not exist", func(ch *amqp.Channel) {
+			p.expectChannelClose(406, "PRECONDITION_FAILED - fast reply consumer does not exist", func(ch *amqp.Channel) {
 				_ = ch.Publish("", "q", false, false, amqp.Publishing{ReplyTo: replyTo})
 			})
 		}},
 		{name: "takes no acknowledgements", check: func(p *probe) {
 			_, err := p.ch.Consume(replyTo, "", false, false, false, false, nil)
-			p.refused(err, 406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
+			p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
 		}},
 		{name: "one for each channel", check: func(p *probe) {
 			p.answers(p.ch)
 			_, err := p.ch.Consume(replyTo, "", true, false, false, false, nil)
-			p.refused(err, 406, "PRECONDITION_FAILED - reply consumer already set")
+			p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer already set")
 		}},
 		{name: "is declared already", check: func(p *probe) {
 			for _, declare := range []func() (amqp.Queue, error){
@@ -143,14 +143,14 @@ func replies() []behaviour {
 		{name: "is no queue", check: func(p *probe) {
 			name := replyTo
 			_, _, err := p.channel().Get(name, true)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 			_, err = p.channel().QueuePurge(name, false)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name))
-			p.refused(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueWords(name))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
+			p.expectError(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueDescription(name))
 			_, err = p.channel().QueueDelete(name, false, false, false)
 			p.must(err)
 			_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
-			p.refused(err, 404, "NOT_FOUND - no "+p.queueWords(name+".none"))
+			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name+".none"))
 		}},
 	}
 }

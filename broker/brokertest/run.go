@@ -115,7 +115,7 @@ func (s target) config(cfg amqp.Config) amqp.Config {
 func (s target) stream() (net.Conn, error) {
 	dial := s.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: patience}).Dial
+		dial = (&net.Dialer{Timeout: eventTimeout}).Dial
 	}
 	conn, err := dial("tcp", net.JoinHostPort(s.uri.Host, strconv.Itoa(s.uri.Port)))
 	if err != nil || s.uri.Scheme != "amqps" {

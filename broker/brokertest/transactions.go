@@ -9,78 +9,78 @@ func transactions() []behaviour {
 	return []behaviour{
 		{name: "publishes come with the commit", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.must(ch.Publish("", q, false, false, text("a")))
-			p.must(ch.Publish("", q, false, false, text("b")))
-			p.empty(q)
+			p.must(ch.Publish("", q, false, false, textMessage("a")))
+			p.must(ch.Publish("", q, false, false, textMessage("b")))
+			p.expectEmpty(q)
 			p.must(ch.TxCommit())
 			p.equal("bodies", p.bodies(q, 2), []string{"a", "b"})
 		}},
 		{name: "a rollback drops publishes", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.must(ch.Publish("", q, false, false, text("dropped")))
+			p.must(ch.Publish("", q, false, false, textMessage("dropped")))
 			p.must(ch.TxRollback())
-			p.must(ch.Publish("", q, false, false, text("kept")))
+			p.must(ch.Publish("", q, false, false, textMessage("kept")))
 			p.must(ch.TxCommit())
 			p.equal("bodies", p.bodies(q, 1), []string{"kept"})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "a closed channel drops publishes", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.must(ch.Publish("", q, false, false, text("dropped")))
+			p.must(ch.Publish("", q, false, false, textMessage("dropped")))
 			p.must(ch.Close())
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "acknowledgements come with the commit", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.getWith(ch, q, false).Ack(false))
 			p.must(ch.TxCommit())
 			p.must(p.getWith(ch, q, false).Ack(false))
 			p.must(ch.Close())
 			d := p.get(q)
 			p.equal("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{"b", true})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "a rollback takes acknowledgements back", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.getWith(ch, q, false)
 			p.getWith(ch, q, false)
 			p.must(ch.Ack(2, true))
 			p.must(ch.TxRollback())
-			p.empty(q)              // the channel still has them
+			p.expectEmpty(q)        // the channel still has them
 			p.must(ch.Ack(1, true)) // and can be acknowledged again
 			p.must(ch.TxCommit())
 			p.must(ch.Close())
 			p.equal("left", p.bodies(q, 1), []string{"b"})
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "a rejection comes with the commit", check: func(p *probe) {
 			dead := p.queue(nil)
 			q, ch := p.queue(deadTo("", dead)), p.transaction()
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(p.getWith(ch, q, false).Nack(false, false))
 			p.must(p.getWith(ch, q, false).Reject(true))
-			p.empty(dead)
-			p.empty(q)
+			p.expectEmpty(dead)
+			p.expectEmpty(q)
 			p.must(ch.TxCommit())
 			p.equal("rejected", string(p.get(dead).Body), "a")
 			p.equal("requeued", string(p.get(q).Body), "b")
 		}},
 		{name: "an acknowledgement that is not committed takes no prefetch off", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.send(q, "a", "b")
+			p.publishTexts(q, "a", "b")
 			p.must(ch.Qos(1, 0, false))
 			deliveries := p.consume(ch, q)
 			p.must(receive(p, deliveries).Ack(false))
-			nothing(p, deliveries)
+			expectNothing(p, deliveries)
 			p.must(ch.TxCommit())
 			p.equal("body", string(receive(p, deliveries).Body), "b")
 		}},
 		{name: "what is acknowledged is not recovered", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a", "b")
-			w := p.wire()
+			p.publishTexts(q, "a", "b")
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 90, 10)
 			w.expect(1, 90, 11)
@@ -94,7 +94,7 @@ func transactions() []behaviour {
 			w.send(1, 60, 110, "octet", 1)
 			w.expect(1, 60, 111)
 			p.equal("recovered", p.bodies(q, 1), []string{"b"})
-			p.empty(q)
+			p.expectEmpty(q)
 			w.send(1, 90, 30)
 			w.expect(1, 90, 31)
 			w.send(1, 60, 110, "octet", 1)
@@ -102,7 +102,7 @@ func transactions() []behaviour {
 			p.equal("recovered after the rollback", p.bodies(q, 1), []string{"a"})
 		}},
 		{name: "mandatory comes back before commit-ok", check: func(p *probe) {
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.send(1, 90, 10)
 			w.expect(1, 90, 11)
@@ -115,26 +115,26 @@ func transactions() []behaviour {
 		}},
 		{name: "routes when published", since: "4", check: func(p *probe) {
 			name, ch := p.name(), p.transaction()
-			p.must(ch.Publish("", name, false, false, text("early")))
+			p.must(ch.Publish("", name, false, false, textMessage("early")))
 			p.must(ch.Qos(1, 0, false)) // its reply shows that the publish was handled
 			p.queueNamed(name, nil)
-			p.must(ch.Publish("", name, false, false, text("in time")))
+			p.must(ch.Publish("", name, false, false, textMessage("in time")))
 			p.must(ch.TxCommit())
 			p.equal("bodies", p.bodies(name, 1), []string{"in time"})
-			p.empty(name)
+			p.expectEmpty(name)
 		}},
 		{name: "a queue that is deleted before the commit", since: "4", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.must(ch.Publish("", q, false, false, text("a")))
+			p.must(ch.Publish("", q, false, false, textMessage("a")))
 			p.must(ch.Qos(1, 0, false)) // answered, so published
 			_, err := p.ch.QueueDelete(q, false, false, false)
 			p.must(err)
-			p.refused(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
+			p.expectError(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
 		}},
 		{name: "goes on after a commit", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
 			for _, body := range []string{"a", "b", "c"} {
-				p.must(ch.Publish("", q, false, false, text(body)))
+				p.must(ch.Publish("", q, false, false, textMessage(body)))
 				p.must(ch.TxCommit())
 			}
 			for range 3 {
@@ -142,14 +142,14 @@ func transactions() []behaviour {
 				p.must(ch.TxCommit())
 			}
 			p.must(ch.Close())
-			p.empty(q)
+			p.expectEmpty(q)
 		}},
 		{name: "publishes and acknowledgements together", check: func(p *probe) {
 			from, to, ch := p.queue(nil), p.queue(nil), p.transaction()
-			p.send(from, "a")
+			p.publishTexts(from, "a")
 			d := p.getWith(ch, from, false)
 			for _, body := range []string{"dropped", "sent"} {
-				p.must(ch.Publish("", to, false, false, text(body)))
+				p.must(ch.Publish("", to, false, false, textMessage(body)))
 				p.must(d.Ack(false))
 				if body == "dropped" {
 					p.must(ch.TxRollback())
@@ -157,27 +157,27 @@ func transactions() []behaviour {
 			}
 			p.must(ch.TxCommit())
 			p.must(ch.Close())
-			p.empty(from)
+			p.expectEmpty(from)
 			p.equal("sent", p.bodies(to, 1), []string{"sent"})
-			p.empty(to)
+			p.expectEmpty(to)
 		}},
 		{name: "no such exchange", check: func(p *probe) {
 			x := p.name()
-			p.closes(404, "NOT_FOUND - no "+p.exchangeWords(x), func(ch *amqp.Channel) {
+			p.expectChannelClose(404, "NOT_FOUND - no "+p.exchangeDescription(x), func(ch *amqp.Channel) {
 				p.must(ch.Tx())
-				_ = ch.Publish(x, "", false, false, text("a"))
+				_ = ch.Publish(x, "", false, false, textMessage("a"))
 			})
 		}},
 		{name: "unknown tag", check: func(p *probe) {
-			p.closes(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
+			p.expectChannelClose(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
 				p.must(ch.Tx())
 				_ = ch.Ack(1, false)
 			})
 		}},
 		{name: "a tag acknowledged twice", check: func(p *probe) {
 			q := p.queue(nil)
-			p.send(q, "a")
-			p.closes(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
+			p.publishTexts(q, "a")
+			p.expectChannelClose(406, "PRECONDITION_FAILED - unknown delivery tag 1", func(ch *amqp.Channel) {
 				p.must(ch.Tx())
 				p.must(p.getWith(ch, q, false).Ack(false))
 				_ = ch.Ack(1, false)
@@ -187,14 +187,14 @@ func transactions() []behaviour {
 		{name: "a queue that refuses a publish", check: func(p *probe) {
 			full, free := p.queue(amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"}), p.queue(nil)
 			ch := p.transaction()
-			p.must(ch.Publish("", full, false, false, text("a")))
-			p.must(ch.Publish("", free, false, false, text("b")))
-			p.refused(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
+			p.must(ch.Publish("", full, false, false, textMessage("a")))
+			p.must(ch.Publish("", free, false, false, textMessage("b")))
+			p.expectError(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
 			p.equal("the other one", p.bodies(free, 1), []string{"b"})
 		}},
 		{name: "select twice", check: func(p *probe) {
 			q, ch := p.queue(nil), p.transaction()
-			p.must(ch.Publish("", q, false, false, text("a")))
+			p.must(ch.Publish("", q, false, false, textMessage("a")))
 			p.must(ch.Tx())
 			p.must(ch.TxCommit())
 			p.equal("bodies", p.bodies(q, 1), []string{"a"})
@@ -205,14 +205,14 @@ func transactions() []behaviour {
 			p.must(ch.TxRollback())
 		}},
 		{name: "not selected", check: func(p *probe) {
-			p.refused(p.channel().TxCommit(), 406, "PRECONDITION_FAILED - channel is not transactional")
-			p.refused(p.channel().TxRollback(), 406, "PRECONDITION_FAILED - channel is not transactional")
+			p.expectError(p.channel().TxCommit(), 406, "PRECONDITION_FAILED - channel is not transactional")
+			p.expectError(p.channel().TxRollback(), 406, "PRECONDITION_FAILED - channel is not transactional")
 		}},
 		{name: "not with confirms", check: func(p *probe) {
 			ch := p.channel()
 			p.must(ch.Confirm(false))
-			p.refused(ch.Tx(), 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode")
-			p.refused(p.transaction().Confirm(false), 406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode")
+			p.expectError(ch.Tx(), 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode")
+			p.expectError(p.transaction().Confirm(false), 406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode")
 		}},
 	}
 }

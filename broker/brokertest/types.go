@@ -50,7 +50,7 @@ func types() []behaviour {
 		{name: "every header type through a quorum redelivery", check: func(p *probe) {
 			headers := everyType()
 			q := p.queue(amqp.Table{"x-queue-type": "quorum"})
-			p.publishSafely("", q, amqp.Publishing{Headers: headers})
+			p.publishConfirmed("", q, amqp.Publishing{Headers: headers})
 			p.must(p.getWith(p.ch, q, false).Nack(false, true))
 			got := p.get(q).Headers
 			p.equal("count", got["x-delivery-count"], any(int64(1)))
@@ -65,7 +65,7 @@ func types() []behaviour {
 		}},
 		{name: "unsigned header types", check: func(p *probe) {
 			q := p.queue(nil)
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			headers := "\x01bB\xFF" + "\x01ii\xFF\xFF\xFF\xFF" + "\x01uu\xFF\xFF"
 			w.publish(1, q, "\x20\x00"+longstr(headers), "a")
@@ -81,7 +81,7 @@ func types() []behaviour {
 			for range 5000 { // nested deeper than clients read
 				headers = "\x01tF" + longstr(headers)
 			}
-			w := p.wire()
+			w := p.openRaw()
 			w.openChannel(1)
 			w.publish(1, q, "\x20\x00"+longstr(headers), "a")
 			w.send(1, 60, 70, "short", 0, "shortstr", q, "octet", 1)
@@ -98,10 +98,10 @@ func types() []behaviour {
 		}},
 		{name: "not a number in a header", check: func(p *probe) {
 			for name, number := range map[string]uint64{"NaN": 0x7FF8000000000001, "Inf": 0x7FF0000000000000} {
-				w := p.wire()
+				w := p.openRaw()
 				w.openChannel(1)
 				w.publish(1, p.queue(nil), "\x20\x00"+longstr("\x01fd"+string(binary.BigEndian.AppendUint64(nil, number))), "a")
-				code, _ := w.closed(0)
+				code, _ := w.readClose(0)
 				p.equal(name, code, 541)
 			}
 		}},
@@ -109,10 +109,10 @@ func types() []behaviour {
 			for name, table := range map[string]string{
 				"unknown type": "\x01aZ1", "too short": "\x01aI\x00\x00", "a string past the end": "\x01aS\x00\x00\x00\x09short",
 			} {
-				w := p.wire()
+				w := p.openRaw()
 				w.openChannel(1)
 				w.publish(1, p.queue(nil), "\x20\x00"+longstr(table), "a")
-				code, text := w.closed(0)
+				code, text := w.readClose(0)
 				p.Log(name, code, text)
 				p.equal(name, code, 541)
 			}
@@ -121,10 +121,10 @@ func types() []behaviour {
 			for name, properties := range map[string]string{
 				"too short": "\x80\x00\x09text", "too long": "\x00\x00rest", "none": "", "more flags": "\x00\x01\x00\x00",
 			} {
-				w := p.wire()
+				w := p.openRaw()
 				w.openChannel(1)
 				w.publish(1, p.queue(nil), properties, "a")
-				code, text := w.closed(0)
+				code, text := w.readClose(0)
 				p.Log(name, code, text)
 				p.equal(name, code >= 501, true)
 			}

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// wire is a connection on which a case sends and reads frames itself.
-type wire struct {
-	p    *probe
-	conn net.Conn
+// rawConnection is a connection on which a case sends and reads frames itself.
+type rawConnection struct {
+	probe *probe
+	conn  net.Conn
 }
 
-// dialWire connects without a handshake.
-func (p *probe) dialWire() *wire {
+// dialRaw connects without a handshake.
+func (p *probe) dialRaw() *rawConnection {
 	p.Helper()
 	conn, err := p.target.stream()
 	p.must(err)
 	p.Cleanup(func() { _ = conn.Close() })
-	p.must(conn.SetDeadline(time.Now().Add(patience)))
-	return &wire{p, conn}
+	p.must(conn.SetDeadline(time.Now().Add(eventTimeout)))
+	return &rawConnection{p, conn}
 }
 
-// wire connects with a handshake: frame-max 131072 and no heartbeat.
-func (p *probe) wire() *wire {
+// openRaw connects with a handshake: frame-max 131072 and no heartbeat.
+func (p *probe) openRaw() *rawConnection {
 	p.Helper()
-	w := p.dialWire()
+	w := p.dialRaw()
 	w.login("PLAIN", p.plain(), "")
 	w.expect(0, 10, 30)
 	w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
@@ -36,29 +36,29 @@ func (p *probe) wire() *wire {
 }
 
 // login performs the handshake up to start-ok. properties are encoded.
-func (w *wire) login(mechanism, response, properties string) {
-	w.p.Helper()
+func (w *rawConnection) login(mechanism, response, properties string) {
+	w.probe.Helper()
 	w.write("AMQP\x00\x00\x09\x01")
 	w.expect(0, 10, 10)
 	w.send(0, 10, 11, "table", properties, "shortstr", mechanism, "longstr", response, "shortstr", "en_US")
 }
 
-func (w *wire) openChannel(id uint16) {
-	w.p.Helper()
+func (w *rawConnection) openChannel(id uint16) {
+	w.probe.Helper()
 	w.send(id, 20, 10, "octet", 0)
 	w.expect(id, 20, 11)
 }
 
-func (w *wire) write(b string) {
-	w.p.Helper()
+func (w *rawConnection) write(b string) {
+	w.probe.Helper()
 	_, err := io.WriteString(w.conn, b)
-	w.p.must(err)
+	w.probe.must(err)
 }
 
 // send sends a method whose arguments are pairs of a type and a value. The value of a
 // table is encoded.
-func (w *wire) send(channel, class, method uint16, args ...any) {
-	w.p.Helper()
+func (w *rawConnection) send(channel, class, method uint16, args ...any) {
+	w.probe.Helper()
 	w.frame(1, channel, arguments(class, method, args...))
 }
 
@@ -83,8 +83,8 @@ func arguments(class, method uint16, args ...any) string {
 	return string(b)
 }
 
-func (w *wire) frame(kind byte, channel uint16, payload string) {
-	w.p.Helper()
+func (w *rawConnection) frame(kind byte, channel uint16, payload string) {
+	w.probe.Helper()
 	w.write(frameBytes(kind, channel, payload))
 }
 
@@ -95,8 +95,8 @@ func frameBytes(kind byte, channel uint16, payload string) string {
 }
 
 // publish sends a whole message; properties are encoded, with their flags.
-func (w *wire) publish(channel uint16, key, properties, body string) {
-	w.p.Helper()
+func (w *rawConnection) publish(channel uint16, key, properties, body string) {
+	w.probe.Helper()
 	w.send(channel, 60, 40, "short", 0, "shortstr", "", "shortstr", key, "octet", 0)
 	w.header(channel, uint64(len(body)), properties)
 	if body != "" {
@@ -104,14 +104,14 @@ func (w *wire) publish(channel uint16, key, properties, body string) {
 	}
 }
 
-func (w *wire) header(channel uint16, size uint64, properties string) {
-	w.p.Helper()
+func (w *rawConnection) header(channel uint16, size uint64, properties string) {
+	w.probe.Helper()
 	b := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, size)
 	w.frame(2, channel, string(b)+properties)
 }
 
 // read reads the next frame that is not a heartbeat.
-func (w *wire) read() (kind byte, channel uint16, payload []byte, err error) {
+func (w *rawConnection) read() (kind byte, channel uint16, payload []byte, err error) {
 	for {
 		head := make([]byte, 7)
 		if _, err := io.ReadFull(w.conn, head); err != nil {
@@ -128,28 +128,28 @@ func (w *wire) read() (kind byte, channel uint16, payload []byte, err error) {
 }
 
 // method reads a method of a channel.
-func (w *wire) method(channel uint16) (class, method uint16, args []byte) {
-	w.p.Helper()
+func (w *rawConnection) method(channel uint16) (class, method uint16, args []byte) {
+	w.probe.Helper()
 	kind, on, payload, err := w.read()
-	w.p.must(err)
+	w.probe.must(err)
 	if kind != 1 || on != channel {
-		w.p.Fatalf("frame of type %d on channel %d, want a method on channel %d", kind, on, channel)
+		w.probe.Fatalf("frame of type %d on channel %d, want a method on channel %d", kind, on, channel)
 	}
 	return binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]), payload[4:]
 }
 
-func (w *wire) expect(channel, class, method uint16) []byte {
-	w.p.Helper()
+func (w *rawConnection) expect(channel, class, method uint16) []byte {
+	w.probe.Helper()
 	gotClass, gotMethod, args := w.method(channel)
 	if gotClass != class || gotMethod != method {
-		w.p.Fatalf("method %d.%d %q, want %d.%d", gotClass, gotMethod, args, class, method)
+		w.probe.Fatalf("method %d.%d %q, want %d.%d", gotClass, gotMethod, args, class, method)
 	}
 	return args
 }
 
-// closed reads up to connection.close or channel.close, and answers it.
-func (w *wire) closed(channel uint16) (code int, text string) {
-	w.p.Helper()
+// readClose reads up to connection.close or channel.close, and answers it.
+func (w *rawConnection) readClose(channel uint16) (code int, text string) {
+	w.probe.Helper()
 	class, method := uint16(10), uint16(50)
 	if channel != 0 {
 		class, method = 20, 40
@@ -159,9 +159,9 @@ func (w *wire) closed(channel uint16) (code int, text string) {
 	return int(binary.BigEndian.Uint16(args)), string(args[3 : 3+args[2]])
 }
 
-// ended waits until the broker has closed the stream.
-func (w *wire) ended() {
-	w.p.Helper()
+// expectEnd waits until the broker has closed the stream.
+func (w *rawConnection) expectEnd() {
+	w.probe.Helper()
 	for {
 		if _, _, _, err := w.read(); err != nil {
 			return
