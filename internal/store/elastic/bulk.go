@@ -95,7 +95,7 @@ func checkSendable(doc schemas.Document) string {
 	case doc.ID == "":
 		return "the document has no id"
 	case len(doc.ID) > maxIDLength:
-		return fmt.Sprintf("the document's id has %d bytes, Elasticsearch takes %d", len(doc.ID), maxIDLength)
+		return fmt.Sprintf("the document's id has %d bytes, the limit is %d", len(doc.ID), maxIDLength)
 	case !utf8.ValidString(doc.ID):
 		return "the document's id is not UTF-8"
 	case doc.Stream != schemas.Traffic && doc.Stream != schemas.Failures:

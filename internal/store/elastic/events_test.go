@@ -332,7 +332,7 @@ func TestPlannedPageLength(t *testing.T) {
 		{sized(maxPageBytes * 2), 1},
 		{sized(1, maxPageBytes*2), 1},
 		{sized(maxPageBytes/2, maxPageBytes/2, 1), 2},
-		{[]hit{{}, {}}, 2}, // no size: not ours
+		{[]hit{{}, {}}, 2}, // no size: of another program
 	} {
 		if got := plannedPageLength(tt.planned); got != tt.want {
 			t.Errorf("%v: got %d, want %d", tt.planned, got, tt.want)

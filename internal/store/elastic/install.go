@@ -82,7 +82,7 @@ func (s *Store) checkPriority(ctx context.Context, name string) error {
 		return err
 	}
 	if metaVersion(response.Template.Mappings.Meta) == 0 {
-		return fmt.Errorf("another index template, of a priority above 500, takes %s: narrow its index_patterns or lower its priority", name)
+		return fmt.Errorf("another index template, of a priority above 500, matches %s: narrow its index_patterns or lower its priority", name)
 	}
 	return nil
 }

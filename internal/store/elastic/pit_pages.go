@@ -67,7 +67,7 @@ func (p *pitReader) readPlanned(ctx context.Context) ([]hit, error) {
 		return nil, err
 	}
 	if len(hits) != length {
-		return nil, p.store.invalidResponse("reading events", fmt.Sprintf("gave %d documents where it had %d", len(hits), length))
+		return nil, p.store.invalidResponse("reading events", fmt.Sprintf("gave %d documents instead of %d", len(hits), length))
 	}
 	p.planned = p.planned[length:]
 	return hits, nil

@@ -18,7 +18,7 @@ type pitReader struct {
 	planSize     int               // documents in a plan
 	planned      []hit             // the next documents, with only their sizes
 	planning     bool              // plans the pages, since bodies can be large
-	measures     bool              // chooses between planning and a fixed page size
+	adaptive     bool              // chooses between planning and a fixed page size
 	pit          string            // the point in time; "" before the first page
 	searchAfter  []json.RawMessage // sort values of the last document
 	planComplete bool              // no documents follow the planned ones
@@ -31,7 +31,7 @@ type pitReader struct {
 // within the limit has no further ties.
 func (s *Store) newPITReader(sel schemas.Selection) *pitReader {
 	p := &pitReader{store: s, query: s.filter(sel), withBody: !sel.WithoutBody, pageSize: maxPage, planSize: maxPlan}
-	p.measures = sel.Limit == 0 || sel.Limit > maxPage
+	p.adaptive = sel.Limit == 0 || sel.Limit > maxPage
 	p.planning = p.withBody
 	if sel.Limit > 0 {
 		p.pageSize, p.planSize = min(sel.Limit+1, maxPage), min(sel.Limit+1, maxPlan)
@@ -54,7 +54,7 @@ func by(field, order, kind string) map[string]any {
 // after the last document, so that a reader can take hours. The new one includes later
 // documents.
 func (p *pitReader) next(ctx context.Context) ([]hit, error) {
-	hits, err := p.read(ctx)
+	hits, err := p.readPage(ctx)
 	if !errorContains(err, "search_context_missing_exception") {
 		return hits, err
 	}
@@ -64,15 +64,15 @@ func (p *pitReader) next(ctx context.Context) ([]hit, error) {
 		// read again; ties drops the duplicates.
 		p.searchAfter[len(p.searchAfter)-1] = json.RawMessage("-1")
 	}
-	return p.read(ctx)
+	return p.readPage(ctx)
 }
 
-func (p *pitReader) read(ctx context.Context) ([]hit, error) {
+func (p *pitReader) readPage(ctx context.Context) ([]hit, error) {
 	if p.pit == "" {
 		if err := p.open(ctx); err != nil {
 			return nil, err
 		}
-		if p.withBody && p.measures {
+		if p.withBody && p.adaptive {
 			if err := p.choosePageSize(ctx); err != nil {
 				return nil, err
 			}

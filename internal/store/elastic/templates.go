@@ -14,7 +14,7 @@ import (
 type template struct {
 	kind, name string
 	exists     bool
-	version    int // 0: not ours
+	version    int // 0: not Watership's
 }
 
 // metaVersion parses the _meta of a template or a mapping; 0 if it is not Watership's.

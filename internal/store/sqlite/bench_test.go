@@ -66,12 +66,12 @@ func BenchmarkSearchMillion(b *testing.B) {
 func millionEvents(b *testing.B) *Store {
 	b.Helper()
 	s := installed(b, Config{Path: os.Getenv("WATERSHIP_TEST_SQLITE_FILE")})
-	there, err := s.HighestSequence(b.Context())
+	highest, err := s.HighestSequence(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	const batch = 5000
-	for n := int(there); n < million; n += batch {
+	for n := int(highest); n < million; n += batch {
 		create(b, s, eventDocuments("", n+1, n+batch)...)
 	}
 	return s

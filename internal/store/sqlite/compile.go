@@ -39,7 +39,7 @@ func (c compiler) compile(node query.Node) (condition, error) {
 	case query.Range:
 		return c.anyFieldOf(n.Field, n.Fits, func(f query.Field) condition { return c.rangeOf(f, n) }), nil
 	default:
-		return condition{}, fmt.Errorf("a query node of type %T is not known", node)
+		return condition{}, fmt.Errorf("unknown query node of type %T", node)
 	}
 }
 

@@ -82,8 +82,8 @@ func TestNoQueryIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%#v: %v", node, err)
 		}
-		if strange := strings.TrimSpace(own.ReplaceAllString(filter.sql, "")); strange != "" {
-			t.Fatalf("%#v: the SQL has %q in it: %s", node, strange, filter.sql)
+		if unknown := strings.TrimSpace(own.ReplaceAllString(filter.sql, "")); unknown != "" {
+			t.Fatalf("%#v: the SQL has %q in it: %s", node, unknown, filter.sql)
 		}
 		counted, err := s.Count(t.Context(), sel)
 		if err != nil {
@@ -127,14 +127,14 @@ func TestOddValuesAreFound(t *testing.T) {
 		}
 		for _, field := range []string{"headers.odd", "headers", "labels.odd", "messaging.app_id"} {
 			for _, pattern := range []query.Pattern{{value}, {value, ""}, {"", value}, {value[:1], value[1:]}} {
-				asked := query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: pattern}}
+				is := query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: pattern}}
 				var want []int64
 				for m, other := range oddValues {
 					if pattern.Match(other) && (other != "" || field != "messaging.app_id") && len(other) <= maxKeywordLength {
 						want = append(want, int64(m+1))
 					}
 				}
-				if got := sequences(t, s, asked); fmt.Sprint(got) != fmt.Sprint(want) {
+				if got := sequences(t, s, is); fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("%d %s: %q: got %v, want %v", n, field, pattern, got, want)
 				}
 			}

@@ -47,26 +47,26 @@ func not(c condition) condition { return where("("+c.sql+") IS NOT TRUE", c.args
 // allOf intersects the subqueries first, before SQLite evaluates the other
 // conditions on events.
 func allOf(conditions []condition) condition {
-	var lists, others []condition
+	var subqueries, others []condition
 	for _, c := range conditions {
 		if c.subquery != "" {
-			lists = append(lists, c)
+			subqueries = append(subqueries, c)
 			continue
 		}
 		others = append(others, c)
 	}
-	if len(lists) > 0 {
-		others = append([]condition{intersection(lists)}, others...)
+	if len(subqueries) > 0 {
+		others = append([]condition{intersection(subqueries)}, others...)
 	}
 	return join(others, " AND ", "TRUE")
 }
 
-func intersection(lists []condition) condition {
-	if len(lists) == 1 {
-		return lists[0]
+func intersection(subqueries []condition) condition {
+	if len(subqueries) == 1 {
+		return subqueries[0]
 	}
-	half := len(lists) / 2
-	a, b := intersection(lists[:half]), intersection(lists[half:])
+	half := len(subqueries) / 2
+	a, b := intersection(subqueries[:half]), intersection(subqueries[half:])
 	return inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
 }
 

@@ -54,7 +54,7 @@ func checkIdentity(doc schemas.Document) error {
 	case doc.ID == "":
 		return errors.New("the document has no id")
 	case len(doc.ID) > maxIDLength:
-		return fmt.Errorf("the document's id has %d bytes, a store takes %d", len(doc.ID), maxIDLength)
+		return fmt.Errorf("the document's id has %d bytes, the limit is %d", len(doc.ID), maxIDLength)
 	case !utf8.ValidString(doc.ID):
 		return errors.New("the document's id is not UTF-8")
 	case doc.Stream != schemas.Traffic && doc.Stream != schemas.Failures:

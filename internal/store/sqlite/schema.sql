@@ -1,10 +1,8 @@
--- The file of the embedded store. A column has the name of the field of the
--- document that it is of (schemas/templates/mappings.json), so that what a query
--- asks for can be read off here.
+-- The file of the embedded store. Columns have the names of the fields of documents
+-- (schemas/templates/mappings.json), as in a query.
 
--- An event as far as it can be searched: what has one value. n is the order of
--- writing and is never used again, so what was written after some moment has a
--- higher one.
+-- The searchable fields with a single value. n is the order of writing and is never
+-- reused, so that later events have a higher n.
 CREATE TABLE event (
 	n                INTEGER PRIMARY KEY AUTOINCREMENT,
 	stream           TEXT    NOT NULL, -- traffic or failures
@@ -59,18 +57,17 @@ CREATE TABLE event (
 	"body.json" INTEGER
 );
 
--- The document, exactly: head and body, one after the other. Body is the last
--- member, if its name is that, and the end. So head and a brace are the document
--- without its body.
+-- The exact document: head, then body. The column body begins at the member body, if
+-- that is the last one. So head and a brace are the document without its body.
 CREATE TABLE document (
 	n    INTEGER PRIMARY KEY,
 	head BLOB NOT NULL,
 	body BLOB NOT NULL
 );
 
--- What has many values, or names of its own: the values of headers, body.json,
--- labels and numeric_labels by their keys (dots between the keys of objects in
--- objects), and the lists of watership.attempts, whose key is empty.
+-- The fields with several values or arbitrary names: headers, body.json, labels and
+-- numeric_labels by their keys (keys of nested objects are joined with dots), and the
+-- lists of watership.attempts, whose key is empty.
 CREATE TABLE key (
 	id    INTEGER PRIMARY KEY,
 	field TEXT NOT NULL,
@@ -85,9 +82,9 @@ CREATE TABLE term (
 	PRIMARY KEY (key, value, n)
 ) WITHOUT ROWID;
 
--- The words of texts, with spaces between them; the texts themselves are in the
--- document. Words are those of Elasticsearch's standard analyzer (segment.go), which
--- are found before: for this tokenizer only white space ends one.
+-- The words of texts, joined with spaces; the texts themselves are in the document.
+-- analyzer.go splits them as Elasticsearch's standard analyzer does; this tokenizer
+-- splits at white space only.
 CREATE VIRTUAL TABLE text USING fts5 (
 	"error.message", "error.stack_trace", "body.text",
 	content = '', contentless_delete = 1,
@@ -103,19 +100,19 @@ CREATE TABLE job (
 	document BLOB NOT NULL
 );
 
--- What an indexer leaves for the next one.
+-- The handovers of indexers.
 CREATE TABLE handover (
 	name     TEXT PRIMARY KEY,
 	document BLOB NOT NULL
 );
 
--- The two orders of reading, and retention's.
+-- The orders of Events, and of Retain.
 CREATE INDEX "event newest first" ON event ("@timestamp", "event.sequence");
 CREATE INDEX "event by sequence" ON event ("event.sequence", "event.id");
 CREATE INDEX "event by age" ON event (stream, "event.sequence");
 
--- Every field can be searched by, and what has one value is read newest first
--- without sorting it. Most events have few of these fields.
+-- Every field has an index, in which the events with one value are sorted by time. Most
+-- events have few of these fields.
 CREATE INDEX "event by event.action" ON event ("event.action", "@timestamp", "event.sequence") WHERE "event.action" IS NOT NULL;
 CREATE INDEX "event by event.outcome" ON event ("event.outcome", "@timestamp", "event.sequence") WHERE "event.outcome" IS NOT NULL;
 CREATE INDEX "event by error.type" ON event ("error.type", "@timestamp", "event.sequence") WHERE "error.type" IS NOT NULL;
@@ -151,9 +148,9 @@ CREATE INDEX "event by watership.delay" ON event ("watership.delay", "@timestamp
 CREATE INDEX "event by event.ingested" ON event ("event.ingested", "@timestamp", "event.sequence") WHERE "event.ingested" IS NOT NULL;
 CREATE INDEX "event by watership.first_failed" ON event ("watership.first_failed", "@timestamp", "event.sequence") WHERE "watership.first_failed" IS NOT NULL;
 
--- What the planner has to know of a large file: how many events have the same
--- value, where they are not few. It is written here rather than measured, so
--- that a query is answered in the same way however old the file is.
+-- Statistics of a large file for the query planner: how many events have the same
+-- value, if they are many. They are fixed rather than measured, so that a query has the
+-- same plan for a new file and an old one.
 ANALYZE sqlite_schema;
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
 	('event', 'event by event.action', '1000000 200000 2 1'),
