@@ -18,7 +18,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/watershipmq/watership/internal/memory"
+	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -29,7 +29,7 @@ import (
 // four alternating ways. Run it with
 // -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (200,000).
 func BenchmarkIndexer(b *testing.B) {
-	memory.Spend(0) // as `watership serve` does
+	gctuning.Apply(0) // as `watership serve` does
 	count := 200_000
 	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
 		var err error

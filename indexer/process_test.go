@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/memory"
+	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -82,7 +82,7 @@ func TestProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(config), &h); err != nil {
 		t.Fatal(err)
 	}
-	memory.Spend(0) // as `watership serve` does
+	gctuning.Apply(0) // as `watership serve` does
 	s := &system{
 		Broker: rabbittest.Broker{URL: h.Broker}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}

@@ -13,7 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/memory"
+	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -33,7 +33,7 @@ import (
 // heap-MB is the most that the replay had on the heap: it should not depend on
 // the number of messages but for the set of those that were sent.
 func BenchmarkReplay(b *testing.B) {
-	memory.Spend(0)
+	gctuning.Apply(0)
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, messages := range []int{20_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/%d", kind, messages), func(b *testing.B) { benchReplay(b, kind, messages) })

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/lasthop"
-	"github.com/watershipmq/watership/internal/memory"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/replayer"
@@ -107,7 +107,7 @@ func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job r
 
 // run runs a job on, with a progress bar, and names on the way what could not be sent.
 func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
-	memory.Spend(0)
+	gctuning.Apply(0)
 	bar := newBar(t.err, job.Total)
 	bar.from = job.Sent + job.Failed + job.Skipped
 	failed := job.Failed

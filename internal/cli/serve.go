@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/memory"
+	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -81,7 +81,7 @@ func (s system) serve(ctx context.Context, others ...func(context.Context, *vita
 	}
 	defer store.Close()
 	s.logExposures()
-	memory.Spend(s.cfg.Index.Memory)
+	gctuning.Apply(s.cfg.Index.Memory)
 	v := &vitals{system: s, registry: prometheus.NewRegistry(), store: store, begun: time.Now()}
 	cfg := s.pipeline()
 	cfg.Registerer = v.registry

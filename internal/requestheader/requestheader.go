@@ -1,4 +1,4 @@
-// Package requestheader says which headers of a message may become headers of an
+// Package requestheader checks which headers of a message may become headers of an
 // HTTP request under their own names.
 package requestheader
 
@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Check refuses a name that would change what the request means, or under which a
-// service could not tell it from another. The publisher of a message chooses the value.
+// Check refuses a name that would change the meaning of the request, or that a
+// server may read as another name. The publisher of a message chooses the value.
 func Check(name string) error {
 	switch {
 	case !IsToken(name):
 		return errors.New("expected the name of a header, of letters, digits and dashes")
 	case strings.Contains(name, "_"):
 		return errors.New("expected a name without _, which many servers take for a dash")
-	case reserved(strings.ToLower(name)):
+	case isReserved(strings.ToLower(name)):
 		return errors.New("expected a header that is not about the connection, the body or Watership itself")
 	}
 	return nil
 }
 
-// reserved are the headers of HTTP that say how a request is to be read, and ours.
-func reserved(name string) bool {
+// isReserved reports whether a header frames the request or is Watership's own.
+func isReserved(name string) bool {
 	for _, prefix := range []string{"content-", "proxy-", "watership-"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -34,7 +34,7 @@ func reserved(name string) bool {
 	}, name)
 }
 
-// IsToken says whether a text can be a name at all (RFC 9110 §5.6.2).
+// IsToken reports whether s is a token, as the name of a header must be (RFC 9110 §5.6.2).
 func IsToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
