@@ -3,6 +3,8 @@ package service_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -48,6 +50,35 @@ func TestOrdersAreSentAgain(t *testing.T) {
 	if n := b.QueueLengths("/")["orders"]; n != 1 {
 		t.Errorf("%d orders, want 1", n)
 	}
+}
+
+func TestOrdersExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // an hour passes at once
+		b := broker.New(broker.Config{})
+		defer b.Close()
+		conn, err := amqp.DialConfig(b.URL(), amqp.Config{Dial: b.Dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ttl := amqp.Table{"x-message-ttl": time.Hour.Milliseconds()}
+		if _, err := ch.QueueDeclare("orders", true, false, false, false, ttl); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.Publish("", "orders", false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			time.Sleep(59 * time.Minute)
+			if n := b.QueueLengths("/")["orders"]; n != 1-i {
+				t.Errorf("%d orders after %d minutes", n, 59*(i+1))
+			}
+		}
+	})
 }
 
 func TestBroker(t *testing.T) {
