@@ -43,10 +43,10 @@ func TestAbsoluteTimes(t *testing.T) {
 	}
 }
 
-// TestAbsoluteTimesSelectTheSame: the store takes what came out.
+// TestAbsoluteTimesSelectTheSame sends the rewritten query to the store.
 func TestAbsoluteTimesSelectTheSame(t *testing.T) {
 	f := newFixture(t)
-	f.keep(f.published(1))
+	f.storeEvents(f.published(1))
 	fields, err := schemas.Fields()
 	if err != nil {
 		t.Fatal(err)

@@ -19,19 +19,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// BenchmarkReplay replays messages of 1 KiB with 8 headers, and compares the
-// rate with that of a bare loop that publishes the very same messages, with the
-// marks of a replay, and nothing else, from memory, and with that of reading them
-// from Elasticsearch. The ratio is to the lower of the two, and each figure the
-// median of the turns. A replay does both at once, and publishes the `replayed`
-// events and saves checkpoints besides; it is counted in messages.
+// BenchmarkReplay replays messages of 1 KiB with 8 headers, and compares its rate with
+// two others: a bare loop that publishes the same messages, with the same message
+// states, from memory, and a loop that reads them from Elasticsearch. The ratio is to
+// the slower loop, and each figure is the median of the rounds. A replay reads and
+// publishes concurrently, and also publishes the `replayed` events and saves
+// checkpoints; its rate counts messages.
 //
-// bare-µs, read-µs and replay-µs are the CPU that this process took for a message,
-// without that of the servers. All three collect garbage as `watership replay`
-// does; GOGC says how often (https://go.dev/doc/gc-guide).
+// bare-µs, read-µs and replay-µs are the CPU time of this process for each message,
+// without the servers. All three collect garbage as `watership replay` does; GOGC
+// gives the setting (https://go.dev/doc/gc-guide).
 //
-// heap-MB is the most that the replay had on the heap: it should not depend on
-// the number of messages but for the set of those that were sent.
+// heap-MB is the largest heap during the replay: it should not depend on the number of
+// messages, except for the set of sent messages.
 func BenchmarkReplay(b *testing.B) {
 	gctuning.Apply(0)
 	for _, kind := range []string{"classic", "quorum"} {
@@ -44,7 +44,7 @@ func BenchmarkReplay(b *testing.B) {
 func benchReplay(b *testing.B, kind string, messages int) {
 	f := newFixtureOn(b, rabbittest.NewestServer(b))
 	f.useQueues(kind)
-	f.keepBench(messages)
+	f.storeBenchMessages(messages)
 	order := f.job("")
 	var publish, scroll, replay costs
 	var ratios []float64
@@ -55,7 +55,7 @@ func benchReplay(b *testing.B, kind string, messages int) {
 		publish.of(func() { f.publishBare(b, some, messages) })
 		f.empty()
 		scroll.of(func() { f.scrollAll(b, order, messages) })
-		job := f.begin(order)
+		job := f.create(order)
 		heap = max(heap, heapDuring(func() {
 			replay.of(func() {
 				if ran := f.resume(job, RunOptions{}); ran.Sent != messages {
@@ -78,7 +78,7 @@ func benchReplay(b *testing.B, kind string, messages int) {
 	f.empty()
 }
 
-// useQueues makes the target and the log queues of a kind.
+// useQueues declares the target and log queues with a queue type.
 func (f *fixture) useQueues(kind string) {
 	f.t.Helper()
 	for queue, exchange := range map[string]string{f.queue: f.exchange, f.cfg.Topology.Log(): f.cfg.Topology.Events()} {
@@ -89,18 +89,18 @@ func (f *fixture) useQueues(kind string) {
 	}
 }
 
-// benchMany are kept at once, and published bare again and again: all of them
-// would be most of the heap.
+// benchMany messages are stored at once, and published repeatedly by the bare loop:
+// all messages would be most of the heap.
 const benchMany = 10_000
 
-func (f *fixture) keepBench(messages int) {
+func (f *fixture) storeBenchMessages(messages int) {
 	f.t.Helper()
 	for begin := 0; begin < messages; begin += benchMany {
 		events := make([]schemas.Event, benchMany)
 		for n, e := range f.benchMessages(begin) {
 			events[n] = f.event(schemas.Published, e)
 		}
-		f.keep(events...)
+		f.storeEvents(events...)
 	}
 }
 
@@ -117,10 +117,10 @@ func (f *fixture) benchMessages(begin int) []schemas.Envelope {
 	return messages
 }
 
-// cost is what something took, of the clock and of this process's CPU.
+// cost is the wall time and CPU time of one round.
 type cost struct{ clock, cpu time.Duration }
 
-// costs are those of each turn.
+// costs are the costs of all rounds.
 type costs []cost
 
 func (c *costs) of(do func()) {
@@ -131,12 +131,12 @@ func (c *costs) of(do func()) {
 
 func (c costs) last() cost { return c[len(c)-1] }
 
-// rate is in messages a second, the median of the turns.
+// rate returns messages a second, the median of the rounds.
 func (c costs) rate(messages int) float64 {
 	return c.median(func(turn cost) float64 { return float64(messages) / turn.clock.Seconds() })
 }
 
-// each is the CPU of a message, in microseconds, the median of the turns.
+// each returns the CPU time of a message in microseconds, the median of the rounds.
 func (c costs) each(messages int) float64 {
 	return c.median(func(turn cost) float64 { return turn.cpu.Seconds() * 1e6 / float64(messages) })
 }
@@ -169,8 +169,7 @@ func gogc() float64 {
 	return float64(sample[0].Value.Uint64())
 }
 
-// heapDuring is the most that was on the heap meanwhile, garbage included, in
-// bytes.
+// heapDuring returns the largest heap in bytes while do runs, garbage included.
 func heapDuring(do func()) (most uint64) {
 	done := make(chan struct{})
 	var watch sync.WaitGroup
@@ -202,7 +201,7 @@ func (f *fixture) empty() {
 	}
 }
 
-// marked are messages as a replay publishes them.
+// marked returns the messages as a replay publishes them.
 func (f *fixture) marked(messages []schemas.Envelope) []rabbit.Message {
 	list := make([]rabbit.Message, len(messages))
 	for n, e := range messages {
@@ -212,8 +211,8 @@ func (f *fixture) marked(messages []schemas.Envelope) []rabbit.Message {
 	return list
 }
 
-// publishBare is the client library alone, with as many messages on their way
-// as a replay has.
+// publishBare publishes with the client library alone, with as many unconfirmed
+// messages as a replay.
 func (f *fixture) publishBare(b *testing.B, some []rabbit.Message, messages int) {
 	b.Helper()
 	channel := f.broker.Channel(b)

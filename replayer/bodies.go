@@ -45,7 +45,7 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 	lacking := map[string]int{} // messages, by fingerprint
 	for _, c := range page {
 		if c.event.BodyIn == schemas.BodyInPublished && c.leftOut == "" {
-			lacking[c.fact.Fingerprint]++
+			lacking[c.summary.Fingerprint]++
 		}
 	}
 	if len(lacking) == 0 {

@@ -19,7 +19,7 @@ func (run *run) saveCheckpoints() {
 	defer ticker.Stop()
 	unsaved, saved, stopped := 0, run.replayer.now(), false
 	save := func() {
-		if !run.checkpoint(&saved) {
+		if !run.saveCheckpoint(&saved) {
 			return
 		}
 		for ; unsaved > 0; unsaved-- {
@@ -72,7 +72,7 @@ func (run *run) count(m *inFlight) bool {
 
 // checkpoint saves the job and returns false if it could not. A cancelled job is
 // noticed here.
-func (run *run) checkpoint(saved *time.Time) bool {
+func (run *run) saveCheckpoint(saved *time.Time) bool {
 	err := run.replayer.save(run.confirming, run.job)
 	var over *TakenOverError
 	switch {

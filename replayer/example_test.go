@@ -28,7 +28,7 @@ func (noJobs) Jobs(context.Context) iter.Seq2[[]byte, error] {
 	return func(func([]byte, error) bool) {}
 }
 
-// A replay is planned, looked at, begun and run.
+// A replay is planned, created and run.
 func ExampleNew() {
 	ctx := context.Background()
 	r := replayer.New(replayer.Config{
@@ -58,7 +58,7 @@ func ExampleReplayer_Job() {
 	// Output: true
 }
 
-// The query of a job selects the same tomorrow.
+// The query of a job selects the same events tomorrow.
 func ExampleAbsoluteTimes() {
 	fields, err := schemas.Fields()
 	if err != nil {
@@ -100,7 +100,7 @@ func ExampleChanges_Check() {
 	// header attempts:int: "three" is no int
 }
 
-// A job whose runner has said nothing for a while runs no more.
+// A job without a save for a while counts as not running.
 func ExampleJob_Running() {
 	job := replayer.Job{State: replayer.Running, Updated: time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)}
 	fmt.Println(job.Running(job.Updated.Add(time.Second)), job.Running(job.Updated.Add(time.Hour)), job.Finished())
@@ -119,7 +119,7 @@ func ExampleTarget_Equal() {
 	// Output: queue stock false
 }
 
-// A header is written with its type where it is no string.
+// A header that is no string needs its type.
 func ExampleParseHeader() {
 	name, value, err := replayer.ParseHeader("attempts:int=3")
 	fmt.Printf("%s %T %v %v\n", name, value, value, err)

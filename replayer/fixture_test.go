@@ -24,7 +24,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// testStore is a store that a test fills.
+// testStore is a store with the writes that tests need.
 type testStore interface {
 	Store
 	Jobs
@@ -32,8 +32,8 @@ type testStore interface {
 	Refresh(ctx context.Context) error
 }
 
-// newStore is the Elasticsearch of the tests, or the embedded store where the
-// broker is the embedded one.
+// newStore returns the Elasticsearch store of the tests, or the embedded store for the
+// embedded broker.
 func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 	t.Helper()
 	if !broker.Own {
@@ -57,8 +57,8 @@ func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 	return store
 }
 
-// theStore is one for all tests, since its streams cannot be deleted. Each test
-// keeps to events with its own source.
+// theStream is shared by all tests, since data streams cannot be deleted. Each test
+// uses events of its own source.
 var theStore = sync.OnceValues(func() (*elastic.Store, error) {
 	store, err := elastic.Open(elastic.Config{
 		URLs: []string{os.Getenv("WATERSHIP_TEST_STORE_URL")}, Stream: theStream(),
@@ -71,7 +71,7 @@ var theStore = sync.OnceValues(func() (*elastic.Store, error) {
 
 var theStream = sync.OnceValue(func() string { return "test-replayer-" + strings.ToLower(rand.Text()) })
 
-// fixture is a broker with a shop, and the store.
+// fixture has a broker with the exchange and queue of a shop, and a store.
 type fixture struct {
 	*Replayer
 	t        testing.TB
@@ -80,7 +80,7 @@ type fixture struct {
 	store    testStore
 	source   string
 	exchange string
-	queue    string // gets all that is published to the exchange
+	queue    string // bound to the exchange with #
 	sequence int64
 	jobs     int
 }
@@ -131,12 +131,12 @@ func (f *fixture) log(context.Context) (Log, error) {
 	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err
 }
 
-// verify reads a delivery as what consumes a queue does.
+// verify reads a delivery as the consumer of a queue does.
 func (f *fixture) verify(d amqp.Delivery, queue string) (schemas.VerifiedState, error) {
 	return (&schemas.Verifier{Topology: f.cfg.Topology}).Verify(schemas.FromDelivery(d), d.Exchange, queue)
 }
 
-// binder binds queues of routes.
+// binder binds queues for direct delivery.
 type binder struct {
 	conn     *rabbit.Connection
 	topology schemas.Topology
@@ -155,7 +155,7 @@ func (b binder) BindReturn(context.Context, string) error {
 	panic("every queue of the tests is one of a route")
 }
 
-// everyQueue are the queues that tests use, as queues of our own.
+// everyQueue returns the queues of a test, as Watership's own.
 func everyQueue(name string) map[string]bool {
 	own := map[string]bool{}
 	for _, queue := range []string{"-orders", "-repair", "-gone", "-full"} {
@@ -191,7 +191,7 @@ func (f *fixture) bind(queue, exchange, key string, args amqp.Table) {
 	}
 }
 
-// message is the nth of the shop.
+// message returns message n of the shop.
 func (f *fixture) message(n int) schemas.Envelope {
 	return schemas.Envelope{
 		Exchange: f.exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
@@ -205,7 +205,7 @@ func anonymous(e schemas.Envelope) schemas.Envelope {
 	return e
 }
 
-// event is one that is kept next, after all others.
+// event returns an event with the next sequence.
 func (f *fixture) event(action schemas.Action, e schemas.Envelope) schemas.Event {
 	f.sequence++
 	event := schemas.Event{
@@ -229,8 +229,8 @@ func (f *fixture) poisoned(n int) schemas.Event {
 	return event
 }
 
-// keep stores events and makes them visible.
-func (f *fixture) keep(events ...schemas.Event) {
+// storeEvents stores events and makes them visible.
+func (f *fixture) storeEvents(events ...schemas.Event) {
 	f.t.Helper()
 	for len(events) > 0 {
 		some := events[:min(len(events), 1000)]
@@ -254,19 +254,19 @@ func (f *fixture) keep(events ...schemas.Event) {
 	}
 }
 
-// keepMany stores published messages 1 to n.
-func (f *fixture) keepMany(n int) []schemas.Event {
+// storePublished stores `published` events of the messages 1 to n.
+func (f *fixture) storePublished(n int) []schemas.Event {
 	f.t.Helper()
 	events := make([]schemas.Event, n)
 	for i := range events {
 		events[i] = f.published(i + 1)
 	}
-	f.keep(events...)
+	f.storeEvents(events...)
 	return events
 }
 
-// keepJob stores a job, unless another test has.
-func (f *fixture) keepJob(job Job) {
+// storeJob stores a job, unless another test has.
+func (f *fixture) storeJob(job Job) {
 	f.t.Helper()
 	document, err := json.Marshal(job)
 	if err == nil {
@@ -278,12 +278,12 @@ func (f *fixture) keepJob(job Job) {
 	}
 }
 
-// index does what the indexer does with the log, and gives what it took.
-func (f *fixture) index() []schemas.Event {
+// indexLog stores the events in the log as the indexer does, and returns them.
+func (f *fixture) indexLog() []schemas.Event {
 	f.t.Helper()
 	var events []schemas.Event
 	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
-	for _, d := range f.take(f.cfg.Topology.Log()) {
+	for _, d := range f.drain(f.cfg.Topology.Log()) {
 		bundle, bundled := decoder.Unbundle(d)
 		if !bundled {
 			event, err := decoder.Lifecycle(d, time.Now(), 0)
@@ -298,27 +298,27 @@ func (f *fixture) index() []schemas.Event {
 			events = append(events, event)
 		}
 	}
-	f.keep(events...)
+	f.storeEvents(events...)
 	return events
 }
 
-// take empties a queue.
-func (f *fixture) take(queue string) []amqp.Delivery {
+// drain returns all messages of a queue.
+func (f *fixture) drain(queue string) []amqp.Delivery {
 	f.t.Helper()
 	return f.broker.Take(f.t, queue, f.broker.Len(f.t, queue))
 }
 
-// got are the message ids in a queue, in order.
-func (f *fixture) got(queue string) string {
+// receivedIDs returns the message ids in a queue, in order.
+func (f *fixture) receivedIDs(queue string) string {
 	f.t.Helper()
 	var ids []string
-	for _, d := range f.take(queue) {
+	for _, d := range f.drain(queue) {
 		ids = append(ids, d.MessageId)
 	}
 	return strings.Join(ids, " ")
 }
 
-// job finds the test's own events, and of those what text finds.
+// job returns a job for the test's own events that also match text.
 func (f *fixture) job(text string) Job {
 	f.t.Helper()
 	source := fmt.Sprintf("watership.source: %q", f.source)
@@ -340,19 +340,19 @@ func (f *fixture) plan(job Job) Plan {
 	return plan
 }
 
-func (f *fixture) begin(job Job) Job {
+func (f *fixture) create(job Job) Job {
 	f.t.Helper()
-	begun, err := f.Create(f.t.Context(), f.plan(job))
+	created, err := f.Create(f.t.Context(), f.plan(job))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return begun
+	return created
 }
 
-// run plans a job and runs it to its end.
+// run plans, creates and runs a job.
 func (f *fixture) run(job Job) Job {
 	f.t.Helper()
-	return f.resume(f.begin(job), RunOptions{})
+	return f.resume(f.create(job), RunOptions{})
 }
 
 func (f *fixture) resume(job Job, o RunOptions) Job {

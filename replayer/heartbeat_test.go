@@ -11,21 +11,21 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// heldStore is the real one, which answers when it is let.
-type heldStore struct {
+// blockingStore blocks Events until release is closed.
+type blockingStore struct {
 	Store
-	asked chan struct{} // one for each reading that begins
-	let   chan struct{} // closed: readings go on
+	readStarted chan struct{} // one element for each started read
+	release     chan struct{} // closed: reads continue
 }
 
-func (s heldStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s blockingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		select {
-		case s.asked <- struct{}{}:
+		case s.readStarted <- struct{}{}:
 		default:
 		}
 		select {
-		case <-s.let:
+		case <-s.release:
 		case <-ctx.Done():
 			yield(schemas.Event{}, ctx.Err())
 			return
@@ -34,35 +34,34 @@ func (s heldStore) Events(ctx context.Context, selection schemas.Selection) iter
 	}
 }
 
-// recalling is a resume whose reading of what was sent before does not come to
-// an end until it is let.
-type recalling struct {
-	heldStore
+// blockedResume is a resumed run whose read of the sent messages is blocked.
+type blockedResume struct {
+	blockingStore
 	ended chan error
 }
 
-func (f *fixture) recalling(ctx context.Context, url, id string) recalling {
+func (f *fixture) startBlockedResume(ctx context.Context, url, id string) blockedResume {
 	f.t.Helper()
-	r := recalling{heldStore{f.store, make(chan struct{}, 1), make(chan struct{})}, make(chan error, 1)}
+	r := blockedResume{blockingStore{f.store, make(chan struct{}, 1), make(chan struct{})}, make(chan error, 1)}
 	cfg := f.config(f.cfg.Topology, url)
-	cfg.Store = r.heldStore
+	cfg.Store = r.blockingStore
 	go func() {
 		_, err := New(cfg).Run(ctx, id, RunOptions{})
 		r.ended <- err
 	}()
-	rabbittest.Receive(f.t, r.asked)
+	rabbittest.Receive(f.t, r.readStarted)
 	return r
 }
 
-// paused is a job that has sent a part of what there is.
-func (f *fixture) paused() Job {
+// pausedJob returns a job that has sent some of its messages.
+func (f *fixture) pausedJob() Job {
 	f.t.Helper()
-	f.keepMany(100)
-	return f.resume(f.begin(f.job("")), RunOptions{StopAfter: 40})
+	f.storePublished(100)
+	return f.resume(f.create(f.job("")), RunOptions{StopAfter: 40})
 }
 
-// wantPulse waits until a job was saved again, and again.
-func (f *fixture) wantPulse(id string) {
+// wantHeartbeats waits for three saves of a job.
+func (f *fixture) wantHeartbeats(id string) {
 	f.t.Helper()
 	var latest Job
 	for range 3 {
@@ -77,20 +76,20 @@ func (f *fixture) wantPulse(id string) {
 	}
 }
 
-// TestHeartbeat: while a resume reads what was sent before, the job runs for all to
-// see, and nobody else can run it.
+// TestHeartbeat: while a resumed run reads the sent messages, its job counts as
+// running, and a second runner is refused.
 func TestHeartbeat(t *testing.T) {
 	f := newFixture(t)
-	job := f.paused()
-	r := f.recalling(t.Context(), f.broker.URL, job.ID)
-	f.wantPulse(job.ID)
-	_, err := f.second(f.broker.URL).Run(t.Context(), job.ID, RunOptions{})
+	job := f.pausedJob()
+	r := f.startBlockedResume(t.Context(), f.broker.URL, job.ID)
+	f.wantHeartbeats(job.ID)
+	_, err := f.secondReplayer(f.broker.URL).Run(t.Context(), job.ID, RunOptions{})
 	wantAs[*BusyError](t, err)
-	close(r.let)
+	close(r.release)
 	f.wantDone(r, job)
 }
 
-func (f *fixture) wantDone(r recalling, job Job) {
+func (f *fixture) wantDone(r blockedResume, job Job) {
 	f.t.Helper()
 	if err := rabbittest.Receive(f.t, r.ended); err != nil {
 		f.t.Fatal(err)
@@ -100,18 +99,18 @@ func (f *fixture) wantDone(r recalling, job Job) {
 		f.t.Fatal(err)
 	}
 	wantJob(f.t, ran, Done, 100, 0)
-	if got := strings.Fields(f.got(f.queue)); len(got) != 100 {
+	if got := strings.Fields(f.receivedIDs(f.queue)); len(got) != 100 {
 		f.t.Errorf("%d messages arrived", len(got))
 	}
 }
 
-// TestEndsWhileRecalling: a resume that still reads is cancelled, or interrupted,
-// and begins again on another connection where its own is lost.
-func TestEndsWhileRecalling(t *testing.T) {
+// TestEndsWhileRestoring: a resumed run that still reads can be cancelled or
+// interrupted, and continues on another connection when its own is lost.
+func TestEndsWhileRestoring(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		f := newFixture(t)
-		job := f.paused()
-		r := f.recalling(t.Context(), f.broker.URL, job.ID)
+		job := f.pausedJob()
+		r := f.startBlockedResume(t.Context(), f.broker.URL, job.ID)
 		if _, err := f.Cancel(t.Context(), job.ID, "by bob"); err != nil {
 			t.Fatal(err)
 		}
@@ -124,9 +123,9 @@ func TestEndsWhileRecalling(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		f := newFixture(t)
-		job := f.paused()
+		job := f.pausedJob()
 		ctx, stop := context.WithCancel(t.Context())
-		r := f.recalling(ctx, f.broker.URL, job.ID)
+		r := f.startBlockedResume(ctx, f.broker.URL, job.ID)
 		stop()
 		if err := rabbittest.Receive(t, r.ended); !errors.Is(err, context.Canceled) {
 			t.Errorf("it ended with %v", err)
@@ -135,24 +134,24 @@ func TestEndsWhileRecalling(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		f := newFixture(t)
-		job := f.paused()
+		job := f.pausedJob()
 		proxy := f.broker.Proxy(t)
-		r := f.recalling(t.Context(), proxy.URL, job.ID)
+		r := f.startBlockedResume(t.Context(), proxy.URL, job.ID)
 		proxy.Cut()
 		proxy.Mend()
-		rabbittest.Receive(t, r.asked)
-		close(r.let)
+		rabbittest.Receive(t, r.readStarted)
+		close(r.release)
 		f.wantDone(r, job)
 	})
 }
 
-// brokerAway is a job that is half done when its broker goes away.
-func (f *fixture) brokerAway() (job Job, proxy *rabbittest.Proxy, ended chan error) {
+// jobWithoutBroker returns a job whose broker became unreachable half way.
+func (f *fixture) jobWithoutBroker() (job Job, proxy *rabbittest.Proxy, ended chan error) {
 	f.t.Helper()
-	f.keepMany(100)
+	f.storePublished(100)
 	slow := f.job("")
 	slow.Rate = 20
-	job, ended = f.begin(slow), make(chan error, 1)
+	job, ended = f.create(slow), make(chan error, 1)
 	proxy = f.broker.Proxy(f.t)
 	r := New(f.config(f.cfg.Topology, proxy.URL))
 	going := make(chan struct{}, 100)
@@ -169,19 +168,19 @@ func (f *fixture) brokerAway() (job Job, proxy *rabbittest.Proxy, ended chan err
 	return job, proxy, ended
 }
 
-// TestHeartbeatWhileTheBrokerIsAway: a run that waits for its broker is seen to run,
-// and hears that it is cancelled.
+// TestHeartbeatWhileTheBrokerIsAway: a run that waits for its broker counts as
+// running, and notices a cancellation.
 func TestHeartbeatWhileTheBrokerIsAway(t *testing.T) {
 	t.Run("back", func(t *testing.T) {
 		f := newFixture(t)
-		job, proxy, ended := f.brokerAway()
-		f.wantPulse(job.ID)
+		job, proxy, ended := f.jobWithoutBroker()
+		f.wantHeartbeats(job.ID)
 		proxy.Mend()
-		f.wantDone(recalling{ended: ended}, job)
+		f.wantDone(blockedResume{ended: ended}, job)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		f := newFixture(t)
-		job, _, ended := f.brokerAway()
+		job, _, ended := f.jobWithoutBroker()
 		if _, err := f.Cancel(t.Context(), job.ID, "by bob"); err != nil {
 			t.Fatal(err)
 		}

@@ -24,15 +24,15 @@ func (t Target) identity(e, first schemas.Fact) key {
 
 // lineage follows replays back to the original events.
 type lineage struct {
-	store Store
-	known map[string]schemas.Fact // by event id
+	store  Store
+	events map[string]schemas.Fact // by event id
 }
 
 // newLineage reads the events of which the given events are replays, transitively.
 func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineage, error) {
 	l := lineage{store, make(map[string]schemas.Fact, len(events))}
 	for _, e := range events {
-		l.known[e.EventID] = e
+		l.events[e.EventID] = e
 	}
 	for wanted := l.missing(events); len(wanted) > 0; {
 		var found []schemas.Fact
@@ -40,7 +40,7 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 			if err != nil {
 				return l, fmt.Errorf("looking up what was replayed: %w", err)
 			}
-			l.known[fact.EventID] = fact
+			l.events[fact.EventID] = fact
 			found = append(found, fact)
 		}
 		wanted = l.missing(found)
@@ -53,7 +53,7 @@ func (l lineage) missing(events []schemas.Fact) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
 	for _, e := range events {
-		if _, known := l.known[e.ReplayOf]; !known && !seen[e.ReplayOf] {
+		if _, known := l.events[e.ReplayOf]; !known && !seen[e.ReplayOf] {
 			seen[e.ReplayOf] = true
 			ids = append(ids, e.ReplayOf)
 		}
@@ -63,11 +63,11 @@ func (l lineage) missing(events []schemas.Fact) []string {
 
 // first returns the original event of a chain of replays.
 func (l lineage) first(e schemas.Fact) schemas.Fact {
-	for range len(l.known) { // bounded, since an event may claim to be a replay of itself
+	for range len(l.events) { // bounded, since an event may claim to be a replay of itself
 		if e.ReplayOf == "" {
 			return e
 		}
-		before, known := l.known[e.ReplayOf]
+		before, known := l.events[e.ReplayOf]
 		if !known {
 			return missingOrigin(e)
 		}
@@ -91,7 +91,7 @@ func (r *Replayer) identify(ctx context.Context, target Target, page []candidate
 	var events []schemas.Fact
 	for i := range page {
 		if c := &page[i]; c.err == nil {
-			events = append(events, c.fact)
+			events = append(events, c.summary)
 		}
 	}
 	lineage, err := newLineage(ctx, r.cfg.Store, events)
@@ -100,8 +100,8 @@ func (r *Replayer) identify(ctx context.Context, target Target, page []candidate
 	}
 	for i := range page {
 		c := &page[i]
-		first := lineage.first(c.fact)
-		c.message, c.originFingerprint = target.identity(c.fact, first), first.Fingerprint
+		first := lineage.first(c.summary)
+		c.message, c.originFingerprint = target.identity(c.summary, first), first.Fingerprint
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ func (e *NoJobError) Error() string {
 type TakenOverError struct{ ID string }
 
 func (e *TakenOverError) Error() string {
-	return fmt.Sprintf("job %s was changed by somebody else meanwhile: see `watership jobs show %[1]s`", e.ID)
+	return fmt.Sprintf("job %s was changed by another process: see `watership jobs show %[1]s`", e.ID)
 }
 
 // Create stores the job of a plan, so that Run can run it.

@@ -17,8 +17,8 @@ type replayLookup struct {
 	job     Job
 	targets map[string]Target // of other jobs, by id; zero if the job is not in the store
 
-	any     bool      // the store has `replayed` events of other jobs
-	checked time.Time // time of the last query for them
+	hasReplays bool      // the store has `replayed` events of other jobs
+	checked    time.Time // time of the last query for them
 }
 
 func (r *Replayer) newReplayLookup(job Job) *replayLookup {
@@ -33,20 +33,20 @@ type replay struct {
 
 // knownReplays are the replays of the messages on a page.
 type knownReplays struct {
-	upTo int64
-	of   map[key][]replay
-	jobs map[string]bool // with events on the page; true if the job has the same target
+	upTo      int64
+	byMessage map[key][]replay
+	jobs      map[string]bool // with events on the page; true if the job has the same target
 }
 
-func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, error) {
-	known := knownReplays{upTo: l.job.UpTo, of: map[key][]replay{}, jobs: map[string]bool{}}
+func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays, error) {
+	known := knownReplays{upTo: l.job.UpTo, byMessage: map[key][]replay{}, jobs: map[string]bool{}}
 	if l.job.Again {
 		return known, nil
 	}
 	if err := l.findSenders(ctx, page, known); err != nil {
 		return known, err
 	}
-	if err := l.checkAny(ctx); err != nil || !l.any {
+	if err := l.checkAny(ctx); err != nil || !l.hasReplays {
 		return known, err
 	}
 	events, err := l.events(ctx, page)
@@ -57,7 +57,7 @@ func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, 
 		return known, err
 	}
 	for _, e := range events {
-		known.of[e.message] = append(known.of[e.message], replay{e.fact.Replay, e.fact.Sequence})
+		known.byMessage[e.message] = append(known.byMessage[e.message], replay{e.summary.Replay, e.summary.Sequence})
 	}
 	return known, nil
 }
@@ -67,7 +67,7 @@ func (l *replayLookup) of(ctx context.Context, page []candidate) (knownReplays, 
 // since any publisher can set the header that names it.
 func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known knownReplays) error {
 	for _, c := range page {
-		job := c.fact.Replay
+		job := c.summary.Replay
 		if job == "" || job == l.job.ID {
 			continue
 		}
@@ -99,7 +99,7 @@ func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidat
 			return nil, err
 		}
 		if target.Kind == "" || target.Equal(l.job.Target) {
-			events = append(events, candidate{fact: fact})
+			events = append(events, candidate{summary: fact})
 		}
 	}
 	return events, nil
@@ -111,7 +111,7 @@ func withFingerprints(page []candidate) schemas.Among {
 	var all []string
 	for _, c := range page {
 		if c.err == nil {
-			all = append(all, c.fact.Fingerprint, c.originFingerprint)
+			all = append(all, c.summary.Fingerprint, c.originFingerprint)
 		}
 	}
 	slices.Sort(all)
@@ -124,7 +124,7 @@ const checkInterval = time.Second
 // checkAny queries the store at most every checkInterval for `replayed` events of
 // other jobs.
 func (l *replayLookup) checkAny(ctx context.Context) error {
-	if now := l.r.now(); !l.any && now.Sub(l.checked) >= checkInterval {
+	if now := l.r.now(); !l.hasReplays && now.Sub(l.checked) >= checkInterval {
 		count, err := l.r.cfg.Store.Count(ctx, schemas.Selection{Query: and(
 			withActions(schemas.Replayed),
 			query.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
@@ -132,7 +132,7 @@ func (l *replayLookup) checkAny(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("looking up what was replayed before: %w", err)
 		}
-		l.any, l.checked = count > 0, now
+		l.hasReplays, l.checked = count > 0, now
 	}
 	return nil
 }
@@ -164,14 +164,14 @@ func (k knownReplays) since(c *candidate) bool {
 // resultsFromReplay reports whether a replay to the same target caused the event, and
 // the event is no failure.
 func (k knownReplays) resultsFromReplay(c *candidate) bool {
-	return k.jobs[c.fact.Replay] && !isFailure(c.fact)
+	return k.jobs[c.summary.Replay] && !isFailure(c.summary)
 }
 
 // anyReplay reports whether a replay satisfies the condition, except for failures that
 // are newer than the replay or were caused by it.
 func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
-	return slices.ContainsFunc(k.of[c.message], func(r replay) bool {
-		newer := isFailure(c.fact) && (r.job == c.fact.Replay || r.sequence < c.fact.Sequence)
+	return slices.ContainsFunc(k.byMessage[c.message], func(r replay) bool {
+		newer := isFailure(c.summary) && (r.job == c.summary.Replay || r.sequence < c.summary.Sequence)
 		return when(r) && !newer
 	})
 }
@@ -205,7 +205,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 		if err != nil {
 			continue
 		}
-		if page = append(page, candidate{event: event, fact: event.Fact()}); len(page) < pageSize {
+		if page = append(page, candidate{event: event, summary: event.Fact()}); len(page) < pageSize {
 			continue
 		}
 		if err := add(); err != nil {

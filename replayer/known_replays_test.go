@@ -9,16 +9,16 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestAlreadyReplayed leaves out what was replayed to the same target, unless
-// it failed again since.
+// TestAlreadyReplayed: messages that were replayed to the same target are left out,
+// unless they failed again later.
 func TestAlreadyReplayed(t *testing.T) {
 	f := newFixture(t)
-	f.keep(f.poisoned(1), f.poisoned(2))
+	f.storeEvents(f.poisoned(1), f.poisoned(2))
 	order := f.job("event.action: poisoned")
 	order.Target.Kind = ToFailedQueue
 	first := f.run(order)
 	wantJob(t, first, Done, 2, 0)
-	said := f.index()
+	said := f.indexLog()
 
 	plan := f.plan(order)
 	if plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 2 {
@@ -35,38 +35,38 @@ func TestAlreadyReplayed(t *testing.T) {
 		t.Errorf("to another target: %d to send", plan.Total)
 	}
 
-	// The replayed message fails again, and the handler is faster than we are:
-	// its event comes before ours.
+	// The replayed message fails again, and its `poisoned` event is stored before the
+	// `replayed` event.
 	failure := f.poisoned(1)
 	failure.Replay, failure.ReplayOf = first.ID, said[0].ReplayOf
 	failure.Sequence = said[0].Sequence - 1
-	f.keep(failure)
+	f.storeEvents(failure)
 	plan = f.plan(order)
 	if plan.Total != 1 || plan.Sample[0].EventID != failure.EventID {
 		t.Errorf("after it failed again: %+v", plan)
 	}
 	second := f.run(order)
 	wantJob(t, second, Done, 1, 0)
-	f.index()
+	f.indexLog()
 	if plan := f.plan(order); plan.Total != 0 {
 		t.Errorf("after the second replay: %d to send", plan.Total)
 	}
 }
 
-// TestReplayDoesNotDoubleTheArchive replays the whole archive, and again with
-// the copies that the tap took of the first replay.
+// TestReplayDoesNotDoubleTheArchive replays the whole archive twice, the second time
+// with the tap's copies of the first replay.
 func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 	f := newFixture(t)
-	f.keep(f.published(1), f.event(schemas.Published, anonymous(f.message(2))), f.event(schemas.Published, anonymous(f.message(2))))
+	f.storeEvents(f.published(1), f.event(schemas.Published, anonymous(f.message(2))), f.event(schemas.Published, anonymous(f.message(2))))
 	order := f.job("event.action: published")
 	first := f.run(order)
 	wantJob(t, first, Done, 3, 0)
 	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
-	for _, d := range f.take(f.queue) {
+	for _, d := range f.drain(f.queue) {
 		f.sequence++
-		f.keep(decoder.Tapped(d, time.Now(), f.sequence))
+		f.storeEvents(decoder.Tapped(d, time.Now(), f.sequence))
 	}
-	f.index()
+	f.indexLog()
 	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 6 {
 		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
@@ -75,15 +75,15 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 	wantJob(t, second, Done, 3, 0)
 }
 
-// work does what consumers, the tap and the indexer do with what arrived in a
-// queue: each message is handled there, and recorded where it came by the shop.
-func (f *fixture) work(queue string) {
+// consume acts as the consumer of a queue, the tap and the indexer: each message is
+// handled, and recorded if it was published to the shop.
+func (f *fixture) consume(queue string) {
 	f.t.Helper()
 	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
-	for _, d := range f.take(queue) {
+	for _, d := range f.drain(queue) {
 		if d.Exchange == f.exchange {
 			f.sequence++
-			f.keep(decoder.Tapped(d, time.Now(), f.sequence))
+			f.storeEvents(decoder.Tapped(d, time.Now(), f.sequence))
 		}
 		verified, err := f.verify(d, queue)
 		if err != nil {
@@ -92,13 +92,13 @@ func (f *fixture) work(queue string) {
 		handled := f.event(schemas.Handled, verified.Envelope)
 		handled.Queue, handled.Message = queue, ""
 		handled.Replay, handled.ReplayOf = verified.State.Replay, verified.State.ReplayOf
-		f.keep(handled)
+		f.storeEvents(handled)
 	}
-	f.index()
+	f.indexLog()
 }
 
-// TestReplayNeverRepeats: whichever events of a message a query finds, those that
-// a first replay has led to included, a second one to the same target sends nothing.
+// TestReplayNeverRepeats: a second replay to the same target sends nothing, whichever
+// events of a message its query finds, including the events of the first replay.
 func TestReplayNeverRepeats(t *testing.T) {
 	key := "repair"
 	for name, target := range map[string]Target{
@@ -128,13 +128,13 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
 		poisoned.Message = retried.Message
 		events = append(events, f.event(schemas.Published, e), retried, poisoned)
 	}
-	f.keep(events...)
+	f.storeEvents(events...)
 	order := f.job("")
 	order.Target, order.Changes = target, changes
 	first := f.run(order)
 	wantJob(t, first, Done, 2, 0)
-	f.work(f.queue)
-	f.work(repair)
+	f.consume(f.queue)
+	f.consume(repair)
 	for _, text := range []string{
 		"", "event.action: handled", "event.action: replayed", "event.action: published", "messaging.message.id: m-1",
 		"watership.replay.job: *", "watership.queue: *", "event.action: (handled or replayed)",
@@ -142,7 +142,7 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
 		again := order
 		again.Query = f.job(text).Query
 		if text == "watership.queue: *" {
-			again.Query += " and messaging.message.id: m-1" // which message without an id it was, no failure tells
+			again.Query += " and messaging.message.id: m-1" // a failure does not tell which message without an id it concerns
 		}
 		if plan := f.plan(again); plan.Total != 0 {
 			t.Errorf("the second time, %q: %d to send such as %s %s, left out %v", text, plan.Total, plan.Sample[0].Action, plan.Sample[0].EventID, plan.LeftOut)
@@ -159,14 +159,14 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
 	}
 }
 
-// TestReplayIsKnownByWhatItLedTo: the events of a replayed message name the job, also
-// where the `replayed` event is not in the store any more.
-func TestReplayIsKnownByWhatItLedTo(t *testing.T) {
+// TestReplayIsKnownByItsEvents: the events of a replayed message name the job, even if
+// the `replayed` event is no longer in the store.
+func TestReplayIsKnownByItsEvents(t *testing.T) {
 	f := newFixture(t)
-	f.keep(f.published(1))
+	f.storeEvents(f.published(1))
 	wantJob(t, f.run(f.job("")), Done, 1, 0)
-	f.take(f.cfg.Topology.Log()) // which has the `replayed` event
-	f.work(f.queue)
+	f.drain(f.cfg.Topology.Log()) // removes the `replayed` event
+	f.consume(f.queue)
 	later := time.Now().Add(2 * recordLag)
 	f.now = func() time.Time { return later }
 	if plan := f.plan(f.job("event.action: handled")); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 1 {
@@ -179,7 +179,8 @@ func TestReplayIsKnownByWhatItLedTo(t *testing.T) {
 	}
 }
 
-// TestOutcomes: messages a to g were sent. The queue "another" told of e and f before.
+// TestOutcomes: messages a to g were sent. The queue "another" reported about e and f
+// before.
 func TestOutcomes(t *testing.T) {
 	f := newFixture(t)
 	job := Job{ID: f.source + "-fates", Target: Target{Kind: ToOrigin}}
@@ -187,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 	for _, n := range []int{5, 6} {
 		before := f.event(schemas.Handled, f.message(n))
 		another(&before)
-		f.keep(f.event(schemas.RetryScheduled, f.message(n)), before)
+		f.storeEvents(f.event(schemas.RetryScheduled, f.message(n)), before)
 	}
 	job.UpTo = f.sequence
 	tell := func(action schemas.Action, n int, problem string, changes ...func(*schemas.Event)) {
@@ -196,7 +197,7 @@ func TestOutcomes(t *testing.T) {
 		for _, change := range changes {
 			change(&e)
 		}
-		f.keep(e)
+		f.storeEvents(e)
 	}
 	for n := range 7 {
 		tell(schemas.Replayed, n+1, "")
@@ -207,12 +208,12 @@ func TestOutcomes(t *testing.T) {
 	tell(schemas.Poisoned, 2, "no stock")
 	tell(schemas.Handled, 2, "", another)
 	tell(schemas.Handled, 3, "")
-	tell(schemas.Handled, 5, "") // and another is silent
+	tell(schemas.Handled, 5, "") // and no report of another
 	tell(schemas.Handled, 6, "")
 	tell(schemas.Poisoned, 6, "no address", another)
 	tell(schemas.Handled, 7, "", func(e *schemas.Event) { *e = e.Quarantine("too many fields") })
-	tell(schemas.Handled, 8, "") // of which it is not known yet that it was sent
-	f.keep(f.poisoned(5))
+	tell(schemas.Handled, 8, "") // without a `replayed` event
+	f.storeEvents(f.poisoned(5))
 
 	fates, err := f.Outcomes(t.Context(), job)
 	want := Outcomes{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, NotReported: []string{"another"}}

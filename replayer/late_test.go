@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// slowStore makes more events visible when the job looks again at its end, after it
-// has read all of them with their bodies.
+// slowStore makes more events visible after the job has read all events with their
+// bodies.
 type slowStore struct {
 	Store
 	read bool
@@ -32,50 +32,50 @@ func (s *slowStore) Refresh(ctx context.Context) error {
 	return s.Store.Refresh(ctx)
 }
 
-// TestLateEvents: bulks become visible out of order, so that an event may come
-// to light which belongs before others that were sent.
+// TestLateEvents: bulk requests commit out of order, so an event may become visible
+// after later ones were sent.
 func TestLateEvents(t *testing.T) {
 	f := newFixture(t)
-	events := f.keepMany(3)
+	events := f.storePublished(3)
 	late, again := f.published(4), f.poisoned(1)
 	late.Sequence = events[0].Sequence
 	again.Sequence = events[1].Sequence
 	beyond := f.published(5)
 	f.sequence += 10
-	f.keep(f.event(schemas.Discarded, f.message(9))) // the highest, which the query does not find
+	f.storeEvents(f.event(schemas.Discarded, f.message(9))) // the highest sequence, outside the query
 	beyond.Sequence = f.sequence + 100
-	slow := &slowStore{Store: f.store, more: func() { f.keep(late, again, beyond) }}
+	slow := &slowStore{Store: f.store, more: func() { f.storeEvents(late, again, beyond) }}
 	f.cfg.Store = slow
 	order := f.job("not event.action: discarded")
 	job := f.run(order)
 	wantJob(t, job, Done, 4, 0)
-	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4" {
+	if got := f.receivedIDs(f.queue); got != "m-1 m-2 m-3 m-4" {
 		t.Errorf("arrived: %s", got)
 	}
 }
 
-// TestLateEventsWhilePaused: where the cursor no longer tells what was sent, the
-// job's own events do.
+// TestLateEventsWhilePaused: if the cursor is invalid, the job's `replayed` events
+// tell which messages were sent.
 func TestLateEventsWhilePaused(t *testing.T) {
 	f := newFixture(t)
-	events := f.keepMany(20)
+	events := f.storePublished(20)
 	nameless := f.event(schemas.Published, anonymous(f.message(21)))
-	f.keep(nameless, f.event(schemas.Published, anonymous(f.message(22))))
-	job := f.begin(f.job(""))
+	f.storeEvents(nameless, f.event(schemas.Published, anonymous(f.message(22))))
+	job := f.create(f.job(""))
 	job = f.resume(job, RunOptions{StopAfter: 21})
 	wantJob(t, job, Paused, 21, 0)
-	if len(f.index()) != 21 {
+	if len(f.indexLog()) != 21 {
 		t.Fatal("not all was said")
 	}
 	late := f.published(0)
 	late.Sequence = events[3].Sequence
-	other := f.poisoned(1) // of a message that was sent, before the event for which it was
+	other := f.poisoned(1) // an earlier event of a message that was already sent
 	other.Sequence = events[0].Sequence - 1
-	f.keep(late, other)
+	f.storeEvents(late, other)
 	job = f.resume(job, RunOptions{})
 	wantJob(t, job, Done, 23, 0)
-	got := strings.Fields(f.got(f.queue))
-	if len(got) != 21 || got[20] != "m-0" { // two have no id
+	got := strings.Fields(f.receivedIDs(f.queue))
+	if len(got) != 21 || got[20] != "m-0" { // two messages have no id
 		t.Errorf("arrived: %s", got)
 	}
 	if !job.CursorInvalid {
@@ -83,58 +83,58 @@ func TestLateEventsWhilePaused(t *testing.T) {
 	}
 }
 
-// TestLateEventsBeforeTheRecord: where the cursor no longer tells what was sent and
-// the job's own events are not stored yet, nothing does, and nothing is sent.
+// TestLateEventsBeforeTheRecord: if the cursor is invalid and the job's `replayed`
+// events are not stored yet, the job sends nothing.
 func TestLateEventsBeforeTheRecord(t *testing.T) {
 	f := newFixture(t)
-	events := f.keepMany(20)
-	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 10})
+	events := f.storePublished(20)
+	job := f.resume(f.create(f.job("")), RunOptions{StopAfter: 10})
 	late := f.published(0)
 	late.Sequence = events[3].Sequence
-	f.keep(late)
+	f.storeEvents(late)
 	job, err := f.Run(t.Context(), job.ID, RunOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the record of 10 messages") {
 		t.Errorf("it ended with %v", err)
 	}
 	wantJob(t, job, Failed, 10, 0)
-	f.index()
+	f.indexLog()
 	wantJob(t, f.resume(job, RunOptions{}), Done, 21, 0)
-	got := strings.Fields(f.got(f.queue))
+	got := strings.Fields(f.receivedIDs(f.queue))
 	if len(got) != 21 || got[10] != "m-0" {
 		t.Errorf("arrived: %s", got)
 	}
 }
 
-// TestLateEventsAfterFailures are counted once, too: what could not be sent is tried
-// again where the job begins again.
+// TestLateEventsAfterFailures: a restarted job tries failed messages again, and counts
+// each once.
 func TestLateEventsAfterFailures(t *testing.T) {
 	f := newFixture(t)
 	first, gone, last := f.published(1), f.published(2), f.published(3)
-	gone.Envelope.Body, gone.BodyIn = nil, schemas.BodyInPublished // of which there is none
-	f.keep(first, gone, last)
-	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 2})
+	gone.Envelope.Body, gone.BodyIn = nil, schemas.BodyInPublished // which the store does not have
+	f.storeEvents(first, gone, last)
+	job := f.resume(f.create(f.job("")), RunOptions{StopAfter: 2})
 	wantJob(t, job, Paused, 1, 1)
-	f.index()
+	f.indexLog()
 	late := f.published(0)
 	late.Sequence = first.Sequence - 1
-	f.keep(late)
+	f.storeEvents(late)
 	job = f.resume(job, RunOptions{})
 	wantJob(t, job, Done, 3, 1)
-	if got := f.got(f.queue); got != "m-1 m-0 m-3" || len(job.Failures) != 1 {
+	if got := f.receivedIDs(f.queue); got != "m-1 m-0 m-3" || len(job.Failures) != 1 {
 		t.Errorf("arrived: %s; not sent: %v", got, job.Failures)
 	}
 }
 
-// TestCrashBeforeACheckpoint: what the cursor does not tell yet, the job's own
-// events do.
+// TestCrashBeforeACheckpoint: the job's `replayed` events tell which messages were
+// sent after the saved cursor.
 func TestCrashBeforeACheckpoint(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(20)
-	f.keep(f.event(schemas.Published, anonymous(f.message(21))), f.event(schemas.Published, anonymous(f.message(22))))
-	saved := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 4})
+	f.storePublished(20)
+	f.storeEvents(f.event(schemas.Published, anonymous(f.message(21))), f.event(schemas.Published, anonymous(f.message(22))))
+	saved := f.resume(f.create(f.job("")), RunOptions{StopAfter: 4})
 	job := f.resume(saved, RunOptions{StopAfter: 17})
 	wantJob(t, job, Paused, 21, 0)
-	if len(f.index()) != 21 {
+	if len(f.indexLog()) != 21 {
 		t.Fatal("not all was said")
 	}
 	job.State, job.Sent, job.Cursor, job.Scanned = Running, saved.Sent, saved.Cursor, saved.Scanned
@@ -146,7 +146,7 @@ func TestCrashBeforeACheckpoint(t *testing.T) {
 	if got := f.broker.Len(t, f.queue); got != 22 {
 		t.Errorf("%d messages arrived", got)
 	}
-	if said := f.index(); len(said) != 1 {
+	if said := f.indexLog(); len(said) != 1 {
 		t.Errorf("%d events more", len(said))
 	}
 }

@@ -18,8 +18,8 @@ import (
 type BusyError struct{ ID string }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("job %s is being run by somebody else, who holds its queue at the broker: "+
-		"wait, or stop them with `watership jobs cancel %[1]s`", e.ID)
+	return fmt.Sprintf("job %s is run by another process, which holds its queue at the broker: "+
+		"wait, or stop it with `watership jobs cancel %[1]s`", e.ID)
 }
 
 var errLost = errors.New("the connection to the broker was lost")

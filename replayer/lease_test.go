@@ -14,25 +14,25 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// second is another process with a replayer of its own.
-func (f *fixture) second(url string) *Replayer {
+// secondReplayer returns the replayer of another process.
+func (f *fixture) secondReplayer(url string) *Replayer {
 	cfg := f.config(f.cfg.Topology, url)
 	cfg.NewID = func() string { return "the second" }
 	return New(cfg)
 }
 
-// TestSecondRunner is refused while the first one runs, and only then.
+// TestSecondRunner: a second runner is refused while the first one runs.
 func TestSecondRunner(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(100)
+	f.storePublished(100)
 	order := f.job("")
 	order.Rate = 25
-	begun := f.begin(order)
+	begun := f.create(order)
 	second := make(chan error, 1)
 	job, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
 		if j.Sent == 1 {
 			go func() {
-				_, err := f.second(f.broker.URL).Run(t.Context(), begun.ID, RunOptions{})
+				_, err := f.secondReplayer(f.broker.URL).Run(t.Context(), begun.ID, RunOptions{})
 				second <- err
 			}()
 		}
@@ -46,19 +46,19 @@ func TestSecondRunner(t *testing.T) {
 		t.Errorf("the second is refused with %q", refused)
 	}
 	wantJob(t, job, Done, 100, 0)
-	if got := strings.Fields(f.got(f.queue)); len(got) != 100 {
+	if got := strings.Fields(f.receivedIDs(f.queue)); len(got) != 100 {
 		t.Errorf("%d messages arrived", len(got))
 	}
 }
 
-// TestConnectionLost goes on by itself, and sends at most a window twice.
+// TestConnectionLost: the run continues by itself, and sends at most one window twice.
 func TestConnectionLost(t *testing.T) {
 	f := newFixture(t)
 	const messages = 6000
-	f.keepMany(messages)
+	f.storePublished(messages)
 	proxy := f.broker.Proxy(t)
-	runner := f.second(proxy.URL)
-	begun := f.begin(f.job(""))
+	runner := f.secondReplayer(proxy.URL)
+	begun := f.create(f.job(""))
 	const cuts = 3
 	cut, mended := 0, make(chan struct{}, 1)
 	mended <- struct{}{}
@@ -75,20 +75,21 @@ func TestConnectionLost(t *testing.T) {
 				proxy.Mend()
 				mended <- struct{}{}
 			}()
-		default: // what was confirmed before is still being counted
+		default: // confirmed messages are still being counted
 		}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantJob(t, job, Done, messages, 0)
-	wantEach(t, f.take(f.queue), messages, cuts)
+	wantEach(t, f.drain(f.queue), messages, cuts)
 	if cut != cuts {
 		t.Errorf("the connection was cut %d times", cut)
 	}
 }
 
-// wantEach wants every message, and no more than a window twice for each crash.
+// wantEach checks that every message arrived, and that each crash repeated at most one
+// window.
 func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
 	t.Helper()
 	seen := map[string]int{}
@@ -103,19 +104,19 @@ func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
 	}
 }
 
-// TestRevivedRunner is cut off, somebody else resumes the job, and then it comes
-// back: it must not send anything more.
+// TestRevivedRunner: a runner loses its network, another process resumes the job, and
+// the network returns: the first runner must not send again.
 func TestRevivedRunner(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(2000)
+	f.storePublished(2000)
 	proxy := f.broker.Proxy(t)
 	order := f.job("")
 	order.Rate = 200
-	begun := f.begin(order)
+	begun := f.create(order)
 	first := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		_, err := f.second(proxy.URL).Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+		_, err := f.secondReplayer(proxy.URL).Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
 			if j.Sent == 50 {
 				close(started)
 			}
@@ -139,7 +140,7 @@ func TestRevivedRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAs[*TakenOverError](t, rabbittest.Receive(t, first))
-	deliveries := f.take(f.queue)
+	deliveries := f.drain(f.queue)
 	seen := map[string]int{}
 	for _, d := range deliveries {
 		seen[d.MessageId]++
@@ -149,12 +150,12 @@ func TestRevivedRunner(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutTheQueue: while somebody else holds the queue of the job,
-// nothing is sent, and the job stays as it is.
+// TestNothingWithoutTheQueue: while another connection holds the queue of the job, a
+// run sends nothing and does not change the job.
 func TestNothingWithoutTheQueue(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(3)
-	begun := f.begin(f.job(""))
+	f.storePublished(3)
+	begun := f.create(f.job(""))
 	admin := f.broker.Channel(t)
 	queue := JobQueue(f.cfg.Topology, begun.ID)
 	if queue != f.source+".job."+begun.ID || JobQueue(schemas.Topology{}, "1") != "watership.job.1" {
@@ -165,7 +166,7 @@ func TestNothingWithoutTheQueue(t *testing.T) {
 	}
 	_, err := f.Run(t.Context(), begun.ID, RunOptions{})
 	wantAs[*BusyError](t, err)
-	if got := f.got(f.queue); got != "" {
+	if got := f.receivedIDs(f.queue); got != "" {
 		t.Errorf("sent %s", got)
 	}
 	if job, err := f.Job(t.Context(), begun.ID); err != nil || job.State != Planned || job.Sent != 0 {
@@ -173,12 +174,12 @@ func TestNothingWithoutTheQueue(t *testing.T) {
 	}
 }
 
-// TestLeaseDoesNotReconnect: on a second connection nothing is sent, not even what
-// was waiting to be sent again, since the queue would not be held there.
+// TestLeaseDoesNotReconnect: nothing is sent on a second connection, not even messages
+// waiting to be sent again, since it would not hold the queue.
 func TestLeaseDoesNotReconnect(t *testing.T) {
 	f := newFixture(t)
 	proxy := f.broker.Proxy(t)
-	l, err := f.second(proxy.URL).connect(t.Context(), "a-job", rabbittest.Patience)
+	l, err := f.secondReplayer(proxy.URL).connect(t.Context(), "a-job", rabbittest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := f.got(f.queue); got != "before" {
+	if got := f.receivedIDs(f.queue); got != "before" {
 		t.Errorf("arrived: %s", got)
 	}
 }

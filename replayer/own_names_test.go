@@ -10,9 +10,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestOwnQueuesAndExchangesAreRefused: where events say that a message came from, or failed
-// in, an exchange or a queue of Watership's, it is not sent there. What comes to them is
-// not taken for a message.
+// TestOwnQueuesAndExchangesAreRefused: a message is not sent to an exchange or queue
+// of Watership, even if events say that it came from there or failed there: its
+// consumer would not read it as a message.
 func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
@@ -25,7 +25,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			event.Queue = queue
 			return event
 		}
-		f.keep(
+		f.storeEvents(
 			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Due(), f.queue),
 			from(3, f.exchange, "k", ours.Due()), from(4, ours.Direct(), ours.Due(), ours.Due()),
 		)
@@ -34,7 +34,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			job := f.job("")
 			job.Target, job.Again = target, true
 			plan, err := f.Plan(t.Context(), job)
-			want := 4 // of the target that is ours
+			want := 4 // of the target that is Watership's own
 			switch target.Kind {
 			case ToOrigin:
 				want = 3
@@ -49,7 +49,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 		if n := f.broker.Len(t, ours.Due()); n > 0 {
 			t.Errorf("%d messages reached a queue of ours", n)
 		}
-		for _, e := range f.index() {
+		for _, e := range f.indexLog() {
 			if e.Action != schemas.Replayed {
 				t.Errorf("an event was forged: %+v", e)
 			}
@@ -57,8 +57,8 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 	})
 }
 
-// TestCarbonCopiesStayAtTheirExchange: a publisher who may write to one exchange does
-// not choose who gets a replay to another.
+// TestCarbonCopiesStayAtTheirExchange: a publisher with permission for one exchange
+// cannot choose the receivers of a replay to another.
 func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
@@ -66,31 +66,31 @@ func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
 		f.bind(victim, "", "", nil)
 		e := f.message(1)
 		e.Headers["CC"] = []any{victim}
-		f.keep(f.event(schemas.Published, e))
+		f.storeEvents(f.event(schemas.Published, e))
 		job := f.job("")
 		job.Target = Target{Kind: ToExchange, Exchange: "", Key: &f.queue}
 		wantJob(t, f.run(job), Done, 1, 0)
-		if got := f.take(f.queue); len(got) != 1 || got[0].Headers["CC"] != nil {
+		if got := f.drain(f.queue); len(got) != 1 || got[0].Headers["CC"] != nil {
 			t.Errorf("arrived: %+v", got)
 		}
 		if n := f.broker.Len(t, victim); n > 0 {
 			t.Errorf("%d messages reached a queue that CC names", n)
 		}
 		wantJob(t, f.run(f.job("")), Done, 1, 0)
-		if got := f.take(f.queue); len(got) != 1 || got[0].Headers["CC"] == nil {
+		if got := f.drain(f.queue); len(got) != 1 || got[0].Headers["CC"] == nil {
 			t.Errorf("a replay to where it came from is another message: %+v", got)
 		}
 	})
 }
 
-// TestBodiesOfOthers: who may write to the default exchange can put a body beside those
-// that were too large for the store. It is not sent as another's.
+// TestBodiesOfOthers: a publisher to the default exchange can add messages to the
+// queue of unstorable messages. Their bodies are not sent with other messages.
 func TestBodiesOfOthers(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
-		real := f.setAside(1, 200_000)
+		real := f.publishUnstorable(1, 200_000)
 		queue := f.cfg.Topology.Unstorable()
-		kept := f.take(queue)
+		kept := f.drain(queue)
 		forged := schemas.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
 		for _, p := range []amqp.Publishing{forged, {Headers: kept[0].Headers, MessageId: kept[0].MessageId, Body: kept[0].Body}} {
 			if err := f.channel.Publish("", queue, false, false, p); err != nil {
@@ -98,9 +98,9 @@ func TestBodiesOfOthers(t *testing.T) {
 			}
 		}
 		rabbittest.Eventually(t, "both are there", func() bool { return f.broker.Len(t, queue) == 2 })
-		f.keep(real)
+		f.storeEvents(real)
 		wantJob(t, f.run(f.job("")), Done, 1, 0)
-		if got := f.take(f.queue); len(got) != 1 || !bytes.Equal(got[0].Body, bytes.Repeat([]byte{1}, 200_000)) {
+		if got := f.drain(f.queue); len(got) != 1 || !bytes.Equal(got[0].Body, bytes.Repeat([]byte{1}, 200_000)) {
 			t.Errorf("%d messages arrived, or another body", len(got))
 		}
 	})

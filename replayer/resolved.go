@@ -21,9 +21,9 @@ func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidat
 	for i, c := range page {
 		switch {
 		case c.err != nil:
-		case isFailure(c.fact):
-			failures, places = append(failures, c.fact), append(places, i)
-		case c.fact.Action == schemas.Discarded:
+		case isFailure(c.summary):
+			failures, places = append(failures, c.summary), append(places, i)
+		case c.summary.Action == schemas.Discarded:
 			reasons[i] = discardedSince
 		}
 	}

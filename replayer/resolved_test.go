@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestResolvedFailuresAreLeftOut: each message has failed at the queue as event 1.
+// TestResolvedFailuresAreLeftOut: event 1 of each message is a failure at the queue.
 func TestResolvedFailuresAreLeftOut(t *testing.T) {
 	type life = func(f *fixture, failure schemas.Event) schemas.Event
 	then := func(action schemas.Action, changes ...func(*schemas.Event)) life {
@@ -57,14 +57,14 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				f.sequence = 20
 				failure := f.event(action, f.message(1))
 				failure.Message, failure.Queue = f.source+"-instance", "orders"
-				f.keep(failure, test.then(f, failure))
+				f.storeEvents(failure, test.then(f, failure))
 				order := f.job("event.action: " + string(action))
 				order.Target.Kind = ToFailedQueue
 				want := map[string]int{}
 				switch {
 				case test.want != "":
 					want[test.want] = 1
-				case action == schemas.RetryScheduled: // and its next attempt has not ended yet
+				case action == schemas.RetryScheduled: // the next attempt has not ended yet
 					want[retryScheduled] = 1
 				}
 				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
@@ -79,9 +79,9 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestResolvedFailuresOfReplays: a message failed, a replay of it to another target
-// failed again, and what became of that counts for both, but not for another
-// message that is equal.
+// TestResolvedFailuresOfReplays: a replay of a failed message to another target failed
+// again. The outcome of the replay counts for both failures, but not for an equal
+// message.
 func TestResolvedFailuresOfReplays(t *testing.T) {
 	type life = func(f *fixture, newer schemas.Event) []schemas.Event
 	then := func(action schemas.Action, replayOf bool) life {
@@ -110,7 +110,7 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 				failure := f.event(schemas.Poisoned, change(f.message(1)))
 				newer := f.event(schemas.Poisoned, failure.Envelope)
 				newer.Replay, newer.ReplayOf = "to where it came from", failure.EventID
-				f.keep(append(test.then(f, newer), failure, newer)...)
+				f.storeEvents(append(test.then(f, newer), failure, newer)...)
 				order := f.job(fmt.Sprintf("event.id: %q", failure.EventID))
 				order.Target.Kind = ToFailedQueue
 				if plan := f.plan(order); plan.LeftOut[test.want] != 1-plan.Total || (test.want == "") != (plan.Total == 1) {
@@ -121,8 +121,8 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 	}
 }
 
-// TestResolvedByAReplayOfItsRetry: a replay that was of another event of the same
-// instance resolves the failure, as it does in `watership failed`.
+// TestResolvedByAReplayOfItsRetry: a replay of another event of the same instance
+// resolves the failure, as in `watership failed`.
 func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 	for kind, change := range map[string]func(schemas.Envelope) schemas.Envelope{
 		"with an id": func(e schemas.Envelope) schemas.Envelope { return e }, "without": anonymous,
@@ -136,8 +136,8 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 				e.Replay, e.ReplayOf = "to another target", retried.EventID
 			}
 			replayed.Message = retried.Message
-			f.keep(retried, failure, replayed, handled)
-			f.keepJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}, Created: time.Now()})
+			f.storeEvents(retried, failure, replayed, handled)
+			f.storeJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}, Created: time.Now()})
 			order := f.job("event.action: poisoned")
 			order.Target.Kind = ToFailedQueue
 			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[handledSince] != 1 {
@@ -147,14 +147,14 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 	}
 }
 
-// TestDiscardedIsLeftOut: whichever of its events a query finds, what was discarded
-// is not sent through another, its `discarded` event included.
+// TestDiscardedIsLeftOut: a discarded message is not sent, whichever of its events a
+// query finds, including its `discarded` event.
 func TestDiscardedIsLeftOut(t *testing.T) {
 	f := newFixture(t)
 	failure := f.poisoned(1)
 	discarded := f.event(schemas.Discarded, failure.Envelope)
 	discarded.Message, discarded.ReplayOf, discarded.Queue = failure.Message, failure.EventID, failure.Queue
-	f.keep(failure, discarded)
+	f.storeEvents(failure, discarded)
 	for _, text := range []string{"", "messaging.message.id: m-1", "watership.queue: *", "event.action: discarded", "event.action: poisoned"} {
 		for _, kind := range []Kind{ToFailedQueue, ToOrigin} {
 			order := f.job(text)
@@ -169,7 +169,7 @@ func TestDiscardedIsLeftOut(t *testing.T) {
 		}
 	}
 	newer := f.poisoned(1)
-	f.keep(newer)
+	f.storeEvents(newer)
 	order := f.job("")
 	order.Target.Kind = ToFailedQueue
 	if plan := f.plan(order); plan.Total != 1 || plan.Sample[0].EventID != newer.EventID {
@@ -177,13 +177,13 @@ func TestDiscardedIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestWaitingIsLeftOut: a message that is tried again soon is not sent beside that.
+// TestWaitingIsLeftOut: a message that waits for its next attempt is not sent.
 func TestWaitingIsLeftOut(t *testing.T) {
 	f := newFixture(t)
 	first, second := f.event(schemas.RetryScheduled, f.message(1)), f.event(schemas.RetryScheduled, f.message(1))
 	other := f.event(schemas.RetryScheduled, anonymous(f.message(2)))
 	second.Message = first.Message
-	f.keep(first, second, other)
+	f.storeEvents(first, second, other)
 	order := f.job("watership.queue: *")
 	order.Target.Kind = ToFailedQueue
 	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[retryScheduled] != 3 {
@@ -196,7 +196,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	}
 	poisoned := f.event(schemas.Poisoned, f.message(1))
 	poisoned.Message = first.Message
-	f.keep(poisoned)
+	f.storeEvents(poisoned)
 	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[retryScheduled] != 1 || plan.LeftOut[sameMessage] != 2 {
 		t.Errorf("when one is given up: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
@@ -206,7 +206,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	}
 }
 
-// countingStore counts what is read of it.
+// countingStore counts the events that are read.
 type countingStore struct {
 	Store
 	read int
@@ -229,8 +229,8 @@ func counted[T any](count *int, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// TestFailureAmongEqualMessages: a failure is decided about without reading all that
-// is known of equal messages.
+// TestFailureAmongEqualMessages: the decision about a failure does not read all events
+// of equal messages.
 func TestFailureAmongEqualMessages(t *testing.T) {
 	f := newFixture(t)
 	tick := anonymous(f.message(1))
@@ -241,7 +241,7 @@ func TestFailureAmongEqualMessages(t *testing.T) {
 		handled.Message = ""
 		events = append(events, handled)
 	}
-	f.keep(events...)
+	f.storeEvents(events...)
 	store := &countingStore{Store: f.store}
 	f.cfg.Store = store
 	order := f.job("event.action: poisoned")
@@ -251,14 +251,14 @@ func TestFailureAmongEqualMessages(t *testing.T) {
 	}
 }
 
-// TestResolvedFailuresInAnArchive: what is rebuilt from all that was published has
-// what failed and was discarded too, and so has another place.
+// TestResolvedFailuresInAnArchive: a replay of all published messages, and one to
+// another target, includes failed and discarded messages.
 func TestResolvedFailuresInAnArchive(t *testing.T) {
 	f := newFixture(t)
 	published, failure := f.published(1), f.poisoned(1)
 	discarded := f.event(schemas.Discarded, failure.Envelope)
 	discarded.ReplayOf, discarded.Queue = failure.EventID, failure.Queue
-	f.keep(published, failure, discarded)
+	f.storeEvents(published, failure, discarded)
 	if plan := f.plan(f.job("")); plan.Total != 1 || plan.LeftOut[sameMessage] != 2 {
 		t.Errorf("the archive: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}

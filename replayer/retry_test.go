@@ -19,10 +19,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// faults are what a proxy in front of Elasticsearch does with requests.
+// faults are injected by a proxy between the replayer and Elasticsearch.
 type faults struct {
 	mu     sync.Mutex
-	answer func(*http.Request) int // the status instead of an answer; 0: none
+	answer func(*http.Request) int // status of a refused request; 0: none
 	lose   func(*http.Request) bool
 	done   int
 }
@@ -39,7 +39,7 @@ func (f *faults) count() int {
 	return f.done
 }
 
-func (f *faults) of(r *http.Request) (status int, lost bool) {
+func (f *faults) forRequest(r *http.Request) (status int, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.answer != nil {
@@ -54,21 +54,21 @@ func (f *faults) of(r *http.Request) (status int, lost bool) {
 	return status, lost
 }
 
-// faulty is the store of the tests behind a proxy.
-func (f *fixture) faulty() *faults {
+// storeBehindProxy connects the replayer to the store through a proxy.
+func (f *fixture) storeBehindProxy() *faults {
 	f.t.Helper()
 	address := os.Getenv("WATERSHIP_TEST_STORE_URL")
 	if address == "" {
 		f.t.Skip("WATERSHIP_TEST_STORE_URL is not set")
 	}
-	behind, err := url.Parse(address)
+	backend, err := url.Parse(address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	faults := &faults{}
-	forward := httputil.NewSingleHostReverseProxy(behind)
+	forward := httputil.NewSingleHostReverseProxy(backend)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, lost := faults.of(r)
+		status, lost := faults.forRequest(r)
 		switch {
 		case status != 0:
 			w.WriteHeader(status)
@@ -91,13 +91,13 @@ func (f *fixture) faulty() *faults {
 
 func savesJob(r *http.Request) bool { return strings.Contains(r.URL.Path, ".jobs/_doc/") }
 
-// TestStoreBusyWhileReading: one request in seven is answered by 429 or 500, at the
-// beginning and between pages.
+// TestStoreBusyWhileReading: one request in seven is answered with 429 or 500, at the
+// start of a read and between pages.
 func TestStoreBusyWhileReading(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
-	f.keepMany(5000)
-	faults := f.faulty()
-	begun := f.begin(f.job(""))
+	f.storePublished(5000)
+	faults := f.storeBehindProxy()
+	begun := f.create(f.job(""))
 	requests := 0
 	faults.set(func() {
 		faults.answer = func(r *http.Request) int {
@@ -113,12 +113,13 @@ func TestStoreBusyWhileReading(t *testing.T) {
 	}
 }
 
-// TestStoreAwayForAWhile: for longer than a single request is repeated.
+// TestStoreAwayForAWhile: the store is unavailable for longer than the client repeats
+// a request.
 func TestStoreAwayForAWhile(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
-	f.keepMany(100)
-	faults := f.faulty()
-	begun := f.begin(f.job(""))
+	f.storePublished(100)
+	faults := f.storeBehindProxy()
+	begun := f.create(f.job(""))
 	const requests = 20
 	faults.inTurn(func(r *http.Request) bool { return !savesJob(r) }, slices.Repeat([]int{http.StatusServiceUnavailable}, requests)...)
 	wantJob(t, f.resume(begun, RunOptions{}), Done, 100, 0)
@@ -127,8 +128,8 @@ func TestStoreAwayForAWhile(t *testing.T) {
 	}
 }
 
-// inTurn answers requests for which these are by one status after the other; -1 is an
-// answer that is lost.
+// inTurn answers the matching requests with one status after the other; -1 drops the
+// response.
 func (f *faults) inTurn(these func(*http.Request) bool, statuses ...int) {
 	next := 0
 	f.set(func() {
@@ -149,17 +150,17 @@ func (f *faults) inTurn(these func(*http.Request) bool, statuses ...int) {
 	})
 }
 
-// TestJobIsSavedAtItsEnd also where the store does not take it, or does without
-// saying so.
+// TestJobIsSavedAtItsEnd: the last save of a job is repeated if the store refuses it,
+// or if its response is lost.
 func TestJobIsSavedAtItsEnd(t *testing.T) {
 	for name, statuses := range map[string][]int{
 		"refused": {http.StatusInternalServerError, http.StatusTooManyRequests}, "lost": {-1}, "both": {-1, http.StatusInternalServerError, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureOn(t, rabbittest.NewestServer(t))
-			f.keepMany(10)
-			faults := f.faulty()
-			begun := f.begin(f.job(""))
+			f.storePublished(10)
+			faults := f.storeBehindProxy()
+			begun := f.create(f.job(""))
 			ran := f.resume(begun, RunOptions{Progress: func(j Job) {
 				if j.Sent == 10 {
 					faults.inTurn(savesJob, statuses...)
@@ -175,18 +176,18 @@ func TestJobIsSavedAtItsEnd(t *testing.T) {
 	}
 }
 
-// TestJobIsCreatedOnce also where the answer is lost.
+// TestJobIsCreatedOnce: a job is created once even if the response is lost.
 func TestJobIsCreatedOnce(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
-	f.keepMany(3)
-	faults := f.faulty()
+	f.storePublished(3)
+	faults := f.storeBehindProxy()
 	plan := f.plan(f.job(""))
 	faults.inTurn(savesJob, http.StatusTooManyRequests, -1)
 	begun, err := f.Create(t.Context(), plan)
 	if err != nil || faults.count() != 2 {
 		t.Errorf("%d requests failed (%v)", faults.count(), err)
 	}
-	faults.inTurn(savesJob, -1) // of the runner who enters himself
+	faults.inTurn(savesJob, -1) // the save that enters the runner
 	wantJob(t, f.resume(begun, RunOptions{}), Done, 3, 0)
 	wantJob(t, f.run(f.job("event.sequence < 0")), Done, 0, 0)
 	if _, err := f.Create(t.Context(), Plan{Job: Job{ID: begun.ID}}); err == nil {
@@ -194,7 +195,8 @@ func TestJobIsCreatedOnce(t *testing.T) {
 	}
 }
 
-// TestRetriesEnd with the error, or at once where the error will not go away.
+// TestRetriesEnd: retries end with the error of the store, at once if the error is not
+// temporary.
 func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, want := range map[schemas.StoreErrorKind]time.Duration{

@@ -259,7 +259,7 @@ func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page
 		if err != nil {
 			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
 		}
-		if events = append(events, candidate{fact: fact}); len(events) < pageSize {
+		if events = append(events, candidate{summary: fact}); len(events) < pageSize {
 			continue
 		}
 		if err := add(); err != nil {

@@ -14,34 +14,34 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestReplayedMeanwhile: two operators replay the same at once. Whichever of them
-// plans or starts second leaves out what the first has taken.
+// TestReplayedMeanwhile: of two concurrent replays of the same messages, the second to
+// be planned or started leaves out the messages of the first.
 func TestReplayedMeanwhile(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(6)
-	f.keep(f.poisoned(6))
+	f.storePublished(6)
+	f.storeEvents(f.poisoned(6))
 	order := f.job("event.action: published")
-	job := f.begin(order)
+	job := f.create(order)
 	other := order
 	other.Operator = "bob@host"
-	plan := f.plan(other) // before anything was replayed
+	plan := f.plan(other) // before the first replay
 	begun, err := f.Create(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.resume(job, RunOptions{StopAfter: 4})
-	f.index()
+	f.indexLog()
 	job, err = f.Job(t.Context(), job.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	job.State = Running // as if it went on
+	job.State = Running // as if it still ran
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]int{
 		"messaging.message.id: (m-5 or m-6 or m-1)": 2, "messaging.message.id: m-9": 0,
-		"event.action: poisoned": 1, // which the other query does not find, though its message
+		"event.action: poisoned": 1, // events that the other query does not match, of messages it has
 	} {
 		order := f.job(text)
 		plan := f.plan(order)
@@ -66,18 +66,18 @@ func TestReplayedMeanwhile(t *testing.T) {
 		t.Errorf("%d left out", ran.Skipped)
 	}
 	wantJob(t, f.resume(job, RunOptions{}), Done, 6, 0)
-	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+	if got := f.receivedIDs(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
 		t.Errorf("arrived: %s", got)
 	}
 }
 
-// TestRivalWithManyEqualMessages: of equal messages without an id there may be any
-// number, and what a rival takes of them is found without keeping them all.
+// TestRivalWithManyEqualMessages: the common messages with a rival are found in
+// bounded memory, however many equal messages without an id there are.
 func TestRivalWithManyEqualMessages(t *testing.T) {
 	f := newFixture(t)
 	tick := anonymous(f.message(1))
-	f.keep(f.event(schemas.Poisoned, tick))
-	f.resume(f.begin(f.job("")), RunOptions{}) // of which nothing is stored
+	f.storeEvents(f.event(schemas.Poisoned, tick))
+	f.resume(f.create(f.job("")), RunOptions{}) // none of its `replayed` events are stored
 	store := &repeatingStore{Store: f.store, times: 200_000}
 	f.cfg.Store = store
 	plan := f.plan(f.job(""))
@@ -89,8 +89,8 @@ func TestRivalWithManyEqualMessages(t *testing.T) {
 	}
 }
 
-// repeatingStore has each fact of some messages many times, and notes by how much
-// memory grows while they are read.
+// repeatingStore yields each summary of some messages many times, and measures the
+// growth of the heap.
 type repeatingStore struct {
 	Store
 	times int
@@ -123,16 +123,16 @@ func heap() int64 {
 	return int64(now.HeapAlloc)
 }
 
-// TestTwoAtOnce start in the same moment, and each message is sent once.
+// TestTwoAtOnce: two jobs start in the same moment, and each message is sent once.
 func TestTwoAtOnce(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		const many = 2000
-		f.keepMany(many)
-		runners := []*Replayer{f.second(f.broker.URL), f.second(f.broker.URL), f.Replayer}
+		f.storePublished(many)
+		runners := []*Replayer{f.secondReplayer(f.broker.URL), f.secondReplayer(f.broker.URL), f.Replayer}
 		ran := make(chan Job, len(runners))
 		failed := make(chan error, len(runners))
-		begun := []Job{f.begin(f.job("")), f.begin(f.job("")), f.begin(f.job(""))}
+		begun := []Job{f.create(f.job("")), f.create(f.job("")), f.create(f.job(""))}
 		for i, r := range runners {
 			go func() {
 				job, err := r.Run(context.WithoutCancel(t.Context()), begun[i].ID, RunOptions{})
@@ -157,11 +157,11 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
-// TestRecordNotStoredYet: what a job has sent is left out before its `replayed`
-// events are in the store, too.
+// TestRecordNotStoredYet: messages sent by another job are left out before its
+// `replayed` events are stored, too.
 func TestRecordNotStoredYet(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(5)
+	f.storePublished(5)
 	order := f.job("")
 	first := f.run(order)
 	wantJob(t, first, Done, 5, 0)
@@ -177,11 +177,11 @@ func TestRecordNotStoredYet(t *testing.T) {
 	if plan := f.plan(again); plan.Total != 5 || plan.Unrecorded() != 0 {
 		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
-	begun, err := f.Create(t.Context(), plan) // which leaves them out also when they are recorded
+	begun, err := f.Create(t.Context(), plan) // it leaves them out even after they are recorded
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.index()
+	f.indexLog()
 	wantJob(t, f.resume(begun, RunOptions{}), Done, 0, 0)
 	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 10 || plan.Unrecorded() != 0 {
 		t.Errorf("when it is stored: %d to send, left out %v", plan.Total, plan.LeftOut)
@@ -191,15 +191,16 @@ func TestRecordNotStoredYet(t *testing.T) {
 	}
 }
 
-// TestPlanWaitsForTheRecord while somebody stores it.
+// TestPlanWaitsForTheRecord: a plan waits while an indexer stores the `replayed`
+// events.
 func TestPlanWaitsForTheRecord(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(5)
+	f.storePublished(5)
 	wantJob(t, f.run(f.job("event.sequence <= "+fmt.Sprint(f.sequence-2))), Done, 3, 0)
 	looks := 0
 	f.cfg.Log = func(context.Context) (Log, error) {
 		if looks++; looks == 3 {
-			f.index()
+			f.indexLog()
 		}
 		return Log{Consumers: 1}, nil
 	}
@@ -209,13 +210,13 @@ func TestPlanWaitsForTheRecord(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnInterruptedJob: what it sent last it could not count, but while
-// events wait in the log they may tell.
+// TestRecordOfAnInterruptedJob: a killed job could not count its last messages, and
+// events in the log may be theirs.
 func TestRecordOfAnInterruptedJob(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(5)
-	job := f.resume(f.begin(f.job("")), RunOptions{StopAfter: 3})
-	job.State, job.Sent, job.Cursor, job.Scanned = Running, 0, schemas.Cursor{}, 0 // killed before it saved
+	f.storePublished(5)
+	job := f.resume(f.create(f.job("")), RunOptions{StopAfter: 3})
+	job.State, job.Sent, job.Cursor, job.Scanned = Running, 0, schemas.Cursor{}, 0 // killed before its first save
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -224,19 +225,19 @@ func TestRecordOfAnInterruptedJob(t *testing.T) {
 	if plan := f.plan(f.job("")); plan.Total != 0 || plan.Unrecorded() != 5 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}
-	f.index()
-	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 { // with their own events
+	f.indexLog()
+	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 { // with their `replayed` events
 		t.Errorf("when nothing waits: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 }
 
-// TestOldRecords are not waited for: of a job whose events are past their retention,
-// or that was long ago while nothing waits in the log.
+// TestOldRecords: a plan does not wait for events past their retention, or for old
+// ones while the log is empty.
 func TestOldRecords(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(5)
+	f.storePublished(5)
 	wantJob(t, f.run(f.job("")), Done, 5, 0)
-	f.take(f.cfg.Topology.Log()) // and they are lost
+	f.drain(f.cfg.Topology.Log()) // the events are lost
 	now := time.Now()
 	for name, test := range map[string]struct {
 		age       time.Duration
@@ -259,10 +260,11 @@ func TestOldRecords(t *testing.T) {
 	}
 }
 
-// TestJobThatCannotBeRead does not keep others from being planned, and is told.
+// TestJobThatCannotBeRead: an unreadable job is reported, and others can still be
+// planned.
 func TestJobThatCannotBeRead(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(1)
+	f.storePublished(1)
 	known := f.plan(f.job("")).Unreadable
 	for i, document := range []string{`["no job"]`, `{"query": "(", "created": "2999-01-01T00:00:00Z", "target": {"kind": "origin"}}`} {
 		if _, err := f.store.CreateJob(t.Context(), fmt.Sprint(f.source, "-unreadable-", i), []byte(document)); err != nil {

@@ -47,14 +47,14 @@ const maxRoutes = 10000
 
 // routes counts the messages of each route, and asks the broker once about each.
 type routes struct {
-	broker Routes // nil: routes are not checked
-	known  map[Route]*Route
+	broker        Routes // nil: routes are not checked
+	byDestination map[Route]*Route
 }
 
 func newRoutes(broker Routes) *routes { return &routes{broker, map[Route]*Route{}} }
 
 func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
-	known := r.known[to]
+	known := r.byDestination[to]
 	if known != nil && !known.Others {
 		if known.Messages++; known.Unroutable > 0 {
 			known.Unroutable++
@@ -65,14 +65,14 @@ func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 	if err != nil {
 		return fmt.Errorf("asking the broker about %s: %w", to, err)
 	}
-	if len(r.known) >= maxRoutes {
+	if len(r.byDestination) >= maxRoutes {
 		to = Route{Exchange: to.Exchange, Others: true}
 	}
-	if known = r.known[to]; known == nil {
+	if known = r.byDestination[to]; known == nil {
 		route := to
 		route.Unchecked = r.broker == nil
 		known = &route
-		r.known[to] = known
+		r.byDestination[to] = known
 	}
 	if known.Messages++; !there {
 		known.Unroutable++
@@ -93,7 +93,7 @@ func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (th
 // sorted returns the routes, the busiest first.
 func (r *routes) sorted() []Route {
 	var list []Route
-	for _, route := range r.known {
+	for _, route := range r.byDestination {
 		list = append(list, *route)
 	}
 	slices.SortFunc(list, func(a, b Route) int {

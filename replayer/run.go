@@ -9,7 +9,7 @@ import (
 
 // RunOptions configure one run of a job. The zero value runs it to its end.
 type RunOptions struct {
-	Agreed    *Job      // the job that the operator confirmed: Run refuses another stored one; nil: not compared
+	Expected  *Job      // the job that the operator confirmed: Run refuses another stored one; nil: not compared
 	StopAfter int       // pause the job after so many messages; 0: do not
 	Progress  func(Job) // called after each message, never concurrently; may be nil
 }
@@ -18,7 +18,7 @@ const saveTimeout = 30 * time.Second // of the last save of a run
 
 var (
 	errCancelled = errors.New("the job was cancelled")
-	errStopAfter = errors.New("paused as it was asked to")
+	errStopAfter = errors.New("paused as requested")
 )
 
 // Run sends the remaining messages of a job in the order of their sequences. A message
@@ -104,7 +104,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := retry(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Agreed) })
+	job, err := retry(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
@@ -121,7 +121,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again
 // claim saves the runner that holds the queue in the job. It checks the document like
 // a plan, since other programs may write to the store. It repeats a conflicting save,
 // since the previous runner may save the job for the last time.
-func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, agreed *Job) (Job, error) {
+func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, expected *Job) (Job, error) {
 	for tries := 0; ; tries++ {
 		job, err := r.Job(ctx, id)
 		switch {
@@ -131,8 +131,8 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, agr
 			return job, &TakenOverError{id}
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
-		case agreed != nil && !job.sameWork(*agreed):
-			return job, fmt.Errorf("job %s was changed since it was shown: look again with `watership jobs show %[1]s`", id)
+		case expected != nil && !job.sameWork(*expected):
+			return job, fmt.Errorf("job %s was changed since it was shown: review it with `watership jobs show %[1]s`", id)
 		}
 		if err := job.check(r.cfg.Topology.Owns); err != nil {
 			return job, fmt.Errorf("job %s cannot be run: %w", id, err)
@@ -164,7 +164,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 	case errors.Is(why, errStopAfter):
 		job.State, job.Problem, why = Paused, errStopAfter.Error(), nil
 	case ctx.Err() != nil:
-		job.State, job.Problem = Paused, "stopped by whoever ran it"
+		job.State, job.Problem = Paused, "stopped by its operator"
 	default:
 		job.State, job.Problem = Failed, why.Error()
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestReplay sends messages to where they came from: once, in order, exactly as
-// they were, and says so.
+// TestReplay: messages are sent to their original exchange once, in order and
+// unchanged, with a `replayed` event each.
 func TestReplay(t *testing.T) {
 	f := newFixture(t)
 	third, first, second := f.published(3), f.published(1), f.published(2)
-	third.Sequence, first.Sequence = first.Sequence, third.Sequence // 1 3 2 by sequence
+	third.Sequence, first.Sequence = first.Sequence, third.Sequence // order by sequence: 1 3 2
 	failed := f.poisoned(1)
 	failed.Envelope = first.Envelope
-	f.keep(third, first, second, failed)
+	f.storeEvents(third, first, second, failed)
 	plan := f.plan(f.job(""))
 	if plan.Total != 3 || plan.LeftOut[sameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
 		t.Errorf("the plan: %+v", plan)
@@ -34,7 +34,7 @@ func TestReplay(t *testing.T) {
 	}
 	job := f.run(f.job(""))
 	wantJob(t, job, Done, 3, 0)
-	deliveries := f.take(f.queue)
+	deliveries := f.drain(f.queue)
 	if len(deliveries) != 3 {
 		t.Fatalf("%d messages arrived", len(deliveries))
 	}
@@ -48,7 +48,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("message %d is taken for %+v", want, verified.State)
 		}
 	}
-	events := f.index()
+	events := f.indexLog()
 	if len(events) != 3 {
 		t.Fatalf("%d replayed events", len(events))
 	}
@@ -58,14 +58,15 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfTheLongestID: the `replayed` event has an id of its own, which fits too.
+// TestReplayOfTheLongestID: the derived id of the `replayed` event fits into its
+// header.
 func TestReplayOfTheLongestID(t *testing.T) {
 	f := newFixture(t)
 	failed := f.poisoned(1)
 	failed.EventID += strings.Repeat("x", 512-len(failed.EventID))
-	f.keep(failed, f.poisoned(2))
+	f.storeEvents(failed, f.poisoned(2))
 	wantJob(t, f.run(f.job("")), Done, 2, 0)
-	events := f.index()
+	events := f.indexLog()
 	if len(events) != 2 || events[0].Action != schemas.Replayed || events[0].ReplayOf != failed.EventID {
 		t.Errorf("the replayed events: %v", events)
 	}
@@ -79,12 +80,12 @@ func TestReplayToFailedQueue(t *testing.T) {
 	published, failed := f.published(1), f.poisoned(1)
 	gone := f.poisoned(2)
 	gone.Queue = f.source + "-gone"
-	f.keep(published, failed, gone)
+	f.storeEvents(published, failed, gone)
 	order := f.job("")
 	order.Target.Kind = ToFailedQueue
 	job := f.run(order)
 	wantJob(t, job, Done, 1, 1)
-	d := f.take(f.queue)
+	d := f.drain(f.queue)
 	if len(d) != 1 || d[0].MessageId != "m-1" {
 		t.Fatalf("arrived: %v", d)
 	}
@@ -100,7 +101,7 @@ func TestReplayToFailedQueue(t *testing.T) {
 	}
 }
 
-// TestBodies: events leave the body out where another has it.
+// TestBodies: an event without a body is sent with the body of another event.
 func TestBodies(t *testing.T) {
 	f := newFixture(t)
 	published := f.published(1)
@@ -110,7 +111,7 @@ func TestBodies(t *testing.T) {
 	lonely := f.event(schemas.Handled, f.message(2))
 	lonely.BodyIn = schemas.BodyInPublished
 	lonely.Envelope.Body = nil
-	f.keep(published, handled, lonely)
+	f.storeEvents(published, handled, lonely)
 	if plan := f.plan(f.job("event.action: handled")); plan.Total != 2 || plan.Bodiless != 1 {
 		t.Errorf("%d to send, of which %d have no body", plan.Total, plan.Bodiless)
 	}
@@ -121,7 +122,7 @@ func TestBodies(t *testing.T) {
 	}
 	job := f.run(f.job("event.action: handled"))
 	wantJob(t, job, Done, 1, 1)
-	d := f.take(f.queue)
+	d := f.drain(f.queue)
 	if len(d) != 1 || string(d[0].Body) != `{"order":1}` {
 		t.Errorf("arrived: %v", d)
 	}
@@ -130,8 +131,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestRefused counts and names what the broker does not take, and goes on. A
-// message whose headers leave no room for a mark goes without.
+// TestRefused: messages that the broker refuses are counted and named, and the job
+// continues. A message without room for the state headers is sent without them.
 func TestRefused(t *testing.T) {
 	f := newFixture(t)
 	f.bind(f.source+"-full", f.exchange, "full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
@@ -139,10 +140,10 @@ func TestRefused(t *testing.T) {
 	nowhere.Envelope.Exchange = f.source + "-deleted"
 	full.Envelope.RoutingKey = "full"
 	large.Envelope.Headers = amqp.Table{}
-	for n := range 4 { // as much as fits into a frame, but not with ours
+	for n := range 4 { // a full frame, without room for the state headers
 		large.Envelope.Headers[fmt.Sprint("h", n)] = strings.Repeat("x", 32_740)
 	}
-	f.keep(nowhere, full, large, f.published(4))
+	f.storeEvents(nowhere, full, large, f.published(4))
 	job := f.run(f.job(""))
 	wantJob(t, job, Done, 2, 2)
 	reasons := map[string]string{}
@@ -154,19 +155,19 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %q, want %q", id, reasons[id], want)
 		}
 	}
-	got := f.take(f.queue)
-	if len(got) != 3 || got[0].MessageId != "m-2" || got[1].MessageId != "m-3" || got[2].MessageId != "m-4" || // one queue took m-2
+	got := f.drain(f.queue)
+	if len(got) != 3 || got[0].MessageId != "m-2" || got[1].MessageId != "m-3" || got[2].MessageId != "m-4" || // one queue accepted m-2
 		!maps.Equal(got[1].Headers, large.Envelope.Headers) {
 		t.Errorf("%d messages arrived, or others", len(got))
 	}
 }
 
-// TestRefusedByOneQueue names the queue, and not how messages get to it.
+// TestRefusedByOneQueue: the error names the queue, not the internal exchange.
 func TestRefusedByOneQueue(t *testing.T) {
 	f := newFixture(t)
 	queue := f.source + "-full"
 	f.bind(queue, f.exchange, "full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
-	f.keepMany(2)
+	f.storePublished(2)
 	order := f.job("")
 	order.Target = Target{Kind: ToQueue, Queue: queue}
 	job := f.run(order)
@@ -180,7 +181,7 @@ func TestRefusedByOneQueue(t *testing.T) {
 
 func TestLimitAndRate(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(20)
+	f.storePublished(20)
 	order := f.job("")
 	order.Limit, order.Rate = 6, 4
 	plan := f.plan(order)
@@ -193,7 +194,7 @@ func TestLimitAndRate(t *testing.T) {
 	if took := time.Since(began); took < 1200*time.Millisecond {
 		t.Errorf("6 messages at 4 a second took %s", took)
 	}
-	if got := f.got(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+	if got := f.receivedIDs(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
 		t.Errorf("arrived: %s", got)
 	}
 }
@@ -201,7 +202,7 @@ func TestLimitAndRate(t *testing.T) {
 func TestTargets(t *testing.T) {
 	f := newFixture(t)
 	f.bind(f.source+"-repair", f.exchange, "repair", nil)
-	f.keep(f.poisoned(1))
+	f.storeEvents(f.poisoned(1))
 	key := "repair"
 	for name, target := range map[string]Target{
 		"queue":            {Kind: ToQueue, Queue: f.source + "-repair"},
@@ -211,25 +212,25 @@ func TestTargets(t *testing.T) {
 		order := f.job("")
 		order.Target = target
 		wantJob(t, f.run(order), Done, 1, 0)
-		if got := f.got(f.source + "-repair"); got != "m-1" {
+		if got := f.receivedIDs(f.source + "-repair"); got != "m-1" {
 			t.Errorf("%s: arrived %q", name, got)
 		}
 	}
 	order := f.job("")
 	order.Target = Target{Kind: ToExchange, Exchange: f.exchange}
-	f.take(f.queue)
+	f.drain(f.queue)
 	wantJob(t, f.run(order), Done, 1, 0)
-	if d := f.take(f.queue); len(d) != 1 || d[0].RoutingKey != "order.created" {
+	if d := f.drain(f.queue); len(d) != 1 || d[0].RoutingKey != "order.created" {
 		t.Errorf("with its own key: %v", d)
 	}
 }
 
-// TestReplayedQueue: the `replayed` event names a queue only where the message went to
-// that one, whichever event of it was found.
+// TestReplayedQueue: the `replayed` event names a queue only if the message was sent
+// to one queue, whichever of its events was found.
 func TestReplayedQueue(t *testing.T) {
 	f := newFixture(t)
 	f.bind(f.source+"-repair", f.exchange, "repair", nil)
-	f.keep(f.event(schemas.Handled, f.message(1)), f.poisoned(2))
+	f.storeEvents(f.event(schemas.Handled, f.message(1)), f.poisoned(2))
 	for target, want := range map[Target]string{
 		{Kind: ToOrigin}: "", {Kind: ToExchange, Exchange: f.exchange}: "", {Kind: ToFailedQueue}: f.queue,
 		{Kind: ToQueue, Queue: f.source + "-repair"}: f.source + "-repair",
@@ -237,7 +238,7 @@ func TestReplayedQueue(t *testing.T) {
 		order := f.job("")
 		order.Target = target
 		f.run(order)
-		events := f.index()
+		events := f.indexLog()
 		if len(events) == 0 {
 			t.Errorf("%s: nothing was replayed", target)
 		}
@@ -249,17 +250,17 @@ func TestReplayedQueue(t *testing.T) {
 	}
 }
 
-// TestHeaders: a changed message carries the fingerprint that it has then, so
-// that its mark is believed.
+// TestHeaders: a changed message carries its new fingerprint, so that its state is
+// verified.
 func TestHeaders(t *testing.T) {
 	f := newFixture(t)
 	event := f.published(1)
-	f.keep(event)
+	f.storeEvents(event)
 	order := f.job("")
 	order.Changes = Changes{Set: []string{"tenant=umbrella", "retries:int=3"}, Remove: []string{"n"}}
 	job := f.run(order)
 	wantJob(t, job, Done, 1, 0)
-	verified, err := f.verify(f.take(f.queue)[0], "")
+	verified, err := f.verify(f.drain(f.queue)[0], "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestHeaders(t *testing.T) {
 	if verified.State.Replay != job.ID || verified.State.ReplayOf != event.EventID || verified.State.Fingerprint == event.Fingerprint {
 		t.Errorf("the mark is %+v", verified.State)
 	}
-	if said := f.index(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
+	if said := f.indexLog(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
 		t.Errorf("the replayed event is about %+v", said[0])
 	}
 	order.Changes = Changes{Set: []string{"x-death=1"}}
@@ -279,14 +280,14 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestRequests: the client of a request has its reply, and a replay may go without
-// another. Headers that a publisher named x-... are its own.
+// TestRequests: a request can be replayed without reply_to, so that its client gets no
+// second reply. Headers of the publisher named x-... are kept.
 func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	request := f.message(1)
 	request.Properties.ReplyTo, request.Properties.CorrelationID, request.Properties.Priority = "replies", "c-1", 3
 	request.Headers["x-trace"] = "t-1"
-	f.keep(f.event(schemas.Published, request), f.published(2))
+	f.storeEvents(f.event(schemas.Published, request), f.published(2))
 	order := f.job("")
 	if plan := f.plan(order); plan.Replies != 1 {
 		t.Errorf("%d messages ask for a reply, want 1", plan.Replies)
@@ -297,7 +298,7 @@ func TestRequests(t *testing.T) {
 	}
 	wantJob(t, f.run(order), Done, 2, 0)
 	arrived := map[string]schemas.VerifiedState{}
-	for _, d := range f.take(f.queue) {
+	for _, d := range f.drain(f.queue) {
 		verified, err := f.verify(d, "")
 		if err != nil {
 			t.Fatal(err)
@@ -314,13 +315,13 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestPauseAndResume stops a job in every way that is not a crash: each message
+// TestPauseAndResume: a job is stopped in every way except a crash, and each message
 // arrives once.
 func TestPauseAndResume(t *testing.T) {
-	const many = 5000 // more than are on their way when the job is interrupted
+	const many = 5000 // more than are unconfirmed when the job is interrupted
 	f := newFixture(t)
-	f.keepMany(many)
-	job := f.begin(f.job(""))
+	f.storePublished(many)
+	job := f.create(f.job(""))
 	if job.State != Planned || job.Total != many {
 		t.Errorf("the job begins as %+v", job)
 	}
@@ -344,21 +345,21 @@ func TestPauseAndResume(t *testing.T) {
 	for i := range want {
 		want[i] = fmt.Sprint("m-", i+1)
 	}
-	if got := strings.Fields(f.got(f.queue)); !slices.Equal(got, want) {
+	if got := strings.Fields(f.receivedIDs(f.queue)); !slices.Equal(got, want) {
 		t.Errorf("%d messages arrived, or in another order", len(got))
 	}
 	wantAs[*NoJobError](t, func() error { _, err := f.Run(t.Context(), "nobody", RunOptions{}); return err }())
 }
 
-// TestJobChangedByOthers: whoever may write to the store may change a job. What is run
-// is checked as a plan is, and is what was shown.
+// TestJobChangedByOthers: another program may change a job in the store. A run checks
+// the stored job like a plan, and compares it with the expected one.
 func TestJobChangedByOthers(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(3)
+	f.storePublished(3)
 	for name, test := range map[string]struct {
-		change func(*Job)
-		agreed bool // what was shown was the job before the change
-		want   string
+		change   func(*Job)
+		expected bool // the expected job is the one before the change
+		want     string
 	}{
 		"to our exchange": {func(j *Job) { j.Target = Target{Kind: ToExchange, Exchange: f.cfg.Topology.Events()} }, false, "one of Watership's own"},
 		"to our queue":    {func(j *Job) { j.Target = Target{Kind: ToQueue, Queue: f.cfg.Topology.Log()} }, false, "one of Watership's own"},
@@ -368,15 +369,15 @@ func TestJobChangedByOthers(t *testing.T) {
 		"another target":  {func(j *Job) { j.Target = Target{Kind: ToQueue, Queue: f.queue} }, true, "was changed since it was shown"},
 		"another limit":   {func(j *Job) { j.Limit = 1 }, true, "was changed since it was shown"},
 	} {
-		shown := f.begin(f.job(""))
+		shown := f.create(f.job(""))
 		job := shown
 		test.change(&job)
 		if err := f.save(t.Context(), &job); err != nil {
 			t.Fatal(err)
 		}
 		var o RunOptions
-		if test.agreed {
-			o.Agreed = &shown
+		if test.expected {
+			o.Expected = &shown
 		}
 		if _, err := f.Run(t.Context(), job.ID, o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: ended with %v, want %q", name, err, test.want)
@@ -388,16 +389,16 @@ func TestJobChangedByOthers(t *testing.T) {
 	if n := f.broker.Len(t, f.queue) + f.broker.Len(t, f.cfg.Topology.Log()); n != 0 {
 		t.Errorf("%d messages were sent", n)
 	}
-	shown := f.begin(f.job(""))
-	wantJob(t, f.resume(shown, RunOptions{Agreed: &shown}), Done, 3, 0)
+	shown := f.create(f.job(""))
+	wantJob(t, f.resume(shown, RunOptions{Expected: &shown}), Done, 3, 0)
 }
 
 func TestCancel(t *testing.T) {
 	f := newFixture(t)
-	f.keepMany(200)
+	f.storePublished(200)
 	order := f.job("")
 	order.Rate = 20
-	begun := f.begin(order)
+	begun := f.create(order)
 	cancelled := make(chan error, 1)
 	ran, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
 		if j.Sent == 3 {

@@ -18,7 +18,7 @@ const (
 // candidate is an event of a selection with the decision about its message.
 type candidate struct {
 	event             schemas.Event
-	fact              schemas.Fact // of the event
+	summary           schemas.Fact // of the event
 	message           key          // the message at the target
 	originFingerprint string       // fingerprint of the original message, before changes by replays
 	rival             *Rival       // another job that sends the message; nil: none
@@ -112,7 +112,7 @@ func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candi
 				return
 			}
 			s.scanned++
-			page = append(page, candidate{event: event, fact: event.Fact(), err: err, scanned: s.scanned})
+			page = append(page, candidate{event: event, summary: event.Fact(), err: err, scanned: s.scanned})
 			if s.lease != nil {
 				bytes += event.BodySize
 			}
@@ -167,7 +167,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err := s.r.identify(ctx, s.job.Target, page); err != nil {
 		return err
 	}
-	known, err := s.replays.of(ctx, page)
+	known, err := s.replays.find(ctx, page)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (s *scan) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, e
 			break
 		}
 		s.scanned++
-		if page = append(page, candidate{event: event, fact: event.Fact(), err: err}); len(page) < pageSize {
+		if page = append(page, candidate{event: event, summary: event.Fact(), err: err}); len(page) < pageSize {
 			continue
 		}
 		if err := s.decide(ctx, page); err != nil {

@@ -22,14 +22,14 @@ const (
 	sameMessage          = "another event of the same message"
 	noQueue              = "no queue failed: the event is not about a failure"
 	quarantinedNoMessage = "quarantined, and not about a message that can be sent"
-	noMessageOfItsOwn    = "about no message, but about the record or a route"
+	noMessageOfItsOwn    = "about the record or a route, not about a message"
 	ownTarget            = "the place to send it to is Watership's own (--to-queue sends it elsewhere)"
 	unreadable           = "the document cannot be read"
 	alreadyReplayed      = "already replayed (--again sends them too)"
 	handledSince         = "failed and handled since (--again sends them too)"
 	discardedSince       = "failed and discarded since (--again sends them too)"
 	retryScheduled       = "failed and tried again soon (--again sends them too)"
-	replayedSince        = "replayed by another job meanwhile"
+	replayedSince        = "replayed by another job since"
 	beyondLimit          = "beyond the limit"
 )
 

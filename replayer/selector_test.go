@@ -9,9 +9,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// told writes an event in a word: what happened, to which message (a letter
-// with an id of its own, or "-" and its content), and the instance or queue.
-type told struct {
+// testEvent describes an event: its action, its message (a letter with its own id, or
+// "-" and its content), and its instance or queue.
+type testEvent struct {
 	id      string
 	action  schemas.Action
 	message string // id of the message
@@ -19,7 +19,7 @@ type told struct {
 	changed func(*schemas.Event)
 }
 
-func (s told) event() schemas.Event {
+func (s testEvent) event() schemas.Event {
 	e := schemas.Event{Action: s.action}
 	e.EventID, e.Fingerprint, e.Envelope.Properties.MessageID = s.id, s.content, s.message
 	if s.changed != nil {
@@ -38,23 +38,23 @@ func copyOf(event string) func(*schemas.Event) {
 	return func(e *schemas.Event) { e.Replay, e.ReplayOf = "job", event }
 }
 
-// foundOf gives events as they are found in a store that has no others.
-func foundOf(t *testing.T, target Target, all []told) []candidate {
+// candidatesOf returns the candidates of a store that has no other events.
+func candidatesOf(t *testing.T, target Target, all []testEvent) []candidate {
 	t.Helper()
 	page := make([]candidate, len(all))
 	for i, s := range all {
-		page[i] = candidate{event: s.event(), fact: s.event().Fact()}
+		page[i] = candidate{event: s.event(), summary: s.event().Fact()}
 	}
-	r := New(Config{Store: nothing{}})
+	r := New(Config{Store: emptyStore{}})
 	if err := r.identify(t.Context(), target, page); err != nil {
 		t.Fatal(err)
 	}
 	return page
 }
 
-type nothing struct{ Store }
+type emptyStore struct{ Store }
 
-func (nothing) Summaries(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (emptyStore) Summaries(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
 	return func(func(schemas.Fact, error) bool) {}
 }
 
@@ -63,53 +63,53 @@ func TestSelector(t *testing.T) {
 	failed, origin := Target{Kind: ToFailedQueue}, Target{Kind: ToOrigin}
 	for name, test := range map[string]struct {
 		target Target
-		events []told
-		want   string // the ids of the events that are sent
+		events []testEvent
+		want   string // ids of the events that are sent
 	}{
-		"a message with an id is sent once": {origin, []told{
+		"a message with an id is sent once": {origin, []testEvent{
 			{"1", published, "a", "x", nil}, {"2", retried, "a", "x", instance("i")}, {"3", poisoned, "a", "x", instance("i")},
 		}, "1"},
-		"an id that is used again for another content is another message": {origin, []told{
+		"an id that is used again for another content is another message": {origin, []testEvent{
 			{"1", published, "a", "x", nil}, {"2", published, "a", "y", nil},
 		}, "1 2"},
-		"a message that failed at two queues goes to each": {failed, []told{
+		"a message that failed at two queues goes to each": {failed, []testEvent{
 			{"1", poisoned, "a", "x", at("orders")}, {"2", poisoned, "a", "x", at("stock")}, {"3", poisoned, "a", "x", at("orders")},
 		}, "1 2"},
-		"and once to its exchange": {origin, []told{
+		"and once to its exchange": {origin, []testEvent{
 			{"1", poisoned, "a", "x", at("orders")}, {"2", poisoned, "a", "x", at("stock")},
 		}, "1"},
-		"without an id each publishing is a message": {origin, []told{
+		"without an id each publishing is a message": {origin, []testEvent{
 			{"1", published, "", "x", nil}, {"2", published, "", "x", nil},
 		}, "1 2"},
-		"without an id each instance is a message": {failed, []told{
+		"without an id each instance is a message": {failed, []testEvent{
 			{"1", retried, "", "x", instance("i")}, {"2", poisoned, "", "x", instance("i")}, {"3", poisoned, "", "x", instance("j")},
 		}, "1 3"},
-		"without an id a failure is left out where its content is sent as published, also later": {origin, []told{
+		"without an id a failure is left out where its content is sent as published, also later": {origin, []testEvent{
 			{"1", poisoned, "", "x", instance("i")}, {"2", published, "", "x", nil}, {"3", poisoned, "", "y", instance("j")},
 		}, "2 3"},
-		"but not to the queue that failed": {failed, []told{
+		"but not to the queue that failed": {failed, []testEvent{
 			{"1", published, "", "x", nil}, {"2", poisoned, "", "x", instance("i")},
 		}, "2"},
-		"the copy of an earlier job is the same message": {origin, []told{
+		"the copy of an earlier job is the same message": {origin, []testEvent{
 			{"1", published, "", "x", nil}, {"2", published, "", "x", copyOf("1")}, {"3", published, "", "x", copyOf("1")},
 		}, "1"},
-		"without an id, what failed again is the same message": {failed, []told{
+		"without an id, what failed again is the same message": {failed, []testEvent{
 			{"1", poisoned, "", "x", instance("i")}, {"2", poisoned, "", "x", func(e *schemas.Event) {
 				e.Message, e.Queue, e.Replay, e.ReplayOf = "j", "orders", "job", "1"
 			}},
 		}, "1"},
-		"a changed copy is the same message, also of one that is gone": {origin, []told{
+		"a changed copy is the same message, also of one that is gone": {origin, []testEvent{
 			{"1", published, "a", "x", nil},
 			{"2", published, "a", "y", copyOf("1")},
 			{"3", schemas.Handled, "a", "y", copyOf("1")},
 			{"4", published, "", "z", copyOf("gone")},
 			{"5", schemas.Replayed, "", "w", copyOf("gone")},
 		}, "1 4"},
-		"a replay of itself is that message": {origin, []told{{"1", published, "a", "x", copyOf("1")}}, "1"},
-		"an event without a queue did not fail at one": {failed, []told{
+		"a replay of itself is that message": {origin, []testEvent{{"1", published, "a", "x", copyOf("1")}}, "1"},
+		"an event without a queue did not fail at one": {failed, []testEvent{
 			{"1", published, "a", "x", nil},
 		}, ""},
-		"nor did a queue that handled a message, or to which a job sent it": {failed, []told{
+		"nor did a queue that handled a message, or to which a job sent it": {failed, []testEvent{
 			{"1", schemas.Handled, "a", "x", at("mail")},
 			{"2", schemas.Replayed, "a", "x", at("repair")},
 			{"3", schemas.Quarantined, "a", "x", func(e *schemas.Event) { e.Queue, e.QuarantinedAction = "mail", schemas.Handled }},
@@ -117,10 +117,10 @@ func TestSelector(t *testing.T) {
 			{"5", schemas.Handled, "a", "x", at("orders")},
 			{"6", schemas.Discarded, "b", "y", at("orders")},
 		}, "4 6"},
-		"a body that is elsewhere is fetched from there": {origin, []told{
+		"a body that is elsewhere is fetched from there": {origin, []testEvent{
 			{"1", published, "a", "x", func(e *schemas.Event) { e.BodyIn = schemas.BodyInUnstorable }},
 		}, "1"},
-		"a quarantined copy is a message, a quarantined log entry is none": {origin, []told{
+		"a quarantined copy is a message, a quarantined log entry is none": {origin, []testEvent{
 			{"1", schemas.Quarantined, "a", "x", func(e *schemas.Event) { e.QuarantinedAction = published }},
 			{"2", schemas.Quarantined, "b", "y", func(e *schemas.Event) { e.Envelope.Exchange = "watership.events" }},
 		}, "1"},
@@ -131,9 +131,9 @@ func TestSelector(t *testing.T) {
 			for _, s := range test.events {
 				choice.notePublished(s.event())
 			}
-			for _, f := range foundOf(t, test.target, test.events) {
+			for _, f := range candidatesOf(t, test.target, test.events) {
 				if choice.selectMessage(&f, "") == "" {
-					sent = append(sent, f.fact.EventID)
+					sent = append(sent, f.summary.EventID)
 				}
 			}
 			if got := strings.Join(sent, " "); got != test.want {

@@ -23,7 +23,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestSetSize wants no more than 24 bytes a message at any size of a real job.
+// TestSetSize limits a set to 24 bytes a message at any size of a real job.
 func TestSetSize(t *testing.T) {
 	var s set
 	for n := range 300_000 {
@@ -41,7 +41,7 @@ func TestSetSize(t *testing.T) {
 	}
 }
 
-// TestKeys: parts are told apart wherever they begin.
+// TestKeys: the boundaries of the parts matter.
 func TestKeys(t *testing.T) {
 	seen := map[key]string{}
 	for _, parts := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {"", "abc"}, {}} {
@@ -68,8 +68,7 @@ func BenchmarkSet(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
 }
 
-// However few keys are in one of its tables, a set says of others that it has
-// them not.
+// A set with few keys in a table must find no others.
 func TestSetOfFew(t *testing.T) {
 	var keys set
 	for n := range 100 {

@@ -12,9 +12,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// setAside keeps an event as the indexer does with one that is too large for
+// publishUnstorable publishes a message as the indexer does when it is too large for
 // the store.
-func (f *fixture) setAside(n, size int) schemas.Event {
+func (f *fixture) publishUnstorable(n, size int) schemas.Event {
 	f.t.Helper()
 	e := f.message(n)
 	e.Body = bytes.Repeat([]byte{byte(n)}, size)
@@ -32,29 +32,30 @@ func (f *fixture) setAside(n, size int) schemas.Event {
 	return event
 }
 
-// TestUnstorableBodies come from their queue, and stay there.
+// TestUnstorableBodies: bodies are read from the queue of unstorable messages, and
+// stay there.
 func TestUnstorableBodies(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
-		first, other, second := f.setAside(1, 200_000), f.setAside(2, 10), f.setAside(3, 300_000)
-		f.keep(first, second, f.published(4))
+		first, other, second := f.publishUnstorable(1, 200_000), f.publishUnstorable(2, 10), f.publishUnstorable(3, 300_000)
+		f.storeEvents(first, second, f.published(4))
 		aside := func() int { return f.broker.Len(t, f.cfg.Topology.Unstorable()) }
 		for range 2 {
 			job := f.job("")
 			job.Again = true
 			wantJob(t, f.run(job), Done, 3, 0)
-			got := f.take(f.queue)
+			got := f.drain(f.queue)
 			if len(got) != 3 || !bytes.Equal(got[0].Body, bytes.Repeat([]byte{1}, 200_000)) ||
 				!bytes.Equal(got[1].Body, bytes.Repeat([]byte{3}, 300_000)) || got[2].MessageId != "m-4" {
 				t.Errorf("%d messages arrived, or others", len(got))
 			}
 			rabbittest.Eventually(t, "what was looked at is in its queue again", func() bool { return aside() == 3 })
 		}
-		f.keep(other)
+		f.storeEvents(other)
 		if _, err := f.channel.QueuePurge(f.cfg.Topology.Unstorable(), false); err != nil {
 			t.Fatal(err)
 		}
-		f.index()
+		f.indexLog()
 		ran := f.run(f.job(`messaging.message.id: "m-2"`))
 		wantJob(t, ran, Done, 0, 1)
 		if len(ran.Failures) != 1 || !strings.Contains(ran.Failures[0].Reason, "neither has the queue of unstorable messages") {

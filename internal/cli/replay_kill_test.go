@@ -142,7 +142,7 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 		return len(jobs) == 1 && jobs[0].Sent > 0
 	})
 	wantRun(t, a.run(t, "jobs", "list"), 0, jobs[0].ID, "running")
-	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID, "--yes"), exitFailed, "is being run by somebody else")
+	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID, "--yes"), exitFailed, "is run by another process")
 	wantRun(t, a.run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "has 1 of these messages")
 	wantRun(t, a.run(t, "replay", "message.id: m-1000", "--dry-run"), 0, "0 messages to send", "1  left out: job "+jobs[0].ID+" is sending them now")
 	wantRun(t, a.run(t, "jobs", "cancel", jobs[0].ID), 0, "cancelled job")

@@ -111,7 +111,7 @@ func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job repla
 	bar := newBar(t.err, job.Total)
 	bar.from = job.Sent + job.Failed + job.Skipped
 	failed := job.Failed
-	ran, err := replays.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Agreed: &job, Progress: func(now replayer.Job) {
+	ran, err := replays.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: func(now replayer.Job) {
 		if now.Failed > failed {
 			bar.end()
 			fmt.Fprintf(t.err, "not sent: %s\n", failureText(now.Latest))
