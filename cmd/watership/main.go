@@ -11,6 +11,7 @@ import (
 	_ "time/tzdata" // for TZ where there is nothing but this file, as in our image
 
 	"github.com/watershipmq/watership/internal/cli"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 func main() {
@@ -19,7 +20,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := cli.Run(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:], os.Environ())
+	code := cli.Run(ctx, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:], os.Environ())
 	stop()
 	os.Exit(code)
 }

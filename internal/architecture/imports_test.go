@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,22 @@ import (
 func TestImportRules(t *testing.T) {
 	for _, violation := range violations(list(t)) {
 		t.Error(violation)
+	}
+}
+
+// Packages that an HTTP API or a console could use as well know no command line.
+func TestOnlyTheCommandKnowsCobra(t *testing.T) {
+	commandLine := []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}
+	found := false
+	for _, p := range list(t) {
+		knows := slices.ContainsFunc(p.Imports, func(path string) bool { return slices.Contains(commandLine, path) })
+		command := p.ImportPath == module+"/internal/cli"
+		if found = found || knows && command; knows && !command {
+			t.Errorf("%s imports %s: only internal/cli does", p.ImportPath, commandLine)
+		}
+	}
+	if !found {
+		t.Error("internal/cli imports no cobra: the test looks in the wrong place")
 	}
 }
 
@@ -33,6 +50,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
 		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
+		"the printer of a part":     {"internal/terminal indexer", "internal/terminal → indexer: terminal prints"},
 		"the suite outside tests":   {"internal/store/elastic internal/store/storetest", "internal/store/elastic → internal/store/storetest: the suite"},
 		"a name that only begins":   {"schemas indexerx, pipelinex internal/store/elastic", "schemas → indexerx: schemas is the leaf"},
 	} {

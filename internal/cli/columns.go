@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
 // field is a column of a list of events.
 type field struct {
-	column
+	terminal.Column
 	name  string                     // in the document
 	value func(schemas.Event) string // nil: what the document has under the name
 }
@@ -20,21 +21,21 @@ type field struct {
 // usualFields are the columns where none are asked for.
 func usualFields() []field {
 	return []field{
-		{column{title: "TIME", fixed: true}, "@timestamp", func(e schemas.Event) string { return oneLine(e.Time) }},
-		{column{title: "ACTION", fixed: true, colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
-		{column{title: "EXCHANGE", spare: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
-		{column{title: "ROUTING KEY", spare: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
-		{column{title: "QUEUE", spare: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
-		{column{title: "ATTEMPT", fixed: true, spare: 5}, "watership.attempt", attemptText},
-		{column{title: "MESSAGE"}, "messaging.message.id", nameOf},
-		{column{title: "ERROR", spare: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
+		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return oneLine(e.Time) }},
+		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
+		{terminal.Column{Title: "EXCHANGE", Spare: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{terminal.Column{Title: "ROUTING KEY", Spare: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
+		{terminal.Column{Title: "QUEUE", Spare: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
+		{terminal.Column{Title: "ATTEMPT", Fixed: true, Spare: 5}, "watership.attempt", attemptText},
+		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", nameOf},
+		{terminal.Column{Title: "ERROR", Spare: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
 	}
 }
 
-func actionColours() map[string]colour {
-	return map[string]colour{
-		string(schemas.Poisoned): red, string(schemas.Quarantined): red, string(schemas.Dropped): red, string(schemas.Paused): red, string(schemas.RetryScheduled): yellow,
-		string(schemas.Handled): green, string(schemas.Replayed): cyan,
+func actionColours() map[string]terminal.Colour {
+	return map[string]terminal.Colour{
+		string(schemas.Poisoned): terminal.Red, string(schemas.Quarantined): terminal.Red, string(schemas.Dropped): terminal.Red, string(schemas.Paused): terminal.Red, string(schemas.RetryScheduled): terminal.Yellow,
+		string(schemas.Handled): terminal.Green, string(schemas.Replayed): terminal.Cyan,
 	}
 }
 
@@ -46,7 +47,7 @@ func (s system) fieldsNamed(names []string) ([]field, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := field{column: column{title: full.Name}, name: full.Name}
+		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
 		if full.Type == query.Date {
 			f.value = func(e schemas.Event) string { return localTime(s.record(e).text(full.Name)) }
 		}
@@ -131,10 +132,10 @@ func (r record) text(name string) string {
 	return string(text)
 }
 
-func columnsOfFields(fields []field) []column {
-	columns := make([]column, len(fields))
+func columnsOfFields(fields []field) []terminal.Column {
+	columns := make([]terminal.Column, len(fields))
 	for i, f := range fields {
-		columns[i] = f.column
+		columns[i] = f.Column
 	}
 	return columns
 }

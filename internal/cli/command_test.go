@@ -18,6 +18,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/internal/store/sqlite"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -79,7 +80,7 @@ func seedStore(t *testing.T, url string, settings []string) seeded {
 // call runs a command in this process.
 func call(ctx context.Context, in io.Reader, environ []string, args ...string) result {
 	var out, errs bytes.Buffer
-	code := Run(ctx, in, &out, &errs, args, environ)
+	code := Run(ctx, terminal.Streams{In: in, Out: &out, Err: &errs}, args, environ)
 	return result{out.String(), errs.String(), code}
 }
 

@@ -67,7 +67,7 @@ type completion = func(cmd *cobra.Command, args []string, begun string) ([]strin
 
 func (s *settings) completeNames(list func(context.Context, system) []string) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		system, err := s.system(terminalOf(cmd))
+		system, err := s.system(streamsOf(cmd))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -153,7 +153,7 @@ func queues(ctx context.Context, s system) []string {
 // value of one whose values are known.
 func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	system, err := s.system(terminalOf(cmd))
+	system, err := s.system(streamsOf(cmd))
 	if err != nil {
 		return nil, directive
 	}

@@ -15,7 +15,7 @@ const mostCompleted = 200 // events, the newest
 
 // completeMessages offers a shell the ids of the newest messages.
 func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	system, err := s.system(terminalOf(cmd))
+	system, err := s.system(streamsOf(cmd))
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

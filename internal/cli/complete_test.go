@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -149,7 +150,7 @@ func testColours(t *testing.T, seed seeder) {
 	if got := a.must(t, "search"); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
-	if got := (screen{colour: true}).paint("x", red); got != "\x1b[31mx\x1b[0m" {
+	if got := (terminal.Screen{Colour: true}).Paint("x", terminal.Red); got != "\x1b[31mx\x1b[0m" {
 		t.Errorf("%q", got)
 	}
 }

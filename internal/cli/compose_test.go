@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 const repository = "../../"
@@ -103,7 +104,7 @@ func TestComposeCommandsExist(t *testing.T) {
 		t.Errorf("found the calls %v, expected setup, serve and healthcheck", calls)
 	}
 	for _, args := range calls {
-		root := newRoot(terminal{in: strings.NewReader(""), out: new(bytes.Buffer), err: new(bytes.Buffer)}, nil)
+		root := newRoot(terminal.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, nil)
 		command, rest, err := root.Find(args)
 		if err != nil || command == root {
 			t.Errorf("watership %s: no such command: %v", strings.Join(args, " "), err)

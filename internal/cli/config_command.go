@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 func newConfig(from *settings) *cobra.Command {
@@ -28,7 +29,7 @@ func newConfigCheck(from *settings) *cobra.Command {
 			if _, err := from.load(); err != nil {
 				return err
 			}
-			return list{terminal: terminalOf(cmd)}.say("the configuration is in order")
+			return list{Streams: streamsOf(cmd)}.say("the configuration is in order")
 		},
 	}
 }
@@ -46,17 +47,17 @@ func newConfigShow(from *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			if format.is("json") {
 				return to.settingsJSON(cfg.Describe())
 			}
-			t := newTable(to.out, to.screen, column{title: "SETTING", fixed: true}, column{title: "VALUE"}, column{title: "FROM"})
+			t := terminal.NewTable(to.Out, to.screen, terminal.Column{Title: "SETTING", Fixed: true}, terminal.Column{Title: "VALUE"}, terminal.Column{Title: "FROM"})
 			for _, setting := range cfg.Describe() {
-				if err := t.row(setting.Key, setting.Value, setting.Origin.String()); err != nil {
+				if err := t.Row(setting.Key, setting.Value, setting.Origin.String()); err != nil {
 					return err
 				}
 			}
-			return t.flush()
+			return t.Flush()
 		},
 	}
 	format.addFlag(cmd, "table", "json")
@@ -73,5 +74,5 @@ func (l list) settingsJSON(settings []config.Setting) error {
 	for i, setting := range settings {
 		all[i] = shown{setting.Key, setting.Value, setting.Origin.String()}
 	}
-	return writeIndentedJSON(l.out, all)
+	return terminal.WriteIndentedJSON(l.Out, all)
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
 // dev is serve on embedded parts, as it was asked for.
 type dev struct {
-	terminal
+	terminal.Streams
 	system
-	screen screen
+	screen terminal.Screen
 
 	empty bool
 	seed  uint64
@@ -57,7 +58,7 @@ store.url or a password is configured for them. One dev runs in a folder.`,
 			if err != nil {
 				return err
 			}
-			d.terminal, d.screen = terminalOf(cmd), from.screen(cmd.OutOrStdout())
+			d.Streams, d.screen = streamsOf(cmd), from.screen(cmd.OutOrStdout())
 			return d.start(cmd.Context(), cfg)
 		},
 	}
@@ -97,7 +98,7 @@ func configOfDev(from *settings) (config.Config, error) {
 }
 
 func (d *dev) start(ctx context.Context, cfg config.Config) error {
-	e, err := embed(ctx, &cfg, broker.Config{Logger: d.terminal.logger(cfg.Log)})
+	e, err := embed(ctx, &cfg, broker.Config{Logger: newLogger(d.Streams, cfg.Log)})
 	if err != nil {
 		return err
 	}
@@ -106,18 +107,18 @@ func (d *dev) start(ctx context.Context, cfg config.Config) error {
 
 // on runs everything on a broker, and says at the end what is gone with it.
 func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error) {
-	if d.system, err = newSystem(d.terminal, cfg); err != nil {
+	if d.system, err = newSystem(d.Streams, cfg); err != nil {
 		return err
 	}
 	d.inside = e.inside
 	defer e.dismissAfter(ctx)()
 	defer func() {
 		if loss := e.loss(d.topology); loss != "" {
-			fmt.Fprintln(d.out, loss)
+			fmt.Fprintln(d.Out, loss)
 		}
 	}()
 	if !cfg.IsSet("log.level") { // that messages fail is what the example is for, that they are not recorded is not
-		d.storing = d.terminal.logger(config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
+		d.storing = newLogger(d.Streams, config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	if d.empty {
 		return d.serve(ctx, d.show, e.watchFolder, e.watchBroker)
@@ -162,7 +163,7 @@ func (d *dev) show(ctx context.Context, v *vitals) error {
 		stop()
 	}
 	err = errors.Join(err, ignoreEnd(ctx, <-told))
-	fmt.Fprintln(d.out, "Ending when the handlers have finished. Another Ctrl-C ends it at once.")
+	fmt.Fprintln(d.Out, "Ending when the handlers have finished. Another Ctrl-C ends it at once.")
 	return err
 }
 
@@ -200,16 +201,16 @@ func (d *dev) ready(ctx context.Context, v *vitals) bool {
 
 // greet says where everything is.
 func (d *dev) greet(v *vitals) {
-	fmt.Fprintf(d.out, `Watership runs here, on embedded parts. Ctrl-C ends it.
+	fmt.Fprintf(d.Out, `Watership runs here, on embedded parts. Ctrl-C ends it.
 
   broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s  (keeps traffic for %s, failures for %s)
 `, d.cfg.AMQP.URL.Reveal(), d.cfg.Store.URL,
 		config.FormatDuration(d.cfg.Store.Retention.Traffic), config.FormatDuration(d.cfg.Store.Retention.Failures))
 	if v.http != nil {
-		fmt.Fprintf(d.out, "  http    http://%s/metrics, /healthz, /readyz\n", v.http.Addr())
+		fmt.Fprintf(d.Out, "  http    http://%s/metrics, /healthz, /readyz\n", v.http.Addr())
 	}
-	fmt.Fprintln(d.out)
+	fmt.Fprintln(d.Out)
 }
 
 // command is how whoever started this can run another command.

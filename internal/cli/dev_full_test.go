@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -50,7 +51,7 @@ func newSmall(t *testing.T, service http.HandlerFunc) *small {
 	s.address = cfg.AMQP.URL.Reveal()
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end
-	d := &dev{terminal: terminal{in: strings.NewReader(""), out: s.out, err: s.out}, empty: true}
+	d := &dev{Streams: terminal.Streams{In: strings.NewReader(""), Out: s.out, Err: s.out}, empty: true}
 	go func() { s.ended <- d.on(ctx, s.embedded, cfg) }()
 	t.Cleanup(end)
 	until(t, "dev to run", func() bool { return strings.Contains(s.out.String(), "Try, in a second terminal") })

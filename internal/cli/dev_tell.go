@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -20,7 +21,7 @@ func (d *dev) tell(ctx context.Context, store eventStore) error {
 	if err != nil {
 		return err
 	}
-	line := &figures{terminal: d.terminal, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: schemas.Cursor{Sequence: since}}
+	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: schemas.Cursor{Sequence: since}}
 	defer line.clear()
 	tips := d.tips(line.since)
 	for {
@@ -33,7 +34,7 @@ func (d *dev) tell(ctx context.Context, store eventStore) error {
 				break
 			}
 			line.clear()
-			fmt.Fprint(d.out, tips[0].text(id))
+			fmt.Fprint(d.Out, tips[0].text(id))
 			tips = tips[1:]
 		}
 		if err := line.show(ctx); err != nil {
@@ -125,8 +126,8 @@ func oneOf(ctx context.Context, store eventStore, node query.Node, since schemas
 
 // figures is one line that says how it goes, on a terminal only.
 type figures struct {
-	terminal
-	screen screen
+	terminal.Streams
+	screen terminal.Screen
 	store  eventStore
 	file   string // of the store; "" where it is a server
 	since  schemas.Cursor
@@ -134,7 +135,7 @@ type figures struct {
 }
 
 func (f *figures) show(ctx context.Context) error {
-	if f.screen.width == 0 {
+	if f.screen.Width == 0 {
 		return nil
 	}
 	tally, err := f.store.TopValues(ctx, schemas.Selection{After: f.since}, "event.action", len(actions()))
@@ -154,7 +155,7 @@ func (f *figures) show(ctx context.Context) error {
 	if size := sizeOf(f.file) + sizeOf(f.file+"-wal"); size > 0 {
 		parts = append(parts, fmt.Sprintf("store %d MB", max(1, size/1e6)))
 	}
-	_, err = fmt.Fprintf(f.out, "\r\x1b[K%s", cell(strings.Join(parts, ", "), f.screen.width-1))
+	_, err = fmt.Fprintf(f.Out, "\r\x1b[K%s", terminal.Cell(strings.Join(parts, ", "), f.screen.Width-1))
 	f.drawn = true
 	return err
 }
@@ -170,7 +171,7 @@ func sizeOf(file string) int64 {
 
 func (f *figures) clear() {
 	if f.drawn {
-		fmt.Fprint(f.out, "\r\x1b[K")
+		fmt.Fprint(f.Out, "\r\x1b[K")
 		f.drawn = false
 	}
 }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
 // discard is what was asked for on the command line.
 type discard struct {
-	terminal
+	terminal.Streams
 	selected selected
 	file     string // of ids; "": none
 	ids      []string
@@ -37,20 +38,20 @@ event that says who decided so, when and why, and can still be replayed.`,
   watership failed discard --ids paid.txt --reason 'paid by hand' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d.terminal = terminalOf(cmd)
+			d.Streams = streamsOf(cmd)
 			if err := d.validate(args); err != nil {
 				return err
 			}
-			s, err := from.system(d.terminal)
+			s, err := from.system(d.Streams)
 			if err != nil {
 				return err
 			}
-			node, err := d.selected.node(s, strings.Join(args, " "), d.in)
+			node, err := d.selected.node(s, strings.Join(args, " "), d.In)
 			if err != nil {
 				return err
 			}
 			if d.file != "" {
-				if d.ids, err = idsIn(d.file, d.in); err != nil {
+				if d.ids, err = idsIn(d.file, d.In); err != nil {
 					return err
 				}
 			}
@@ -72,7 +73,7 @@ func (d discard) validate(args []string) error {
 		return usagef("expected a query or --ids; '*' discards every failure there is")
 	case d.file == "-" && d.selected.dsl == "-":
 		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
-	case !d.yes && (!isTerminal(d.in) || d.file == "-" || d.selected.dsl == "-"):
+	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.selected.dsl == "-"):
 		return usagef("discard asks first, and there is no terminal to ask: give --yes")
 	}
 	return nil
@@ -92,7 +93,7 @@ func (s system) discard(ctx context.Context, d discard, node query.Node) error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeUnknown(ctx, d.out, d.ids); err != nil {
+	if err := s.writeUnknown(ctx, d.Out, d.ids); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
@@ -111,7 +112,7 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
 	}
-	yes, err := d.ask(ctx, fmt.Sprintf("Discard %s?", plural(failures, "failure")))
+	yes, err := d.Ask(ctx, fmt.Sprintf("Discard %s?", plural(failures, "failure")))
 	if err == nil && !yes {
 		err = errors.New("nothing was discarded")
 	}
@@ -130,7 +131,7 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 		}
 		return nil
 	})
-	fmt.Fprintf(d.out, "discarded %s\n", plural(discarded, "failure"))
+	fmt.Fprintf(d.Out, "discarded %s\n", plural(discarded, "failure"))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 func newDoctor(from *settings) *cobra.Command {
@@ -20,13 +21,13 @@ each problem it says what to do. It exits with 1 if something is wrong, and with
 		Example: "  watership doctor\n  watership doctor -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
 			d := &doctor{system: s}
 			d.examine(cmd.Context())
-			return d.report(list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+			return d.report(list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 		},
 	}
 	format.addFlag(cmd, "table", "json")
@@ -120,16 +121,16 @@ func (d *doctor) report(to list, format output) error {
 
 func (d *doctor) write(to list, format output, errors, warnings int) error {
 	if format.is("json") {
-		return writeIndentedJSON(to.out, d.findings)
+		return terminal.WriteIndentedJSON(to.Out, d.findings)
 	}
-	colours := map[verdict]colour{fine: green, warning: yellow, wrong: red}
+	colours := map[verdict]terminal.Colour{fine: terminal.Green, warning: terminal.Yellow, wrong: terminal.Red}
 	for _, f := range d.findings {
-		mark := to.screen.paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
-		if err := to.say("%s  %-12s  %s", mark, f.Check, cell(f.Detail, 0)); err != nil {
+		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
+		if err := to.say("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
 			return err
 		}
 		if f.Remedy != "" {
-			if err := to.say("%-7s  %-12s  → %s", "", "", cell(f.Remedy, 0)); err != nil {
+			if err := to.say("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
 				return err
 			}
 		}

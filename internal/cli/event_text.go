@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -11,7 +12,7 @@ func exchangeName(exchange string) string {
 	if exchange == "" {
 		return "(default)"
 	}
-	return cell(exchange, 60)
+	return terminal.Cell(exchange, 60)
 }
 
 func attemptText(e schemas.Event) string {

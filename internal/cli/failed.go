@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -32,7 +33,7 @@ message whose replay failed again is listed once, as the newer failure.`,
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -40,7 +41,7 @@ message whose replay failed again is listed once, as the newer failure.`,
 			if err != nil {
 				return err
 			}
-			return s.failed(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, sel.Query, format)
+			return s.failed(cmd.Context(), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel.Query, format)
 		},
 	}
 	selected.addFlags(cmd)
@@ -135,24 +136,24 @@ func (k failureKind) query() query.Node {
 func (l list) groups(groups []*group, format output) error {
 	switch format.name {
 	case "json":
-		return writeIndentedJSON(l.out, append([]*group{}, groups...))
+		return terminal.WriteIndentedJSON(l.Out, append([]*group{}, groups...))
 	case "ndjson":
 		for _, g := range groups {
-			if err := writeJSON(l.out, g); err != nil {
+			if err := terminal.WriteJSON(l.Out, g); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	t := newTable(l.out, l.screen, failedColumns()...)
+	t := terminal.NewTable(l.Out, l.screen, failedColumns()...)
 	total := 0
 	for _, g := range groups {
 		total += g.Count
-		if err := t.row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
+		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
 			return err
 		}
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	return l.say("%s in %s", plural(total, "failure"), plural(len(groups), "group"))
@@ -160,15 +161,15 @@ func (l list) groups(groups []*group, format output) error {
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-func failedColumns() []column {
-	return []column{
-		{title: "COUNT", fixed: true, right: true},
-		{title: "QUEUE"},
-		{title: "CLASS", spare: 3},
-		{title: "TYPE", spare: 1},
-		{title: "ERROR"},
-		{title: "FIRST", fixed: true, spare: 4},
-		{title: "LAST", fixed: true, spare: 2},
-		{title: "EXAMPLE"},
+func failedColumns() []terminal.Column {
+	return []terminal.Column{
+		{Title: "COUNT", Fixed: true, Right: true},
+		{Title: "QUEUE"},
+		{Title: "CLASS", Spare: 3},
+		{Title: "TYPE", Spare: 1},
+		{Title: "ERROR"},
+		{Title: "FIRST", Fixed: true, Spare: 4},
+		{Title: "LAST", Fixed: true, Spare: 2},
+		{Title: "EXAMPLE"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,7 +24,7 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 
 // Every command says what it is for and shows how it is used.
 func TestEveryCommandHasHelp(t *testing.T) {
-	everyCommand(newRoot(terminal{}, nil), func(cmd *cobra.Command) {
+	everyCommand(newRoot(terminal.Streams{}, nil), func(cmd *cobra.Command) {
 		if !cmd.Runnable() || cmd.HasSubCommands() && cmd.Name() != "failed" {
 			return
 		}
@@ -57,7 +58,7 @@ func testExamplesWork(t *testing.T, seed seeder) {
 	broker := rabbittest.Newest(t)
 	environ := append(append(os.Environ(), a.environ...), "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"),
 		"WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL)
-	everyCommand(newRoot(terminal{}, nil), func(cmd *cobra.Command) {
+	everyCommand(newRoot(terminal.Streams{}, nil), func(cmd *cobra.Command) {
 		for line := range strings.Lines(cmd.Example) {
 			line = strings.TrimSpace(line)
 			if line == "" || strings.HasPrefix(line, "#") {
@@ -81,7 +82,7 @@ func wantParses(t *testing.T, line string) {
 	line, _, _ = strings.Cut(line, " | ")
 	line, _, _ = strings.Cut(line, " > ")
 	words := words(line)
-	root := newRoot(terminal{in: strings.NewReader(""), out: new(bytes.Buffer), err: new(bytes.Buffer)}, nil)
+	root := newRoot(terminal.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, nil)
 	cmd, rest, err := root.Find(words)
 	if err != nil || cmd == root {
 		t.Errorf("%s: no such command: %v", line, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -39,7 +40,7 @@ func (s system) writeUnknown(ctx context.Context, out io.Writer, ids []string) e
 	}
 	shown := make([]string, min(len(unknown), mostUnknown))
 	for i := range shown {
-		shown[i] = cell(unknown[i], 80)
+		shown[i] = terminal.Cell(unknown[i], 80)
 	}
 	more := ""
 	if len(unknown) > mostUnknown {

@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -117,15 +118,15 @@ func TestInertJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		safe := inertJSON(plain)
+		safe := terminal.SafeJSON(plain)
 		var back string
 		if err := json.Unmarshal(safe, &back); err != nil || back != text {
 			t.Errorf("%q has become %q, %v", text, back, err)
 		}
 		wantInert(t, text, string(safe))
 	}
-	if text := []byte(`"ünïcødé 漢字 🎉"`); !bytes.Equal(inertJSON(text), text) {
-		t.Errorf("%s", inertJSON(text))
+	if text := []byte(`"ünïcødé 漢字 🎉"`); !bytes.Equal(terminal.SafeJSON(text), text) {
+		t.Errorf("%s", terminal.SafeJSON(text))
 	}
 }
 

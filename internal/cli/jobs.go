@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -38,7 +39,7 @@ func newJobsList(from *settings) *cobra.Command {
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			return withJobs(cmd, from, func(ctx context.Context, s system, replays *replayer.Replayer) error {
 				return format.jobs(to, func() error { return s.checkStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
 			})
@@ -56,12 +57,12 @@ func newJobsShow(from *settings) *cobra.Command {
 		Use:     "show JOB",
 		Short:   "Show a job, and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
-	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
 		job, err := replays.Job(ctx, id)
 		if err != nil {
 			return err
 		}
-		return format.job(t.out, job)
+		return format.job(t.Out, job)
 	})
 	format.addFlag(cmd, "table", "json", "ndjson")
 	return cmd
@@ -78,14 +79,14 @@ to the store may have changed it; a terminal is asked, a script needs --yes. Wha
 was confirmed is not sent again; after a crash up to %d messages, which were on
 their way then, may come twice. A job that somebody runs is not touched.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
-	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
-		return t.resume(ctx, replays, id, yes)
+	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
+		return resume(ctx, t, replays, id, yes)
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "send without asking")
 	return cmd
 }
 
-func (t terminal) resume(ctx context.Context, replays *replayer.Replayer, id string, yes bool) error {
+func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string, yes bool) error {
 	job, err := replays.Job(ctx, id)
 	if err != nil {
 		return err
@@ -93,29 +94,29 @@ func (t terminal) resume(ctx context.Context, replays *replayer.Replayer, id str
 	if job.Finished() {
 		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
 	}
-	if agreed, err := t.agreesToResume(ctx, job, yes); !agreed {
+	if agreed, err := agreesToResume(ctx, t, job, yes); !agreed {
 		return err
 	}
-	ran, err := t.run(ctx, replays, job, 0)
+	ran, err := runJob(ctx, t, replays, job, 0)
 	var busy *replayer.BusyError
 	if errors.As(err, &busy) {
 		return err
 	}
-	return t.report(ran, err)
+	return reportJob(t, ran, err)
 }
 
 // agreesToResume shows what a job is to do.
-func (t terminal) agreesToResume(ctx context.Context, job replayer.Job, yes bool) (bool, error) {
-	if !yes && !isTerminal(t.in) {
+func agreesToResume(ctx context.Context, t terminal.Streams, job replayer.Job, yes bool) (bool, error) {
+	if !yes && !terminal.IsTerminal(t.In) {
 		return false, usagef("jobs resume asks before it sends, and there is no terminal to ask: give --yes, or look first with jobs show")
 	}
 	var page bytes.Buffer
 	writeOrder(fieldsOn(&page), job)
-	if _, err := t.out.Write(page.Bytes()); err != nil || yes {
+	if _, err := t.Out.Write(page.Bytes()); err != nil || yes {
 		return err == nil, err
 	}
 	left := job.Total - job.Sent - job.Skipped - job.Failed
-	agreed, err := t.ask(ctx, fmt.Sprintf("Send the other %d?", left))
+	agreed, err := t.Ask(ctx, fmt.Sprintf("Send the other %d?", left))
 	if err == nil && !agreed {
 		err = errors.New("nothing was sent")
 	}
@@ -131,7 +132,7 @@ func newJobsCancel(from *settings) *cobra.Command {
 		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
 it has sent by then stays sent.`,
 		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
-	}, func(ctx context.Context, t terminal, replays *replayer.Replayer, id string) error {
+	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
 		why := "by " + operator()
 		if reason != "" {
 			why += ": " + reason
@@ -140,7 +141,7 @@ it has sent by then stays sent.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(t.out, "cancelled job %s, which had sent %d of %d\n", cell(job.ID, 0), job.Sent, job.Total)
+		_, err = fmt.Fprintf(t.Out, "cancelled job %s, which had sent %d of %d\n", terminal.Cell(job.ID, 0), job.Sent, job.Total)
 		return err
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
@@ -150,12 +151,12 @@ it has sent by then stays sent.`,
 // onOneJob makes a command of what it does with the job that is named, and of the
 // jobs that it is for, which a shell is offered.
 func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
-	do func(context.Context, terminal, *replayer.Replayer, string) error,
+	do func(context.Context, terminal.Streams, *replayer.Replayer, string) error,
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) error {
-			return do(ctx, terminalOf(cmd), replays, args[0])
+			return do(ctx, streamsOf(cmd), replays, args[0])
 		})
 	}
 	return cmd
@@ -163,7 +164,7 @@ func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Comman
 
 // withJobs does something with the jobs in the store.
 func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system, *replayer.Replayer) error) error {
-	s, err := from.system(terminalOf(cmd))
+	s, err := from.system(streamsOf(cmd))
 	if err != nil {
 		return err
 	}

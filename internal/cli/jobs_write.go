@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -55,16 +56,16 @@ func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, 
 func (o *output) writeJobs(to list, jobs []replayer.Job) error {
 	switch o.name {
 	case "json":
-		return writeIndentedJSON(to.out, jobs)
+		return terminal.WriteIndentedJSON(to.Out, jobs)
 	case "ndjson":
-		return eachLine(to.out, jobs)
+		return eachLine(to.Out, jobs)
 	}
 	return to.jobs(jobs)
 }
 
 func eachLine(out io.Writer, jobs []replayer.Job) error {
 	for _, job := range jobs {
-		if err := writeJSON(out, job); err != nil {
+		if err := terminal.WriteJSON(out, job); err != nil {
 			return err
 		}
 	}
@@ -75,27 +76,27 @@ func (l list) jobs(jobs []replayer.Job) error {
 	if len(jobs) == 0 {
 		return l.say("nothing was replayed yet")
 	}
-	t := newTable(l.out, l.screen, jobColumns()...)
+	t := terminal.NewTable(l.Out, l.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
 	}
-	return t.flush()
+	return t.Flush()
 }
 
-func jobColumns() []column {
-	return []column{
-		{title: "JOB", fixed: true},
-		{title: "CREATED", fixed: true, spare: 4},
-		{title: "STATE", fixed: true},
-		{title: "SENT", fixed: true, right: true},
-		{title: "FAILED", fixed: true, right: true, spare: 1},
-		{title: "TOTAL", fixed: true, right: true, spare: 2},
-		{title: "OPERATOR", spare: 5},
-		{title: "TO", spare: 6},
-		{title: "QUERY", spare: 3},
+func jobColumns() []terminal.Column {
+	return []terminal.Column{
+		{Title: "JOB", Fixed: true},
+		{Title: "CREATED", Fixed: true, Spare: 4},
+		{Title: "STATE", Fixed: true},
+		{Title: "SENT", Fixed: true, Right: true},
+		{Title: "FAILED", Fixed: true, Right: true, Spare: 1},
+		{Title: "TOTAL", Fixed: true, Right: true, Spare: 2},
+		{Title: "OPERATOR", Spare: 5},
+		{Title: "TO", Spare: 6},
+		{Title: "QUERY", Spare: 3},
 	}
 }
 
@@ -110,9 +111,9 @@ func stateOf(job replayer.Job) string {
 func (o *output) job(out io.Writer, job replayer.Job) error {
 	switch o.name {
 	case "json":
-		return writeIndentedJSON(out, job)
+		return terminal.WriteIndentedJSON(out, job)
 	case "ndjson":
-		return writeJSON(out, job)
+		return terminal.WriteJSON(out, job)
 	}
 	var page bytes.Buffer
 	field := fieldsOn(&page)
@@ -135,7 +136,7 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 func fieldsOn(page *bytes.Buffer) func(name string, value any) {
 	return func(name string, value any) {
 		if text := fmt.Sprint(value); text != "" {
-			fmt.Fprintf(page, "%-12s %s\n", name, cell(text, 0))
+			fmt.Fprintf(page, "%-12s %s\n", name, terminal.Cell(text, 0))
 		}
 	}
 }
@@ -144,20 +145,20 @@ func fieldsOn(page *bytes.Buffer) func(name string, value any) {
 func writeOrder(field func(string, any), job replayer.Job) {
 	field("job", job.ID)
 	field("state", stateOf(job))
-	field("problem", cell(job.Problem, 400))
-	field("operator", cell(job.Operator, 100))
-	field("reason", cell(job.Reason, 400))
+	field("problem", terminal.Cell(job.Problem, 400))
+	field("operator", terminal.Cell(job.Operator, 100))
+	field("reason", terminal.Cell(job.Reason, 400))
 	field("query", job.Query)
 	field("dsl", string(job.DSL))
 	field("to", job.Target)
 	for _, change := range job.Changes.Set {
-		field("set header", cell(change, 200))
+		field("set header", terminal.Cell(change, 200))
 	}
 	for _, name := range job.Changes.Remove {
-		field("remove header", cell(name, 200))
+		field("remove header", terminal.Cell(name, 200))
 	}
 	for _, name := range job.Changes.RemoveProperties {
-		field("remove property", cell(name, 200))
+		field("remove property", terminal.Cell(name, 200))
 	}
 }
 

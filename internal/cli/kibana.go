@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -127,9 +128,9 @@ func (k *kibana) send(request *http.Request) (imported int, err error) {
 	}
 	switch {
 	case err == nil && len(answer.Errors) > 0:
-		return 0, fmt.Errorf("importing into Kibana at %s: %d of the objects were refused: %s", where, len(answer.Errors), cell(string(answer.Errors[0]), 300))
+		return 0, fmt.Errorf("importing into Kibana at %s: %d of the objects were refused: %s", where, len(answer.Errors), terminal.Cell(string(answer.Errors[0]), 300))
 	case err != nil || !answer.Success:
-		return 0, fmt.Errorf("importing into Kibana at %s: it answered %s: %s", where, response.Status, cell(string(text), 300))
+		return 0, fmt.Errorf("importing into Kibana at %s: it answered %s: %s", where, response.Status, terminal.Cell(string(text), 300))
 	}
 	return answer.Count, nil
 }

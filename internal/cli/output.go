@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -58,12 +59,12 @@ func alternatives(words []string) string {
 
 // list is where a list goes.
 type list struct {
-	terminal
-	screen screen
+	terminal.Streams
+	screen terminal.Screen
 }
 
 func (l list) say(format string, args ...any) error {
-	_, err := fmt.Fprintf(l.out, format+"\n", args...)
+	_, err := fmt.Fprintf(l.Out, format+"\n", args...)
 	return err
 }
 
@@ -87,7 +88,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 			return found, err
 		case err != nil:
 			unreadable++
-			l.complain("%v", err)
+			l.Complain("%v", err)
 			continue
 		}
 		found++

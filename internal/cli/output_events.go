@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,16 +18,18 @@ func (s system) writer(to list, format output, fields []field, only bool) eventW
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{s, newSheet(to.out), fields, false}
+		return &csvWriter{s, terminal.NewSheet(to.Out), fields, false}
 	case "json":
-		return &jsonWriter{bufio.NewWriter(to.out), encode, "[\n"}
+		return &jsonWriter{bufio.NewWriter(to.Out), encode, "[\n"}
 	case "ndjson":
-		return lineWriter{bufio.NewWriter(to.out), encode}
+		return lineWriter{bufio.NewWriter(to.Out), encode}
 	}
-	return tableWriter{s, newTable(to.out, to.screen, columnsOfFields(fields)...), fields}
+	return tableWriter{s, terminal.NewTable(to.Out, to.screen, columnsOfFields(fields)...), fields}
 }
 
-func document(e schemas.Event) []byte { return inertJSON(schemas.DocumentFormat{}.Append(nil, e)) }
+func document(e schemas.Event) []byte {
+	return terminal.SafeJSON(schemas.DocumentFormat{}.Append(nil, e))
+}
 
 // object is a JSON object of some fields alone.
 func (r record) object(fields []field) []byte {
@@ -44,7 +47,7 @@ func (r record) object(fields []field) []byte {
 		b.Write(text)
 	}
 	b.WriteByte('}')
-	return inertJSON(b.Bytes())
+	return terminal.SafeJSON(b.Bytes())
 }
 
 // lineWriter writes one JSON object a line.
@@ -82,7 +85,7 @@ func (w *jsonWriter) end() error {
 // csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
 	system system
-	out    sheet
+	out    terminal.Sheet
 	fields []field
 	headed bool
 }
@@ -94,7 +97,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	r := w.system.record(e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
-		values[i] = w.out.value(r, f.name)
+		values[i] = sheetValue(w.out, r, f.name)
 	}
 	return w.out.Write(values)
 }
@@ -122,7 +125,7 @@ func (w *csvWriter) end() error {
 // tableWriter writes columns for people.
 type tableWriter struct {
 	system system
-	table  *table
+	table  *terminal.Table
 	fields []field
 }
 
@@ -139,7 +142,17 @@ func (w tableWriter) event(e schemas.Event) error {
 		}
 		values[i] = r.text(f.name)
 	}
-	return w.table.row(values...)
+	return w.table.Row(values...)
 }
 
-func (w tableWriter) end() error { return w.table.flush() }
+func (w tableWriter) end() error { return w.table.Flush() }
+
+// sheetValue returns the value of a field as text. A number may begin with a sign.
+func sheetValue(s terminal.Sheet, r record, name string) string {
+	if number, found := r.at(name); found {
+		if n, is := number.(json.Number); is {
+			return n.String()
+		}
+	}
+	return s.Text(r.text(name))
+}

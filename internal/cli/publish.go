@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -43,11 +44,11 @@ broker cannot tell, since the tap takes it.`,
 			if err := p.validate(files); err != nil {
 				return err
 			}
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
-			sent, err := s.publish(cmd.Context(), terminalOf(cmd), p, files)
+			sent, err := s.publish(cmd.Context(), streamsOf(cmd), p, files)
 			if sent > 0 || err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", plural(sent, "message"))
 			}
@@ -91,15 +92,15 @@ func (p publication) validate(files []string) error {
 	return nil
 }
 
-func (s system) publish(ctx context.Context, t terminal, p publication, files []string) (sent int, err error) {
-	messages, total := p.bodies(t.in, files), max(1, len(files))*p.count
+func (s system) publish(ctx context.Context, t terminal.Streams, p publication, files []string) (sent int, err error) {
+	messages, total := p.bodies(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages, total = p.envelopes(t.in, files, s.login), 0
+		messages, total = p.envelopes(t.In, files, s.login), 0
 	}
-	bar := newBar(t.err, total)
-	defer bar.end()
+	bar := terminal.NewBar(t.Err, total)
+	defer bar.End()
 	err = s.publishing(ctx, "publish", func(publisher *rabbit.Publisher) error {
-		sent, err = send(ctx, publisher, messages, p.rate, bar.show)
+		sent, err = send(ctx, publisher, messages, p.rate, bar.Show)
 		return err
 	})
 	return sent, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -41,14 +42,14 @@ the same, since the copy carries the id of the failure's event.`,
   watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.terminal = terminalOf(cmd)
+			r.Streams = streamsOf(cmd)
 			r.query = strings.TrimSpace(strings.Join(args, " "))
 			r.keyGiven = cmd.Flags().Changed("key")
 			r.expecting = cmd.Flags().Changed("expect")
 			if err := r.validate(); err != nil {
 				return err
 			}
-			s, err := from.system(r.terminal)
+			s, err := from.system(r.Streams)
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ the same, since the copy carries the id of the failure's event.`,
 
 // replay is what was asked for on the command line.
 type replay struct {
-	terminal
+	terminal.Streams
 	query      string
 	ids, group string
 	names      []string // in the file ids
@@ -123,9 +124,9 @@ func (s system) preview(ctx context.Context, r replay, plan replayer.Plan) error
 			return err
 		}
 	}
-	err := writePreview(r.out, plan)
+	err := writePreview(r.Out, plan)
 	if err == nil {
-		err = s.writeUnknown(ctx, r.out, r.names)
+		err = s.writeUnknown(ctx, r.Out, r.names)
 	}
 	if outputUnwanted(err) && !r.dryRun {
 		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)

@@ -1,18 +1,16 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -66,7 +64,7 @@ func (r *replay) validate() error {
 		return usagef("--canary %d: expected 0 (none) or more", r.canary)
 	case r.expect < 0:
 		return usagef("--expect %d: expected 0 or more", r.expect)
-	case !r.dryRun && !r.yes && (!isTerminal(r.in) || r.ids == "-" || r.dsl == "-"):
+	case !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || r.ids == "-" || r.dsl == "-"):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
 	if err := r.changes.Check(); err != nil {
@@ -95,32 +93,9 @@ func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	case r.yes:
 		return true, nil
 	}
-	yes, err := r.ask(ctx, fmt.Sprintf("Send %s?", plural(plan.Total, "message")))
+	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", plural(plan.Total, "message")))
 	if err == nil && !yes {
 		err = errors.New("nothing was sent")
 	}
 	return yes, err
-}
-
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
-// ask takes anything but yes for no; an error is the end of ctx. What reads the
-// terminal cannot be stopped then, and ends with the process.
-func (t terminal) ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprintf(t.err, "%s [y/N] ", question)
-	answered := make(chan string, 1)
-	go func() {
-		answer, _ := bufio.NewReader(t.in).ReadString('\n')
-		answered <- strings.ToLower(strings.TrimSpace(answer))
-	}()
-	select {
-	case answer := <-answered:
-		return answer == "y" || answer == "yes", nil
-	case <-ctx.Done():
-		fmt.Fprintln(t.err)
-		return false, ctx.Err()
-	}
 }

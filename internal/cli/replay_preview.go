@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -31,19 +32,19 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
 	}
 	for _, change := range plan.Job.Changes.Set {
-		fmt.Fprintf(&page, "  header set: %s\n", cell(change, 120))
+		fmt.Fprintf(&page, "  header set: %s\n", terminal.Cell(change, 120))
 	}
 	for _, name := range plan.Job.Changes.Remove {
-		fmt.Fprintf(&page, "  header removed: %s\n", cell(name, 120))
+		fmt.Fprintf(&page, "  header removed: %s\n", terminal.Cell(name, 120))
 	}
 	for _, name := range plan.Job.Changes.RemoveProperties {
-		fmt.Fprintf(&page, "  property removed: %s\n", cell(name, 120))
+		fmt.Fprintf(&page, "  property removed: %s\n", terminal.Cell(name, 120))
 	}
 	if plan.Replies > 0 {
 		fmt.Fprintf(&page, "  %6d  ask for a reply, and their clients get another one (--remove-property reply_to prevents it)\n", plan.Replies)
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", cell(nameOf(sample), 80), sample.Action, cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(nameOf(sample), 80), sample.Action, terminal.Cell(sample.Failure.Message, 80))
 	}
 	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())
@@ -56,7 +57,7 @@ func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 		switch {
 		case rival.Running && plan.Job.Again:
 			fmt.Fprintf(page, "WARNING: job %s of %s is sending to the same target now, and has %d of these messages\n",
-				rival.Job.ID, cell(rival.Job.Operator, 60), rival.Messages)
+				rival.Job.ID, terminal.Cell(rival.Job.Operator, 60), rival.Messages)
 		case !rival.Running && !plan.Job.Again:
 			fmt.Fprintf(page, "WARNING: the record of %s that job %s sent is not in the store yet: run watership serve, and repeat this\n",
 				plural(int(rival.Unrecorded), "message"), rival.Job.ID)
@@ -88,7 +89,7 @@ func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 		case route.Unchecked:
 			state = "  not checked"
 		}
-		fmt.Fprintf(page, "  %6d  %s%s\n", route.Messages, cell(route.String(), 120), state)
+		fmt.Fprintf(page, "  %6d  %s%s\n", route.Messages, terminal.Cell(route.String(), 120), state)
 	}
 	if more > 0 {
 		fmt.Fprintf(page, "  %6d  %d other routes\n", messages, more)
@@ -109,7 +110,7 @@ func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job re
 	r.writeOutcomes(outcomes, job)
 	goOn := outcomes.Handled == first
 	if !r.yes {
-		goOn, err = r.ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
+		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
 	}
 	if err == nil && !goOn {
 		err = fmt.Errorf("stopped after the first %s", plural(first, "message"))
@@ -122,13 +123,13 @@ func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	if n := job.Failed + job.Skipped; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
-	fmt.Fprintf(r.out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", plural(job.Sent+job.Failed+job.Skipped, "message"),
+	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", plural(job.Sent+job.Failed+job.Skipped, "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
-		fmt.Fprintf(r.out, "  %s\n", cell(problem, 120))
+		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
 	}
 	if len(outcomes.NotReported) > 0 {
-		fmt.Fprintf(r.out, "  no word yet from %s\n", cell(strings.Join(outcomes.NotReported, ", "), 120))
+		fmt.Fprintf(r.Out, "  no word yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
 	}
 }
 

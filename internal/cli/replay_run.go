@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -93,33 +94,34 @@ func (s system) routes(ctx context.Context, conn *rabbit.Connection, target repl
 // carryOut runs a new job, the canaries first.
 func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	if r.canary > 0 && r.canary < job.Total {
-		ran, err := r.run(ctx, replays, job, r.canary)
+		ran, err := runJob(ctx, r.Streams, replays, job, r.canary)
 		if err != nil || ran.State != replayer.Paused {
-			return r.report(ran, err)
+			return reportJob(r.Streams, ran, err)
 		}
 		if err := r.observe(ctx, replays, ran); err != nil {
-			return r.report(ran, err)
+			return reportJob(r.Streams, ran, err)
 		}
 		job = ran
 	}
-	return r.report(r.run(ctx, replays, job, 0))
+	ran, err := runJob(ctx, r.Streams, replays, job, 0)
+	return reportJob(r.Streams, ran, err)
 }
 
-// run runs a job on, with a progress bar, and names on the way what could not be sent.
-func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
+// runJob runs a job on, with a progress bar, and names on the way what could not be sent.
+func runJob(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
 	gctuning.Apply(0)
-	bar := newBar(t.err, job.Total)
-	bar.from = job.Sent + job.Failed + job.Skipped
+	bar := terminal.NewBar(t.Err, job.Total)
+	bar.StartAt(job.Sent + job.Failed + job.Skipped)
 	failed := job.Failed
 	ran, err := replays.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: func(now replayer.Job) {
 		if now.Failed > failed {
-			bar.end()
-			fmt.Fprintf(t.err, "not sent: %s\n", failureText(now.Latest))
+			bar.End()
+			fmt.Fprintf(t.Err, "not sent: %s\n", failureText(now.Latest))
 			failed = now.Failed
 		}
-		bar.show(now.Sent + now.Failed + now.Skipped)
+		bar.Show(now.Sent + now.Failed + now.Skipped)
 	}})
-	bar.end()
+	bar.End()
 	if ran.ID == "" {
 		ran = job
 	}
@@ -128,20 +130,20 @@ func (t terminal) run(ctx context.Context, replays *replayer.Replayer, job repla
 
 func failureText(f replayer.Failure) string {
 	if f.Message != "" {
-		return fmt.Sprintf("message %s, event %s: %s", cell(f.Message, 80), cell(f.EventID, 0), cell(f.Reason, 0))
+		return fmt.Sprintf("message %s, event %s: %s", terminal.Cell(f.Message, 80), terminal.Cell(f.EventID, 0), terminal.Cell(f.Reason, 0))
 	}
-	return fmt.Sprintf("event %s: %s", cell(f.EventID, 0), cell(f.Reason, 0))
+	return fmt.Sprintf("event %s: %s", terminal.Cell(f.EventID, 0), terminal.Cell(f.Reason, 0))
 }
 
-// report says how a run ended.
-func (t terminal) report(job replayer.Job, err error) error {
-	fmt.Fprintf(t.out, "sent %d of %d, job %s\n", job.Sent, job.Total, cell(job.ID, 0))
+// reportJob prints how a run ended.
+func reportJob(t terminal.Streams, job replayer.Job, err error) error {
+	fmt.Fprintf(t.Out, "sent %d of %d, job %s\n", job.Sent, job.Total, terminal.Cell(job.ID, 0))
 	if job.Skipped > 0 {
-		fmt.Fprintf(t.err, "%s left out: other jobs replayed them meanwhile\n", plural(job.Skipped, "message"))
+		fmt.Fprintf(t.Err, "%s left out: other jobs replayed them meanwhile\n", plural(job.Skipped, "message"))
 	}
 	if err != nil && !job.Finished() {
 		// Not in the error: one that is an interruption is not printed.
-		fmt.Fprintf(t.err, "go on with: watership jobs resume %s\n", cell(job.ID, 0))
+		fmt.Fprintf(t.Err, "go on with: watership jobs resume %s\n", terminal.Cell(job.ID, 0))
 	}
 	switch {
 	case err != nil:

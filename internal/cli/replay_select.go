@@ -80,7 +80,7 @@ func (r *replay) readDSL() (json.RawMessage, error) {
 	if r.dsl == "" {
 		return nil, nil
 	}
-	raw, err := readDSL(r.dsl, r.in)
+	raw, err := readDSL(r.dsl, r.In)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (r *replay) readIDs() (err error) {
 	if r.ids == "" {
 		return nil
 	}
-	if r.names, err = idsIn(r.ids, r.in); len(r.names) > mostIDs {
+	if r.names, err = idsIn(r.ids, r.In); len(r.names) > mostIDs {
 		return usagef("--ids %s: %d ids, at most %d are possible at once: use a query, or several replays", r.ids, len(r.names), mostIDs)
 	}
 	return err

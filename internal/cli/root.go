@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // Exit codes.
@@ -25,13 +25,6 @@ const (
 	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
-// terminal is where a command reads and writes: data on out, all else on err.
-type terminal struct {
-	in  io.Reader
-	out io.Writer
-	err io.Writer
-}
-
 // usageError is a mistake of whoever typed the command.
 type usageError struct{ error }
 
@@ -41,8 +34,8 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // Run runs one command line, without the name of the command in args, and returns
 // the exit code.
-func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args, environ []string) int {
-	root := newRoot(terminal{in: in, out: out, err: errs}, environ)
+func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
+	root := newRoot(t, environ)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
@@ -52,10 +45,10 @@ func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args, environ [
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(errs, "watership: interrupted")
+		fmt.Fprintln(t.Err, "watership: interrupted")
 		return exitInterrupted
 	}
-	fmt.Fprint(errs, inertLines(complaint(err)))
+	fmt.Fprint(t.Err, terminal.SafeLines(complaint(err)))
 	var usage usageError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {
@@ -83,7 +76,7 @@ func complaint(err error) string {
 }
 
 // newRoot is the whole command line.
-func newRoot(t terminal, environ []string) *cobra.Command {
+func newRoot(t terminal.Streams, environ []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "watership",
 		Short: "Record, retry, find and replay the messages of a RabbitMQ system",
@@ -99,9 +92,9 @@ environment before the file.`,
 		Args:          noCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetIn(t.in)
-	root.SetOut(t.out)
-	root.SetErr(t.err)
+	root.SetIn(t.In)
+	root.SetOut(t.Out)
+	root.SetErr(t.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})

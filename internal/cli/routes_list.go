@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
@@ -29,11 +30,11 @@ of its service; single messages probe until one succeeds.`,
 		Example: "  watership routes\n  watership routes -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
-			return s.listRoutes(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+			return s.listRoutes(cmd.Context(), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 		},
 	}
 	format.addFlag(cmd, "table", "json")
@@ -65,20 +66,20 @@ func (s system) listRoutes(ctx context.Context, to list, format output) error {
 	if len(states) == 0 {
 		return to.say("the configuration has no routes, and none of another service is paused")
 	}
-	t := newTable(to.out, to.screen,
-		column{title: "QUEUE"}, column{title: "STATE", fixed: true, colours: map[string]colour{"paused": red, "no consumer": yellow, "no queue": red, "running": green}},
-		column{title: "MESSAGES", fixed: true, right: true}, column{title: "CONSUMERS", fixed: true, right: true, spare: 1},
-		column{title: "SINCE", fixed: true}, column{title: "ERROR", spare: 2})
+	t := terminal.NewTable(to.Out, to.screen,
+		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},
+		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, Spare: 1},
+		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", Spare: 2})
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {
 			since = oneLine(*r.Since)
 		}
-		if err := t.row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
+		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
 			return err
 		}
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // routeStates asks the broker for the queues, and the store for what is paused.

@@ -43,7 +43,7 @@ formula; -o json and -o ndjson have every value as it is.`,
 			if err := asked.validate(); err != nil {
 				return err
 			}
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ formula; -o json and -o ndjson have every value as it is.`,
 				return err
 			}
 			sel.Limit = asked.limit
-			return s.search(cmd.Context(), list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}, asked, sel)
+			return s.search(cmd.Context(), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, asked, sel)
 		},
 	}
 	asked.selected.addFlags(cmd)

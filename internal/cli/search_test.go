@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -144,7 +145,7 @@ func TestSearchStreams(t *testing.T) {
 				t.Errorf("%s: after %d lines the heap has grown by %d MiB", form, count.lines, grown>>20)
 			}
 		}
-		code := Run(t.Context(), strings.NewReader(""), count, count, []string{"search", "--limit", "0", "-o", form}, a.environ)
+		code := Run(t.Context(), terminal.Streams{In: strings.NewReader(""), Out: count, Err: count}, []string{"search", "--limit", "0", "-o", form}, a.environ)
 		if code != exitOK || count.lines < many || count.writes < 20 {
 			t.Errorf("%s: exit code %d, %d lines in %d writes", form, code, count.lines, count.writes)
 		}
@@ -169,13 +170,13 @@ func (c *counter) Write(p []byte) (int, error) {
 func TestTableFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{60, 80, 120} {
 		var out strings.Builder
-		table := newTable(&out, screen{width: width}, column{title: "TIME", fixed: true}, column{title: "QUEUE"}, column{title: "ERROR"})
+		table := terminal.NewTable(&out, terminal.Screen{Width: width}, terminal.Column{Title: "TIME", Fixed: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "ERROR"})
 		for n := range 250 { // more than a page
-			if err := table.row("2026-05-04 03:00:03.000", strings.Repeat("qü", 20), fmt.Sprint(strings.Repeat("wörd ", n), "end")); err != nil {
+			if err := table.Row("2026-05-04 03:00:03.000", strings.Repeat("qü", 20), fmt.Sprint(strings.Repeat("wörd ", n), "end")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := table.flush(); err != nil {
+		if err := table.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(strings.NewReader(out.String()))
@@ -198,12 +199,12 @@ func TestCellsAreHarmless(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\x1b[2Jb\nc\td": "a [2Jb c d", "\u202eabc": "\ufffdabc", "a\xffb": "a\ufffdb", "wörld": "wörld", "\u009bx": " x",
 	} {
-		if got := cell(text, 0); got != want {
+		if got := terminal.Cell(text, 0); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 	for text, want := range map[string]string{"abcdef": "abc…", "abcd": "abcd", "日本語": "日…", "日本": "日本", "a日本": "a日…"} {
-		if got := cell(text, 4); got != want {
+		if got := terminal.Cell(text, 4); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
@@ -237,7 +238,7 @@ func TestSearchDSL(t *testing.T) {
 // 50, and no line is longer; wide characters take two columns.
 func TestTablesInANarrowTerminal(t *testing.T) {
 	for name, test := range map[string]struct {
-		columns []column
+		columns []terminal.Column
 		row     []string
 		shown   string
 		at50    string
@@ -257,8 +258,8 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 	} {
 		for width, shown := range map[int]string{80: test.shown, 50: test.at50} {
 			var out strings.Builder
-			table := newTable(&out, screen{width: width}, slices.Clone(test.columns)...)
-			if err := errors.Join(table.row(slices.Clone(test.row)...), table.flush()); err != nil {
+			table := terminal.NewTable(&out, terminal.Screen{Width: width}, slices.Clone(test.columns)...)
+			if err := errors.Join(table.Row(slices.Clone(test.row)...), table.Flush()); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(out.String()) {

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -34,14 +35,14 @@ the rest back to the queues and exits with 0.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), terminalOf(cmd), cfg)
+			return serve(cmd.Context(), streamsOf(cmd), cfg)
 		},
 	}
 }
 
 // serve runs what a configuration says, and a broker where that is embedded.
-func serve(ctx context.Context, t terminal, cfg config.Config) (err error) {
-	e, err := embed(ctx, &cfg, broker.Config{Logger: t.logger(cfg.Log)})
+func serve(ctx context.Context, t terminal.Streams, cfg config.Config) (err error) {
+	e, err := embed(ctx, &cfg, broker.Config{Logger: newLogger(t, cfg.Log)})
 	if err != nil {
 		return err
 	}
@@ -192,9 +193,9 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// terminalOf is where a command reads and writes.
-func terminalOf(cmd *cobra.Command) terminal {
-	return terminal{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr()}
+// streamsOf is where a command reads and writes.
+func streamsOf(cmd *cobra.Command) terminal.Streams {
+	return terminal.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 }
 
 // bounded is for requests of commands that a person waits for.

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"io"
 	"log/slog"
 
 	"github.com/spf13/pflag"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // settings are where the configuration of a command comes from.
@@ -44,11 +46,14 @@ func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
 	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults})
 }
 
-// logger writes to the command's standard error.
-func (t terminal) logger(cfg config.Log) *slog.Logger {
+// screen returns the width and the colours of the command's output.
+func (s *settings) screen(out io.Writer) terminal.Screen { return terminal.NewScreen(out, s.environ) }
+
+// newLogger returns a logger that writes to the command's standard error.
+func newLogger(t terminal.Streams, cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}
 	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(inertWriter{t.err}, options))
+		return slog.New(slog.NewJSONHandler(terminal.SafeWriter{Out: t.Err}, options))
 	}
-	return slog.New(slog.NewTextHandler(t.err, options))
+	return slog.New(slog.NewTextHandler(t.Err, options))
 }

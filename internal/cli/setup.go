@@ -31,7 +31,7 @@ route's queue without a dead-letter exchange, is an error with the command that 
 			if err != nil {
 				return err
 			}
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,7 +22,7 @@ every event of its life in order.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
 		Args:    exactly(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -34,7 +35,7 @@ every event of its life in order.`,
 			if err != nil {
 				return err
 			}
-			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			if raw {
 				return to.raw(cmd.Context(), store, found)
 			}
@@ -57,10 +58,10 @@ func (to list) raw(ctx context.Context, store eventStore, found lives) error {
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
 	}
-	if isTerminal(to.out) && steers(event.Envelope.Body) {
+	if terminal.IsTerminal(to.Out) && terminal.HasControls(event.Envelope.Body) {
 		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", event.Fingerprint)
 	}
-	_, err = to.out.Write(event.Envelope.Body)
+	_, err = to.Out.Write(event.Envelope.Body)
 	return err
 }
 
@@ -74,7 +75,7 @@ func (to list) lives(ctx context.Context, store eventStore, found lives) error {
 		if err := page.message(ctx, store, l); err != nil {
 			return err
 		}
-		if _, err := to.out.Write(page.Bytes()); err != nil {
+		if _, err := to.Out.Write(page.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -87,7 +88,7 @@ func (to list) lives(ctx context.Context, store eventStore, found lives) error {
 // page is what show prints.
 type page struct {
 	bytes.Buffer
-	screen screen
+	screen terminal.Screen
 }
 
 func (p *page) message(ctx context.Context, store eventStore, l life) error {
@@ -105,4 +106,4 @@ func (p *page) message(ctx context.Context, store eventStore, l life) error {
 	return nil
 }
 
-func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.paint(text, bold)) }
+func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.Paint(text, terminal.Bold)) }

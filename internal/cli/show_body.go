@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/indent"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -58,7 +58,7 @@ func (p *page) header(name string, value any, full int) {
 			return
 		}
 	}
-	fmt.Fprintf(p, "  %s = %s (%s)\n", escaped(name), escaped(headerText(value)), typeName(value))
+	fmt.Fprintf(p, "  %s = %s (%s)\n", terminal.Escaped(name), terminal.Escaped(headerText(value)), typeName(value))
 }
 
 const longestHeader = 500 // characters
@@ -148,20 +148,4 @@ func (p *page) preview(body []byte) bool {
 	text, whole := indent.Text(body, bodyPreview)
 	p.block(strings.ToValidUTF8(text, ""))
 	return whole
-}
-
-// escaped shows what could steer a terminal or change how the text around it is
-// read, instead of writing it.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\t', unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -13,7 +14,7 @@ func (p *page) properties(e schemas.Event) {
 	properties := e.Envelope.Properties
 	field := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(p, "%-14s %s\n", name, cell(value, widestUncut))
+			fmt.Fprintf(p, "%-14s %s\n", name, terminal.Cell(value, terminal.WidestUncut))
 		}
 	}
 	field("message", properties.MessageID)
@@ -53,7 +54,7 @@ func (p *page) life(l life) {
 		if e.TimeSource == schemas.TimeTaken { // it happened some time before
 			before = time.Time{}
 		}
-		action := p.screen.paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
+		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
 		fmt.Fprintf(p, "  %s  %9s  %s %s\n", oneLine(e.Time), since, action, stepText(e, l.events))
 	}
 }
@@ -63,25 +64,25 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	text := attempted(e)
 	switch e.Action {
 	case schemas.Published:
-		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), cell(e.Envelope.RoutingKey, 60))
+		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), terminal.Cell(e.Envelope.RoutingKey, 60))
 		if e.TimeSource == schemas.TimeTaken {
 			text += ", recorded at this time"
 		}
 	case schemas.Handled:
 		text += took(e, ", took ")
 	case schemas.RetryScheduled:
-		text += took(e, " failed after ") + waited(e) + fmt.Sprintf(", again in %s: %s", e.Delay, cell(e.Failure.Message, 120))
+		text += took(e, " failed after ") + waited(e) + fmt.Sprintf(", again in %s: %s", e.Delay, terminal.Cell(e.Failure.Message, 120))
 	case schemas.Poisoned:
-		text += took(e, " failed after ") + ": " + cell(e.Failure.Message, 120)
+		text += took(e, " failed after ") + ": " + terminal.Cell(e.Failure.Message, 120)
 	case schemas.Replayed:
 		text = "sent again" + of(e.ReplayOf, life)
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
-		text = cell(e.Failure.Message, 120)
+		text = terminal.Cell(e.Failure.Message, 120)
 	case schemas.Quarantined:
-		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, cell(e.Failure.Message, 120))
+		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, terminal.Cell(e.Failure.Message, 120))
 	}
 	if e.Replay != "" {
-		text += " (job " + cell(e.Replay, 60) + ")"
+		text += " (job " + terminal.Cell(e.Replay, 60) + ")"
 	}
 	return text
 }
@@ -91,7 +92,7 @@ func attempted(e schemas.Event) string {
 	if e.Attempt == 0 {
 		return ""
 	}
-	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, cell(e.Queue, 60))
+	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
 // waited says how often a message has waited for its service without an attempt.
@@ -100,7 +101,7 @@ func waited(e schemas.Event) string {
 	case e.Waits == 0:
 		return ""
 	case e.Attempt == 0:
-		return fmt.Sprintf("waits at queue %s, %s so far", cell(e.Queue, 60), plural(e.Waits, "time"))
+		return fmt.Sprintf("waits at queue %s, %s so far", terminal.Cell(e.Queue, 60), plural(e.Waits, "time"))
 	}
 	return fmt.Sprintf(", waited %s", plural(e.Waits, "time"))
 }
@@ -119,7 +120,7 @@ func of(id string, life []schemas.Event) string {
 			return fmt.Sprintf(", from what was %s at %s", e.Action, e.Time.Local().Format("15:04:05.000"))
 		}
 	}
-	return ", from event " + cell(id, 120)
+	return ", from event " + terminal.Cell(id, 120)
 }
 
 // failure is the newest in full.
@@ -144,10 +145,10 @@ func (p *page) failure(ctx context.Context, store eventStore, events []schemas.E
 	p.title("last failure")
 	p.block(failure.Message)
 	if failure.Type != "" {
-		fmt.Fprintf(p, "  type %s\n", cell(failure.Type, widestUncut))
+		fmt.Fprintf(p, "  type %s\n", terminal.Cell(failure.Type, terminal.WidestUncut))
 	}
 	if failure.Class != "" {
-		fmt.Fprintf(p, "  class %s\n", cell(failure.Class, widestUncut))
+		fmt.Fprintf(p, "  class %s\n", terminal.Cell(failure.Class, terminal.WidestUncut))
 	}
 	p.block(failure.Stack)
 	return nil
@@ -159,6 +160,6 @@ func (p *page) block(text string) {
 		text = strings.ToValidUTF8(text[:bodyPreview], "") + "\n…"
 	}
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(p, "  %s\n", escaped(strings.TrimRight(line, "\r\n")))
+		fmt.Fprintf(p, "  %s\n", terminal.Escaped(strings.TrimRight(line, "\r\n")))
 	}
 }

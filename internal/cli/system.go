@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -35,7 +36,7 @@ type system struct {
 
 // system is for commands that use a broker which others run. What they do they
 // say themselves: unless it is asked for, only warnings are logged.
-func (s *settings) system(t terminal) (system, error) {
+func (s *settings) system(t terminal.Streams) (system, error) {
 	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
 	if err != nil {
 		return system{}, err
@@ -49,7 +50,7 @@ func (s *settings) system(t terminal) (system, error) {
 	return made, err
 }
 
-func newSystem(t terminal, cfg config.Config) (system, error) {
+func newSystem(t terminal.Streams, cfg config.Config) (system, error) {
 	files, err := readSecrets(&cfg)
 	if err != nil {
 		return system{}, err
@@ -68,7 +69,7 @@ func newSystem(t terminal, cfg config.Config) (system, error) {
 	if cfg.Tap.WhenFull == "drop_oldest" {
 		topology.IndexLimit = int64(cfg.Tap.Limit)
 	}
-	logger := t.logger(cfg.Log)
+	logger := newLogger(t, cfg.Log)
 	return system{
 		cfg: cfg.Clone(), logger: logger, storing: logger,
 		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, discovery: discovery, secrets: files,

@@ -22,7 +22,7 @@ the store shows late comes late.`,
   watership tail -n 20 'headers.tenant: acme' -o ndjson`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ the store shows late comes late.`,
 				return err
 			}
 			defer store.Close()
-			to := list{terminalOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			f := newFollower(store, schemas.Selection{Query: node, Order: schemas.BySequence}, to, s.writer(to, format, columns, len(fields) > 0))
 			f.selected.WithoutBody = format.is("table") && !needsBody(columns)
 			return f.run(cmd.Context(), lines)

@@ -101,7 +101,7 @@ func (f *follower) goOn(err error) error {
 	}
 	if !f.away {
 		f.away = true
-		f.to.complain("waiting for the store: %v", err)
+		f.to.Complain("waiting for the store: %v", err)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (f *follower) print(ctx context.Context, sel schemas.Selection) error {
 			return err
 		}
 		if err != nil { // a document that cannot be read
-			f.to.complain("%v", err)
+			f.to.Complain("%v", err)
 			continue
 		}
 		if _, again := f.seen[e.EventID]; again {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -48,7 +49,7 @@ func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
 	out, errs := &sink{}, &sink{}
 	done := make(chan int)
 	go func() {
-		done <- Run(ctx, strings.NewReader(""), out, errs, []string{"tail", "message.id: m-*", "-n", "1", "--fields", "message.id"}, a.environ)
+		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: errs}, []string{"tail", "message.id: m-*", "-n", "1", "--fields", "message.id"}, a.environ)
 	}()
 	until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-0001") })
 	const many = 900

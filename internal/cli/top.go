@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -72,18 +73,18 @@ func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
 		return l.tallyJSON(tally)
 	case "ndjson":
 		for _, value := range tally.Values {
-			if err := writeJSON(l.out, valueJSON(value)); err != nil {
+			if err := terminal.WriteJSON(l.Out, valueJSON(value)); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "csv":
-		w := newSheet(l.out)
+		w := terminal.NewSheet(l.Out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range tally.Values {
 			text := value.Text
 			if f.Type != query.Long && f.Type != query.Double {
-				text = w.text(text)
+				text = w.Text(text)
 			}
 			rows = append(rows, []string{text, strconv.FormatInt(value.Count, 10)})
 		}
@@ -97,7 +98,7 @@ func (l list) tallyJSON(tally schemas.Tally) error {
 	for i, value := range tally.Values {
 		values[i] = valueJSON(value)
 	}
-	return writeJSON(l.out, struct {
+	return terminal.WriteJSON(l.Out, struct {
 		Values  []json.RawMessage `json:"values"`
 		Others  int64             `json:"others"`
 		Without int64             `json:"without"`
@@ -116,7 +117,7 @@ const longestBar = 40 // characters
 
 // bars draws a histogram.
 func (l list) bars(f query.Field, tally schemas.Tally) error {
-	t := newTable(l.out, l.screen, barColumns(f.Name)...)
+	t := terminal.NewTable(l.Out, l.screen, barColumns(f.Name)...)
 	most := int64(1)
 	for _, value := range tally.Values {
 		most = max(most, value.Count)
@@ -130,7 +131,7 @@ func (l list) bars(f query.Field, tally schemas.Tally) error {
 		if f.Type == query.Date {
 			text = localTime(text)
 		}
-		if err := t.row(text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {
+		if err := t.Row(text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {
 			return err
 		}
 	}
@@ -141,19 +142,19 @@ func (l list) bars(f query.Field, tally schemas.Tally) error {
 		if rest.count == 0 {
 			continue
 		}
-		if err := t.row(rest.name, strconv.FormatInt(rest.count, 10), ""); err != nil {
+		if err := t.Row(rest.name, strconv.FormatInt(rest.count, 10), ""); err != nil {
 			return err
 		}
 	}
 	if tally.Inexact > 0 {
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 		return l.say("counts may be up to %d too low", tally.Inexact)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
-func barColumns(name string) []column {
-	return []column{{title: name}, {title: "COUNT", fixed: true, right: true}, {fixed: true, spare: 1}}
+func barColumns(name string) []terminal.Column {
+	return []terminal.Column{{Title: name}, {Title: "COUNT", Fixed: true, Right: true}, {Fixed: true, Spare: 1}}
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -153,7 +154,7 @@ func testTranscript(t *testing.T, install installer) {
 	i.eventually(t, "action: poisoned", 1)
 
 	table := i.terminal(t, nil, "search", "action: (poisoned or retry_scheduled)").end(exitOK)
-	if !strings.Contains(table, string(red)+"poisoned"+colourEnd) || !strings.Contains(table, string(yellow)+"retry_scheduled"+colourEnd) {
+	if !strings.Contains(table, string(terminal.Red)+"poisoned"+terminal.ColourEnd) || !strings.Contains(table, string(terminal.Yellow)+"retry_scheduled"+terminal.ColourEnd) {
 		t.Errorf("no colours in a terminal: %q", table)
 	}
 	lines := strings.Split(strings.TrimSpace(withoutColours(table)), "\n")

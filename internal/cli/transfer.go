@@ -3,10 +3,12 @@ package cli
 import (
 	"bufio"
 	"context"
+	"io"
 	"iter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -28,7 +30,7 @@ store; publish --ndjson publishes the messages.`,
 			if err != nil {
 				return err
 			}
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -37,7 +39,7 @@ store; publish --ndjson publishes the messages.`,
 				return err
 			}
 			sel.Order, sel.Limit = schemas.BySequence, limit
-			return s.export(cmd.Context(), terminalOf(cmd), sel)
+			return s.export(cmd.Context(), streamsOf(cmd), sel)
 		},
 	}
 	selected.addFlags(cmd)
@@ -46,7 +48,7 @@ store; publish --ndjson publishes the messages.`,
 }
 
 // export ends with what is stored when it begins.
-func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) error {
+func (s system) export(ctx context.Context, t terminal.Streams, sel schemas.Selection) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -55,34 +57,38 @@ func (s system) export(ctx context.Context, t terminal, sel schemas.Selection) e
 	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
 		return err
 	}
-	bar, err := t.exportBar(ctx, store, sel)
+	bar, err := exportBar(ctx, t, store, sel)
 	if err != nil {
 		return err
 	}
-	found, err := list{terminal: t}.write(lineWriter{bufio.NewWriter(t.out), document}, bar.events(store.Events(ctx, sel)))
-	bar.end()
+	found, err := list{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(store.Events(ctx, sel), bar))
+	bar.End()
 	if err == nil && found == 0 {
 		err = store.Check(ctx)
 	}
 	return err
 }
 
-// exportBar is off where the events themselves go to the terminal.
-func (t terminal) exportBar(ctx context.Context, store eventStore, sel schemas.Selection) (*bar, error) {
-	bar := newBar(t.err, 0)
-	bar.on = bar.on && !isTerminal(t.out)
-	if !bar.on {
+// exportBar returns no bar where the events themselves go to the terminal.
+func exportBar(ctx context.Context, t terminal.Streams, store eventStore, sel schemas.Selection) (*terminal.Bar, error) {
+	if terminal.IsTerminal(t.Out) {
+		return terminal.NewBar(io.Discard, 0), nil
+	}
+	bar := terminal.NewBar(t.Err, 0)
+	if !bar.IsShown() {
 		return bar, nil
 	}
 	count, err := store.Count(ctx, sel)
-	if bar.total = int(count); sel.Limit > 0 {
-		bar.total = min(bar.total, sel.Limit)
+	total := int(count)
+	if sel.Limit > 0 {
+		total = min(total, sel.Limit)
 	}
+	bar.Expect(total)
 	return bar, err
 }
 
-// events counts those that it gives.
-func (b *bar) events(events iter.Seq2[schemas.Event, error]) iter.Seq2[schemas.Event, error] {
+// counted shows in the bar how many events were read.
+func counted(events iter.Seq2[schemas.Event, error], bar *terminal.Bar) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		given := 0
 		for e, err := range events {
@@ -90,7 +96,7 @@ func (b *bar) events(events iter.Seq2[schemas.Event, error]) iter.Seq2[schemas.E
 				return
 			}
 			given++
-			b.show(given)
+			bar.Show(given)
 		}
 	}
 }

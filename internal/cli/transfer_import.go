@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,7 +28,7 @@ nothing else from being imported.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
 		Args:    perhapsAFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			s, err := from.system(terminalOf(cmd))
+			s, err := from.system(streamsOf(cmd))
 			if err != nil {
 				return err
 			}
@@ -36,12 +37,12 @@ nothing else from being imported.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return s.importFrom(cmd.Context(), terminalOf(cmd), in)
+			return s.importFrom(cmd.Context(), streamsOf(cmd), in)
 		},
 	}
 }
 
-func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error {
+func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -52,16 +53,18 @@ func (s system) importFrom(ctx context.Context, t terminal, in io.Reader) error 
 			return err
 		}
 	}
-	bar := newBar(t.err, 0)
-	if bar.on {
-		if bar.total, err = linesAhead(in); err != nil {
+	bar := terminal.NewBar(t.Err, 0)
+	if bar.IsShown() {
+		total, err := linesAhead(in)
+		if err != nil {
 			return err
 		}
+		bar.Expect(total)
 	}
 	i := importing{store: store, format: s.format(), pause: importPause, bar: bar}
 	err = i.read(ctx, in)
-	bar.end()
-	fmt.Fprintf(t.out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
+	bar.End()
+	fmt.Fprintf(t.Out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
 	return errors.Join(err, i.failed())
 }
 
@@ -112,7 +115,7 @@ type importing struct {
 	store   eventStore
 	format  schemas.DocumentFormat
 	pause   time.Duration
-	bar     *bar
+	bar     *terminal.Bar
 	created int
 	there   int
 	refused int
@@ -165,7 +168,7 @@ func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
 		left = append(left, doc)
 	}
 	err = i.insist(ctx, left)
-	i.bar.show(i.created + i.there + i.refused)
+	i.bar.Show(i.created + i.there + i.refused)
 	return err
 }
 
@@ -233,7 +236,7 @@ func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []s
 
 func (i *importing) refuse(id, why string) {
 	if i.refused++; len(i.reasons) < mostReasons {
-		i.reasons = append(i.reasons, fmt.Sprintf("event %s: %s", cell(id, 80), cell(why, 400)))
+		i.reasons = append(i.reasons, fmt.Sprintf("event %s: %s", terminal.Cell(id, 80), terminal.Cell(why, 400)))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -113,7 +114,7 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
 		defer cancel()
 		if err := problem(ctx); err != nil {
-			http.Error(w, cell(err.Error(), 0), http.StatusServiceUnavailable)
+			http.Error(w, terminal.Cell(err.Error(), 0), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -121,7 +122,7 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 			return
 		}
 		for _, line := range more() {
-			fmt.Fprintln(w, cell(line, 0))
+			fmt.Fprintln(w, terminal.Cell(line, 0))
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -283,7 +284,7 @@ func TestScrapesAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSystem(terminal{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, cfg)
+	s, err := newSystem(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bufio"
@@ -8,63 +8,66 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// column is one of a table.
-type column struct {
-	title   string
-	fixed   bool // never made narrower
-	right   bool // aligned to the right
-	spare   int  // left out where there is no room, the highest first; 0: never
-	colours map[string]colour
+// Column is a column of a table.
+type Column struct {
+	Title   string
+	Fixed   bool // never made narrower
+	Right   bool // aligned to the right
+	Spare   int  // left out where there is no room, the highest first; 0: never
+	Colours map[string]Colour
 	out     bool // left out
 }
 
 const (
-	tablePage   = 100 // rows whose widths are found together
-	tableGap    = "  "
-	narrowest   = 8   // characters of a column that has to make room
-	widestUncut = 200 // characters, where there is no terminal to fit
+	tablePage = 100 // rows whose widths are found together
+	tableGap  = "  "
+	narrowest = 8 // characters of a column that has to make room
 )
 
-// table writes rows in columns, a page at a time, so that it needs no more
+// WidestUncut is the widest cell, in characters, where there is no terminal to fit.
+const WidestUncut = 200
+
+// Table writes rows in columns, a page at a time, so that it needs no more
 // memory for a million rows than for a hundred. A later page may have wider
 // columns than those before.
-type table struct {
+type Table struct {
 	out     *bufio.Writer
-	screen  screen
-	columns []column
+	screen  Screen
+	columns []Column
 	widths  []int
 	rows    [][]string
 	headed  bool
 }
 
-func newTable(out io.Writer, on screen, columns ...column) *table {
-	t := &table{out: bufio.NewWriter(out), screen: on, columns: columns, widths: make([]int, len(columns))}
+// NewTable returns a table that fits the screen.
+func NewTable(out io.Writer, on Screen, columns ...Column) *Table {
+	t := &Table{out: bufio.NewWriter(out), screen: on, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
-		t.widths[i] = query.Width(c.title)
+		t.widths[i] = query.Width(c.Title)
 	}
 	return t
 }
 
-// row takes one value for each column.
-func (t *table) row(values ...string) error {
+// Row adds a row, with one value for each column.
+func (t *Table) Row(values ...string) error {
 	for i, value := range values {
-		values[i] = cell(value, widestUncut)
+		values[i] = Cell(value, WidestUncut)
 	}
 	t.rows = append(t.rows, values)
 	if len(t.rows) < tablePage {
 		return nil
 	}
-	return t.flush()
+	return t.Flush()
 }
 
-// flush writes the rows that were taken so far, and above the first the titles.
-func (t *table) flush() error {
+// Flush writes the rows that were added so far, and above the first the titles.
+func (t *Table) Flush() error {
 	t.measure()
 	if !t.headed {
 		t.headed = true
 		titles := make([]string, len(t.columns))
 		for i, c := range t.columns {
-			titles[i] = c.title
+			titles[i] = c.Title
 		}
 		t.line(titles, true)
 	}
@@ -75,8 +78,8 @@ func (t *table) flush() error {
 	return t.out.Flush()
 }
 
-// measure finds the widths for the rows at hand, never less than before.
-func (t *table) measure() {
+// measure finds the widths for the rows that were added, never less than before.
+func (t *Table) measure() {
 	for _, row := range t.rows {
 		for i, value := range row {
 			if !t.columns[i].out {
@@ -84,20 +87,20 @@ func (t *table) measure() {
 			}
 		}
 	}
-	if t.screen.width > 0 {
+	if t.screen.Width > 0 {
 		if !t.headed {
 			t.leaveOut()
 		}
-		fit(t.widths, t.columns, t.screen.width)
+		fit(t.widths, t.columns, t.screen.Width)
 	}
 }
 
 // leaveOut takes away what can be spared, until the rest can be made to fit.
-func (t *table) leaveOut() {
-	for t.least() > t.screen.width {
+func (t *Table) leaveOut() {
+	for t.least() > t.screen.Width {
 		first := -1
 		for i, c := range t.columns {
-			if c.spare > 0 && !c.out && (first < 0 || c.spare > t.columns[first].spare) {
+			if c.Spare > 0 && !c.out && (first < 0 || c.Spare > t.columns[first].Spare) {
 				first = i
 			}
 		}
@@ -109,12 +112,12 @@ func (t *table) leaveOut() {
 }
 
 // least is how wide the table is at its narrowest.
-func (t *table) least() int {
+func (t *Table) least() int {
 	sum := -len(tableGap)
 	for i, c := range t.columns {
 		switch {
 		case c.out:
-		case c.fixed:
+		case c.Fixed:
 			sum += len(tableGap) + t.widths[i]
 		default:
 			sum += len(tableGap) + min(t.widths[i], narrowest)
@@ -124,7 +127,7 @@ func (t *table) least() int {
 }
 
 // fit narrows the widest columns, character by character, until all fit.
-func fit(widths []int, columns []column, room int) {
+func fit(widths []int, columns []Column, room int) {
 	excess := -len(tableGap) - room
 	for i, width := range widths {
 		if !columns[i].out {
@@ -134,7 +137,7 @@ func fit(widths []int, columns []column, room int) {
 	for ; excess > 0; excess-- {
 		widest := -1
 		for i, width := range widths {
-			if !columns[i].fixed && !columns[i].out && width > narrowest && (widest < 0 || width > widths[widest]) {
+			if !columns[i].Fixed && !columns[i].out && width > narrowest && (widest < 0 || width > widths[widest]) {
 				widest = i
 			}
 		}
@@ -145,25 +148,25 @@ func fit(widths []int, columns []column, room int) {
 	}
 }
 
-func (t *table) line(values []string, title bool) {
+func (t *Table) line(values []string, title bool) {
 	last := t.last()
 	for i, value := range values[:last+1] {
 		if t.columns[i].out {
 			continue
 		}
-		shown := cell(value, t.widths[i])
+		shown := Cell(value, t.widths[i])
 		padding := strings.Repeat(" ", max(0, t.widths[i]-query.Width(shown)))
-		c := t.columns[i].colours[value]
+		c := t.columns[i].Colours[value]
 		if title {
-			c = bold
+			c = Bold
 		}
 		switch {
-		case t.columns[i].right:
-			t.out.WriteString(padding + t.screen.paint(shown, c))
+		case t.columns[i].Right:
+			t.out.WriteString(padding + t.screen.Paint(shown, c))
 		case i == last:
-			t.out.WriteString(t.screen.paint(shown, c))
+			t.out.WriteString(t.screen.Paint(shown, c))
 		default:
-			t.out.WriteString(t.screen.paint(shown, c) + padding)
+			t.out.WriteString(t.screen.Paint(shown, c) + padding)
 		}
 		if i < last {
 			t.out.WriteString(tableGap)
@@ -173,7 +176,7 @@ func (t *table) line(values []string, title bool) {
 }
 
 // last is the place of the last column that is shown.
-func (t *table) last() int {
+func (t *Table) last() int {
 	last := len(t.columns) - 1
 	for last > 0 && t.columns[last].out {
 		last--

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// bar shows on a terminal how far long work has come, and is silent elsewhere.
-type bar struct {
+// Bar shows the progress of long work on a terminal, and nothing elsewhere.
+type Bar struct {
 	out     io.Writer
 	total   int // 0: not known
 	from    int // done before, which says nothing of the rate
@@ -22,11 +22,22 @@ const (
 	barRefresh = 100 * time.Millisecond
 )
 
-func newBar(out io.Writer, total int) *bar {
-	return &bar{out: out, total: total, started: time.Now(), on: isTerminal(out) && total != 1} // one is no long work
+// NewBar returns a bar for so many steps; 0: their number is not known.
+func NewBar(out io.Writer, total int) *Bar {
+	return &Bar{out: out, total: total, started: time.Now(), on: IsTerminal(out) && total != 1} // one is no long work
 }
 
-func (b *bar) show(done int) {
+// StartAt leaves out of the rate what was done before.
+func (b *Bar) StartAt(done int) { b.from = done }
+
+// Expect sets the total, which a bar without one does not know.
+func (b *Bar) Expect(total int) { b.total = total }
+
+// IsShown reports whether the bar is on a terminal.
+func (b *Bar) IsShown() bool { return b.on }
+
+// Show draws the bar, at most ten times a second.
+func (b *Bar) Show(done int) {
 	now := time.Now()
 	if !b.on || now.Sub(b.drawn) < barRefresh && done != b.total {
 		return
@@ -43,7 +54,8 @@ func (b *bar) show(done int) {
 		strings.Repeat(".", barWidth-filled), done, b.total, rate, left.Round(time.Second))
 }
 
-func (b *bar) end() {
+// End finishes the line of the bar.
+func (b *Bar) End() {
 	if b.on && !b.drawn.IsZero() {
 		fmt.Fprintln(b.out)
 	}

@@ -1,0 +1,97 @@
+package terminal
+
+import (
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"golang.org/x/term"
+
+	"github.com/watershipmq/watership/schemas/query"
+)
+
+// Screen is the width of an output, and whether it has colours.
+type Screen struct {
+	Width  int // in characters; 0: no terminal, and so no bound
+	Colour bool
+}
+
+// NewScreen returns the width and the colours of out. Colours are for terminals,
+// unless NO_COLOR is set (https://no-color.org) or TERM is dumb.
+func NewScreen(out io.Writer, environ []string) Screen {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return Screen{}
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 {
+		width = usualWidth
+	}
+	return Screen{width, variable(environ, "NO_COLOR") == "" && variable(environ, "TERM") != "dumb"}
+}
+
+// usualWidth is for a terminal that does not report its width.
+const usualWidth = 80
+
+// variable returns the value of an environment variable, "" where it is not set.
+func variable(environ []string, name string) string {
+	for _, variable := range environ {
+		if value, found := strings.CutPrefix(variable, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// Colour is a control sequence of ECMA-48 (SGR).
+type Colour string
+
+// Colours, and bold.
+const (
+	plain  Colour = ""
+	Red    Colour = "\x1b[31m"
+	Green  Colour = "\x1b[32m"
+	Yellow Colour = "\x1b[33m"
+	Cyan   Colour = "\x1b[36m"
+	Bold   Colour = "\x1b[1m"
+
+	// ColourEnd goes back to the colour of the terminal.
+	ColourEnd = "\x1b[0m"
+)
+
+// Paint colours a text, where the screen has colours.
+func (s Screen) Paint(text string, c Colour) string {
+	if !s.Colour || c == plain || text == "" {
+		return text
+	}
+	return string(c) + text + ColourEnd
+}
+
+// Cell returns text on one line, without control characters, and cut to so many
+// columns; 0 is no bound.
+func Cell(text string, width int) string {
+	text = strings.Map(harmless, strings.ToValidUTF8(text, "\ufffd"))
+	if width <= 0 || query.Width(text) <= width {
+		return text
+	}
+	taken := 0
+	for i, r := range text {
+		if taken += query.Width(string(r)); taken >= width { // one column is for the mark
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// harmless also replaces the characters that change the direction of the text that
+// follows, and so could make one value look like another.
+func harmless(r rune) rune {
+	switch {
+	case unicode.IsControl(r):
+		return ' '
+	case unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r):
+		return '\ufffd'
+	}
+	return r
+}
