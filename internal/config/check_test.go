@@ -1,0 +1,190 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+const handler = "handler: {http: {url: 'http://h/'}}"
+
+// Settings that are each possible, and not together.
+func TestSettingsThatContradict(t *testing.T) {
+	long := strings.Repeat("q", 250)
+	for name, test := range map[string]struct{ file, want string }{
+		"a login without a password": {
+			"store.username: shop", `w.yaml:1: store.username: "shop": expected store.password_file beside it`,
+		},
+		"a password without a login": {
+			"store.password_file: /pw", `w.yaml:1: store.password_file: "/pw": expected store.username beside it`,
+		},
+		"a login and an API key": {
+			"store: {username: shop, password_file: /pw, api_key_file: /key}", `w.yaml:1: store.api_key_file: "/key": expected either an API key or a login`,
+		},
+		"a login at a file": {
+			"store: {url: 'sqlite:a.db', username: shop, password_file: /pw}",
+			`w.yaml:1: store.username: "shop": expected nothing beside sqlite:, which has no login and no TLS`,
+		},
+		"an API key at a file": {
+			"store: {url: 'sqlite:a.db', api_key_file: /key}",
+			`w.yaml:1: store.api_key_file: "/key": expected nothing beside sqlite:, which has no login and no TLS`,
+		},
+		"a password of the embedded broker": {
+			"amqp: {url: 'embedded://', password_file: /pw}",
+			`w.yaml:1: amqp.password_file: "/pw": expected nothing beside embedded://, whose login is guest with the password guest`,
+		},
+		"a listener of RabbitMQ": {
+			"amqp.listen: ':5672'", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
+		},
+		"a default policy that is missing": {
+			"retry.default: fast", `w.yaml:1: retry.default: "fast": expected a policy of retry.policies: default`,
+		},
+		"a policy of a route that is missing": {
+			"routes: [{queue: a, retry: fast, " + handler + "}]\nretry.policies: {slow: {delays: [1m]}}",
+			`w.yaml:1: routes[0].retry: "fast": expected a policy of retry.policies: default, slow`,
+		},
+		"pauses that shrink": {
+			"retry.breaker: {first: 2m, cap: 1m}", `w.yaml:1: retry.breaker.cap: "1m": expected at least first, 2m0s`,
+		},
+		"pauses of a route that shrink": {
+			"routes: [{queue: a, breaker: {first: 2m, cap: 1m}, " + handler + "}]", `w.yaml:1: routes[0].breaker.cap: "1m": expected at least first, 2m0s`,
+		},
+		"pauses of a route below the first of all": {
+			"routes: [{queue: a, breaker: {cap: 1m}, " + handler + "}]\nretry.breaker.first: 2m",
+			`w.yaml:1: routes[0].breaker.cap: "1m": expected at least first, 2m0s`,
+		},
+		"a route without a queue": {
+			"routes: [{" + handler + "}]", `w.yaml:1: routes[0].queue: expected the name of a queue`,
+		},
+		"a route without a service": {
+			"routes: [{queue: a}]", `w.yaml:1: routes[0].handler.http.url: expected the URL to which messages are posted`,
+		},
+		"a queue of Watership's": {
+			"routes: [{queue: watership.due, " + handler + "}]", `w.yaml:1: routes[0].queue: "watership.due": expected a queue that is not our own`,
+		},
+		"a queue of Watership's by its prefix": {
+			"routes: [{queue: shop.due, " + handler + "}]\ntopology.prefix: shop", `w.yaml:1: routes[0].queue: "shop.due": expected a queue that is not our own`,
+		},
+		"a queue twice": {
+			"routes:\n- {queue: a, " + handler + "}\n- {queue: a, " + handler + "}", `w.yaml:3: routes[1].queue: "a": expected each queue once`,
+		},
+		"a binding without an exchange": {
+			"routes: [{queue: a, bind: [{key: x}], " + handler + "}]",
+			`w.yaml:1: routes[0].bind[0].exchange: expected the name of an exchange (every queue is bound to the default exchange)`,
+		},
+		"a binding to Watership's exchange": {
+			"routes: [{queue: a, bind: [{exchange: watership.events}], " + handler + "}]",
+			`w.yaml:1: routes[0].bind[0].exchange: "watership.events": expected an exchange that is not our own`,
+		},
+		"a parking queue with too long a name": {
+			"routes: [{queue: " + long + ", park: true, " + handler + "}]",
+			`w.yaml:1: routes[0].park: "true": expected false, since the name of the queue with .poison would be longer than 255 bytes`,
+		},
+		"a parking queue of Watership's": {
+			"routes: [{queue: watership, park: true, " + handler + "}]",
+			`w.yaml:1: routes[0].park: "true": expected false, since watership.poison is our own queue`,
+		},
+		"the default exchange tapped": {
+			"tap.exchanges: [{type: topic}]", `w.yaml:1: tap.exchanges[0].name: expected the name of an exchange (the default exchange cannot be tapped)`,
+		},
+		"an exchange without a type": {
+			"tap.exchanges: [{name: a}]", `w.yaml:1: tap.exchanges[0].type: expected topic, fanout, direct or headers`,
+		},
+		"keys of a fanout exchange": {
+			"tap.exchanges: [{name: a, type: fanout, keys: [b]}]", `w.yaml:1: tap.exchanges[0].keys: "b": expected none: such an exchange is tapped whole`,
+		},
+		"keys of a headers exchange": {
+			"tap.exchanges: [{name: a, type: headers, keys: [b]}]", `w.yaml:1: tap.exchanges[0].keys: "b": expected none: such an exchange is tapped whole`,
+		},
+		"Watership's exchange tapped": {
+			"tap.exchanges: [{name: watership.events, type: topic}]",
+			`w.yaml:1: tap.exchanges[0].name: "watership.events": expected an exchange that is not our own`,
+		},
+		"the firehose tapped": {
+			"tap.exchanges: [{name: amq.rabbitmq.trace, type: topic}]",
+			`w.yaml:1: tap.exchanges[0].name: "amq.rabbitmq.trace": expected an exchange that does not copy our own deliveries`,
+		},
+		"an exchange tapped twice": {
+			"tap.exchanges:\n- {name: a, type: topic}\n- {name: a, type: topic}", `w.yaml:3: tap.exchanges[1].name: "a": expected each exchange once`,
+		},
+		"labels that are one field": {
+			"index.labels: [a.b, a_b]", `w.yaml:1: index.labels: "a.b, a_b": expected each label once, with . and _ alike`,
+		},
+		"numeric labels that are one field": {
+			"index.numeric_labels: [a_b, a.b]", `w.yaml:1: index.numeric_labels: "a_b, a.b": expected each label once, with . and _ alike`,
+		},
+		"a policy without delays": {
+			"retry.policies: {slow: {}}",
+			`w.yaml:1: retry.policies.slow.delays: expected the delays between attempts ([] for a single attempt), or first and attempts where they grow`,
+		},
+		"a policy with two kinds of delays": {
+			"retry.policies: {slow: {delays: [1s], first: 1s, attempts: 2}}", `w.yaml:1: retry.policies.slow.first: "1s": expected either delays or first`,
+		},
+		"a growing policy without attempts": {
+			"retry.policies: {slow: {first: 1s}}", `w.yaml:1: retry.policies.slow.attempts: expected 1 to 10000`,
+		},
+		"a cap of listed delays": {
+			"retry.policies: {slow: {delays: [1s], cap: 1m}}", `w.yaml:1: retry.policies.slow.cap: "1m": expected none without first, the delay that grows`,
+		},
+		"a policy without a name": {
+			"retry.policies: {'': {delays: []}}", `w.yaml:1: retry.policies.: expected a name of 1 to 200 bytes`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, "w.yaml", test.file+"\n")
+			if _, err := Load(Sources{File: "w.yaml"}); err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+// The same kinds of settings where nothing contradicts.
+func TestSettingsThatGoTogether(t *testing.T) {
+	for _, file := range []string{
+		"store: {username: shop, password_file: /pw}",
+		"store: {api_key_file: /key}",
+		"store: {url: 'sqlite:a.db'}\namqp: {url: 'embedded://', listen: ':5672'}",
+		"retry: {default: slow, policies: {slow: {delays: [1m]}}}",
+		"retry: {breaker: {first: 2m, cap: 2m}}",
+		"retry: {breaker: {first: 2m}}\nroutes: [{queue: a, breaker: {cap: 3m}, " + handler + "}]",
+		"routes: [{queue: watership, " + handler + "}]",
+		"routes: [{queue: a, bind: [{exchange: amq.topic}, {exchange: b, key: ''}], " + handler + "}]",
+		"routes: [{queue: " + strings.Repeat("q", 248) + ", park: true, " + handler + "}]",
+		"tap.exchanges: [{name: a, type: direct}, {name: b, type: topic, keys: ['#', a.*]}, {name: amq.fanout, type: fanout}]",
+		"index: {labels: [a.b, b], numeric_labels: [a_b]}",
+		"retry.policies: {default: {delays: []}, slow: {first: 1s, attempts: 2, classes: {a: {delays: [1s]}}}}",
+	} {
+		t.Run(file, func(t *testing.T) {
+			load(t, file, nil, nil)
+		})
+	}
+}
+
+// A policy named default takes the place of the built-in one.
+func TestDefaultPolicyCanBeReplaced(t *testing.T) {
+	if got := load(t, "retry.policies: {default: {delays: []}}", nil, nil).Retry.Policies["default"]; got.MaxAttempts() != 1 {
+		t.Errorf("the policy is %+v", got)
+	}
+}
+
+// A value that cannot be read is reported once, and not also for its relations to
+// others.
+func TestAMistakeIsReportedOnce(t *testing.T) {
+	for file, want := range map[string]string{
+		"retry.default: ''":                          `w.yaml:1: retry.default: expected text of 1 to 200 bytes`,
+		"amqp: {url: 'http://h', management_url: x}": "", // two keys: two mistakes
+		"retry.breaker: {first: x, cap: 1s}":         `w.yaml:1: retry.breaker.first: "x": ` + durationUpToADay,
+		"retry.policies: {a: {first: x}}":            `w.yaml:1: retry.policies.a.first: "x": ` + delayExpected,
+	} {
+		t.Chdir(t.TempDir())
+		write(t, "w.yaml", file+"\n")
+		_, err := Load(Sources{File: "w.yaml"})
+		switch {
+		case err == nil:
+			t.Errorf("%s: no mistake", file)
+		case want == "" && strings.Count(err.Error(), "\n") != 1, want != "" && err.Error() != want:
+			t.Errorf("%s: got\n%v\nwant %s", file, err, want)
+		}
+	}
+}
