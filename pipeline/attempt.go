@@ -36,28 +36,28 @@ func AttemptFrom(ctx context.Context) Attempt {
 
 // attempt calls the handler with a copy of the message as first published. A
 // panic is a failure.
-func (b *business) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
+func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
 	this := Attempt{
-		Number: verified.State.Attempt + 1, Queue: b.route.Queue,
+		Number: verified.State.Attempt + 1, Queue: h.route.Queue,
 		Fingerprint: verified.State.Fingerprint, Replay: verified.State.Replay,
 	}
 	ctx := context.WithValue(msg.Context(), attemptKey{}, this)
-	if b.route.Timeout > 0 {
+	if h.route.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.route.Timeout)
+		ctx, cancel = context.WithTimeout(ctx, h.route.Timeout)
 		defer cancel()
-		defer time.AfterFunc(b.route.Timeout+hangGrace, func() { b.reportHang(this) }).Stop()
+		defer time.AfterFunc(h.route.Timeout+hangGrace, func() { h.reportHang(this) }).Stop()
 	}
-	defer b.running.begin(msg.Context(), verified.State, b.now())()
-	given := givenTo(ctx, msg, verified.Envelope)
-	produced, err = recoverValue(func() ([]*message.Message, error) { return b.route.Handler(given) })
-	return produced, nackedOr(given, err)
+	defer h.runningCalls.begin(msg.Context(), verified.State, h.now())()
+	input := handlerMessage(ctx, msg, verified.Envelope)
+	produced, err = recoverValue(func() ([]*message.Message, error) { return h.route.Handler(input) })
+	return produced, errorOrNack(input, err)
 }
 
-// nackedOr: a handler that nacks and returns no error wants the message later.
-func nackedOr(given *message.Message, err error) error {
+// errorOrNack: a handler that nacks and returns no error wants the message later.
+func errorOrNack(input *message.Message, err error) error {
 	select {
-	case <-given.Nacked():
+	case <-input.Nacked():
 		if err == nil {
 			return retry.Unavailable(errNacked)
 		}
@@ -67,14 +67,14 @@ func nackedOr(given *message.Message, err error) error {
 }
 
 // reportHang says that a handler went on after its time-out.
-func (b *business) reportHang(a Attempt) {
-	b.metrics.hung.WithLabelValues(a.Queue).Inc()
-	b.logger.Error("a handler did not return at its time-out; its message stays with it",
-		"queue", a.Queue, "timeout", b.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
-	if b.onHang == nil {
+func (h *routeHandler) reportHang(a Attempt) {
+	h.metrics.hung.WithLabelValues(a.Queue).Inc()
+	h.logger.Error("a handler did not return at its time-out; its message stays with it",
+		"queue", a.Queue, "timeout", h.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
+	if h.onHang == nil {
 		return
 	}
-	if err := recoverPanic(func() error { b.onHang(a); return nil }); err != nil {
-		b.logger.Error("the hook for hanging handlers failed", "queue", a.Queue, "error", err)
+	if err := recoverPanic(func() error { h.onHang(a); return nil }); err != nil {
+		h.logger.Error("the hook for hanging handlers failed", "queue", a.Queue, "error", err)
 	}
 }

@@ -25,40 +25,40 @@ type breaker struct {
 	cfg retry.Breaker
 	now func() time.Time
 
-	mu        sync.Mutex    // guards what follows
-	epoch     int           // how often the breaker opened or closed
-	open      bool          // since the time in opened
-	changed   chan struct{} // closed when open changes
-	opened    time.Time
-	last      verdict   // on the attempt that opened the breaker, or the newest of its probes
-	row       []signal  // failures since the latest success, oldest first
-	succeeded time.Time // when an attempt succeeded last
-	few       int       // successes that are missing until the route uses all its places
-	rounds    int       // of probes that failed since the route used all its places
-	owed      []string  // messages that get their attempt back, oldest first
+	mu         sync.Mutex    // guards what follows
+	epoch      int           // how often the breaker opened or closed
+	open       bool          // since the time in opened
+	changed    chan struct{} // closed when open changes
+	opened     time.Time
+	last       verdict         // on the attempt that opened the breaker, or the newest of its probes
+	streak     []recentFailure // failures since the latest success, oldest first
+	succeeded  time.Time       // when an attempt succeeded last
+	recovering int             // successes that are missing until the route uses all its places
+	rounds     int             // of probes that failed since the route used all its places
+	refunds    []string        // messages that get their attempt back, oldest first
 }
 
-// signal is a failure that may be of an outage.
-type signal struct {
+// recentFailure is a failure that may be of an outage.
+type recentFailure struct {
 	message string // instance id
 	kind    string
 	at      time.Time
 	counted bool // as an attempt
 }
 
-// ruling says what a failure means for its message.
-type ruling int
+// breakerDecision says what a failure means for its message.
+type breakerDecision int
 
 const (
-	attemptCounts   ruling = iota // the policy decides
-	attemptReturned               // the message waits and loses no attempt
-	ownFailure                    // the policy decides; others succeed, so earlier waits are over
+	attemptCounts   breakerDecision = iota // the policy decides
+	attemptReturned                        // the message waits and loses no attempt
+	ownFailure                             // the policy decides; others succeed, so earlier waits are over
 )
 
 const (
-	longestRow = 1000 // signals
-	mostOwed   = 1000 // messages
-	mostProbes = 100  // of one round
+	maxStreak  = 1000 // signals
+	maxRefunds = 1000 // messages
+	maxProbes  = 100  // of one round
 )
 
 func newBreaker(cfg retry.Breaker, now func() time.Time) *breaker {
@@ -72,72 +72,72 @@ func (b *breaker) begin() (epoch int) {
 	return b.epoch
 }
 
-// success records that an attempt succeeded.
-func (b *breaker) success(epoch int) {
+// recordSuccess records that an attempt succeeded.
+func (b *breaker) recordSuccess(epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open && epoch < b.epoch {
 		return
 	}
-	b.succeeded, b.row = b.now(), nil
+	b.succeeded, b.streak = b.now(), nil
 	switch {
 	case b.open:
-		b.few = b.cfg.Messages
-		b.set(false)
-	case b.few > 1:
-		b.few--
+		b.recovering = b.cfg.Messages
+		b.setOpen(false)
+	case b.recovering > 1:
+		b.recovering--
 	default:
-		b.few, b.rounds = 0, 0
+		b.recovering, b.rounds = 0, 0
 	}
 }
 
-// failed records that an attempt failed, and rules on it. before is the state of
+// recordFailure records that an attempt failed, and rules on it. before is the state of
 // the message before the attempt, with an instance id.
-func (b *breaker) failed(epoch int, before schemas.State, v verdict) ruling {
+func (b *breaker) recordFailure(epoch int, before schemas.State, v verdict) breakerDecision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	ruling := b.rule(epoch, before, v, now)
-	if b.spent(before, v.cause, now) {
+	breakerDecision := b.classify(epoch, before, v, now)
+	if b.waitsExhausted(before, v.cause, now) {
 		return attemptCounts
 	}
-	return ruling
+	return breakerDecision
 }
 
-// rule is failed for a message that may wait any number of times.
-func (b *breaker) rule(epoch int, before schemas.State, v verdict, now time.Time) ruling {
+// classify is failed for a message that may wait any number of times.
+func (b *breaker) classify(epoch int, before schemas.State, v verdict, now time.Time) breakerDecision {
 	switch {
-	case v.cause == judged:
+	case v.cause == decidedByHandler:
 		return attemptCounts
-	case epoch < b.epoch, v.cause == handedBack:
+	case epoch < b.epoch, v.cause == returnedByHandler:
 		return attemptReturned
 	case b.open:
 		b.last = v
 		return attemptReturned
-	case b.own(before, v):
+	case b.isMessageFault(before, v):
 		return ownFailure
 	}
-	counted := v.cause == ofMessage || v.cause == timedOut
-	b.note(signal{before.Message, kindOf(v.failure, v.cause), now, counted}, v)
+	counted := v.cause == messageFailure || v.cause == timedOut
+	b.addFailure(recentFailure{before.Message, kindOf(v.failure, v.cause), now, counted}, v)
 	if b.open || !counted {
 		return attemptReturned
 	}
 	return attemptCounts
 }
 
-// spent says whether the message has waited as often as it may.
-func (b *breaker) spent(before schemas.State, of cause, now time.Time) bool {
-	if of == ofMessage {
+// waitsExhausted says whether the message has waited as often as it may.
+func (b *breaker) waitsExhausted(before schemas.State, of cause, now time.Time) bool {
+	if of == messageFailure {
 		return b.cfg.ExhaustedAlike(before.Waits, before.WaitsSince, now)
 	}
 	return b.cfg.Exhausted(before.Waits, before.WaitsSince, now)
 }
 
-// own says whether the message fails as it did before although others succeeded in
+// isMessageFault says whether the message fails as it did before although others succeeded in
 // between. To lose an attempt that would be returned, it takes a success since it
-// failed last. Whether this process has a file left for a connection is not the
+// recordFailure last. Whether this process has a file left for a connection is not the
 // message's fault even then.
-func (b *breaker) own(before schemas.State, v verdict) bool {
+func (b *breaker) isMessageFault(before schemas.State, v verdict) bool {
 	failedBefore := before.Attempt > 0 || before.Waits > 0
 	if !failedBefore || v.cause == exhausted || likeness(before.Failure) != likeness(v.failure) {
 		return false
@@ -148,69 +148,69 @@ func (b *breaker) own(before schemas.State, v verdict) bool {
 	return b.succeeded.After(before.FirstFailed)
 }
 
-// note adds a signal to the row, and opens the breaker if it is long enough.
-func (b *breaker) note(s signal, v verdict) {
+// addFailure adds a signal to the row, and opens the breaker if it is long enough.
+func (b *breaker) addFailure(s recentFailure, v verdict) {
 	if b.cfg.Messages < 0 {
 		return
 	}
-	b.row = slices.DeleteFunc(b.row, func(other signal) bool {
+	b.streak = slices.DeleteFunc(b.streak, func(other recentFailure) bool {
 		return s.at.Sub(other.at) > b.cfg.Within || other.message == s.message
 	})
 	alike := 1
-	for _, other := range b.row {
+	for _, other := range b.streak {
 		if other.kind == s.kind {
 			alike++
 		}
 	}
 	if alike < b.cfg.Messages {
-		b.row = newest(append(b.row, s), longestRow)
+		b.streak = lastN(append(b.streak, s), maxStreak)
 		return
 	}
-	for _, other := range b.row {
+	for _, other := range b.streak {
 		if other.counted {
-			b.owed = newest(append(b.owed, other.message), mostOwed)
+			b.refunds = lastN(append(b.refunds, other.message), maxRefunds)
 		}
 	}
-	b.row, b.opened, b.last = nil, s.at, v
-	b.set(true)
+	b.streak, b.opened, b.last = nil, s.at, v
+	b.setOpen(true)
 }
 
-func (b *breaker) set(open bool) {
+func (b *breaker) setOpen(open bool) {
 	b.open = open
 	b.epoch++
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// repay says whether a message gets its latest attempt back: it was in the row
+// refund says whether a message gets its latest attempt back: it was in the row
 // that opened the breaker, and was counted before that.
-func (b *breaker) repay(s schemas.State) bool {
+func (b *breaker) refund(s schemas.State) bool {
 	if s.Message == "" || s.Attempt == 0 {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.Index(b.owed, s.Message)
+	i := slices.Index(b.refunds, s.Message)
 	if i < 0 {
 		return false
 	}
-	b.owed = slices.Delete(b.owed, i, i+1)
+	b.refunds = slices.Delete(b.refunds, i, i+1)
 	return !b.cfg.ExhaustedAlike(s.Waits, s.WaitsSince, b.now())
 }
 
-// look says whether the breaker is open or closed for a few messages at once, and
+// state says whether the breaker is open or closed for a few messages at once, and
 // returns a channel that is closed when it opens or closes.
-func (b *breaker) look() (open, few bool, changed <-chan struct{}) {
+func (b *breaker) state() (open, recovering bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.open, b.few > 0, b.changed
+	return b.open, b.recovering > 0, b.changed
 }
 
 // pause is the wait before the next round of probes.
 func (b *breaker) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return min(max(b.cfg.Pause(b.rounds), b.last.asked), b.cfg.Cap)
+	return min(max(b.cfg.Pause(b.rounds), b.last.requestedPause), b.cfg.Cap)
 }
 
 // probes is how many messages a round tries one after the other, until one
@@ -220,8 +220,8 @@ func (b *breaker) probes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := b.cfg.Messages
-	if b.last.cause == ofMessage {
-		most = max(most, min(most<<min(b.rounds, 10), mostProbes))
+	if b.last.cause == messageFailure {
+		most = max(most, min(most<<min(b.rounds, 10), maxProbes))
 	}
 	return most
 }
@@ -244,5 +244,5 @@ func (b *breaker) outage() (since time.Time, why schemas.Failure) {
 	return b.opened, b.last.failure
 }
 
-// newest are the last so many of a list.
-func newest[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
+// lastN are the last so many of a list.
+func lastN[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }

@@ -119,11 +119,11 @@ func (m *outageModel) run() {
 			m.queue.put(amqp.Delivery{RoutingKey: "orders", Body: []byte(body), MessageId: body})
 		})
 	}
-	business := &business{
-		steps: &steps{
+	rh := &routeHandler{
+		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, holds: &holds{gauge: metrics.held},
-			targets: newTargets(m, nil, time.Hour, targetShare), delayTargets: newTargets(m, nil, time.Hour, delayShare),
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: &heldMessages{gauge: metrics.held},
+			queueLimiter: newQueueLimiter(m, nil, time.Hour, queueShare), delayLimiter: newQueueLimiter(m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		outlet:  m,
@@ -131,7 +131,7 @@ func (m *outageModel) run() {
 		breaker: breaker,
 	}
 	subscriber := newRouteSubscriber(
-		business.steps, business.route, breaker, m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
+		rh.messageFlow, rh.route, breaker, m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
 	var routing sync.WaitGroup
 	messages, err := subscriber.Subscribe(ctx, "orders")
 	if err != nil {
@@ -140,7 +140,7 @@ func (m *outageModel) run() {
 	routing.Go(func() {
 		for msg := range messages {
 			routing.Go(func() {
-				if business.handle(msg) != nil {
+				if rh.handle(msg) != nil {
 					msg.Nack()
 					return
 				}
@@ -330,7 +330,7 @@ func (s modelSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *messa
 	for range s.many {
 		handing.Go(func() {
 			for d, ok := s.queue.take(ctx); ok; d, ok = s.queue.take(ctx) {
-				s.handOut(ctx, out, d)
+				s.deliverAll(ctx, out, d)
 			}
 		})
 	}
@@ -341,7 +341,7 @@ func (s modelSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *messa
 	return out, nil
 }
 
-func (s modelSubscriber) handOut(ctx context.Context, out chan<- *message.Message, d amqp.Delivery) {
+func (s modelSubscriber) deliverAll(ctx context.Context, out chan<- *message.Message, d amqp.Delivery) {
 	msg, _ := transport.Marshaler{}.Unmarshal(d)
 	msg.SetContext(schemas.NewContext(context.WithoutCancel(ctx), schemas.FromDelivery(d)))
 	select {

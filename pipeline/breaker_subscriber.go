@@ -15,46 +15,46 @@ import (
 // routeSubscriber is the subscriber of a route. While the route's breaker is
 // closed it hands out as many messages at once as the route handles. While it is
 // open it does not consume, but for probes: after each pause single messages,
-// one after the other, until a handler succeeds. No handler is hurried, and no
+// single after the other, until a handler succeeds. No handler is hurried, and no
 // other route notices.
 //
 // At most the few messages that were on their way when the consumer stopped go
 // back to the queue; they are at its head and the next to be handled, so this
 // does not count up to a delivery limit.
 type routeSubscriber struct {
-	*steps
-	route       Route
-	breaker     *breaker
-	all, one    message.Subscriber // of as many messages at once as the route handles, and of one
-	stopTimeout time.Duration
-	paused      prometheus.Gauge // 1 while the breaker is open
+	*messageFlow
+	route              Route
+	breaker            *breaker
+	concurrent, single message.Subscriber // of as many messages at once as the route handles, and of one
+	stopTimeout        time.Duration
+	paused             prometheus.Gauge // 1 while the breaker is open
 
-	out     chan *message.Message
-	places  chan struct{} // a token for each message that a handler has
-	few     chan struct{} // a token for each message that a handler has while the route recovers
-	hung    chan struct{} // a token for each probe that goes on after its time, without a place
-	handed  sync.WaitGroup
-	expired chan struct{} // closed: wait for no handler any more
-	running sync.WaitGroup
+	out           chan *message.Message
+	slots         chan struct{} // a token for each message that a handler has
+	recoverySlots chan struct{} // a token for each message that a handler has while the route recovers
+	hungProbes    chan struct{} // a token for each probe that goes on after its time, without a place
+	handlers      sync.WaitGroup
+	expired       chan struct{} // closed: wait for no handler any more
+	running       sync.WaitGroup
 }
 
-// unhurried is the stop timeout of the subscribers: a breaker that opens waits
+// noTimeout is the stop timeout of the subscribers: a breaker that opens waits
 // for no handler, and routeSubscriber.end bounds the end of the route.
-const unhurried = 10 * 365 * 24 * time.Hour
+const noTimeout = 10 * 365 * 24 * time.Hour
 
-func newRouteSubscriber(s *steps, route Route, b *breaker, all, one message.Subscriber, stopTimeout time.Duration) *routeSubscriber {
+func newRouteSubscriber(s *messageFlow, route Route, b *breaker, concurrent, single message.Subscriber, stopTimeout time.Duration) *routeSubscriber {
 	return &routeSubscriber{
-		steps: s, route: route, breaker: b, all: all, one: one, stopTimeout: stopTimeout,
+		messageFlow: s, route: route, breaker: b, concurrent: concurrent, single: single, stopTimeout: stopTimeout,
 		paused: s.metrics.paused.WithLabelValues(route.Queue),
 		out:    make(chan *message.Message), expired: make(chan struct{}),
-		places: make(chan struct{}, route.Concurrency), hung: make(chan struct{}, route.Concurrency),
-		few: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
+		slots: make(chan struct{}, route.Concurrency), hungProbes: make(chan struct{}, route.Concurrency),
+		recoverySlots: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
 	}
 }
 
 // Subscribe is called once. It waits for the broker as long as ctx allows.
 func (s *routeSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	first, err := s.consume(ctx, s.all)
+	first, err := s.consume(ctx, s.concurrent)
 	if err != nil {
 		return nil, err
 	}
@@ -74,18 +74,18 @@ func (s *routeSubscriber) run(ctx context.Context, c *consumption) {
 	defer s.end()
 	for ctx.Err() == nil {
 		if c != nil {
-			s.handOut(c)
+			s.deliverAll(c)
 		}
 		s.probe(ctx)
-		c = s.again(ctx)
+		c = s.resume(ctx)
 	}
 	c.end()
 }
 
-// again consumes after a pause, or where the consumption has ended by itself; nil
+// resume consumes after a pause, or where the consumption has ended by itself; nil
 // when that fails.
-func (s *routeSubscriber) again(ctx context.Context) *consumption {
-	c, err := s.consume(ctx, s.all)
+func (s *routeSubscriber) resume(ctx context.Context) *consumption {
+	c, err := s.consume(ctx, s.concurrent)
 	if err != nil {
 		_ = sleep(ctx, s.breaker.cfg.First)
 		return nil
@@ -93,64 +93,64 @@ func (s *routeSubscriber) again(ctx context.Context) *consumption {
 	return c
 }
 
-// handOut hands out messages until the breaker opens or the consumption ends.
-func (s *routeSubscriber) handOut(c *consumption) {
+// deliverAll hands out messages until the breaker opens or the consumption ends.
+func (s *routeSubscriber) deliverAll(c *consumption) {
 	defer c.stop()
 	for {
-		open, few, changed := s.breaker.look()
+		open, recoverySlots, changed := s.breaker.state()
 		if open {
 			return
 		}
-		places := []chan struct{}{s.places}
-		if few {
-			places = append(places, s.few)
+		slots := []chan struct{}{s.slots}
+		if recoverySlots {
+			slots = append(slots, s.recoverySlots)
 		}
-		if !s.handOne(c, changed, places...) {
+		if !s.deliverNext(c, changed, slots...) {
 			return
 		}
 	}
 }
 
-// handOne hands out a message once there is a place for it; false when the
+// deliverNext hands out a message once there is a place for it; false when the
 // consumption ends. A breaker that changes before leaves the message where it is.
-func (s *routeSubscriber) handOne(c *consumption, changed <-chan struct{}, places ...chan struct{}) bool {
-	for i, place := range places {
+func (s *routeSubscriber) deliverNext(c *consumption, changed <-chan struct{}, slots ...chan struct{}) bool {
+	for i, place := range slots {
 		select {
 		case place <- struct{}{}:
 			continue
 		case <-changed:
 		case <-c.ctx.Done():
 		}
-		leave(places[:i])
+		release(slots[:i])
 		return c.ctx.Err() == nil
 	}
 	select {
 	case msg, ok := <-c.messages:
 		if ok {
-			s.hand(msg, func() { leave(places) })
+			s.deliver(msg, func() { release(slots) })
 			return true
 		}
 	case <-changed:
-		leave(places)
+		release(slots)
 		return true
 	case <-c.ctx.Done():
 	}
-	leave(places)
+	release(slots)
 	return false
 }
 
-func leave(places []chan struct{}) {
-	for _, place := range places {
+func release(slots []chan struct{}) {
+	for _, place := range slots {
 		<-place
 	}
 }
 
-// hand gives a message to the router, and calls done once it is settled. The
+// deliver gives a message to the router, and calls done once it is settled. The
 // channel that it returns is closed then.
-func (s *routeSubscriber) hand(msg *message.Message, done func()) (settled <-chan struct{}) {
-	over := make(chan struct{})
-	s.handed.Go(func() {
-		defer close(over)
+func (s *routeSubscriber) deliver(msg *message.Message, done func()) (settled <-chan struct{}) {
+	closed := make(chan struct{})
+	s.handlers.Go(func() {
+		defer close(closed)
 		defer done()
 		select {
 		case <-msg.Acked():
@@ -160,12 +160,12 @@ func (s *routeSubscriber) hand(msg *message.Message, done func()) (settled <-cha
 		}
 	})
 	s.out <- msg
-	return over
+	return closed
 }
 
 // probe looks for the service until the breaker closes or ctx ends.
 func (s *routeSubscriber) probe(ctx context.Context) {
-	open, _, closed := s.breaker.look()
+	open, _, closed := s.breaker.state()
 	if !open {
 		return
 	}
@@ -173,7 +173,7 @@ func (s *routeSubscriber) probe(ctx context.Context) {
 	s.paused.Set(1)
 	s.logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
 	s.record(ctx, schemas.Paused, since, why)
-	s.rounds(ctx, since, closed)
+	s.probeRounds(ctx, since, closed)
 	s.paused.Set(0)
 	if ctx.Err() == nil {
 		s.logger.Info("route resumed", "queue", s.route.Queue, "paused", s.now().Sub(since).Round(time.Millisecond))
@@ -181,7 +181,7 @@ func (s *routeSubscriber) probe(ctx context.Context) {
 	}
 }
 
-func (s *routeSubscriber) rounds(ctx context.Context, since time.Time, closed <-chan struct{}) {
+func (s *routeSubscriber) probeRounds(ctx context.Context, since time.Time, closed <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.running.Go(func() {
@@ -192,7 +192,7 @@ func (s *routeSubscriber) rounds(ctx context.Context, since time.Time, closed <-
 		}
 	})
 	recorded := since
-	for sleep(ctx, s.breaker.pause()) && s.round(ctx) {
+	for sleep(ctx, s.breaker.pause()) && s.probeRound(ctx) {
 		s.breaker.roundFailed()
 		if now := s.now(); now.Sub(recorded) >= PausedEvery {
 			_, why := s.breaker.outage()
@@ -228,26 +228,26 @@ func (s *routeSubscriber) record(ctx context.Context, action schemas.Action, sin
 	})
 }
 
-// round tries messages one after the other; false when ctx ends. It waits for
+// probeRound tries messages one after the other; false when ctx ends. It waits for
 // messages as long as the queue has none.
-func (s *routeSubscriber) round(ctx context.Context) bool {
+func (s *routeSubscriber) probeRound(ctx context.Context) bool {
 	var c *consumption
 	defer func() { c.end() }()
 	for tried := 0; tried < s.breaker.probes(); tried++ {
 		select {
-		case s.places <- struct{}{}:
+		case s.slots <- struct{}{}:
 		case <-ctx.Done():
 			return false
 		}
 		if c == nil {
-			c, _ = s.consume(ctx, s.one) // a broker that is away has no messages
+			c, _ = s.consume(ctx, s.single) // a broker that is away has no messages
 		}
 		msg, ok := c.next(ctx)
 		if !ok {
-			<-s.places
+			<-s.slots
 			return ctx.Err() == nil
 		}
-		if !s.try(ctx, msg) {
+		if !s.probeOne(ctx, msg) {
 			c.end()
 			c = nil
 		}
@@ -255,13 +255,13 @@ func (s *routeSubscriber) round(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// try hands out a message that has a place, and waits until it is settled; false
+// probeOne hands out a message that has a place, and waits until it is settled; false
 // where that takes too long. A handler that goes on after its time-out gives up
 // its place, as long as there are not too many of them.
-func (s *routeSubscriber) try(ctx context.Context, msg *message.Message) bool {
-	leave := sync.OnceFunc(func() { <-s.places })
-	settled := s.hand(msg, leave)
-	timer := time.NewTimer(s.longestProbe())
+func (s *routeSubscriber) probeOne(ctx context.Context, msg *message.Message) bool {
+	release := sync.OnceFunc(func() { <-s.slots })
+	settled := s.deliver(msg, release)
+	timer := time.NewTimer(s.probeTimeout())
 	defer timer.Stop()
 	select {
 	case <-settled:
@@ -272,11 +272,11 @@ func (s *routeSubscriber) try(ctx context.Context, msg *message.Message) bool {
 	}
 	if s.route.Timeout > 0 {
 		select {
-		case s.hung <- struct{}{}:
-			leave()
-			s.handed.Go(func() {
+		case s.hungProbes <- struct{}{}:
+			release()
+			s.handlers.Go(func() {
 				<-settled
-				<-s.hung
+				<-s.hungProbes
 			})
 		default:
 		}
@@ -284,7 +284,7 @@ func (s *routeSubscriber) try(ctx context.Context, msg *message.Message) bool {
 	return false
 }
 
-func (s *routeSubscriber) longestProbe() time.Duration {
+func (s *routeSubscriber) probeTimeout() time.Duration {
 	if s.route.Timeout > 0 {
 		return s.route.Timeout + hangGrace
 	}
@@ -298,10 +298,10 @@ func (s *routeSubscriber) end() {
 			"queue", s.route.Queue, "timeout", s.stopTimeout)
 		close(s.expired)
 	})
-	s.handed.Wait()
+	s.handlers.Wait()
 	timer.Stop()
-	_ = s.all.Close() // these have no connection of their own to fail on
-	_ = s.one.Close()
+	_ = s.concurrent.Close() // these have no connection of their own to fail on
+	_ = s.single.Close()
 }
 
 // consumption is one time of consuming.

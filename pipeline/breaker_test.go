@@ -169,7 +169,9 @@ func consumers(t testing.TB, b rabbittest.Broker, queue string) int {
 func TestAttemptThatOutlivesItsOutage(t *testing.T) {
 	b := newBreaker(retry.Breaker{Messages: 2}, time.Now)
 	late := verdict{cause: timedOut, failure: schemas.Failure{Type: "timeout"}}
-	fail := func(epoch int, message string) ruling { return b.failed(epoch, schemas.State{Message: message}, late) }
+	fail := func(epoch int, message string) breakerDecision {
+		return b.recordFailure(epoch, schemas.State{Message: message}, late)
+	}
 	if got := fail(b.begin(), "m1"); got != attemptCounts {
 		t.Errorf("the first of a row: %d", got)
 	}
@@ -178,20 +180,20 @@ func TestAttemptThatOutlivesItsOutage(t *testing.T) {
 		t.Errorf("what opens the breaker: %d", got)
 	}
 	probes := []int{b.begin(), b.begin(), b.begin()}
-	b.success(before)
-	if open, _, _ := b.look(); !open {
+	b.recordSuccess(before)
+	if open, _, _ := b.state(); !open {
 		t.Error("an attempt from before the outage closed the breaker")
 	}
-	b.success(b.begin())
+	b.recordSuccess(b.begin())
 	for i, epoch := range append(probes, before) {
 		if got := fail(epoch, fmt.Sprint("p", i)); got != attemptReturned {
 			t.Errorf("attempt %d of the outage: %d", i, got)
 		}
 	}
-	if open, _, _ := b.look(); open {
+	if open, _, _ := b.state(); open {
 		t.Error("attempts of the outage opened the breaker again")
 	}
-	if !b.repay(schemas.State{Message: "m1", Attempt: 1}) || b.repay(schemas.State{Message: "m1", Attempt: 1}) {
+	if !b.refund(schemas.State{Message: "m1", Attempt: 1}) || b.refund(schemas.State{Message: "m1", Attempt: 1}) {
 		t.Error("the first of the row gets its attempt back, once")
 	}
 }

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	hopConcurrency = 256 // messages that the retry and poison handlers move at once
+	ownConcurrency = 256 // messages that the retry and poison handlers move at once
 
 	// lastCall is how long handlers have that did not finish within StopTimeout,
 	// once their contexts have ended.
-	lastCall = 5 * time.Second
+	routerCloseTimeout = 5 * time.Second
 
 	declareTimeout = 30 * time.Second
 )
@@ -31,10 +31,10 @@ const (
 // poison handlers.
 func (p *Pipeline) build() (err error) {
 	logger := watermill.NewSlogLogger(p.cfg.Logger)
-	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: lastCall}, logger); err != nil {
+	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("making the router: %w", err)
 	}
-	if err := p.addOurs(logger); err != nil {
+	if err := p.addOwnHandlers(logger); err != nil {
 		return err
 	}
 	for _, route := range p.cfg.Routes {
@@ -45,54 +45,54 @@ func (p *Pipeline) build() (err error) {
 	return nil
 }
 
-func (p *Pipeline) addOurs(logger watermill.LoggerAdapter) error {
+func (p *Pipeline) addOwnHandlers(logger watermill.LoggerAdapter) error {
 	topology := p.cfg.Topology
 	dead, due, poisoner := p.retrier(topology.Retry()), p.retrier(topology.Due()), p.poisoner()
-	for queue, hop := range map[string]hop{
-		topology.Retry():  {dead.steps, dead.handleDead, hopTries, dead.giveUpDead},
-		topology.Due():    {due.steps, due.handleDue, hopTries, due.giveUpDue},
-		topology.Poison(): {poisoner.steps, poisoner.handle, hopTries, poisoner.setAside},
+	for queue, handler := range map[string]queueHandler{
+		topology.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.giveUpDead},
+		topology.Due():    {due.messageFlow, due.handleDue, handlerTries, due.giveUpDue},
+		topology.Poison(): {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
 	} {
 		subscriber, err := p.subscriber(logger,
-			transport.Concurrency(hopConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
+			transport.Concurrency(ownConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
-		p.router.AddConsumerHandler(queue, queue, subscriber, hop.run)
+		p.router.AddConsumerHandler(queue, queue, subscriber, handler.run)
 	}
 	return nil
 }
 
 func (p *Pipeline) poisoner() *poisoner {
 	return &poisoner{
-		steps: p.steps(p.cfg.Topology.Poison()), parking: p.parking(), declare: p.declareQueue,
+		messageFlow: p.messageFlow(p.cfg.Topology.Poison()), parking: p.parking(), declare: p.declareQueue,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout,
 	}
 }
 
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		steps: p.steps(queue), hop: p.hop(), policyOf: p.policyOf,
-		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deaths: p.deaths, retried: p.cfg.RetriedDeaths,
+		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), policyOf: p.policyOf,
+		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
-	all, err := p.subscriber(logger,
-		transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(unhurried))
+	concurrent, err := p.subscriber(logger,
+		transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(noTimeout))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	one, err := p.subscriber(logger, transport.Concurrency(1), transport.StopTimeout(unhurried))
+	single, err := p.subscriber(logger, transport.Concurrency(1), transport.StopTimeout(noTimeout))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	breaker := newBreaker(*route.Breaker, time.Now)
 	p.breakers = append(p.breakers, breaker)
-	business := &business{steps: p.steps(route.Queue), route: route, outlet: p.toExchanges, breaker: breaker, onHang: p.cfg.OnHang}
-	subscriber := newRouteSubscriber(business.steps, route, breaker, all, one, p.cfg.StopTimeout)
-	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, hop{business.steps, business.handle, 1, business.giveUp}.run)
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: breaker, onHang: p.cfg.OnHang}
+	subscriber := newRouteSubscriber(rh.messageFlow, route, breaker, concurrent, single, p.cfg.StopTimeout)
+	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.giveUp}.run)
 	return nil
 }
 
@@ -110,30 +110,32 @@ func (p *Pipeline) subscription() wamqp.Config {
 	}
 }
 
-// steps are those of the handler of a queue.
-func (p *Pipeline) steps(queue string) *steps {
+// messageFlow are those of the handler of a queue.
+func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
-	return &steps{
-		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.restoring), frameMax: p.frameMax, taps: p.cfg.Tap,
+	return &messageFlow{
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.ownPublisher), frameMax: p.frameMax, taps: p.cfg.Tap,
 		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics, holds: p.holds, warnings: &throttle{}, targets: p.targets, delayTargets: p.delayTargets,
+		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 	}
 }
 
 // signing publishes what carries a state with a signature, where there are keys.
-func (p *Pipeline) signing(by *transport.Restoring) signing { return signing{by, p.verifier} }
+func (p *Pipeline) signing(by *transport.SelfHealingPublisher) signing {
+	return signing{by, p.verifier}
+}
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
-func (p *Pipeline) hop() lasthop.Hop {
-	hop := lasthop.Hop{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.toQueues, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
+func (p *Pipeline) directDelivery() lasthop.Hop {
+	delivery := lasthop.Hop{
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
-		hop.Own[route.Queue] = true
+		delivery.Own[route.Queue] = true
 	}
-	return hop
+	return delivery
 }
 
 func (p *Pipeline) policyOf(queue string) retry.Policy {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	hopTries   = 3
-	faultPause = 100 * time.Millisecond
+	handlerTries = 3
+	faultPause   = 100 * time.Millisecond
 )
 
-// hop is a handler that moves messages from one queue to the next.
-type hop struct {
-	*steps
+// queueHandler is a handler that moves messages from one queue to the next.
+type queueHandler struct {
+	*messageFlow
 	handle message.NoPublishHandlerFunc
 	tries  int // of a message over which handle panics
 
@@ -31,7 +31,7 @@ type hop struct {
 
 // run calls handle. A message over which it panics, ends its goroutine or goes on
 // without an end would come again and do the same: it is given up after so many tries.
-func (h hop) run(msg *message.Message) error {
+func (h queueHandler) run(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
 	for tries := 1; isFault(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {
@@ -42,13 +42,13 @@ func (h hop) run(msg *message.Message) error {
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = recoverPanic(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || over(ctx, err) {
+	if err = recoverPanic(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
 		return err
 	}
-	return recoverPanic(func() error { return h.setAside(ctx, arrived, fault) })
+	return recoverPanic(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
 }
 
-func (h hop) try(msg *message.Message) error {
+func (h queueHandler) try(msg *message.Message) error {
 	return recoverPanic(func() error { return h.handle(msg) })
 }
 
@@ -58,15 +58,15 @@ const parseTimeout = 30 * time.Second
 // parse reads what others have written.
 func parse[T any](f func() (T, error)) (T, error) { return recoverWithin(parseTimeout, f) }
 
-// verifyHop verifies a message in a queue of ours as parse does it.
-func verifyHop(
+// parseVerified verifies a message in a queue of ours as parse does it.
+func parseVerified(
 	arrived schemas.Envelope, verify func(schemas.Envelope) (schemas.VerifiedState, bool, error),
 ) (verified schemas.VerifiedState, found bool, err error) {
-	type hopped struct {
+	type result struct {
 		schemas.VerifiedState
 		found bool
 	}
-	h, err := parse(func() (h hopped, err error) {
+	h, err := parse(func() (h result, err error) {
 		h.VerifiedState, h.found, err = verify(arrived)
 		return h, err
 	})
@@ -79,29 +79,29 @@ func isFault(err error) bool {
 	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errEndless)
 }
 
-// poisonFaulty gives a message up for a fault of ours.
-func (s *steps) poisonFaulty(ctx context.Context, e schemas.Envelope, state schemas.State, fault error) error {
-	why := failure(fmt.Errorf("handling a message of queue %q failed, which is a fault of Watership: %w", s.queue, fault))
+// poisonAfterFault gives a message up for a fault of ours.
+func (f *messageFlow) poisonAfterFault(ctx context.Context, e schemas.Envelope, state schemas.State, fault error) error {
+	why := failure(fmt.Errorf("handling a message of queue %q failed, which is a fault of Watership: %w", f.queue, fault))
 	if state.Failure.Message != "" {
 		why.Message += "; it had failed with: " + state.Failure.Message
 	}
 	if state.FirstFailed.IsZero() {
-		state = state.Failed(s.now(), 0, state.Queue, why)
+		state = state.Failed(f.now(), 0, state.Queue, why)
 	}
 	state.Failure = why
-	return s.poison(ctx, e, state)
+	return f.poison(ctx, e, state)
 }
 
 // giveUp ends a message of a route for a fault of ours.
-func (b *business) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
+func (h *routeHandler) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) {
-		return b.verifier.Verify(arrived, arrived.Exchange, b.route.Queue)
+		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
 	})
 	if err != nil {
 		return err
 	}
-	verified.State.Queue = b.route.Queue
-	return b.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
+	verified.State.Queue = h.route.Queue
+	return h.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
 // giveUpDead ends a dead letter for a fault of ours.
@@ -110,30 +110,30 @@ func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, faul
 	if err != nil {
 		return err
 	}
-	return r.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
+	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
 // giveUpDue ends a message that is due for a fault of ours.
 func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	verified, _, err := verifyHop(arrived, r.verifier.VerifyDue)
+	verified, _, err := parseVerified(arrived, r.verifier.VerifyDue)
 	if err != nil {
 		return err
 	}
-	return r.poisonFaulty(ctx, verified.Envelope, verified.State, fault)
+	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// setAside keeps a message as it arrived in the queue of unstorable messages.
-func (s *steps) setAside(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	m := rabbit.Message{Exchange: s.topology.Direct(), RoutingKey: s.topology.Unstorable(), Publishing: arrived.Publishing()}
+// moveToUnstorable keeps a message as it arrived in the queue of unstorable messages.
+func (f *messageFlow) moveToUnstorable(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	m := rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Unstorable(), Publishing: arrived.Publishing()}
 	m.Publishing.Headers = maps.Clone(arrived.Headers)
 	maps.DeleteFunc(m.Publishing.Headers, func(name string, _ any) bool {
 		return schemas.SetByBroker(name) || name == "CC" || name == "BCC"
 	})
 	m.Publishing.Expiration, m.Publishing.UserId = "", ""
-	err := s.hold(ctx, "setting a message aside", func() error { return s.publisher.Publish(ctx, m) })
+	err := f.hold(ctx, "setting a message aside", func() error { return f.publisher.Publish(ctx, m) })
 	if err == nil {
-		s.logger.Error("a message can neither be handled nor given up, which is a fault of Watership; it is kept as it is",
-			"queue", s.queue, "kept", s.topology.Unstorable(), "error", fault)
+		f.logger.Error("a message can neither be handled nor given up, which is a fault of Watership; it is kept as it is",
+			"queue", f.queue, "kept", f.topology.Unstorable(), "error", fault)
 	}
 	return err
 }

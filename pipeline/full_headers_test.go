@@ -188,7 +188,7 @@ func TestDeadLettersOfANewerVersion(t *testing.T) {
 	b := rabbittest.Newest(t)
 	r := start(t, b, nil)
 	queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
-	const many = hopConcurrency + 1
+	const many = ownConcurrency + 1
 	if err := b.Channel(t).QueueBind(queue, queue, r.topology.Direct(), false, nil); err != nil {
 		t.Fatal(err)
 	}

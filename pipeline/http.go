@@ -124,7 +124,7 @@ func (p *httpPoster) post(ctx context.Context) error {
 		return noAnswer(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
 	}
 	defer response.Body.Close()
-	return p.judge(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
+	return p.classifyResponse(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
 }
 
 // beginning reads an answer so that its connection can be used again, and returns what

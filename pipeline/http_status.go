@@ -70,8 +70,8 @@ func (c HTTPConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// judge says what an answer means for the message.
-func (p *httpPoster) judge(err *StatusError, header http.Header) error {
+// classifyResponse says what an answer means for the message.
+func (p *httpPoster) classifyResponse(err *StatusError, header http.Header) error {
 	switch p.meaning(err.Status, header) {
 	case MeansHandled:
 		return nil

@@ -257,9 +257,9 @@ func TestIdempotencyKey(t *testing.T) {
 	keys := make(chan []string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys <- r.Header["Idempotency-Key"] }))
 	t.Cleanup(server.Close)
-	key := func(cfg HTTPConfig, id, theirs string, attempt Attempt) string {
+	key := func(cfg HTTPConfig, id, parentKeys string, attempt Attempt) string {
 		t.Helper()
-		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp.Table{"Idempotency-Key": theirs}}
+		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp.Table{"Idempotency-Key": parentKeys}}
 		cfg.URL = server.URL
 		if err := post(cfg, e, attempt); err != nil {
 			t.Fatal(err)

@@ -49,12 +49,12 @@ func newMetrics(to prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) handled(queue string, took time.Duration) {
+func (m *metrics) observeHandled(queue string, took time.Duration) {
 	m.attempts.WithLabelValues(queue, "handled").Inc()
 	m.durations.WithLabelValues(queue).Observe(took.Seconds())
 }
 
-func (m *metrics) failed(a attempted, action retry.Action) {
+func (m *metrics) observeFailure(a failedAttempt, action retry.Action) {
 	m.attempts.WithLabelValues(a.label, resultLabel(action)).Inc()
 	if a.took > 0 { // how long a consumer of others took is not known
 		m.durations.WithLabelValues(a.label).Observe(a.took.Seconds())

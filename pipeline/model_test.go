@@ -102,26 +102,26 @@ func (m *model) wire() {
 		Classes: map[string]retry.Policy{"once": {First: time.Minute, Jitter: 1, Attempts: 2}},
 	}
 	ids := 0
-	s := &steps{
+	s := &messageFlow{
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
-	s.holds, s.warnings = &holds{gauge: s.metrics.held}, &throttle{}
-	s.targets, s.delayTargets = newTargets(m.broker, nil, time.Hour, targetShare), newTargets(m.broker, nil, time.Hour, delayShare)
-	hop := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
+	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
+	s.queueLimiter, s.delayLimiter = newQueueLimiter(m.broker, nil, time.Hour, queueShare), newQueueLimiter(m.broker, nil, time.Hour, delayShare)
+	delivery := lasthop.Hop{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
-		steps: s, hop: hop, policyOf: func(string) retry.Policy { return policy },
-		labels: newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
-		deaths: &deaths{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
+		messageFlow: s, delivery: delivery, policyOf: func(string) retry.Policy { return policy },
+		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
+		deathChecker: &deathChecker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
-	poisoner := &poisoner{steps: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
+	poisoner := &poisoner{messageFlow: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	business := &business{steps: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
-		"own": business.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
+		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,
 	}
 }
@@ -245,21 +245,21 @@ func (m *model) ended(body string) (handled, poisoned int) {
 
 // nothingIsLost: every message has ended or is in some place.
 func (m *model) nothingIsLost() {
-	places := map[string]bool{}
+	slots := map[string]bool{}
 	if m.inHand != nil {
-		places[string(m.inHand.Body)] = true
+		slots[string(m.inHand.Body)] = true
 	}
 	for _, queue := range m.broker.queues {
 		for _, d := range queue {
-			places[string(d.Body)] = true
+			slots[string(d.Body)] = true
 		}
 	}
 	for _, w := range m.broker.waiting {
-		places[string(w.Body)] = true
+		slots[string(w.Body)] = true
 	}
 	for i := range modelMessages {
 		body := fmt.Sprint("m", i)
-		if handled, poisoned := m.ended(body); !places[body] && handled+poisoned == 0 {
+		if handled, poisoned := m.ended(body); !slots[body] && handled+poisoned == 0 {
 			m.t.Errorf("%s is lost", body)
 		}
 	}

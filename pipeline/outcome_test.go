@@ -198,7 +198,7 @@ func TestPoisonedEventSaysEverything(t *testing.T) {
 }
 
 // What became of a message cannot be recorded, since a right is missing: the message is
-// held and shown, and its handler is not called again.
+// heldMessage and shown, and its handler is not called again.
 func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 	t.Parallel() // a message is held for seconds before that is a problem
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
@@ -259,7 +259,7 @@ func TestHangingHandler(t *testing.T) {
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > lastCall+5*time.Second {
+		if took := time.Since(began); took > routerCloseTimeout+5*time.Second {
 			t.Errorf("the end took %s", took)
 		}
 		if n := r.log.Count("a handler did not return at its time-out"); n != 1 || len(hung) > 0 {

@@ -40,38 +40,38 @@ const headerStockUUID = "_watermill_message_uuid"
 func NewMessage(e schemas.Envelope) *message.Message {
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, headerStockUUID)
-	msg, _ := transport.Marshaler{}.Unmarshal(delivery(e)) // never fails
+	msg, _ := transport.Marshaler{}.Unmarshal(toDelivery(e)) // never fails
 	msg.UUID = e.Properties.MessageID
-	msg.Metadata[chosenKey] = msg.Metadata[transport.EnvelopeKey]
+	msg.Metadata[outgoingKey] = msg.Metadata[transport.EnvelopeKey]
 	delete(msg.Metadata, transport.EnvelopeKey)
 	return msg
 }
 
-// chosenKey is the metadata key of what NewMessage was given. It is another than
+// outgoingKey is the metadata key of what NewMessage was given. It is another than
 // that of a message being handled, so that a handler which returns what it was given
 // does not publish it where it came from.
-const chosenKey = "_watership_outgoing"
+const outgoingKey = "_watership_outgoing"
 
-// chosen is what NewMessage was given, as the handler has changed it since; false
+// outgoingEnvelope is what NewMessage was given, as the handler has changed it since; false
 // where what was kept of it cannot be read.
-func chosen(msg *message.Message) (schemas.Envelope, bool) {
+func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 	as := message.NewMessage(msg.UUID, msg.Payload)
 	maps.Copy(as.Metadata, msg.Metadata)
-	delete(as.Metadata, chosenKey)
-	as.Metadata[transport.EnvelopeKey] = msg.Metadata[chosenKey]
+	delete(as.Metadata, outgoingKey)
+	as.Metadata[transport.EnvelopeKey] = msg.Metadata[outgoingKey]
 	return transport.EnvelopeOf(as)
 }
 
-// allOutgoing is what goes on the wire for all that a handler returned. What a handler
+// outgoingMessages is what goes on the wire for all that a handler returned. What a handler
 // returns is the handler's: a panic over it is its failure.
-func (b *business) allOutgoing(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
+func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
 	return recoverValue(func() (messages []rabbit.Message, err error) {
 		messages = make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
 			if msg == nil {
 				return nil, fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
 			}
-			if messages[i], err = b.outgoing(msg, parent, i); err != nil {
+			if messages[i], err = h.outgoingMessage(msg, parent, i); err != nil {
 				return nil, err
 			}
 		}
@@ -79,39 +79,39 @@ func (b *business) allOutgoing(produced []*message.Message, parent schemas.Verif
 	})
 }
 
-// outgoing is what goes on the wire for one message that a handler returned.
-func (b *business) outgoing(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
-	e, ok := b.envelope(msg)
+// outgoingMessage is what goes on the wire for one message that a handler returned.
+func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
+	e, ok := h.envelope(msg)
 	if !ok {
-		return rabbit.Message{}, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, chosenKey)
+		return rabbit.Message{}, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
 		return rabbit.Message{}, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to",
-			ordinal+1, b.route.Queue)
+			ordinal+1, h.route.Queue)
 	}
 	e.Headers = schemas.PublisherHeaders(e.Headers)
 	withoutCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
-		e.Properties.MessageID = b.derivedID(parent, ordinal)
+		e.Properties.MessageID = h.derivedID(parent, ordinal)
 	}
 	if e.Properties.DeliveryMode == 0 {
 		e.Properties.DeliveryMode = amqp.Persistent
 	}
-	relate(&e, parent)
+	setCorrelation(&e, parent)
 	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil
 }
 
 // envelope is what a handler said of its message; false where that cannot be read.
-func (b *business) envelope(msg *message.Message) (schemas.Envelope, bool) {
-	if _, made := msg.Metadata[chosenKey]; made {
-		return chosen(msg)
+func (h *routeHandler) envelope(msg *message.Message) (schemas.Envelope, bool) {
+	if _, made := msg.Metadata[outgoingKey]; made {
+		return outgoingEnvelope(msg)
 	}
-	return b.plainEnvelope(msg), true
+	return h.plainEnvelope(msg), true
 }
 
-// relate says what an outgoing message belongs to, unless the handler has said
+// setCorrelation says what an outgoing message belongs to, unless the handler has said
 // so. A causation that was copied from the parent is the parent's own.
-func relate(e *schemas.Envelope, parent schemas.VerifiedState) {
+func setCorrelation(e *schemas.Envelope, parent schemas.VerifiedState) {
 	p := parent.Envelope.Properties
 	if e.Properties.CorrelationID == "" {
 		e.Properties.CorrelationID = p.CorrelationID
@@ -133,8 +133,8 @@ func relate(e *schemas.Envelope, parent schemas.VerifiedState) {
 // plainEnvelope is the envelope of a Watermill message that says nothing of
 // AMQP. Of one that was copied from what the handler was given it keeps the
 // headers, each with its type, and what the properties say of the body.
-func (b *business) plainEnvelope(msg *message.Message) schemas.Envelope {
-	e := schemas.Envelope{Exchange: b.route.Publish.Exchange, RoutingKey: b.route.Publish.Key, Body: msg.Payload}
+func (h *routeHandler) plainEnvelope(msg *message.Message) schemas.Envelope {
+	e := schemas.Envelope{Exchange: h.route.Publish.Exchange, RoutingKey: h.route.Publish.Key, Body: msg.Payload}
 	if from, copied := transport.EnvelopeOf(msg); copied {
 		e.Headers = from.Headers
 		delete(e.Headers, headerStockUUID)
@@ -154,11 +154,11 @@ func (b *business) plainEnvelope(msg *message.Message) schemas.Envelope {
 
 // derivedID makes a repeat of a handler recognisable. Where the parent has no
 // id of its own, equal parents could not be told apart, so it is random.
-func (b *business) derivedID(parent schemas.VerifiedState, ordinal int) string {
+func (h *routeHandler) derivedID(parent schemas.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
-		return b.newID()
+		return h.newID()
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%s",
-		parent.State.Fingerprint, b.route.Queue, ordinal, parent.State.Replay))
+		parent.State.Fingerprint, h.route.Queue, ordinal, parent.State.Replay))
 	return hex.EncodeToString(sum[:16])
 }

@@ -13,12 +13,12 @@ import (
 // queues that the publisher of the other chose
 // (https://www.rabbitmq.com/docs/sender-selected).
 func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
-	theirs := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
-	if len(theirs) == 0 {
+	parentKeys := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
+	if len(parentKeys) == 0 {
 		return
 	}
 	for _, header := range []string{"CC", "BCC"} {
-		own := slices.DeleteFunc(names(headers[header]), func(name any) bool { return slices.Contains(theirs, name) })
+		own := slices.DeleteFunc(names(headers[header]), func(name any) bool { return slices.Contains(parentKeys, name) })
 		delete(headers, header)
 		if len(own) > 0 {
 			headers[header] = own

@@ -64,13 +64,13 @@ func TestRelation(t *testing.T) {
 	parent.Envelope.Properties.CorrelationID = "c"
 	parent.Envelope.Headers = amqp.Table{HeaderCausation: "grandparent"}
 	copied := schemas.Envelope{Headers: amqp.Table{HeaderCausation: "grandparent"}}
-	relate(&copied, parent)
+	setCorrelation(&copied, parent)
 	if copied.Properties.CorrelationID != "c" || copied.Headers[HeaderCausation] != "v1:f" {
 		t.Errorf("%+v", copied)
 	}
 	parent.Envelope.Properties.MessageID = "p"
 	e := schemas.Envelope{Headers: amqp.Table{}}
-	relate(&e, parent)
+	setCorrelation(&e, parent)
 	if e.Properties.CorrelationID != "c" || e.Headers[HeaderCausation] != "p" {
 		t.Errorf("%+v", e)
 	}
@@ -78,7 +78,7 @@ func TestRelation(t *testing.T) {
 
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
-	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
+	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := func(id, replay string) schemas.VerifiedState {
 		return schemas.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
@@ -89,7 +89,7 @@ func TestDerivedID(t *testing.T) {
 	if again := b.derivedID(parent("a", ""), 0); again != id {
 		t.Errorf("the repeat has id %s, not %s", again, id)
 	}
-	other := &business{steps: b.steps, route: Route{Queue: "r"}}
+	other := &routeHandler{messageFlow: b.messageFlow, route: Route{Queue: "r"}}
 	for what, another := range map[string]string{
 		"ordinal": b.derivedID(parent("a", ""), 1), "parent": b.derivedID(parent("b", ""), 0),
 		"replay": b.derivedID(parent("a", "job"), 0), "queue": other.derivedID(parent("a", ""), 0),
@@ -288,11 +288,11 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 // An envelope that was taken from the message being handled has that one's UUID where
 // the stock transport keeps it. What is published is another message.
 func TestNewMessageIsNotItsParent(t *testing.T) {
-	b := &business{steps: &steps{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
+	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{headerStockUUID: "parent", "tenant": "acme"}}
-	m, err := b.outgoing(NewMessage(e), parent, 0)
+	m, err := b.outgoingMessage(NewMessage(e), parent, 0)
 	if err != nil || m.Publishing.MessageId != b.derivedID(parent, 0) {
 		t.Errorf("id %q: %v", m.Publishing.MessageId, err)
 	}
@@ -305,8 +305,8 @@ func TestNewMessageIsNotItsParent(t *testing.T) {
 	}
 	b.route.Publish.Key = "elsewhere"
 	tampered := NewMessage(e)
-	tampered.Metadata.Set(chosenKey, "no envelope")
-	if _, err := b.outgoing(tampered, parent, 0); err == nil {
+	tampered.Metadata.Set(outgoingKey, "no envelope")
+	if _, err := b.outgoingMessage(tampered, parent, 0); err == nil {
 		t.Error("a message that has lost where it goes was published")
 	}
 }

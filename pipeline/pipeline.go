@@ -23,15 +23,15 @@ import (
 
 // Pipeline is a Watermill router with its handlers.
 type Pipeline struct {
-	cfg       Config
-	login     string
-	metrics   *metrics
-	holds     *holds
-	router    *message.Router
-	consuming *rabbit.Connection
-	sending   *rabbit.Connection // what of ours publishes
-	returning *rabbit.Connection // the last hop, and parked copies
-	outgoing  *rabbit.Connection // what handlers publish
+	cfg          Config
+	login        string
+	metrics      *metrics
+	heldMessages *heldMessages
+	router       *message.Router
+	consuming    *rabbit.Connection
+	sending      *rabbit.Connection // what of ours publishes
+	returning    *rabbit.Connection // the last hop, and parked copies
+	outgoing     *rabbit.Connection // what handlers publish
 
 	connections []*rabbit.Connection // all of these
 	publishers  []*rabbit.Publisher
@@ -40,14 +40,14 @@ type Pipeline struct {
 	// These publish, and bring back what of ours has vanished. RabbitMQ stops reading a
 	// connection on which too much waits for one queue, so that queues of others have
 	// connections of their own.
-	restoring, toQueues, toExchanges *transport.Restoring
+	ownPublisher, queuePublisher, exchangePublisher *transport.SelfHealingPublisher
 
-	breakers []*breaker // of Config.Routes, in their order
-	verifier *schemas.Verifier
-	deaths   *deaths
-	targets  *targets
+	breakers     []*breaker // of Config.Routes, in their order
+	verifier     *schemas.Verifier
+	deathChecker *deathChecker
+	queueLimiter *queueLimiter
 
-	delayTargets *targets
+	delayLimiter *queueLimiter
 }
 
 // New checks the configuration and connects in the background. Run must follow,
@@ -62,27 +62,27 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer)}
-	p.holds = &holds{gauge: p.metrics.held}
+	p.heldMessages = &heldMessages{gauge: p.metrics.held}
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	p.live = transport.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
-	p.restoring = p.publisherOn(p.sending)
-	p.toQueues = p.publisherOn(p.returning)
-	p.toExchanges = p.publisherOn(p.outgoing)
+	p.ownPublisher = p.publisherOn(p.sending)
+	p.queuePublisher = p.publisherOn(p.returning)
+	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
-	p.targets = newTargets(p.signing(p.toQueues), p.alone, cfg.ConfirmTimeout, targetShare)
-	p.delayTargets = newTargets(p.signing(p.restoring), p.alone, cfg.ConfirmTimeout, delayShare)
-	p.deaths = &deaths{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
+	p.queueLimiter = newQueueLimiter(p.signing(p.queuePublisher), p.dedicated, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = newQueueLimiter(p.signing(p.ownPublisher), p.dedicated, cfg.ConfirmTimeout, delayShare)
+	p.deathChecker = &deathChecker{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-// mostGivenUp is how many messages may be given up unconfirmed before their channel is:
+// maxGivenUp is how many messages may be given up unconfirmed before their channel is:
 // RabbitMQ may not answer on it to anything for long.
-const mostGivenUp = 8
+const maxGivenUp = 8
 
 func (p *Pipeline) connectAll() (err error) {
 	for _, c := range []struct {
@@ -103,23 +103,23 @@ func (p *Pipeline) connectAll() (err error) {
 	return nil
 }
 
-// alone is a publisher on a connection of its own.
-func (p *Pipeline) alone() (by publisher, end func()) {
+// dedicated is a publisher on a connection of its own.
+func (p *Pipeline) dedicated() (by publisher, end func()) {
 	connection, err := p.connect("watership probing", false)
 	if err != nil { // as the others had
-		return p.signing(p.toQueues), func() {}
+		return p.signing(p.queuePublisher), func() {}
 	}
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
-	return p.signing(transport.NewRestoring(publisher, p.live)), func() {
+	return p.signing(transport.NewSelfHealingPublisher(publisher, p.live)), func() {
 		_ = publisher.Close() // what is not confirmed is known
 		_ = connection.Close()
 	}
 }
 
-func (p *Pipeline) publisherOn(connection *rabbit.Connection) *transport.Restoring {
-	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: mostGivenUp})
+func (p *Pipeline) publisherOn(connection *rabbit.Connection) *transport.SelfHealingPublisher {
+	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: maxGivenUp})
 	p.publishers = append(p.publishers, publisher)
-	return transport.NewRestoring(publisher, p.live)
+	return transport.NewSelfHealingPublisher(publisher, p.live)
 }
 
 func (p *Pipeline) connect(name string, consuming bool) (*rabbit.Connection, error) {
@@ -163,7 +163,7 @@ func (p *Pipeline) Err() error {
 // Held says which messages are held, nil while there are none: what became of them is
 // known, and the broker takes no record of it, so they are not acknowledged. It is
 // tried again until the broker takes it.
-func (p *Pipeline) Held() error { return p.holds.err(time.Now()) }
+func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
 
 // Run declares the topology and handles messages until ctx ends; then it stops
 // fetching, lets handlers finish within Config.StopTimeout, gives the rest back
@@ -176,32 +176,32 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		}
 		return errors.Join(fmt.Errorf("declaring the topology: %w", err), p.close())
 	}
-	if err := p.learn(ctx); err != nil {
+	if err := p.checkBroker(ctx); err != nil {
 		return errors.Join(ignoreEnd(ctx, err), p.close())
 	}
 	// Handlers still publish while they finish, so it is kept longer than ctx.
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	reconciling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { p.live.Keep(keeping) })
+	work.Go(func() { p.live.Reconcile(reconciling) })
 	err := p.router.Run(ctx)
 	stop()
 	work.Wait()
 	return errors.Join(err, p.close())
 }
 
-// firstCertain is the first major version of RabbitMQ that believes no x-death of a
+// firstTrustedVersion is the first major version of RabbitMQ that believes no x-death of a
 // publisher (https://www.rabbitmq.com/docs/dlx).
-const firstCertain = 4
+const firstTrustedVersion = 4
 
-// learn finds out, before any message comes, what states and deaths may be believed.
-func (p *Pipeline) learn(ctx context.Context) error {
+// checkBroker finds out, before any message comes, what states and deaths may be believed.
+func (p *Pipeline) checkBroker(ctx context.Context) error {
 	version, err := p.sending.ServerVersion(ctx)
 	if err != nil {
 		return err
 	}
 	major, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(major)
-	p.deaths.certain = n >= firstCertain
+	p.deathChecker.trusted = n >= firstTrustedVersion
 	former, err := p.live.FormerDelays(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for delay queues of a former release: %w", err)

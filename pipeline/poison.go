@@ -16,7 +16,7 @@ import (
 // the parked copy where a route wants one, then the acknowledgement. The event
 // may be the only copy of the message, so it cannot be switched off.
 type poisoner struct {
-	*steps
+	*messageFlow
 	parking map[string]string // where copies go, by the queue that failed
 	declare func(queue string) error
 	hook    func(context.Context, schemas.Event) error // may be nil
@@ -27,11 +27,11 @@ type poisoner struct {
 func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, body, err := p.given(arrived)
+	e, state, body, err := p.failedMessage(arrived)
 	if err != nil {
 		return err
 	}
-	if err := p.poisoned(ctx, e, state, body); err != nil {
+	if err := p.publishPoisoned(ctx, e, state, body); err != nil {
 		return err
 	}
 	if err := p.park(ctx, e, state, body); err != nil {
@@ -39,13 +39,13 @@ func (p *poisoner) handle(msg *message.Message) error {
 	}
 	p.logger.Warn("gave a message up", "queue", state.Queue, "attempts", state.Attempt,
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
-	p.tell(ctx, e, state, body)
+	p.notify(ctx, e, state, body)
 	return nil
 }
 
-// given is a message that was given up, its state, and where its body is.
-func (p *poisoner) given(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
-	verified, found, err := verifyHop(arrived, p.verifier.VerifyPoison)
+// failedMessage is a message that was given up, its state, and where its body is.
+func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
+	verified, found, err := parseVerified(arrived, p.verifier.VerifyPoison)
 	e, state = verified.Envelope, verified.State
 	switch {
 	case isFault(err):
@@ -64,11 +64,11 @@ func (p *poisoner) given(arrived schemas.Envelope) (e schemas.Envelope, state sc
 	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}, nil
 }
 
-func (p *poisoner) poisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
 	if body.In != schemas.BodyHere {
-		return p.eventWithoutBody(ctx, schemas.Poisoned, e, state, body)
+		return p.publishEventWithoutBody(ctx, schemas.Poisoned, e, state, body)
 	}
-	return p.event(ctx, schemas.Poisoned, e, state)
+	return p.publishEvent(ctx, schemas.Poisoned, e, state)
 }
 
 // park keeps a copy for those who look into queues. A parking queue that takes no
@@ -82,7 +82,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	if body.In != schemas.BodyHere {
 		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
 	}
-	err := p.targets.publish(ctx, queue, func(ctx context.Context, by publisher) error {
+	err := p.queueLimiter.publish(ctx, queue, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
 		if !errors.As(err, &missing) {
@@ -93,7 +93,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 		}
 		return by.Publish(ctx, m)
 	})
-	if err != nil && over(ctx, err) {
+	if err != nil && cannotRetry(ctx, err) {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}
 	if err != nil {
@@ -103,9 +103,9 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	return nil
 }
 
-// tell calls the hook. Nothing that it does can keep the message here for longer than
+// notify calls the hook. Nothing that it does can keep the message here for longer than
 // its time.
-func (p *poisoner) tell(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
+func (p *poisoner) notify(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
 	if p.hook == nil {
 		return
 	}

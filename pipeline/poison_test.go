@@ -76,7 +76,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 	}
 	r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 	r.wait(schemas.Poisoned)
-	rabbittest.Eventually(t, "the message is parked", func() bool { return delayed(t, b, queue+".poison") })
+	rabbittest.Eventually(t, "the message is parked", func() bool { return publishDelayed(t, b, queue+".poison") })
 }
 
 // What somebody puts by hand into queues of ours is not lost either.
@@ -209,8 +209,8 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 			c.Logger = slog.New(faultyLog{c.Logger.Handler(), faults})
 			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
 		})
-		theirs, exclusive := b.Channel(t), rabbittest.Name(t)
-		_, err := theirs.QueueDeclare(exclusive, true, false, true, false, nil)
+		parentKeys, exclusive := b.Channel(t), rabbittest.Name(t)
+		_, err := parentKeys.QueueDeclare(exclusive, true, false, true, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

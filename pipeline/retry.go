@@ -18,14 +18,14 @@ import (
 // language to a delay queue or to poison, and what has waited to the queue
 // that failed and to no other.
 type retrier struct {
-	*steps
-	hop      lasthop.Hop
-	policyOf func(queue string) retry.Policy
-	labels   *queueLabels
-	deaths   *deaths
-	retried  []string      // reasons of dead letters that are tried again
-	pause    time.Duration // before another try at a queue that is full or gone
-	grace    time.Duration // for which a queue may be gone
+	*messageFlow
+	delivery     lasthop.Hop
+	policyOf     func(queue string) retry.Policy
+	labels       *queueLabels
+	deathChecker *deathChecker
+	retried      []string      // reasons of dead letters that are tried again
+	pause        time.Duration // before another try at a queue that is full or gone
+	grace        time.Duration // for which a queue may be gone
 }
 
 // handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
@@ -44,13 +44,13 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		return err
 	}
 	if err != nil {
-		return r.poisonUnread(ctx, death.Queue, err)
+		return r.poisonUnreadable(ctx, death.Queue, err)
 	}
 	if verified.Mismatch {
 		r.reportMismatch(label, death.Queue, letter)
 	}
-	v := r.judge(r.policyOf(death.Queue), deathError(death, r.retried), verified.State)
-	return r.failed(ctx, verified, attempted{queue: death.Queue, label: label, verdict: v})
+	v := r.classify(r.policyOf(death.Queue), deathError(death, r.retried), verified.State)
+	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
 }
 
 // deadLetter is a dead letter as it was before it died, and the death for which it is
@@ -60,7 +60,7 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
 			arrived.Exchange, r.topology.Retry())
 	}
-	letter, death, dead := schemas.DeadLetter(arrived, r.deaths.lead(ctx))
+	letter, death, dead := schemas.DeadLetter(arrived, r.deathChecker.follows(ctx))
 	if !dead {
 		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
 	}
@@ -70,19 +70,19 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 	if r.topology.Owns(letter.Exchange) { // its state has the origin, if that counts
 		letter.Exchange, letter.RoutingKey = "", death.Queue
 	}
-	return letter, death, r.deaths.doubt(ctx, death.Queue)
+	return letter, death, r.deathChecker.implausible(ctx, death.Queue)
 }
 
 // handleDue takes a message that has waited to its queue, then acknowledges.
 func (r *retrier) handleDue(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	verified, found, err := verifyHop(arrived, r.verifier.VerifyDue)
+	verified, found, err := parseVerified(arrived, r.verifier.VerifyDue)
 	switch {
 	case isFault(err):
 		return err
 	case err != nil:
-		return r.poisonUnread(ctx, "", err)
+		return r.poisonUnreadable(ctx, "", err)
 	case !found:
 		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
 	}
@@ -93,18 +93,18 @@ func (r *retrier) handleDue(msg *message.Message) error {
 		state.Fingerprint = e.Fingerprint()
 		return r.poison(ctx, e, state)
 	}
-	return r.back(ctx, e, state)
+	return r.returnToQueue(ctx, e, state)
 }
 
-// back is the last hop. No queue that is full, gone or silent holds up the others. What
+// returnToQueue is the last hop. No queue that is full, gone or silent holds up the others. What
 // is no fault of the message, such as a right that our login lacks, is waited for.
-func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
-	err := r.targets.publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
-		hop := r.hop
-		hop.Publisher = by
-		return hop.Deliver(ctx, e, state)
+	err := r.queueLimiter.publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
+		delivery := r.delivery
+		delivery.Publisher = by
+		return delivery.Deliver(ctx, e, state)
 	})
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError
@@ -115,13 +115,13 @@ func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.St
 	case ctx.Err() != nil:
 		return fmt.Errorf("returning a message to queue %q: %w", state.Queue, err)
 	case errors.As(err, &full):
-		return r.wait(ctx, e, state, r.pause)
+		return r.schedule(ctx, e, state, r.pause)
 	case errors.As(err, &gone):
 		if state.MissingSince = missingSince; missingSince.IsZero() {
 			state.MissingSince = r.now()
 		}
 		if r.now().Before(state.MissingSince.Add(r.grace)) {
-			return r.wait(ctx, e, state, r.pause)
+			return r.schedule(ctx, e, state, r.pause)
 		}
 		return r.poisonUndelivered(ctx, e, state, err)
 	case errors.As(err, &refused) && refused.CondemnsMessage():
@@ -130,7 +130,7 @@ func (r *retrier) back(ctx context.Context, e schemas.Envelope, state schemas.St
 	if r.warnings.allows(state.Queue, r.now()) {
 		r.logger.Error("messages cannot go back to a queue; they wait", "queue", state.Queue, "pause", r.pause, "error", err)
 	}
-	return r.wait(ctx, e, state, r.pause)
+	return r.schedule(ctx, e, state, r.pause)
 }
 
 func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, state schemas.State, why error) error {

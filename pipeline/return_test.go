@@ -253,7 +253,7 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 		state.Delay = time.Second
 		r.publish(r.topology.Direct(), r.topology.Delay(50*time.Millisecond), schemas.Wrap(late, state))
 		rabbittest.Eventually(t, "the message waits for its queue", func() bool {
-			return delayed(t, b, r.topology.Delay(100*time.Millisecond))
+			return publishDelayed(t, b, r.topology.Delay(100*time.Millisecond))
 		})
 		declareFor(t, b, queue, nil)
 		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "x" {
@@ -276,7 +276,7 @@ func TestRecreatedTarget(t *testing.T) {
 		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		rabbittest.Eventually(t, "the message waits for its queue", func() bool { return delayed(t, b, r.topology.Delay(300*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits for its queue", func() bool { return publishDelayed(t, b, r.topology.Delay(300*time.Millisecond)) })
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
 			t.Fatal(err)
 		}
@@ -286,8 +286,8 @@ func TestRecreatedTarget(t *testing.T) {
 	})
 }
 
-// delayed: the pause is short, so the message may be on its way just now.
-func delayed(t *testing.T, b rabbittest.Broker, queue string) bool {
+// publishDelayed: the pause is short, so the message may be on its way just now.
+func publishDelayed(t *testing.T, b rabbittest.Broker, queue string) bool {
 	ch := b.Channel(t)
 	defer ch.Close()
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -314,7 +314,7 @@ func TestFullTarget(t *testing.T) {
 		rejectOne(t, b, full)
 		publishTo(t, b, full, "in the way")
 		r.wait(schemas.RetryScheduled)
-		rabbittest.Eventually(t, "the message waits for room", func() bool { return delayed(t, b, r.topology.Delay(300*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits for room", func() bool { return publishDelayed(t, b, r.topology.Delay(300*time.Millisecond)) })
 		publishTo(t, b, other, "other")
 		r.wait(schemas.Handled)
 		if got := b.Take(t, full, 1)[0]; string(got.Body) != "in the way" {
@@ -352,7 +352,7 @@ func TestTargetWithoutRights(t *testing.T) {
 		publishTo(t, b, foreign, "x")
 		rejectOne(t, b, foreign)
 		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
-		rabbittest.Eventually(t, "the message waits", func() bool { return delayed(t, b, r.topology.Delay(100*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits", func() bool { return publishDelayed(t, b, r.topology.Delay(100*time.Millisecond)) })
 		b.Grant(t, as, rabbittest.Rights{Configure: ".*", Write: ".*", Read: ".*"})
 		if d := b.Take(t, foreign, 1)[0]; string(d.Body) != "x" {
 			t.Errorf("%+v", d)
@@ -370,13 +370,13 @@ func TestTargetWithoutRights(t *testing.T) {
 func TestExclusiveTarget(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond })
-		queue, theirs := rabbittest.Name(t), b.Channel(t)
-		_, err := theirs.QueueDeclare(queue, true, false, true, false, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
+		queue, parentKeys := rabbittest.Name(t), b.Channel(t)
+		_, err := parentKeys.QueueDeclare(queue, true, false, true, false, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		publishTo(t, b, queue, "x")
-		d, _, err := theirs.Get(queue, false)
+		d, _, err := parentKeys.Get(queue, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +384,7 @@ func TestExclusiveTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
-		if _, err := theirs.QueueDelete(queue, false, false, false); err != nil {
+		if _, err := parentKeys.QueueDelete(queue, false, false, false); err != nil {
 			t.Fatal(err)
 		}
 		if e := r.wait(schemas.Poisoned); !strings.HasPrefix(e.Failure.Message, `could not go back to queue "`+queue) {
@@ -408,7 +408,7 @@ func openRetry(t *testing.T, b rabbittest.Broker) func(*Config) {
 func TestMalformedDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, openRetry(t, b))
-		deaths := map[string]any{
+		deathChecker := map[string]any{
 			"long":     []any{amqp.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},
 			"no UTF-8": []any{amqp.Table{"queue": "\xff\xfe", "reason": "rejected"}},
 			"empty":    []any{amqp.Table{"queue": "", "reason": "rejected"}},
@@ -417,7 +417,7 @@ func TestMalformedDeaths(t *testing.T) {
 			"no list":  amqp.Table{"queue": "q"},
 			"strange":  []any{int64(1), []any{}, amqp.Table{"queue": []any{"q"}}},
 		}
-		for name, death := range deaths {
+		for name, death := range deathChecker {
 			r.publish(r.topology.Retry(), "", amqp.Publishing{MessageId: name, Headers: amqp.Table{"x-death": death}})
 		}
 		queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
@@ -426,8 +426,8 @@ func TestMalformedDeaths(t *testing.T) {
 		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "honest" {
 			t.Errorf("%+v", d)
 		}
-		for _, e := range r.waitFor(len(deaths), schemas.Poisoned) {
-			if deaths[e.Envelope.Properties.MessageID] == nil || !strings.Contains(e.Failure.Message, "x-death") {
+		for _, e := range r.waitFor(len(deathChecker), schemas.Poisoned) {
+			if deathChecker[e.Envelope.Properties.MessageID] == nil || !strings.Contains(e.Failure.Message, "x-death") {
 				t.Errorf("%+v", e)
 			}
 		}

@@ -15,11 +15,11 @@ import (
 // errRunning is the error of an attempt at a message that a handler still has.
 var errRunning = errors.New("its handler has not returned since an earlier delivery, which has ended")
 
-// running are the messages that the handlers of a route have. RabbitMQ delivers a
+// runningCalls are the messages that the handlers of a route have. RabbitMQ delivers a
 // message again when its channel ends, which is also what follows if it is not
 // acknowledged within the consumer_timeout. A handler that hangs would get it once more
 // each time, and take one place after the other.
-type running struct {
+type runningCalls struct {
 	mu  sync.Mutex                // guards all
 	all map[string][]*handlerCall // by fingerprint
 }
@@ -32,7 +32,7 @@ type handlerCall struct {
 }
 
 // begin is called before a handler, and end after it.
-func (r *running) begin(ctx context.Context, state schemas.State, now time.Time) (end func()) {
+func (r *runningCalls) begin(ctx context.Context, state schemas.State, now time.Time) (end func()) {
 	this := &handlerCall{delivery: ctx, began: now, message: state.Message}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *running) begin(ctx context.Context, state schemas.State, now time.Time)
 	return func() { r.end(state.Fingerprint, this) }
 }
 
-func (r *running) end(fingerprint string, this *handlerCall) {
+func (r *runningCalls) end(fingerprint string, this *handlerCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	left := slices.DeleteFunc(r.all[fingerprint], func(other *handlerCall) bool { return other == this })
@@ -55,7 +55,7 @@ func (r *running) end(fingerprint string, this *handlerCall) {
 // find says since when a handler has a message that is delivered again. A message
 // without an instance id gets the one that newID returns, by which it is known from
 // then on.
-func (r *running) find(ctx context.Context, state *schemas.State, newID func() string) (since time.Time, found bool) {
+func (r *runningCalls) find(ctx context.Context, state *schemas.State, newID func() string) (since time.Time, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.all[state.Fingerprint] {
@@ -77,12 +77,12 @@ func (r *running) find(ctx context.Context, state *schemas.State, newID func() s
 // stillRunning fails an attempt at a message that a handler of this process has since
 // an earlier delivery. It is a failure if the time-out of the route has passed, and
 // else the message waits for the handler.
-func (b *business) stillRunning(ctx context.Context, verified *schemas.VerifiedState) error {
-	since, found := b.running.find(ctx, &verified.State, b.newID)
+func (h *routeHandler) stillRunning(ctx context.Context, verified *schemas.VerifiedState) error {
+	since, found := h.runningCalls.find(ctx, &verified.State, h.newID)
 	switch {
 	case !found:
 		return nil
-	case b.route.Timeout > 0 && b.now().Sub(since) > b.route.Timeout:
+	case h.route.Timeout > 0 && h.now().Sub(since) > h.route.Timeout:
 		return fmt.Errorf("%w: %w", errRunning, context.DeadlineExceeded)
 	}
 	return errRunning

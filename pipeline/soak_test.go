@@ -111,7 +111,7 @@ func (run *delayRun) on(t *testing.T, b rabbittest.Broker) {
 	r.publish("", queue, amqp.Publishing{Body: []byte("tomorrow")})
 	run.publish(r, queue)
 	run.wait(t)
-	if !delayed(t, b, r.topology.Delay(24*time.Hour)) {
+	if !publishDelayed(t, b, r.topology.Delay(24*time.Hour)) {
 		t.Error("the message of tomorrow is not waiting")
 	}
 	for i := range run.late {

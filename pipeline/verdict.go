@@ -11,28 +11,28 @@ import (
 
 // verdict is what follows from the error of an attempt.
 type verdict struct {
-	decision retry.Decision // where the attempt counts
-	waiting  retry.Decision // where it does not
-	failure  schemas.Failure
-	cause    cause
-	asked    time.Duration // the service wants no request for so long; 0 where it does not say
+	decision       retry.Decision // where the attempt counts
+	waiting        retry.Decision // where it does not
+	failure        schemas.Failure
+	cause          cause
+	requestedPause time.Duration // the service wants no request for so long; 0 where it does not say
 }
 
 // readTimeout is how long reading an error may take.
 const readTimeout = 10 * time.Second
 
-// judge reads an error, whose methods are code of users and may do anything. An
+// classify reads an error, whose methods are code of users and may do anything. An
 // error that cannot be read is a failure like any other.
-func (s *steps) judge(policy retry.Policy, why error, before schemas.State) verdict {
+func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.State) verdict {
 	read := func(err error) (verdict, error) {
 		return recoverWithin(readTimeout, func() (verdict, error) {
 			v := verdict{
-				decision: policy.Count(err, before.Attempt+1, s.random), waiting: retry.Deferral(err, before.Waits),
+				decision: policy.Count(err, before.Attempt+1, f.random), waiting: retry.Deferral(err, before.Waits),
 				failure: failure(err), cause: causeOf(err),
 			}
 			var after *retry.AfterError
 			if v.cause == unavailable && errors.As(err, &after) {
-				v.asked = after.Delay
+				v.requestedPause = after.Delay
 			}
 			return v, nil
 		})

@@ -18,7 +18,7 @@ type acks struct {
 	session *rabbit.Session
 	log     watermill.LoggerAdapter
 	wake    chan struct{} // holds a token while somebody waits
-	over    chan struct{} // closed by close
+	closed  chan struct{} // closed by close
 	running sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
@@ -30,7 +30,7 @@ type acks struct {
 func newAcks(session *rabbit.Session, log watermill.LoggerAdapter) *acks {
 	a := &acks{
 		session: session, log: log,
-		wake: make(chan struct{}, 1), over: make(chan struct{}),
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	a.running.Go(a.run)
 	return a
@@ -64,7 +64,7 @@ func (a *acks) nack(tag uint64, requeue bool) error {
 
 // close returns when the broker was told of all that was acked before.
 func (a *acks) close() {
-	close(a.over)
+	close(a.closed)
 	a.running.Wait()
 }
 
@@ -74,7 +74,7 @@ func (a *acks) run() {
 		case <-a.wake:
 			runtime.Gosched() // handlers that can finish now, do
 			a.flush()
-		case <-a.over:
+		case <-a.closed:
 			a.flush()
 			return
 		}
@@ -83,7 +83,7 @@ func (a *acks) run() {
 
 func (a *acks) flush() {
 	a.mu.Lock()
-	upTo, single := a.unsettled.take(a.waiting)
+	upTo, singleActiveConsumer := a.unsettled.collect(a.waiting)
 	a.waiting, a.spare = a.spare[:0], a.waiting
 	a.mu.Unlock()
 	var err error
@@ -91,7 +91,7 @@ func (a *acks) flush() {
 		err = a.session.Ack(upTo, true)
 	}
 	if err == nil {
-		err = a.session.AckEach(single)
+		err = a.session.AckEach(singleActiveConsumer)
 	}
 	if err != nil { // the session has ended, which was logged when it did
 		a.log.Debug("acknowledgements dropped, the messages come again", watermill.LogFields{"reason": err.Error()})
@@ -110,10 +110,10 @@ func (u *unsettled) end(tag uint64) {
 	}
 }
 
-// take ends what was acked and says what to tell the broker: all up to a tag, 0 for
+// collect ends what was acked and says what to tell the broker: all up to a tag, 0 for
 // none, and single ones, which it leaves in acked. Each tag is told once, and none in
 // the name of others: RabbitMQ closes a channel for a tag that it does not wait for.
-func (u *unsettled) take(acked []uint64) (upTo uint64, single []uint64) {
+func (u *unsettled) collect(acked []uint64) (upTo uint64, singleActiveConsumer []uint64) {
 	for _, tag := range acked {
 		u.end(tag)
 	}

@@ -19,31 +19,31 @@ func TestEachTagIsToldOnce(t *testing.T) {
 		var u unsettled
 		var broker channel
 		var delivered uint64
-		var handled, acked []uint64
+		var inFlight, acked []uint64
 		for range 200 {
 			switch n := random.IntN(4); {
-			case n == 0 && len(handled) < 20:
+			case n == 0 && len(inFlight) < 20:
 				delivered++
-				handled = append(handled, delivered)
+				inFlight = append(inFlight, delivered)
 				u.begin(delivered)
 				broker.unsettled = append(broker.unsettled, delivered)
-			case n == 1 && len(handled) > 0: // acked
-				acked = append(acked, pick(random, &handled))
-			case n == 2 && len(handled) > 0: // nacked, told before it is settled
-				tag := pick(random, &handled)
+			case n == 1 && len(inFlight) > 0: // acked
+				acked = append(acked, pick(random, &inFlight))
+			case n == 2 && len(inFlight) > 0: // nacked, told before it is settled
+				tag := pick(random, &inFlight)
 				broker.settle(t, tag, false)
 				u.end(tag)
 			case n == 3:
-				upTo, single := u.take(acked)
+				upTo, singleActiveConsumer := u.collect(acked)
 				acked = acked[:0]
 				if upTo > 0 {
 					broker.settle(t, upTo, true)
 				}
-				for _, tag := range single {
+				for _, tag := range singleActiveConsumer {
 					broker.settle(t, tag, false)
 				}
-				if !slices.Equal(broker.unsettled, slices.Sorted(slices.Values(handled))) {
-					t.Fatalf("seed %d: the broker waits for %d, handlers have %d", seed, broker.unsettled, handled)
+				if !slices.Equal(broker.unsettled, slices.Sorted(slices.Values(inFlight))) {
+					t.Fatalf("seed %d: the broker waits for %d, handlers have %d", seed, broker.unsettled, inFlight)
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func TestUnfinishedMessageHoldsBackNoAck(t *testing.T) {
 		queue := b.Queue(t, nil)
 		cfg := queueConfig(b)
 		publish(t, newTestPublisher(t, cfg), queue, numbered(100)...)
-		s := newTestSubscriber(t, cfg, Concurrency(100), NackPace(0, 0))
+		s := newTestSubscriber(t, cfg, Concurrency(100), NackBackoff(0, 0))
 		messages := subscribe(t, s, queue)
 		held := map[string]*message.Message{}
 		for range 100 {

@@ -23,14 +23,14 @@ func BenchmarkHandle(b *testing.B) {
 	slow := func(*message.Message) error { time.Sleep(20 * time.Millisecond); return nil }
 	none := func(*message.Message) error { return nil }
 	b.Run("20ms", func(b *testing.B) {
-		rounds(b, slow, []turn{
+		rounds(b, slow, []repairing{
 			{"stock", 100, stock},
 			{"ours-1000", 40_000, ours(1000, nil)},
 			{"ours-1000-stock-marshaler", 40_000, ours(1000, wamqp.DefaultMarshaler{})},
 		})
 	})
 	b.Run("none", func(b *testing.B) {
-		rounds(b, none, []turn{
+		rounds(b, none, []repairing{
 			{"stock", 2_000, stock},
 			{"ours-1", 2_000, ours(1, nil)},
 			{"ours-1000", 40_000, ours(1000, nil)},
@@ -38,8 +38,8 @@ func BenchmarkHandle(b *testing.B) {
 	})
 }
 
-// turn is what one transport does in a round.
-type turn struct {
+// repairing is what one transport does in a round.
+type repairing struct {
 	name       string
 	messages   int
 	subscriber func(*testing.B, wamqp.Config) message.Subscriber
@@ -62,24 +62,24 @@ func ours(concurrency int, marshaler wamqp.Marshaler) func(*testing.B, wamqp.Con
 }
 
 // rounds reports the rate of each turn, and how many times that of the first it is.
-func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []turn) {
+func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []repairing) {
 	broker := rabbittest.NewestServer(b)
 	cfg := queueConfig(broker)
 	publisher := newTestPublisher(b, cfg)
 	rates := make([][]float64, len(turns))
 	for b.Loop() {
-		for i, turn := range turns {
+		for i, repairing := range turns {
 			queue := broker.Queue(b, nil)
-			fill(b, publisher, queue, turn.messages)
-			took := handleAll(b, turn.subscriber(b, cfg), queue, turn.messages, handler)
-			rates[i] = append(rates[i], float64(turn.messages)/took.Seconds())
+			fill(b, publisher, queue, repairing.messages)
+			took := handleAll(b, repairing.subscriber(b, cfg), queue, repairing.messages, handler)
+			rates[i] = append(rates[i], float64(repairing.messages)/took.Seconds())
 		}
 	}
 	first := median(rates[0])
-	for i, turn := range turns {
-		b.ReportMetric(median(rates[i]), turn.name+"-msg/s")
+	for i, repairing := range turns {
+		b.ReportMetric(median(rates[i]), repairing.name+"-msg/s")
 		if i > 0 {
-			b.ReportMetric(median(rates[i])/first, turn.name+"-times-"+turns[0].name)
+			b.ReportMetric(median(rates[i])/first, repairing.name+"-times-"+turns[0].name)
 		}
 	}
 	b.ReportMetric(0, "ns/op") // a round takes as long as its slowest turn: no figure
@@ -110,11 +110,11 @@ func handleAll(
 	if err != nil {
 		b.Fatal(err)
 	}
-	var handled atomic.Int64
+	var inFlight atomic.Int64
 	done := make(chan struct{})
 	router.AddConsumerHandler("bench", queue, s, func(msg *message.Message) error {
 		err := handler(msg)
-		if handled.Add(1) == int64(n) {
+		if inFlight.Add(1) == int64(n) {
 			close(done)
 		}
 		return err
@@ -134,7 +134,7 @@ func handleAll(
 }
 
 // BenchmarkPublisher compares, in one run, the stock publisher that waits for each
-// confirm with this one, which awaits those of a call together.
+// declareAll with this one, which awaits those of a call together.
 //
 //	go test -run '^$' -bench Publisher -benchtime 1x ./pipeline/transport
 func BenchmarkPublisher(b *testing.B) {

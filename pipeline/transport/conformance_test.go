@@ -35,7 +35,7 @@ func conformance(t *testing.T, b rabbittest.Broker, concurrency int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := NewSubscriber(cfg, nil, Concurrency(concurrency), StopTimeout(time.Second), NackPace(time.Millisecond, 5*time.Millisecond))
+		s, err := NewSubscriber(cfg, nil, Concurrency(concurrency), StopTimeout(time.Second), NackBackoff(time.Millisecond, 5*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}

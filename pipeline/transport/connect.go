@@ -51,8 +51,8 @@ func complete(cfg wamqp.Config, validate func(wamqp.Config) error) (wamqp.Config
 	return cfg, nil
 }
 
-// exchangeDeclared declares the exchange of a topic, if it has one.
-func exchangeDeclared(ch *amqp.Channel, cfg wamqp.Config, topic string) error {
+// declareExchange declares the exchange of a topic, if it has one.
+func declareExchange(ch *amqp.Channel, cfg wamqp.Config, topic string) error {
 	name := cfg.Exchange.GenerateName(topic)
 	if name == "" {
 		return nil

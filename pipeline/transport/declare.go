@@ -50,7 +50,7 @@ func (d declarer) exchange(e exchange) error {
 func (d declarer) ours(e exchange, c TopologyConfig) error {
 	err := d.exchange(e)
 	var differs *TopologyError
-	if errors.As(err, &differs) && differs.Argument == "internal" && c.onceOpen(e.name) {
+	if errors.As(err, &differs) && differs.Argument == "internal" && c.mayBeOpen(e.name) {
 		return nil
 	}
 	return err
@@ -78,7 +78,7 @@ func (d declarer) bind(b binding) error {
 // tap binds our tap to an exchange so that it gets a copy of every message; the
 // messages keep their exchange and routing key.
 func (d declarer) tap(tap Tap, c TopologyConfig) error {
-	if err := d.tapped(tap); err != nil {
+	if err := d.ensureExchange(tap); err != nil {
 		return err
 	}
 	return d.bindTap(tap, c)
@@ -103,9 +103,9 @@ func (d declarer) bindKeys(tap Tap, to string, keys []string) error {
 	return nil
 }
 
-// tapped makes sure that the exchange exists. One that does is not ours to judge
+// ensureExchange makes sure that the exchange exists. One that does is not ours to judge
 // but for its type, by which it would be tapped wrongly.
-func (d declarer) tapped(tap Tap) error {
+func (d declarer) ensureExchange(tap Tap) error {
 	there, err := d.exchangeExists(exchange{name: tap.Exchange, kind: tap.Type})
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (d declarer) exchangeExists(e exchange) (bool, error) {
 func (d declarer) exists(passive func(*amqp.Channel) error) (bool, error) {
 	err := d.do(passive)
 	switch {
-	case isMissing(err):
+	case isNotFound(err):
 		return false, nil
 	case refusedWith(err, amqp.ResourceLocked):
 		return true, nil
@@ -223,9 +223,9 @@ func (d declarer) exists(passive func(*amqp.Channel) error) (bool, error) {
 	return err == nil, err
 }
 
-// isMissing says whether the broker refused something since there is no such
+// isNotFound says whether the broker refused something since there is no such
 // exchange or queue.
-func isMissing(err error) bool { return refusedWith(err, amqp.NotFound) }
+func isNotFound(err error) bool { return refusedWith(err, amqp.NotFound) }
 
 func refusedWith(err error, code int) bool {
 	var broker *amqp.Error

@@ -55,10 +55,10 @@ func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, our
 	return slices.Compact(others), ours, err
 }
 
-// mostStale is how many keys stay tapped that nobody else binds any more. A deploy
+// maxStaleKeys is how many keys stay tapped that nobody else binds any more. A deploy
 // that makes a queue anew misses nothing then, and exchanges with keys that come
 // and go do not collect bindings without end.
-const mostStale = 1000
+const maxStaleKeys = 1000
 
 // discovered: the keys are not configured, but asked for.
 func (t Tap) discovered() bool { return t.Type == amqp.ExchangeDirect && len(t.Keys) == 0 }
@@ -73,7 +73,7 @@ func (d declarer) bindDiscovered(tap Tap, c TopologyConfig) error {
 	if err := d.bindKeys(tap, c.Topology.Tap(), missing(others, ours)); err != nil {
 		return err
 	}
-	if stale := missing(ours, others); len(stale) > mostStale {
+	if stale := missing(ours, others); len(stale) > maxStaleKeys {
 		return d.unbindKeys(tap, c.Topology.Tap(), stale)
 	}
 	return nil

@@ -79,14 +79,14 @@ func TestStaleKeysAreBounded(t *testing.T) {
 	cfg, exchange, _ := discovering(t, b)
 	declareTwice(t, b, cfg)
 	ch := b.Channel(t)
-	for n := range mostStale + 1 {
+	for n := range maxStaleKeys + 1 {
 		if err := ch.ExchangeBind(cfg.Topology.Tap(), fmt.Sprint("gone-", n), exchange, true, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	live := LiveTopology{Conn: connection(t, b), Config: cfg}
 	rabbittest.Eventually(t, "our own bindings to be forgotten", func() bool {
-		if err := live.Restore(t.Context()); err != nil {
+		if err := live.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		others, ours, err := cfg.Discovery.keys(t.Context(), exchange, cfg.Topology.Tap())
@@ -124,7 +124,7 @@ func TestKeysCannotBeDiscovered(t *testing.T) {
 	}
 	cfg.Tap[0].Exchange += ".gone"
 	live := LiveTopology{Conn: conn, Config: cfg}
-	if err := live.Restore(t.Context()); err != nil {
+	if err := live.Repair(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -144,12 +144,12 @@ func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
 	if err := live.Declare(t.Context()); err != nil {
 		t.Fatalf("while the API is away: %v", err)
 	}
-	if err := live.Restore(t.Context()); err == nil {
+	if err := live.Repair(t.Context()); err == nil {
 		t.Error("nobody is told that keys cannot be found out")
 	}
 	live.Config.Discovery = there
 	rabbittest.Eventually(t, "the tap to have the key", func() bool {
-		if err := live.Restore(t.Context()); err != nil {
+		if err := live.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, ours, err := there.keys(t.Context(), exchange, cfg.Topology.Tap())

@@ -55,7 +55,7 @@ func Example() {
 func ExampleNewSubscriber() {
 	subscriber, err := transport.NewSubscriber(wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL")), nil,
 		transport.Concurrency(100),
-		transport.NackPace(time.Second, time.Minute),
+		transport.NackBackoff(time.Second, time.Minute),
 		transport.StopTimeout(30*time.Second),
 		transport.ConnectionName("shop"),
 	)

@@ -68,7 +68,7 @@ func ExampleLiveTopology_DeclareDelay() {
 }
 
 // A publisher that brings back exchanges and queues of ours that were deleted.
-func ExampleNewRestoring() {
+func ExampleNewSelfHealingPublisher() {
 	withConnection(func(ctx context.Context, conn *rabbit.Connection) error {
 		live := transport.LiveTopology{Conn: conn, Config: shop()}
 		if err := live.Declare(ctx); err != nil {
@@ -76,8 +76,8 @@ func ExampleNewRestoring() {
 		}
 		publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 		defer publisher.Close()
-		restoring := transport.NewRestoring(publisher, live)
-		err := restoring.Publish(ctx, rabbit.Message{
+		healing := transport.NewSelfHealingPublisher(publisher, live)
+		err := healing.Publish(ctx, rabbit.Message{
 			Exchange: live.Config.Events(), RoutingKey: "handled", Publishing: amqp.Publishing{Body: []byte("an event")},
 		})
 		fmt.Println("published:", err == nil)

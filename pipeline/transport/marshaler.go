@@ -68,7 +68,7 @@ func (m Marshaler) Unmarshal(d amqp.Delivery) (*message.Message, error) {
 	}
 	envelope := schemas.FromDelivery(d)
 	var room [512]byte
-	msg.Metadata[EnvelopeKey] = string(appendKept(room[:0], &envelope, rest))
+	msg.Metadata[EnvelopeKey] = string(appendEnvelope(room[:0], &envelope, rest))
 	return msg, nil
 }
 
@@ -110,7 +110,7 @@ func (m Marshaler) envelope(msg *message.Message) (schemas.Envelope, error) {
 		m.identify(&e, msg.UUID)
 		return e, nil
 	}
-	e, err := parseKept(text)
+	e, err := parseEnvelope(text)
 	if err != nil {
 		return schemas.Envelope{}, fmt.Errorf("metadata %s: %w", EnvelopeKey, err)
 	}

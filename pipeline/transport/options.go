@@ -12,7 +12,7 @@ type options struct {
 	concurrency    int
 	maxBytes       int
 	stopTimeout    time.Duration
-	pace           pace
+	backoff        backoff
 	window         int
 	publishTimeout time.Duration
 	name           string
@@ -20,15 +20,15 @@ type options struct {
 
 const (
 	defaultStopTimeout = 10 * time.Second
-	defaultPaceMin     = 100 * time.Millisecond
-	defaultPaceMax     = 10 * time.Second
+	defaultBackoffMin  = 100 * time.Millisecond
+	defaultBackoffMax  = 10 * time.Second
 )
 
 func newOptions(opts []Option) options {
 	o := options{
 		concurrency: 1,
 		stopTimeout: defaultStopTimeout,
-		pace:        pace{min: defaultPaceMin, max: defaultPaceMax},
+		backoff:     backoff{min: defaultBackoffMin, max: defaultBackoffMax},
 		name:        "watership",
 	}
 	for _, opt := range opts {
@@ -62,12 +62,12 @@ func StopTimeout(d time.Duration) Option {
 	return func(o *options) { o.stopTimeout = max(d, 0) }
 }
 
-// NackPace bounds the pause between a nack and the message's return to its
+// NackBackoff bounds the pause between a nack and the message's return to its
 // queue: low for the first, doubling with each redelivery up to high, shortened
 // at random by up to a half; 100 ms to 10 s by default. During the pause the
 // message counts as in flight. Zero for both puts it back at once.
-func NackPace(low, high time.Duration) Option {
-	return func(o *options) { o.pace = pace{min: low, max: max(low, high)} }
+func NackBackoff(low, high time.Duration) Option {
+	return func(o *options) { o.backoff = backoff{min: low, max: max(low, high)} }
 }
 
 // Window is how many messages of a publisher may be sent and not yet confirmed;

@@ -129,7 +129,7 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *message
 	if err != nil {
 		return func() error { return err }
 	}
-	ctx, release := both(ctx, msg.Context())
+	ctx, release := withEither(ctx, msg.Context())
 	pending, err := p.publisher.Send(ctx, rabbit.Message{
 		Exchange: exchange, RoutingKey: key, Optional: !p.cfg.Publish.Mandatory, Publishing: publishing,
 	})
@@ -142,8 +142,8 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *message
 	}
 }
 
-// both ends with either; its values are those of the first.
-func both(a, b context.Context) (context.Context, func()) {
+// withEither ends with either; its values are those of the first.
+func withEither(a, b context.Context) (context.Context, func()) {
 	if b.Done() == nil {
 		return a, func() {}
 	}
@@ -163,7 +163,7 @@ func (p *Publisher) declare(ctx context.Context, topic string) error {
 	if done || p.cfg.Exchange.GenerateName(topic) == "" {
 		return nil
 	}
-	err := p.conn.Do(ctx, func(ch *amqp.Channel) error { return exchangeDeclared(ch, p.cfg, topic) })
+	err := p.conn.Do(ctx, func(ch *amqp.Channel) error { return declareExchange(ch, p.cfg, topic) })
 	if err != nil {
 		return err
 	}

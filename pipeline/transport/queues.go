@@ -14,7 +14,7 @@ type queue struct {
 // queues are our own, each with the arguments that it has for ever.
 func (c TopologyConfig) queues() []queue {
 	queues := []queue{
-		{c.Log(), c.args(single())},
+		{c.Log(), c.args(singleActiveConsumer())},
 		{c.Index(), c.indexArgs(amqp.Table{"x-dead-letter-exchange": c.Late()})},
 		{c.IndexLate(), c.indexArgs(nil)},
 		{c.Retry(), c.args(nil)},
@@ -28,9 +28,9 @@ func (c TopologyConfig) queues() []queue {
 	return queues
 }
 
-// single hands a queue's messages to one consumer at a time, in their order,
+// singleActiveConsumer hands a queue's messages to one consumer at a time, in their order,
 // however many there are.
-func single() amqp.Table { return amqp.Table{"x-single-active-consumer": true} }
+func singleActiveConsumer() amqp.Table { return amqp.Table{"x-single-active-consumer": true} }
 
 // args are those of every queue of ours: its type, and for quorum queues no limit
 // of deliveries, since a crash loop must not drop what it cannot read.
@@ -46,7 +46,7 @@ func (c TopologyConfig) args(more amqp.Table) amqp.Table {
 // indexArgs: a limit drops the oldest. Where a queue has a dead-letter exchange the
 // oldest go there, so the queue of late copies is limited as well and has none.
 func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
-	args := c.args(single())
+	args := c.args(singleActiveConsumer())
 	maps.Copy(args, more)
 	if c.IndexLimit > 0 {
 		args["x-max-length"] = c.IndexLimit

@@ -64,7 +64,7 @@ func TestMessageCarriesItsEnvelope(t *testing.T) {
 		cfg.Queue.Arguments = amqp.Table{"x-queue-type": "quorum"}
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-		messages, err := newTestSubscriber(t, cfg, NackPace(0, 0)).Subscribe(ctx, queue)
+		messages, err := newTestSubscriber(t, cfg, NackBackoff(0, 0)).Subscribe(ctx, queue)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestNackComesBackAfterAPauseThatGrows(t *testing.T) {
 				cfg := queueConfig(b)
 				cfg.Queue.Arguments = args
 				publish(t, newTestPublisher(t, cfg), queue, numbered(1)...)
-				messages := subscribe(t, newTestSubscriber(t, cfg, NackPace(40*time.Millisecond, 160*time.Millisecond)), queue)
+				messages := subscribe(t, newTestSubscriber(t, cfg, NackBackoff(40*time.Millisecond, 160*time.Millisecond)), queue)
 				msg := rabbittest.Receive(t, messages)
 				for _, full := range []time.Duration{40, 80, 160, 160} {
 					nacked := time.Now()
@@ -159,7 +159,7 @@ func TestPausedNackHoldsUpNoOther(t *testing.T) {
 	queue := b.Queue(t, nil)
 	cfg := queueConfig(b)
 	publish(t, newTestPublisher(t, cfg), queue, numbered(50)...)
-	s := newTestSubscriber(t, cfg, Concurrency(2), NackPace(time.Hour, time.Hour), StopTimeout(time.Hour))
+	s := newTestSubscriber(t, cfg, Concurrency(2), NackBackoff(time.Hour, time.Hour), StopTimeout(time.Hour))
 	messages := subscribe(t, s, queue)
 	rabbittest.Receive(t, messages).Nack()
 	for range 49 {
@@ -182,7 +182,7 @@ func TestNackWithoutRequeueDeadLetters(t *testing.T) {
 	cfg.Queue.Arguments = args
 	cfg.Consume.NoRequeueOnNack = true
 	publish(t, newTestPublisher(t, cfg), queue, numbered(1)...)
-	rabbittest.Receive(t, subscribe(t, newTestSubscriber(t, cfg, NackPace(time.Hour, time.Hour)), queue)).Nack()
+	rabbittest.Receive(t, subscribe(t, newTestSubscriber(t, cfg, NackBackoff(time.Hour, time.Hour)), queue)).Nack()
 	b.Take(t, dead, 1)
 }
 

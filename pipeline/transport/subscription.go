@@ -21,14 +21,14 @@ import (
 // unsettled, and last of all out.
 type subscription struct {
 	*Subscriber
-	topic string
-	out   chan *message.Message
-	tally *tally
+	topic       string
+	out         chan *message.Message
+	nackCounter *nackCounter
 
 	// One place for each message in flight. A place belongs to its message over
 	// the end of the session too: at concurrency 1 the next message waits for the
 	// handler of one that was lost with its connection.
-	places   chan struct{}
+	slots    chan struct{}
 	handlers sync.WaitGroup
 
 	values  context.Context // what messages inherit: values without the end
@@ -36,17 +36,17 @@ type subscription struct {
 	expired context.Context // ended: wait for no handler any more
 	expire  context.CancelFunc
 
-	complained sync.Once // about the configured marshaler
+	warnOnce sync.Once // about the configured marshaler
 }
 
 func newSubscription(s *Subscriber, topic string) *subscription {
 	sub := &subscription{
-		Subscriber: s,
-		topic:      topic,
-		out:        make(chan *message.Message),
-		tally:      newTally(),
-		places:     make(chan struct{}, s.opts.concurrency),
-		stop:       make(chan struct{}),
+		Subscriber:  s,
+		topic:       topic,
+		out:         make(chan *message.Message),
+		nackCounter: newNackCounter(),
+		slots:       make(chan struct{}, s.opts.concurrency),
+		stop:        make(chan struct{}),
 	}
 	sub.expired, sub.expire = context.WithCancel(context.Background())
 	return sub
@@ -56,7 +56,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	s.values = context.WithoutCancel(ctx)
-	consuming, hangUp := context.WithCancel(s.values)
+	consuming, cancelConsume := context.WithCancel(s.values)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -69,7 +69,7 @@ func (s *subscription) run(ctx context.Context) {
 	}
 	close(s.stop)
 	s.drain()
-	hangUp()
+	cancelConsume()
 	<-ended
 	s.handlers.Wait()
 }
@@ -111,7 +111,7 @@ func (s *subscription) tuner() *prefetchTuner {
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
 	acks := newAcks(session, s.log.With(watermill.LogFields{"topic": s.topic}))
 	defer acks.close()
-	in := &intake{subscription: s, session: session, acks: acks, tuner: s.tuner()}
+	in := &receiver{subscription: s, session: session, acks: acks, tuner: s.tuner()}
 	in.run(ctx)
 	select {
 	case <-s.expired.Done():
@@ -120,13 +120,13 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	return nil
 }
 
-// takePlace waits for a place; false when the session or the subscription ends.
-func (s *subscription) takePlace(ctx context.Context) bool {
+// acquireSlot waits for a place; false when the session or the subscription ends.
+func (s *subscription) acquireSlot(ctx context.Context) bool {
 	if s.stopped() {
 		return false
 	}
 	select {
-	case s.places <- struct{}{}:
+	case s.slots <- struct{}{}:
 		return true
 	case <-s.stop:
 	case <-ctx.Done():
@@ -134,21 +134,21 @@ func (s *subscription) takePlace(ctx context.Context) bool {
 	return false
 }
 
-// tryPlace takes a place and room in the budget if there are any.
-func (s *subscription) tryPlace(size int) bool {
+// tryAcquire takes a place and room in the budget if there are any.
+func (s *subscription) tryAcquire(size int) bool {
 	select {
-	case s.places <- struct{}{}:
+	case s.slots <- struct{}{}:
 	default:
 		return false
 	}
-	if !s.budget.try(size) {
-		s.leavePlace()
+	if !s.budget.tryAcquire(size) {
+		s.releaseSlot()
 		return false
 	}
 	return true
 }
 
-func (s *subscription) leavePlace() { <-s.places }
+func (s *subscription) releaseSlot() { <-s.slots }
 
 func (s *subscription) stopped() bool {
 	select {
@@ -167,7 +167,7 @@ func (s *subscription) drain() {
 	defer timer.Stop()
 	for range s.opts.concurrency {
 		select {
-		case s.places <- struct{}{}:
+		case s.slots <- struct{}{}:
 		case <-timer.C:
 			s.log.Error("handlers did not finish in time; their messages go back to the queue",
 				errors.New("stop timeout"), watermill.LogFields{"topic": s.topic, "timeout": s.opts.stopTimeout.String()})

@@ -173,13 +173,13 @@ func (c TopologyConfig) exchanges() []exchange {
 		{c.Late(), amqp.ExchangeFanout, true},
 		{c.Retry(), amqp.ExchangeTopic, true},
 		c.direct(),
-		c.lastHop(),
+		c.returnExchange(),
 	}
 }
 
-// onceOpen says whether an exchange may be there without being internal, as a former
+// mayBeOpen says whether an exchange may be there without being internal, as a former
 // release made it: it cannot be changed, and to delete it drops what dies meanwhile.
-func (c TopologyConfig) onceOpen(exchange string) bool {
+func (c TopologyConfig) mayBeOpen(exchange string) bool {
 	return exchange == c.Late() || exchange == c.Retry()
 }
 
@@ -187,7 +187,7 @@ func (c TopologyConfig) direct() exchange {
 	return exchange{c.Direct(), amqp.ExchangeDirect, false}
 }
 
-func (c TopologyConfig) lastHop() exchange {
+func (c TopologyConfig) returnExchange() exchange {
 	return exchange{c.Return(), amqp.ExchangeHeaders, false}
 }
 
@@ -201,15 +201,15 @@ func (c TopologyConfig) bindings() []binding {
 		{c.Index(), c.Topology.Tap(), ""},
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
-		c.directly(c.Due()), c.directly(c.Poison()), c.directly(c.Unstorable()),
+		c.directBinding(c.Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
 	}
 	for _, delay := range c.Delays {
-		bindings = append(bindings, c.directly(c.Delay(delay)))
+		bindings = append(bindings, c.directBinding(c.Delay(delay)))
 	}
 	return bindings
 }
 
-// directly binds a queue so that it is reached by its name.
-func (c TopologyConfig) directly(queue string) binding {
+// directBinding binds a queue so that it is reached by its name.
+func (c TopologyConfig) directBinding(queue string) binding {
 	return binding{queue, c.Direct(), queue}
 }

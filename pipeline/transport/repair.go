@@ -10,17 +10,17 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Restore puts back what is missing of our exchanges, queues and bindings, the taps
+// Repair puts back what is missing of our exchanges, queues and bindings, the taps
 // and the bindings of routes. It is what to do when the broker says that an exchange
 // of ours is not there (a *rabbit.RefusedError of code 404), before publishing again;
-// Restoring does both. The exchanges and queues of services are left to them: one
+// SelfHealingPublisher does both. The exchanges and queues of services are left to them: one
 // that is missing is bound when it is back.
-func (l LiveTopology) Restore(ctx context.Context) error {
+func (l LiveTopology) Repair(ctx context.Context) error {
 	// As long as nothing is missing, one channel sees and does all.
-	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return l.confirm(ch) })
+	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return l.declareAll(ch) })
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker.Server {
-		err = l.restoreEach(ctx)
+		err = l.repairEach(ctx)
 	}
 	return errors.Join(err, l.discover(ctx))
 }
@@ -33,16 +33,16 @@ func (l LiveTopology) discover(ctx context.Context) error {
 		if tap.discovered() && ctx.Err() == nil {
 			err := l.on(ctx).bindDiscovered(tap, l.Config)
 			if !errors.Is(err, rabbit.ErrNotFound) {
-				errs = append(errs, unlessMissing(err))
+				errs = append(errs, ignoreNotFound(err))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// confirm looks at what is ours and binds everything; it stops at the first thing
+// declareAll looks at what is ours and binds everything; it stops at the first thing
 // that is not there, since the broker then closes the channel.
-func (l LiveTopology) confirm(ch *amqp.Channel) error {
+func (l LiveTopology) declareAll(ch *amqp.Channel) error {
 	c := l.Config
 	for _, e := range c.exchanges() {
 		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
@@ -69,30 +69,30 @@ func (l LiveTopology) confirm(ch *amqp.Channel) error {
 	return nil
 }
 
-// restoreEach goes on after what cannot be put back.
-func (l LiveTopology) restoreEach(ctx context.Context) error {
+// repairEach goes on after what cannot be put back.
+func (l LiveTopology) repairEach(ctx context.Context) error {
 	c, d := l.Config, l.on(ctx)
 	var errs []error
 	for _, e := range c.exchanges() {
-		errs = append(errs, l.restoreExchange(ctx, e))
+		errs = append(errs, l.repairExchange(ctx, e))
 	}
 	for _, q := range c.queues() {
-		errs = append(errs, l.restoreQueue(ctx, q))
+		errs = append(errs, l.repairQueue(ctx, q))
 	}
 	for _, b := range c.bindings() {
 		errs = append(errs, d.bind(b))
 	}
 	for _, tap := range c.Tap {
-		errs = append(errs, unlessMissing(d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())))
+		errs = append(errs, ignoreNotFound(d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())))
 	}
 	for _, b := range c.routeBindings() {
-		errs = append(errs, unlessMissing(d.bind(b)))
+		errs = append(errs, ignoreNotFound(d.bind(b)))
 	}
 	return errors.Join(errs...)
 }
 
-// restoreExchange declares only what is missing: looking needs no right to configure.
-func (l LiveTopology) restoreExchange(ctx context.Context, e exchange) error {
+// repairExchange declares only what is missing: looking needs no right to configure.
+func (l LiveTopology) repairExchange(ctx context.Context, e exchange) error {
 	there, err := l.on(ctx).exchangeExists(e)
 	if err != nil || there {
 		return err
@@ -104,7 +104,7 @@ func (l LiveTopology) restoreExchange(ctx context.Context, e exchange) error {
 	return nil
 }
 
-func (l LiveTopology) restoreQueue(ctx context.Context, q queue) error {
+func (l LiveTopology) repairQueue(ctx context.Context, q queue) error {
 	there, err := l.on(ctx).queueExists(q.name)
 	if err != nil || there {
 		return err
@@ -116,8 +116,8 @@ func (l LiveTopology) restoreQueue(ctx context.Context, q queue) error {
 	return nil
 }
 
-func unlessMissing(err error) error {
-	if isMissing(err) {
+func ignoreNotFound(err error) error {
+	if isNotFound(err) {
 		return nil
 	}
 	return err
@@ -133,7 +133,7 @@ func (c TopologyConfig) routeBindings() (all []binding) {
 // bindingsOf are those of the queue of a route: to the exchange by which its messages
 // come back, and as configured.
 func (c TopologyConfig) bindingsOf(r Route) []binding {
-	all := []binding{c.directly(r.Queue)}
+	all := []binding{c.directBinding(r.Queue)}
 	for _, b := range r.Bind {
 		all = append(all, binding{r.Queue, b.Exchange, b.Key})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// handled is a delivery, the message that it became, and what is told of it.
-type handled struct {
+// inFlight is a delivery, the message that it became, and what is told of it.
+type inFlight struct {
 	delivery *amqp.Delivery
 	size     int // of the budget
 	message  *message.Message
@@ -22,14 +22,14 @@ type handled struct {
 }
 
 // handle hands out one delivery and settles it. ctx is the session's.
-func (s *subscription) handle(ctx context.Context, h handled) {
-	defer s.leavePlace()
-	defer s.budget.free(h.size)
+func (s *subscription) handle(ctx context.Context, h inFlight) {
+	defer s.releaseSlot()
+	defer s.budget.release(h.size)
 	defer h.done()
 	select {
 	case s.out <- h.message:
 	case <-s.stop:
-		s.putBack(h.acks, h.delivery)
+		s.requeue(h.acks, h.delivery)
 		return
 	case <-ctx.Done():
 		return
@@ -44,11 +44,11 @@ func (s *subscription) handle(ctx context.Context, h handled) {
 	}
 	select {
 	case <-h.message.Acked():
-		s.tally.acked(h.delivery)
+		s.nackCounter.acked(h.delivery)
 		h.acks.ack(h.delivery.DeliveryTag)
 	case <-h.message.Nacked():
 		h.done()
-		s.giveBack(ctx, h)
+		s.requeueAfterPause(ctx, h)
 	case <-s.expired.Done():
 	}
 }
@@ -58,7 +58,7 @@ func (s *subscription) handle(ctx context.Context, h handled) {
 func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, context.CancelFunc) {
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
-		s.complained.Do(func() {
+		s.warnOnce.Do(func() {
 			s.log.Error("the configured marshaler refuses messages; they are handed out by the lossless one", err,
 				watermill.LogFields{"topic": s.topic})
 		})
@@ -70,18 +70,18 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 	return msg, cancel
 }
 
-// giveBack returns a nacked message to its queue after a pause, or at once where
+// requeueAfterPause returns a nacked message to its queue after a pause, or at once where
 // that ends anyway. A queue without requeue dead-letters it without a pause.
-func (s *subscription) giveBack(ctx context.Context, h handled) {
+func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
 	requeue := !s.cfg.Consume.NoRequeueOnNack
 	if requeue {
-		s.pause(ctx, s.opts.pace.pause(s.tally.nacked(h.delivery)))
+		s.pause(ctx, s.opts.backoff.pause(s.nackCounter.nacked(h.delivery)))
 	}
 	s.nack(h.acks, h.delivery, requeue)
 }
 
-// putBack returns a message to its queue that nobody has taken.
-func (s *subscription) putBack(acks *acks, d *amqp.Delivery) { s.nack(acks, d, true) }
+// requeue returns a message to its queue that nobody has taken.
+func (s *subscription) requeue(acks *acks, d *amqp.Delivery) { s.nack(acks, d, true) }
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {
 	if err := acks.nack(d.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did

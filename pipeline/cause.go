@@ -20,7 +20,7 @@ type cause int
 
 const (
 	// ofMessage is any failure that the service may have for this message alone.
-	ofMessage cause = iota
+	messageFailure cause = iota
 
 	// timedOut counts as an attempt, since a message may take too long by itself.
 	// It is as good a sign of an outage as any.
@@ -34,17 +34,17 @@ const (
 
 	// judged and handedBack say nothing of the service: the handler says that the
 	// message is poison, or when it is to come again, or nacked it.
-	judged
-	handedBack
+	decidedByHandler
+	returnedByHandler
 )
 
-// exhaustions are errors of a process that has run out of something.
-func exhaustions() []error {
+// exhaustionErrors are errors of a process that has run out of something.
+func exhaustionErrors() []error {
 	return []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}
 }
 
-// disconnections are errors of a service that cannot be reached, or went away.
-func disconnections() []error {
+// disconnectionErrors are errors of a service that cannot be reached, or went away.
+func disconnectionErrors() []error {
 	return []error{
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH,
 		syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ETIMEDOUT,
@@ -56,19 +56,19 @@ func causeOf(err error) cause {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case retry.IsPermanent(err):
-		return judged
+		return decidedByHandler
 	case is(errNacked), is(errRunning) && !is(context.DeadlineExceeded):
-		return handedBack
+		return returnedByHandler
 	case asksForTime(err) && !isUnavailable(err):
-		return judged
-	case slices.ContainsFunc(exhaustions(), is):
+		return decidedByHandler
+	case slices.ContainsFunc(exhaustionErrors(), is):
 		return exhausted
-	case isUnavailable(err), slices.ContainsFunc(disconnections(), is), isUnreached(err):
+	case isUnavailable(err), slices.ContainsFunc(disconnectionErrors(), is), isUnreached(err):
 		return unavailable
 	case is(context.DeadlineExceeded), isTimeout(err):
 		return timedOut
 	}
-	return ofMessage
+	return messageFailure
 }
 
 // asksForTime says whether the handler wants the message again after a time of its
@@ -108,7 +108,7 @@ func isTimeout(err error) bool {
 
 // kindOf is the same for failures that may be of one outage.
 func kindOf(f schemas.Failure, of cause) string {
-	if of == ofMessage {
+	if of == messageFailure {
 		return likeness(f)
 	}
 	return "unavailable"

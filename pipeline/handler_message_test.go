@@ -27,9 +27,9 @@ func TestGivenMessageIsAsFirstPublished(t *testing.T) {
 	})
 	arrived := schemas.Envelope{RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body}
 	second.SetContext(schemas.NewContext(t.Context(), arrived))
-	given := givenTo(t.Context(), second, first)
-	inContext, _ := schemas.FromContext(given.Context())
-	inMetadata, _ := transport.EnvelopeOf(given)
+	copied := handlerMessage(t.Context(), second, first)
+	inContext, _ := schemas.FromContext(copied.Context())
+	inMetadata, _ := transport.EnvelopeOf(copied)
 	for where, got := range map[string]schemas.Envelope{"context": inContext, "metadata": inMetadata} {
 		if diff := cmp.Diff(first, got); diff != "" {
 			t.Errorf("in the %s: %s", where, diff)
@@ -67,8 +67,8 @@ func TestHandlerChangesItsCopyAlone(t *testing.T) {
 
 // What is ours or the broker's does not go out with a copy.
 func TestOutgoingHasNoStateOfAnother(t *testing.T) {
-	b := &business{steps: &steps{newID: func() string { return "id" }}}
-	out, err := b.outgoing(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp.Table{
+	b := &routeHandler{messageFlow: &messageFlow{newID: func() string { return "id" }}}
+	out, err := b.outgoingMessage(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp.Table{
 		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
 	}}), schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
 	want := amqp.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}

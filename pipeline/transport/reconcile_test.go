@@ -22,7 +22,7 @@ func keep(t *testing.T, live LiveTopology) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { live.Keep(ctx) })
+	work.Go(func() { live.Reconcile(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		work.Wait()
@@ -98,7 +98,7 @@ func TestKeepLeavesTheExchangesOfServicesToThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := live.Restore(t.Context()); err != nil {
+			if err := live.Repair(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestKeepBringsBackWhatIsOurs(t *testing.T) {
 	})
 }
 
-func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
+func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := topology(t, b, Classic)
@@ -172,7 +172,7 @@ func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
 		}
 		publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 		t.Cleanup(func() { publisher.Close() })
-		restoring := NewRestoring(publisher, live)
+		healing := NewSelfHealingPublisher(publisher, live)
 		ch := b.Channel(t)
 		for _, exchange := range []string{cfg.Events(), cfg.Direct()} {
 			if err := ch.ExchangeDelete(exchange, false, false); err != nil {
@@ -182,7 +182,7 @@ func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
 			for i := range 20 { // at once, as handlers do
 				callers.Go(func() {
 					m := rabbit.Message{Exchange: exchange, RoutingKey: cfg.Due(), Publishing: amqp.Publishing{Body: fmt.Append(nil, i)}}
-					if err := restoring.Publish(t.Context(), m); err != nil {
+					if err := healing.Publish(t.Context(), m); err != nil {
 						t.Errorf("%s: %v", exchange, err)
 					}
 				})
@@ -195,7 +195,7 @@ func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
 		if _, err := ch.QueueDelete(cfg.Poison(), false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := restoring.Publish(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Poison()}); err != nil {
+		if err := healing.Publish(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Poison()}); err != nil {
 			t.Error(err)
 		}
 		// The last hop: gone with its bindings, and a queue that is there.
@@ -211,7 +211,7 @@ func TestRestoringPublishesWhereAnExchangeOfOursIsGone(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		// Another's exchange is not ours to make.
-		err := restoring.Publish(t.Context(), rabbit.Message{Exchange: "nowhere"})
+		err := healing.Publish(t.Context(), rabbit.Message{Exchange: "nowhere"})
 		if !errors.As(err, &refused) || refused.Code != amqp.NotFound {
 			t.Errorf("got %v", err)
 		}

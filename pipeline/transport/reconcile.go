@@ -10,26 +10,26 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-const defaultKeepEvery = 30 * time.Second
+const defaultReconcileEvery = 30 * time.Second
 
-// Keep puts back what is missing, again and again until ctx ends or the connection
+// Reconcile puts back what is missing, again and again until ctx ends or the connection
 // is closed, and at once when the connection has come back. Whoever deletes an
 // exchange deletes its bindings: one that a deploy has made anew is not tapped any
 // more, and nothing says so. Declare goes before it.
 //
 // What was missing is logged, and once what cannot be put back.
-func (l LiveTopology) Keep(ctx context.Context) {
+func (l LiveTopology) Reconcile(ctx context.Context) {
 	log, every := l.logger(), l.Every
 	if every <= 0 {
-		every = defaultKeepEvery
+		every = defaultReconcileEvery
 	}
 	life, told := 0, ""
 	for ctx.Err() == nil {
 		var err error
-		if life, err = l.waitForTurn(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
+		if life, err = l.waitForNextRound(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
 			return
 		}
-		err = l.Restore(ctx)
+		err = l.Repair(ctx)
 		if err == nil {
 			told = ""
 		} else if told != err.Error() && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
@@ -39,9 +39,9 @@ func (l LiveTopology) Keep(ctx context.Context) {
 	}
 }
 
-// waitForTurn waits until it is time to look again, or for a new connection. The
+// waitForNextRound waits until it is time to look again, or for a new connection. The
 // time varies, so that many processes do not look at the same moment.
-func (l LiveTopology) waitForTurn(ctx context.Context, life int, every time.Duration) (int, error) {
+func (l LiveTopology) waitForNextRound(ctx context.Context, life int, every time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, every*3/4+rand.N(every/2+1))
 	defer cancel()
 	return l.Conn.Life(ctx, life)

@@ -33,12 +33,12 @@ func (b *budget) sizeOf(d *amqp.Delivery) int {
 
 func (b *budget) share(size int) int64 { return int64(min(size, b.limit)) }
 
-// take waits for room; false when ctx ends before.
-func (b *budget) take(ctx context.Context, size int) bool {
+// acquire waits for room; false when ctx ends before.
+func (b *budget) acquire(ctx context.Context, size int) bool {
 	return b.room.Acquire(ctx, b.share(size)) == nil
 }
 
-// try takes room if there is any.
-func (b *budget) try(size int) bool { return b.room.TryAcquire(b.share(size)) }
+// tryAcquire takes room if there is any.
+func (b *budget) tryAcquire(size int) bool { return b.room.TryAcquire(b.share(size)) }
 
-func (b *budget) free(size int) { b.room.Release(b.share(size)) }
+func (b *budget) release(size int) { b.room.Release(b.share(size)) }

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	deathsKnownFor  = time.Minute     // a queue's dead-letter exchange
-	deathsAskAgain  = 5 * time.Second // after the management API gave no answer
-	deathsAskWithin = 3 * time.Second
-	maxDeathQueues  = 1000 // that are remembered
+	deathCacheTime  = time.Minute     // a queue's dead-letter exchange
+	deathRetryAfter = 5 * time.Second // after the management API gave no answer
+	deathTimeout    = 3 * time.Second
+	maxDeathCache   = 1000 // that are remembered
 )
 
-// deaths knows what dead letters may say of where they died. Without the management API
+// deathChecker knows what dead letters may say of where they died. Without the management API
 // it takes them at their word.
-type deaths struct {
+type deathChecker struct {
 	topology  schemas.Topology
 	discovery *transport.Discovery // nil: there is no management API
 	now       func() time.Time
 
 	// certain says that the broker wrote every death of a message, as RabbitMQ does
 	// since 4.0. It is set before any message comes.
-	certain bool
+	trusted bool
 
-	mu      sync.Mutex // guards what follows
-	known   map[string]deadLetterExchange
-	silence time.Time // until when nobody is asked
+	mu          sync.Mutex // guards what follows
+	known       map[string]deadLetterExchange
+	silentUntil time.Time // until when nobody is asked
 }
 
 type deadLetterExchange struct {
@@ -40,10 +40,10 @@ type deadLetterExchange struct {
 	until time.Time
 }
 
-// lead says whether a death took its message to the exchange of the one after it.
-func (d *deaths) lead(ctx context.Context) func(older, newer schemas.Death) bool {
+// follows says whether a death took its message to the exchange of the one after it.
+func (d *deathChecker) follows(ctx context.Context) func(older, newer schemas.Death) bool {
 	return func(older, newer schemas.Death) bool {
-		if d.certain {
+		if d.trusted {
 			return true
 		}
 		exchange, known := d.exchangeOf(ctx, older.Queue)
@@ -51,9 +51,9 @@ func (d *deaths) lead(ctx context.Context) func(older, newer schemas.Death) bool
 	}
 }
 
-// doubt is why a message cannot have died in a queue and come here, "" if it can: only
+// implausible is why a message cannot have died in a queue and come here, "" if it can: only
 // queues with our dead-letter exchange send us any, and none of ours does.
-func (d *deaths) doubt(ctx context.Context, queue string) (reason string) {
+func (d *deathChecker) implausible(ctx context.Context, queue string) (reason string) {
 	if d.topology.Owns(queue) {
 		return fmt.Sprintf("its x-death header names queue %q, which is Watership's own", queue)
 	}
@@ -65,7 +65,7 @@ func (d *deaths) doubt(ctx context.Context, queue string) (reason string) {
 
 // exchangeOf is the dead-letter exchange of a queue, "" where it has none; known says
 // whether there is such a queue and the management API answers.
-func (d *deaths) exchangeOf(ctx context.Context, queue string) (exchange string, known bool) {
+func (d *deathChecker) exchangeOf(ctx context.Context, queue string) (exchange string, known bool) {
 	if d.discovery == nil {
 		return "", false
 	}
@@ -75,22 +75,22 @@ func (d *deaths) exchangeOf(ctx context.Context, queue string) (exchange string,
 	if remembered, there := d.known[queue]; there && now.Before(remembered.until) {
 		return remembered.name, true
 	}
-	if now.Before(d.silence) {
+	if now.Before(d.silentUntil) {
 		return "", false
 	}
-	ctx, cancel := context.WithTimeout(ctx, deathsAskWithin)
+	ctx, cancel := context.WithTimeout(ctx, deathTimeout)
 	defer cancel()
 	exchange, err := d.discovery.DeadLetterExchange(ctx, queue)
 	switch {
 	case errors.Is(err, rabbit.ErrNotFound):
 		return "", false
 	case err != nil:
-		d.silence = d.now().Add(deathsAskAgain)
+		d.silentUntil = d.now().Add(deathRetryAfter)
 		return "", false
 	}
-	if d.known == nil || len(d.known) >= maxDeathQueues {
+	if d.known == nil || len(d.known) >= maxDeathCache {
 		d.known = map[string]deadLetterExchange{}
 	}
-	d.known[queue] = deadLetterExchange{exchange, now.Add(deathsKnownFor)}
+	d.known[queue] = deadLetterExchange{exchange, now.Add(deathCacheTime)}
 	return exchange, true
 }

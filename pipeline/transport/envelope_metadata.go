@@ -16,11 +16,11 @@ import (
 // netstrings, its numbers, and its headers as schemas.AppendTable has them. It is
 // made for every message and read for few, so making it is what is cheap. It lives in
 // one process, or travels where a stock marshaler sends the metadata on.
-const keptVersion = "1;"
+const envelopeVersion = "1;"
 
-// appendKept keeps the envelope but for its body, with the given headers.
-func appendKept(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte {
-	dst = append(dst, keptVersion...)
+// appendEnvelope keeps the envelope but for its body, with the given headers.
+func appendEnvelope(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte {
+	dst = append(dst, envelopeVersion...)
 	for _, text := range texts(e) {
 		dst = strconv.AppendInt(dst, int64(len(*text)), 10)
 		dst = append(dst, ':')
@@ -37,9 +37,9 @@ func appendKept(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte {
 
 func appendNumber(dst []byte, n int64) []byte { return append(strconv.AppendInt(dst, n, 10), ';') }
 
-// parseKept is the envelope that appendKept kept.
-func parseKept(text string) (e schemas.Envelope, err error) {
-	rest, ok := strings.CutPrefix(text, keptVersion)
+// parseEnvelope is the envelope that appendKept kept.
+func parseEnvelope(text string) (e schemas.Envelope, err error) {
+	rest, ok := strings.CutPrefix(text, envelopeVersion)
 	if !ok {
 		return e, errors.New("of an unknown version")
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// holds are the messages of a pipeline whose outcome the broker does not take. Each
+// heldMessages are the messages of a pipeline whose outcome the broker does not take. Each
 // keeps its place among those that are handled at once, so they are few.
-type holds struct {
+type heldMessages struct {
 	gauge *prometheus.GaugeVec
 
 	mu   sync.Mutex // guards what follows
 	last int
-	all  map[int]held
+	all  map[int]heldMessage
 }
 
-// held is a message whose outcome the broker does not take.
-type held struct {
+// heldMessage is a message whose outcome the broker does not take.
+type heldMessage struct {
 	queue string // that delivered it
 	since time.Time
 	why   error
@@ -37,11 +37,11 @@ const (
 	shortHold = 10 * time.Second
 )
 
-func (h *holds) begin(m held) (end func()) {
+func (h *heldMessages) begin(m heldMessage) (end func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[int]held{}
+		h.all = map[int]heldMessage{}
 	}
 	h.last++
 	id := h.last
@@ -56,10 +56,10 @@ func (h *holds) begin(m held) (end func()) {
 }
 
 // err names the message that has been held longest, nil where none is held for long.
-func (h *holds) err(now time.Time) error {
+func (h *heldMessages) err(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var oldest held
+	var oldest heldMessage
 	for _, m := range h.all {
 		if oldest.since.IsZero() || m.since.Before(oldest.since) {
 			oldest = m
@@ -75,32 +75,32 @@ func (h *holds) err(now time.Time) error {
 // hold publishes until the broker has taken the message. To give the delivery back
 // instead would have the handler called again, until a delivery limit drops the
 // message. It fails only with the end of the delivery or of the publisher.
-func (s *steps) hold(ctx context.Context, doing string, publish func() error) error {
-	h := &holding{steps: s, doing: doing}
+func (f *messageFlow) hold(ctx context.Context, operation string, publish func() error) error {
+	h := &heldPublish{messageFlow: f, operation: operation}
 	defer h.end()
 	for pause := holdFirst; ; pause = min(2*pause, holdCap) {
-		err := h.watched(publish)
+		err := h.publishWatched(publish)
 		if err == nil {
 			return nil
 		}
-		if !over(ctx, err) {
+		if !cannotRetry(ctx, err) {
 			h.refused(err)
 		}
-		if over(ctx, err) || !s.sleep(ctx, pause) {
-			return fmt.Errorf("%s: %w", doing, err)
+		if cannotRetry(ctx, err) || !f.sleep(ctx, pause) {
+			return fmt.Errorf("%s: %w", operation, err)
 		}
 	}
 }
 
-// over says whether there is no use in trying again.
-func over(ctx context.Context, err error) bool {
+// cannotRetry says whether there is no use in trying again.
+func cannotRetry(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, rabbit.ErrClosed)
 }
 
-// holding is what is done for one message until the broker has taken it.
-type holding struct {
-	*steps
-	doing string
+// heldPublish is what is done for one message until the broker has taken it.
+type heldPublish struct {
+	*messageFlow
+	operation string
 
 	mu      sync.Mutex // guards what follows
 	release func()     // nil while the message is not held
@@ -109,33 +109,33 @@ type holding struct {
 // slowAfter is how long the broker may take to confirm a message.
 const slowAfter = 30 * time.Second
 
-// watched publishes. A message that the broker does not confirm is held, too.
-func (h *holding) watched(publish func() error) error {
+// publishWatched publishes. A message that the broker does not confirm is held, too.
+func (h *heldPublish) publishWatched(publish func() error) error {
 	slow := time.AfterFunc(slowAfter, func() { h.begin(fmt.Errorf("not confirmed within %s", slowAfter)) })
 	defer slow.Stop()
 	return publish()
 }
 
-func (h *holding) refused(err error) {
+func (h *heldPublish) refused(err error) {
 	if h.begin(err) {
 		h.logger.Error("what became of a message cannot be recorded; it is held until it can",
-			"queue", h.queue, "doing", h.doing, "error", err)
+			"queue", h.queue, "doing", h.operation, "error", err)
 	}
 }
 
 // begin returns false where the message is held already.
-func (h *holding) begin(why error) bool {
+func (h *heldPublish) begin(why error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.release != nil {
 		return false
 	}
-	h.release = h.holds.begin(held{queue: h.queue, since: h.now(), why: fmt.Errorf("%s: %w", h.doing, why)})
+	h.release = h.heldMessages.begin(heldMessage{queue: h.queue, since: h.now(), why: fmt.Errorf("%s: %w", h.operation, why)})
 	return true
 }
 
 // end is called once nothing publishes any more.
-func (h *holding) end() {
+func (h *heldPublish) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.release == nil {
@@ -143,5 +143,5 @@ func (h *holding) end() {
 		return
 	}
 	h.release()
-	h.logger.Info("a message is no longer held", "queue", h.queue, "doing", h.doing)
+	h.logger.Info("a message is no longer held", "queue", h.queue, "doing", h.operation)
 }

@@ -9,13 +9,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// pace is the pause between a nack and the return of the message to its queue.
-type pace struct {
+// backoff is the pause between a nack and the return of the message to its queue.
+type backoff struct {
 	min, max time.Duration
 }
 
 // pause before the message goes back for the n-th time, n from 1.
-func (p pace) pause(n int) time.Duration {
+func (p backoff) pause(n int) time.Duration {
 	if p.min <= 0 {
 		return 0
 	}
@@ -26,32 +26,32 @@ func (p pace) pause(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// maxTally bounds what is remembered of messages that come back.
-const maxTally = 4096
+// maxNackCounts bounds what is remembered of messages that come back.
+const maxNackCounts = 4096
 
-// tally counts how often a message has come back. Quorum queues say so; for
+// nackCounter counts how often a message has come back. Quorum queues say so; for
 // classic ones it remembers, by content, what this subscription has nacked. A
 // wrong count (equal messages, a full memory) costs a pause of another length.
-type tally struct {
+type nackCounter struct {
 	seed maphash.Seed
 
 	mu    sync.Mutex // guards nacks
 	nacks map[uint64]int
 }
 
-func newTally() *tally {
-	return &tally{seed: maphash.MakeSeed(), nacks: map[uint64]int{}}
+func newNackCounter() *nackCounter {
+	return &nackCounter{seed: maphash.MakeSeed(), nacks: map[uint64]int{}}
 }
 
 // nacked counts a nack and returns how many there have been, this one included.
-func (t *tally) nacked(d *amqp.Delivery) int {
+func (t *nackCounter) nacked(d *amqp.Delivery) int {
 	if count, ok := d.Headers["x-delivery-count"].(int64); ok {
 		return int(min(count, 1<<20)) + 1
 	}
 	key := t.key(d)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.nacks) >= maxTally && t.nacks[key] == 0 {
+	if len(t.nacks) >= maxNackCounts && t.nacks[key] == 0 {
 		clear(t.nacks)
 	}
 	t.nacks[key]++
@@ -59,7 +59,7 @@ func (t *tally) nacked(d *amqp.Delivery) int {
 }
 
 // acked forgets a message that had been nacked.
-func (t *tally) acked(d *amqp.Delivery) {
+func (t *nackCounter) acked(d *amqp.Delivery) {
 	if !d.Redelivered {
 		return
 	}
@@ -69,7 +69,7 @@ func (t *tally) acked(d *amqp.Delivery) {
 	delete(t.nacks, key)
 }
 
-func (t *tally) key(d *amqp.Delivery) uint64 {
+func (t *nackCounter) key(d *amqp.Delivery) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
 	for _, part := range [...]string{d.Exchange, d.RoutingKey, d.MessageId} {

@@ -12,32 +12,32 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Restoring is a publisher that brings back what is ours: where the broker says
+// SelfHealingPublisher is a publisher that brings back what is ours: where the broker says
 // that an exchange of ours is not there, or that a message for one or for a queue of
 // ours reaches no queue, it restores the topology and publishes once more. What is
 // not ours stays the caller's affair.
-type Restoring struct {
+type SelfHealingPublisher struct {
 	publisher *rabbit.Publisher
 	live      LiveTopology
-	turn      chan struct{} // has room for whoever restores
-	restored  atomic.Int64  // how often that has ended
+	repairing chan struct{} // has room for whoever restores
+	repairs   atomic.Int64  // how often that has ended
 }
 
-// NewRestoring publishes with publisher and restores live.
-func NewRestoring(publisher *rabbit.Publisher, live LiveTopology) *Restoring {
-	return &Restoring{publisher: publisher, live: live, turn: make(chan struct{}, 1)}
+// NewSelfHealingPublisher publishes with publisher and restores live.
+func NewSelfHealingPublisher(publisher *rabbit.Publisher, live LiveTopology) *SelfHealingPublisher {
+	return &SelfHealingPublisher{publisher: publisher, live: live, repairing: make(chan struct{}, 1)}
 }
 
 // Publish is that of *rabbit.Publisher. Where an exchange of ours cannot be brought
 // back, its error is not a *rabbit.RefusedError: the message is not to blame, and is
 // not to be given up.
-func (r *Restoring) Publish(ctx context.Context, m rabbit.Message) error {
-	before := r.restored.Load()
+func (r *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) error {
+	before := r.repairs.Load()
 	err := r.publisher.Publish(ctx, m)
 	if !r.exchangeMissing(m, err) && !r.bindingMissing(m, err) {
 		return err
 	}
-	cannot := r.restore(ctx, before)
+	cannot := r.repair(ctx, before)
 	err = r.publisher.Publish(ctx, m)
 	switch {
 	case !r.exchangeMissing(m, err):
@@ -50,7 +50,7 @@ func (r *Restoring) Publish(ctx context.Context, m rabbit.Message) error {
 
 // PublishAll sends messages in their order, without waiting for one before the
 // next, and returns what Publish returns of each.
-func (r *Restoring) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
+func (r *SelfHealingPublisher) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
 	errs := make([]error, len(messages))
 	sent := make([]*rabbit.Pending, len(messages))
 	for i, m := range messages {
@@ -67,7 +67,7 @@ func (r *Restoring) PublishAll(ctx context.Context, messages []rabbit.Message) [
 	return errs
 }
 
-func (r *Restoring) exchangeMissing(m rabbit.Message, err error) bool {
+func (r *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool {
 	var refused *rabbit.RefusedError
 	return errors.As(err, &refused) && refused.Code == amqp.NotFound && r.live.Config.Owns(m.Exchange)
 }
@@ -75,7 +75,7 @@ func (r *Restoring) exchangeMissing(m rabbit.Message, err error) bool {
 // bindingMissing: an exchange of ours has a binding for every message, unless it was
 // made a moment ago and is about to be bound. The queues of services and of routes are
 // bound by the last hop.
-func (r *Restoring) bindingMissing(m rabbit.Message, err error) bool {
+func (r *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
 	c := r.live.Config
 	switch {
@@ -87,17 +87,17 @@ func (r *Restoring) bindingMissing(m rabbit.Message, err error) bool {
 	return c.Owns(m.Exchange) && m.Exchange != c.Return()
 }
 
-// restore does it once for all messages that failed before it was done.
-func (r *Restoring) restore(ctx context.Context, before int64) error {
+// repair does it once for all messages that failed before it was done.
+func (r *SelfHealingPublisher) repair(ctx context.Context, before int64) error {
 	select {
-	case r.turn <- struct{}{}:
+	case r.repairing <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-r.turn }()
-	if r.restored.Load() > before {
+	defer func() { <-r.repairing }()
+	if r.repairs.Load() > before {
 		return nil
 	}
-	defer r.restored.Add(1)
-	return r.live.Restore(ctx)
+	defer r.repairs.Add(1)
+	return r.live.Repair(ctx)
 }

@@ -20,7 +20,7 @@ import (
 // back all the same. None of its own is lost or given up.
 func TestTargetThatDoesNotConfirm(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		const messages = hopConcurrency + 50
+		const messages = ownConcurrency + 50
 		stuck := rabbittest.Name(t)
 		url, recovers := b.Unconfirmed(t, stuck)
 		r := start(t, b, func(c *Config) {
@@ -78,7 +78,7 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 // that is known. Messages beyond that are not sent, so they do not arrive twice.
 func TestTargetsBoundASilentQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		targets := newTargets(nil, func() (publisher, func()) { return nil, func() {} }, 30*time.Second, targetShare)
+		queueLimiter := newQueueLimiter(nil, func() (publisher, func()) { return nil, func() {} }, 30*time.Second, queueShare)
 		var sent atomic.Int32
 		silent := func(ctx context.Context, _ publisher) error {
 			sent.Add(1)
@@ -89,7 +89,7 @@ func TestTargetsBoundASilentQueue(t *testing.T) {
 			refused = &atomic.Int32{}
 			for range n {
 				go func() {
-					if err := targets.publish(t.Context(), "silent", f); errors.Is(err, errSilent) {
+					if err := queueLimiter.publish(t.Context(), "silent", f); errors.Is(err, errNotConfirmed) {
 						refused.Add(1)
 					}
 				}()
@@ -105,28 +105,28 @@ func TestTargetsBoundASilentQueue(t *testing.T) {
 
 		refused := publish(100, silent)
 		synctest.Wait()
-		check("sent at first", sent.Load(), targetShare)
-		time.Sleep(targetPatience)
+		check("sent at first", sent.Load(), queueShare)
+		time.Sleep(slotTimeout)
 		synctest.Wait()
-		check("refused after a while", refused.Load(), 100-targetShare)
+		check("refused after a while", refused.Load(), 100-queueShare)
 		publish(10, silent)
 		synctest.Wait()
-		check("sent once that is known", sent.Load(), targetShare+1)
+		check("sent once that is known", sent.Load(), queueShare+1)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		check("refused in the end", refused.Load(), 100)
 		publish(10, silent)
 		synctest.Wait()
-		check("sent after that", sent.Load(), targetShare+2)
+		check("sent after that", sent.Load(), queueShare+2)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 
-		if err := targets.publish(t.Context(), "silent", func(context.Context, publisher) error { return nil }); err != nil {
+		if err := queueLimiter.publish(t.Context(), "silent", func(context.Context, publisher) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		publish(100, silent)
 		synctest.Wait()
-		check("sent once the queue confirms again", sent.Load(), 2*targetShare+2)
+		check("sent once the queue confirms again", sent.Load(), 2*queueShare+2)
 		time.Sleep(time.Minute)
 	})
 }
@@ -137,7 +137,7 @@ func TestTargetsBoundASilentQueue(t *testing.T) {
 func TestQuorumQueueThatStandsStill(t *testing.T) {
 	rabbittest.NeedServices(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
-		const messages, others = hopConcurrency + 50, 1000
+		const messages, others = ownConcurrency + 50, 1000
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.ConfirmTimeout = 100*time.Millisecond, 500*time.Millisecond
 			c.Default = attemptsAfter(5 * time.Second)

@@ -12,24 +12,24 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// givenTo is what a handler gets of a message: a copy as first published, in
+// handlerMessage is what a handler gets of a message: a copy as first published, in
 // its context and in its metadata. It shares nothing with the envelope that is
 // tried again, and has no headers of ours, so that handlers do not copy those to
 // what they publish.
-func givenTo(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
+func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
 	e = e.Clone()
-	given := message.NewMessage(arrived.UUID, e.Body)
-	if travelled(arrived) {
-		given, _ = transport.Marshaler{}.Unmarshal(delivery(e)) // never fails
+	copied := message.NewMessage(arrived.UUID, e.Body)
+	if hasWatershipHeaders(arrived) {
+		copied, _ = transport.Marshaler{}.Unmarshal(toDelivery(e)) // never fails
 	} else {
-		maps.Copy(given.Metadata, arrived.Metadata)
+		maps.Copy(copied.Metadata, arrived.Metadata)
 	}
-	given.SetContext(schemas.NewContext(ctx, e))
-	return given
+	copied.SetContext(schemas.NewContext(ctx, e))
+	return copied
 }
 
-// travelled says whether a message carries headers of ours.
-func travelled(msg *message.Message) bool {
+// hasWatershipHeaders says whether a message carries headers of ours.
+func hasWatershipHeaders(msg *message.Message) bool {
 	arrived, _ := schemas.FromContext(msg.Context())
 	for name := range arrived.Headers {
 		if strings.HasPrefix(name, "watership-") {
@@ -39,8 +39,8 @@ func travelled(msg *message.Message) bool {
 	return false
 }
 
-// delivery is how an envelope arrived first.
-func delivery(e schemas.Envelope) amqp.Delivery {
+// toDelivery is how an envelope arrived first.
+func toDelivery(e schemas.Envelope) amqp.Delivery {
 	p := e.Properties
 	return amqp.Delivery{
 		Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,

@@ -55,28 +55,28 @@ func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
 	if err := l.on(ctx).queue(queue{name, l.Config.delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}
-	return l.on(ctx).bind(l.Config.directly(name))
+	return l.on(ctx).bind(l.Config.directBinding(name))
 }
 
 // BindDirect binds the queue of a route to the exchange that reaches queues by their
 // names. It fails as BindReturn does.
 func (l LiveTopology) BindDirect(ctx context.Context, queue string) error {
-	return l.bindLastHop(ctx, l.Config.direct(), queue, queue, nil)
+	return l.bindForDelivery(ctx, l.Config.direct(), queue, queue, nil)
 }
 
 // BindReturn binds a queue of another service to the exchange of the last hop,
 // which routes by the header that names the queue. It fails with a
 // *rabbit.RefusedError of code 404 where there is no such queue.
 func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
-	return l.bindLastHop(ctx, l.Config.lastHop(), queue, "", amqp.Table{"x-match": "all", schemas.HeaderQueue: queue})
+	return l.bindForDelivery(ctx, l.Config.returnExchange(), queue, "", amqp.Table{"x-match": "all", schemas.HeaderQueue: queue})
 }
 
-func (l LiveTopology) bindLastHop(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {
+func (l LiveTopology) bindForDelivery(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {
 	if err := rabbit.CheckName(queue); err != nil {
 		return &rabbit.RefusedError{Exchange: to.name, Code: amqp.SyntaxError, Reason: "no queue has " + err.Error()}
 	}
 	// Else the 404 of an exchange that was deleted would be taken for the queue's.
-	if err := l.restoreExchange(ctx, to); err != nil {
+	if err := l.repairExchange(ctx, to); err != nil {
 		return err
 	}
 	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, key, to.name, false, args) })
@@ -164,7 +164,7 @@ func (l LiveTopology) route(ctx context.Context, r Route) error {
 // consume the queue; Keep binds it when the exchange is back.
 func (l LiveTopology) bindRoute(ctx context.Context, r Route) error {
 	for _, b := range l.Config.bindingsOf(r) {
-		if err := l.on(ctx).bind(b); err != nil && !isMissing(err) {
+		if err := l.on(ctx).bind(b); err != nil && !isNotFound(err) {
 			return err
 		}
 	}

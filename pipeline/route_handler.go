@@ -1,0 +1,179 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// routeHandler runs the handler of one route.
+//
+//	success: outgoing messages, `handled` event, acknowledgement
+//	failure: event, delay queue or poison queue, acknowledgement
+type routeHandler struct {
+	*messageFlow
+	route        Route
+	outlet       publisher // of outgoing messages
+	breaker      *breaker
+	onHang       func(Attempt) // may be nil
+	runningCalls runningCalls
+}
+
+// handle acknowledges by returning nil. An error means that no durable copy
+// could be made, so that the message must come again.
+func (h *routeHandler) handle(msg *message.Message) error {
+	ctx := msg.Context()
+	verified, err := h.verify(ctx)
+	var newer *schemas.NewerVersionError
+	if errors.As(err, &newer) {
+		return h.poisonUnreadable(ctx, h.route.Queue, newer)
+	}
+	if err != nil {
+		return err
+	}
+	verified.State = h.withRefund(verified.State)
+	if most := h.route.Policy.MaxAttempts(); verified.State.Attempt >= most {
+		return h.poisonExhausted(ctx, verified, most)
+	}
+	epoch, started := h.breaker.begin(), h.now()
+	if why := h.stillRunning(ctx, &verified); why != nil {
+		return h.fail(ctx, verified, epoch, 0, why)
+	}
+	produced, why := h.attempt(msg, verified)
+	took := h.now().Sub(started)
+	if why == nil {
+		why, err = h.publish(ctx, verified, produced)
+	}
+	switch {
+	case err != nil:
+		return err
+	case why != nil:
+		return h.fail(ctx, verified, epoch, took, why)
+	}
+	h.breaker.recordSuccess(epoch)
+	return h.succeed(ctx, verified, took)
+}
+
+// withRefund is the state of a message after it got its latest attempt back, where the
+// breaker owes it one.
+func (h *routeHandler) withRefund(s schemas.State) schemas.State {
+	if !h.breaker.refund(s) {
+		return s
+	}
+	s.Attempt--
+	s.Attempts = s.Attempts[:max(0, len(s.Attempts)-1)]
+	return s.Waited(h.now())
+}
+
+// poisonExhausted is for a message that comes though its attempts are used up: the policy allows
+// fewer than it did, or a copy of it found a way back. It is not tried again.
+func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, most int) error {
+	h.metrics.attempts.WithLabelValues(h.route.Queue, resultLabel(retry.Poison)).Inc()
+	state := verified.State
+	state.Time, state.Duration = h.now(), 0
+	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
+		state.Attempt, most, state.Failure.Message)
+	return h.poison(ctx, verified.Envelope, state)
+}
+
+func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error) {
+	arrived, ok := schemas.FromContext(ctx)
+	if !ok {
+		return schemas.VerifiedState{}, errors.New("the message has no envelope: its subscriber is not Watership's")
+	}
+	verified, err := parse(func() (schemas.VerifiedState, error) {
+		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
+	})
+	if verified.Mismatch {
+		h.reportMismatch(h.route.Queue, h.route.Queue, arrived)
+	}
+	return verified, err
+}
+
+// publish sends a handler's outgoing messages and waits until all are
+// confirmed. Its first error is that of a message that cannot be published,
+// which is a failure of the attempt; its second says that nothing is known.
+func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState, produced []*message.Message) (why, err error) {
+	messages, why := h.outgoingMessages(produced, parent)
+	if why != nil {
+		return why, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, h.confirmTimeout(messages))
+	defer cancel()
+	for i, err := range h.outlet.PublishAll(limited, messages) {
+		if err == nil {
+			continue
+		}
+		blamed, unknown := classifyPublishError(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
+		if unknown != nil {
+			return nil, unknown
+		}
+		if why == nil {
+			why = blamed
+		}
+	}
+	return why, nil
+}
+
+// confirmTimeout is the time in which messages are to be confirmed, which leaves room
+// for a slow broker: a second for each thousand of them, and for each MB.
+func (h *routeHandler) confirmTimeout(messages []rabbit.Message) time.Duration {
+	timeout := h.queueLimiter.timeout + time.Duration(len(messages))*time.Millisecond
+	for _, m := range messages {
+		timeout += time.Duration(len(m.Publishing.Body)) * time.Microsecond
+	}
+	return timeout
+}
+
+// classifyPublishError tells an outgoing message that the broker will not have from a
+// broker that did not answer. A queue that is full takes no other message either.
+func classifyPublishError(ctx context.Context, err error) (why, unknown error) {
+	var full *rabbit.NackedError
+	var gone *rabbit.UnroutableError
+	var refused *rabbit.RefusedError
+	switch {
+	case errors.As(err, &full):
+		return retry.Unavailable(err), nil
+	case errors.As(err, &gone), errors.As(err, &refused):
+		return err, nil
+	case !cannotRetry(ctx, err):
+		return retry.Unavailable(err), nil
+	}
+	return nil, err
+}
+
+// fail does what follows a failed attempt. One whose delivery has ended says
+// nothing: the message comes again.
+func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, epoch int, took time.Duration, why error) error {
+	if ended := context.Cause(ctx); ended != nil {
+		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
+	}
+	if before.State.Message == "" {
+		before.State.Message = h.newID()
+	}
+	v := h.classify(*h.route.Policy, why, before.State)
+	switch h.breaker.recordFailure(epoch, before.State, v) {
+	case attemptReturned:
+		v.decision = v.waiting
+	case ownFailure:
+		before.State.Waits, before.State.WaitsSince = 0, time.Time{}
+	}
+	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})
+}
+
+// succeed says that the handler has handled the message.
+func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
+	state := verified.State
+	state.Queue, state.Time, state.Duration = h.route.Queue, h.now(), took
+	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
+	state.Attempt++
+	h.metrics.observeHandled(h.route.Queue, took)
+	return h.publishEvent(ctx, schemas.Handled, verified.Envelope, state)
+}
