@@ -73,7 +73,7 @@ func TestHeaderSyntax(t *testing.T) {
 	}
 	for _, text := range []string{"a", "=b", "a:int=x", "a:colour=red", ":int=1"} {
 		if name, value, err := ParseHeader(text); err == nil {
-			t.Errorf("%s was taken as %s = %v", text, name, value)
+			t.Errorf("%s was parsed as %s = %v", text, name, value)
 		}
 	}
 	for _, changes := range []Changes{
@@ -94,6 +94,6 @@ func TestHeaderSyntax(t *testing.T) {
 	}
 	own := Changes{Set: []string{"x-delay:int=1"}, Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "correlation_id", "expiration", "priority"}}
 	if err := own.Check(); err != nil {
-		t.Errorf("what publishers set: %v", err)
+		t.Errorf("changes of publisher headers: %v", err)
 	}
 }

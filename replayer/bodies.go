@@ -52,8 +52,8 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 		return nil
 	}
 	elsewhere := query.Not{Node: fieldIs("watership.body_in", string(schemas.BodyInPublished))}
-	of := schemas.Among{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
-	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: elsewhere}, of) {
+	fingerprints := schemas.Among{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
+	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: elsewhere}, fingerprints) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}

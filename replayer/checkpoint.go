@@ -70,7 +70,7 @@ func (run *run) count(m *inFlight) bool {
 	return true
 }
 
-// checkpoint saves the job and returns false if it could not. A cancelled job is
+// saveCheckpoint saves the job and returns false if it could not. A cancelled job is
 // noticed here.
 func (run *run) saveCheckpoint(saved *time.Time) bool {
 	err := run.replayer.save(run.confirming, run.job)

@@ -62,7 +62,7 @@ func (run *run) awaitConfirm(m *inFlight) {
 	if m.pending != nil {
 		m.err = m.pending.Wait(run.confirming)
 	}
-	run.bytes.Release(m.bytes)
+	run.unconfirmedBytes.Release(m.bytes)
 }
 
 // replayedEvent is the `replayed` event of a sent message. Its id derives from the job

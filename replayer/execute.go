@@ -42,7 +42,7 @@ type run struct {
 	abort       context.CancelCauseFunc
 
 	window              chan struct{} // one element for each message after the saved checkpoint
-	bytes               *semaphore.Weighted
+	unconfirmedBytes    *semaphore.Weighted
 	published, recorded chan *inFlight
 	confirmed           chan *eventBatch
 	done                chan struct{} // closed when saveCheckpoints returns
@@ -82,14 +82,14 @@ func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals [
 func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOptions) *run {
 	run := &run{
 		replayer: r, lease: lease, options: o, initial: *job, job: job,
-		window:        make(chan struct{}, Window),
-		bytes:         semaphore.NewWeighted(maxUnconfirmedBytes),
-		published:     make(chan *inFlight, Window),
-		confirmed:     make(chan *eventBatch, Window),
-		recorded:      make(chan *inFlight, Window),
-		done:          make(chan struct{}),
-		limiter:       rate.NewLimiter(rate.Inf, 1),
-		reachedQueues: map[string]bool{},
+		window:           make(chan struct{}, Window),
+		unconfirmedBytes: semaphore.NewWeighted(maxUnconfirmedBytes),
+		published:        make(chan *inFlight, Window),
+		confirmed:        make(chan *eventBatch, Window),
+		recorded:         make(chan *inFlight, Window),
+		done:             make(chan struct{}),
+		limiter:          rate.NewLimiter(rate.Inf, 1),
+		reachedQueues:    map[string]bool{},
 	}
 	if job.Rate > 0 {
 		run.limiter.SetLimit(rate.Limit(job.Rate))

@@ -57,7 +57,7 @@ func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 	return store
 }
 
-// theStream is shared by all tests, since data streams cannot be deleted. Each test
+// theStore is shared by all tests, since data streams cannot be deleted. Each test
 // uses events of its own source.
 var theStore = sync.OnceValues(func() (*elastic.Store, error) {
 	store, err := elastic.Open(elastic.Config{

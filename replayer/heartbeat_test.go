@@ -66,7 +66,7 @@ func (f *fixture) wantHeartbeats(id string) {
 	var latest Job
 	for range 3 {
 		before := latest.Updated
-		rabbittest.Eventually(f.t, "the job says that it runs", func() bool {
+		rabbittest.Eventually(f.t, "another save of the running job", func() bool {
 			var err error
 			if latest, err = f.Job(context.Background(), id); err != nil {
 				f.t.Fatal(err)
@@ -115,7 +115,7 @@ func TestEndsWhileRestoring(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rabbittest.Receive(t, r.ended); err == nil || !strings.Contains(err.Error(), "was cancelled: by bob") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the run ended with %v", err)
 		}
 		if job, err := f.Job(t.Context(), job.ID); err != nil || job.State != Cancelled || job.Sent != 40 {
 			t.Errorf("the job is %s, sent %d (%v)", job.State, job.Sent, err)
@@ -128,7 +128,7 @@ func TestEndsWhileRestoring(t *testing.T) {
 		r := f.startBlockedResume(ctx, f.broker.URL, job.ID)
 		stop()
 		if err := rabbittest.Receive(t, r.ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the run ended with %v", err)
 		}
 		wantJob(t, f.resume(job, RunOptions{}), Done, 100, 0)
 	})
@@ -161,7 +161,7 @@ func (f *fixture) jobWithoutBroker() (job Job, proxy *rabbittest.Proxy, ended ch
 	}()
 	rabbittest.Receive(f.t, going)
 	proxy.Cut()
-	rabbittest.Eventually(f.t, "the job says what it waits for", func() bool {
+	rabbittest.Eventually(f.t, "the job names the reason for waiting", func() bool {
 		latest, err := f.Job(context.Background(), job.ID)
 		return err == nil && strings.Contains(latest.Problem, "waiting for the broker")
 	})
@@ -185,7 +185,7 @@ func TestHeartbeatWhileTheBrokerIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := rabbittest.Receive(t, ended); err == nil || !strings.Contains(err.Error(), "was cancelled: by bob") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the run ended with %v", err)
 		}
 	})
 }

@@ -34,22 +34,22 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 	for _, e := range events {
 		l.events[e.EventID] = e
 	}
-	for wanted := l.missing(events); len(wanted) > 0; {
-		var found []schemas.Fact
-		for fact, err := range store.Summaries(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: wanted}) {
+	for ids := l.unread(events); len(ids) > 0; {
+		var parents []schemas.Fact
+		for fact, err := range store.Summaries(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: ids}) {
 			if err != nil {
 				return l, fmt.Errorf("looking up what was replayed: %w", err)
 			}
 			l.events[fact.EventID] = fact
-			found = append(found, fact)
+			parents = append(parents, fact)
 		}
-		wanted = l.missing(found)
+		ids = l.unread(parents)
 	}
 	return l, nil
 }
 
-// missing returns the ids of replayed events that were not read yet.
-func (l lineage) missing(events []schemas.Fact) []string {
+// unread returns the ids of replayed events that were not read yet.
+func (l lineage) unread(events []schemas.Fact) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
 	for _, e := range events {
@@ -101,7 +101,7 @@ func (r *Replayer) identify(ctx context.Context, target Target, page []candidate
 	for i := range page {
 		c := &page[i]
 		first := lineage.first(c.summary)
-		c.message, c.originFingerprint = target.identity(c.summary, first), first.Fingerprint
+		c.messageKey, c.originFingerprint = target.identity(c.summary, first), first.Fingerprint
 	}
 	return nil
 }

@@ -172,15 +172,15 @@ func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 // create stores a new job. After an error it reads the job, since the store may have
 // created it.
 func (r *Replayer) create(ctx context.Context, id string, document []byte) (version string, err error) {
-	version, failed := r.cfg.Jobs.CreateJob(ctx, id, document)
-	if failed == nil {
+	version, createErr := r.cfg.Jobs.CreateJob(ctx, id, document)
+	if createErr == nil {
 		return version, nil
 	}
-	kept, version, err := r.cfg.Jobs.Job(ctx, id)
-	if err == nil && bytes.Equal(kept, document) {
+	stored, version, err := r.cfg.Jobs.Job(ctx, id)
+	if err == nil && bytes.Equal(stored, document) {
 		return version, nil
 	}
-	return "", failed
+	return "", createErr
 }
 
 // Job reads a job. The error is a *NoJobError if the store has none with this id.

@@ -18,7 +18,7 @@ type replayLookup struct {
 	targets map[string]Target // of other jobs, by id; zero if the job is not in the store
 
 	hasReplays bool      // the store has `replayed` events of other jobs
-	checked    time.Time // time of the last query for them
+	lastCheck  time.Time // time of the last query for them
 }
 
 func (r *Replayer) newReplayLookup(job Job) *replayLookup {
@@ -33,13 +33,13 @@ type replay struct {
 
 // knownReplays are the replays of the messages on a page.
 type knownReplays struct {
-	upTo      int64
-	byMessage map[key][]replay
-	jobs      map[string]bool // with events on the page; true if the job has the same target
+	plannedUpTo int64
+	byMessage   map[key][]replay
+	jobs        map[string]bool // with events on the page; true if the job has the same target
 }
 
 func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays, error) {
-	known := knownReplays{upTo: l.job.UpTo, byMessage: map[key][]replay{}, jobs: map[string]bool{}}
+	known := knownReplays{plannedUpTo: l.job.UpTo, byMessage: map[key][]replay{}, jobs: map[string]bool{}}
 	if l.job.Again {
 		return known, nil
 	}
@@ -57,7 +57,7 @@ func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays
 		return known, err
 	}
 	for _, e := range events {
-		known.byMessage[e.message] = append(known.byMessage[e.message], replay{e.summary.Replay, e.summary.Sequence})
+		known.byMessage[e.messageKey] = append(known.byMessage[e.messageKey], replay{e.summary.Replay, e.summary.Sequence})
 	}
 	return known, nil
 }
@@ -124,7 +124,7 @@ const checkInterval = time.Second
 // checkAny queries the store at most every checkInterval for `replayed` events of
 // other jobs.
 func (l *replayLookup) checkAny(ctx context.Context) error {
-	if now := l.r.now(); !l.hasReplays && now.Sub(l.checked) >= checkInterval {
+	if now := l.r.now(); !l.hasReplays && now.Sub(l.lastCheck) >= checkInterval {
 		count, err := l.r.cfg.Store.Count(ctx, schemas.Selection{Query: and(
 			withActions(schemas.Replayed),
 			query.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
@@ -132,7 +132,7 @@ func (l *replayLookup) checkAny(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("looking up what was replayed before: %w", err)
 		}
-		l.hasReplays, l.checked = count > 0, now
+		l.hasReplays, l.lastCheck = count > 0, now
 	}
 	return nil
 }
@@ -153,12 +153,12 @@ func (l *replayLookup) target(ctx context.Context, id string) (Target, error) {
 
 // before reports whether the message was replayed before the job was planned.
 func (k knownReplays) before(c *candidate) bool {
-	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.upTo })
+	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.plannedUpTo })
 }
 
 // since reports whether the message was replayed after the job was planned.
 func (k knownReplays) since(c *candidate) bool {
-	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.upTo })
+	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.plannedUpTo })
 }
 
 // resultsFromReplay reports whether a replay to the same target caused the event, and
@@ -170,7 +170,7 @@ func (k knownReplays) resultsFromReplay(c *candidate) bool {
 // anyReplay reports whether a replay satisfies the condition, except for failures that
 // are newer than the replay or were caused by it.
 func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
-	return slices.ContainsFunc(k.byMessage[c.message], func(r replay) bool {
+	return slices.ContainsFunc(k.byMessage[c.messageKey], func(r replay) bool {
 		newer := isFailure(c.summary) && (r.job == c.summary.Replay || r.sequence < c.summary.Sequence)
 		return when(r) && !newer
 	})
@@ -193,7 +193,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	add := func() error {
 		err := r.identify(ctx, job.Target, page)
 		for _, c := range page {
-			sent.add(c.message)
+			sent.add(c.messageKey)
 		}
 		page = page[:0]
 		return err

@@ -18,7 +18,7 @@ func TestAlreadyReplayed(t *testing.T) {
 	order.Target.Kind = ToFailedQueue
 	first := f.run(order)
 	wantJob(t, first, Done, 2, 0)
-	said := f.indexLog()
+	replayed := f.indexLog()
 
 	plan := f.plan(order)
 	if plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 2 {
@@ -38,8 +38,8 @@ func TestAlreadyReplayed(t *testing.T) {
 	// The replayed message fails again, and its `poisoned` event is stored before the
 	// `replayed` event.
 	failure := f.poisoned(1)
-	failure.Replay, failure.ReplayOf = first.ID, said[0].ReplayOf
-	failure.Sequence = said[0].Sequence - 1
+	failure.Replay, failure.ReplayOf = first.ID, replayed[0].ReplayOf
+	failure.Sequence = replayed[0].Sequence - 1
 	f.storeEvents(failure)
 	plan = f.plan(order)
 	if plan.Total != 1 || plan.Sample[0].EventID != failure.EventID {
@@ -191,7 +191,7 @@ func TestOutcomes(t *testing.T) {
 		f.storeEvents(f.event(schemas.RetryScheduled, f.message(n)), before)
 	}
 	job.UpTo = f.sequence
-	tell := func(action schemas.Action, n int, problem string, changes ...func(*schemas.Event)) {
+	record := func(action schemas.Action, n int, problem string, changes ...func(*schemas.Event)) {
 		e := f.event(action, f.message(n))
 		e.Replay, e.ReplayOf, e.Failure.Message = job.ID, string(rune('a'+n-1)), problem
 		for _, change := range changes {
@@ -200,28 +200,28 @@ func TestOutcomes(t *testing.T) {
 		f.storeEvents(e)
 	}
 	for n := range 7 {
-		tell(schemas.Replayed, n+1, "")
+		record(schemas.Replayed, n+1, "")
 	}
-	tell(schemas.RetryScheduled, 1, "busy")
-	tell(schemas.Handled, 1, "")
-	tell(schemas.RetryScheduled, 2, "no stock")
-	tell(schemas.Poisoned, 2, "no stock")
-	tell(schemas.Handled, 2, "", another)
-	tell(schemas.Handled, 3, "")
-	tell(schemas.Handled, 5, "") // and no report of another
-	tell(schemas.Handled, 6, "")
-	tell(schemas.Poisoned, 6, "no address", another)
-	tell(schemas.Handled, 7, "", func(e *schemas.Event) { *e = e.Quarantine("too many fields") })
-	tell(schemas.Handled, 8, "") // without a `replayed` event
+	record(schemas.RetryScheduled, 1, "busy")
+	record(schemas.Handled, 1, "")
+	record(schemas.RetryScheduled, 2, "no stock")
+	record(schemas.Poisoned, 2, "no stock")
+	record(schemas.Handled, 2, "", another)
+	record(schemas.Handled, 3, "")
+	record(schemas.Handled, 5, "") // and no report of another
+	record(schemas.Handled, 6, "")
+	record(schemas.Poisoned, 6, "no address", another)
+	record(schemas.Handled, 7, "", func(e *schemas.Event) { *e = e.Quarantine("too many fields") })
+	record(schemas.Handled, 8, "") // without a `replayed` event
 	f.storeEvents(f.poisoned(5))
 
-	fates, err := f.Outcomes(t.Context(), job)
+	outcomes, err := f.Outcomes(t.Context(), job)
 	want := Outcomes{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, NotReported: []string{"another"}}
-	if diff := cmp.Diff(want, fates); err != nil || diff != "" {
+	if diff := cmp.Diff(want, outcomes); err != nil || diff != "" {
 		t.Errorf("(-want +got):\n%s (%v)", diff, err)
 	}
-	tell(schemas.Handled, 5, "", another)
-	if fates, err := f.Outcomes(t.Context(), job); err != nil || fates.Handled != 4 || len(fates.NotReported) != 0 {
-		t.Errorf("when all have told: %+v (%v)", fates, err)
+	record(schemas.Handled, 5, "", another)
+	if outcomes, err := f.Outcomes(t.Context(), job); err != nil || outcomes.Handled != 4 || len(outcomes.NotReported) != 0 {
+		t.Errorf("after all reports: %+v (%v)", outcomes, err)
 	}
 }

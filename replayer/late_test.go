@@ -65,7 +65,7 @@ func TestLateEventsWhilePaused(t *testing.T) {
 	job = f.resume(job, RunOptions{StopAfter: 21})
 	wantJob(t, job, Paused, 21, 0)
 	if len(f.indexLog()) != 21 {
-		t.Fatal("not all was said")
+		t.Fatal("a `replayed` event is missing")
 	}
 	late := f.published(0)
 	late.Sequence = events[3].Sequence
@@ -79,7 +79,7 @@ func TestLateEventsWhilePaused(t *testing.T) {
 		t.Errorf("arrived: %s", got)
 	}
 	if !job.CursorInvalid {
-		t.Error("the job does not know that its cursor does not tell")
+		t.Error("the cursor of the job is not marked as invalid")
 	}
 }
 
@@ -94,7 +94,7 @@ func TestLateEventsBeforeTheRecord(t *testing.T) {
 	f.storeEvents(late)
 	job, err := f.Run(t.Context(), job.ID, RunOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the record of 10 messages") {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the run ended with %v", err)
 	}
 	wantJob(t, job, Failed, 10, 0)
 	f.indexLog()
@@ -135,7 +135,7 @@ func TestCrashBeforeACheckpoint(t *testing.T) {
 	job := f.resume(saved, RunOptions{StopAfter: 17})
 	wantJob(t, job, Paused, 21, 0)
 	if len(f.indexLog()) != 21 {
-		t.Fatal("not all was said")
+		t.Fatal("a `replayed` event is missing")
 	}
 	job.State, job.Sent, job.Cursor, job.Scanned = Running, saved.Sent, saved.Cursor, saved.Scanned
 	if err := f.save(t.Context(), &job); err != nil {
@@ -146,7 +146,7 @@ func TestCrashBeforeACheckpoint(t *testing.T) {
 	if got := f.broker.Len(t, f.queue); got != 22 {
 		t.Errorf("%d messages arrived", got)
 	}
-	if said := f.indexLog(); len(said) != 1 {
-		t.Errorf("%d events more", len(said))
+	if replayed := f.indexLog(); len(replayed) != 1 {
+		t.Errorf("%d more events", len(replayed))
 	}
 }

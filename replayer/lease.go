@@ -31,7 +31,7 @@ var errLost = errors.New("the connection to the broker was lost")
 type lease struct {
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
-	hop       DirectDelivery
+	delivery  DirectDelivery
 	lost      chan struct{} // closed when the connection is lost
 
 	mu    sync.Mutex // guards the fields below
@@ -80,7 +80,7 @@ func (r *Replayer) connect(ctx context.Context, id string, wait time.Duration) (
 		return nil, errors.Join(err, conn.Close())
 	}
 	l.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{Window: maxUnconfirmed})
-	l.hop = r.cfg.DirectDelivery(conn, l.publisher)
+	l.delivery = r.cfg.DirectDelivery(conn, l.publisher)
 	return l, nil
 }
 

@@ -27,12 +27,12 @@ func TestSecondRunner(t *testing.T) {
 	f.storePublished(100)
 	order := f.job("")
 	order.Rate = 25
-	begun := f.create(order)
+	created := f.create(order)
 	second := make(chan error, 1)
-	job, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+	job, err := f.Run(t.Context(), created.ID, RunOptions{Progress: func(j Job) {
 		if j.Sent == 1 {
 			go func() {
-				_, err := f.secondReplayer(f.broker.URL).Run(t.Context(), begun.ID, RunOptions{})
+				_, err := f.secondReplayer(f.broker.URL).Run(t.Context(), created.ID, RunOptions{})
 				second <- err
 			}()
 		}
@@ -42,7 +42,7 @@ func TestSecondRunner(t *testing.T) {
 	}
 	refused := rabbittest.Receive(t, second)
 	wantAs[*BusyError](t, refused)
-	if !strings.Contains(refused.Error(), begun.ID) || strings.Contains(refused.Error(), "\n") {
+	if !strings.Contains(refused.Error(), created.ID) || strings.Contains(refused.Error(), "\n") {
 		t.Errorf("the second is refused with %q", refused)
 	}
 	wantJob(t, job, Done, 100, 0)
@@ -58,11 +58,11 @@ func TestConnectionLost(t *testing.T) {
 	f.storePublished(messages)
 	proxy := f.broker.Proxy(t)
 	runner := f.secondReplayer(proxy.URL)
-	begun := f.create(f.job(""))
+	created := f.create(f.job(""))
 	const cuts = 3
 	cut, mended := 0, make(chan struct{}, 1)
 	mended <- struct{}{}
-	job, err := runner.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+	job, err := runner.Run(t.Context(), created.ID, RunOptions{Progress: func(j Job) {
 		if cut == cuts || j.Sent < messages*(cut+1)/(cuts+1) {
 			return
 		}
@@ -100,7 +100,7 @@ func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
 		t.Errorf("%d different messages arrived, want %d", len(seen), messages)
 	}
 	if twice := len(deliveries) - len(seen); twice > crashes*Window {
-		t.Errorf("%d messages came twice, want at most %d", twice, crashes*Window)
+		t.Errorf("%d messages arrived twice, want at most %d", twice, crashes*Window)
 	}
 }
 
@@ -112,11 +112,11 @@ func TestRevivedRunner(t *testing.T) {
 	proxy := f.broker.Proxy(t)
 	order := f.job("")
 	order.Rate = 200
-	begun := f.create(order)
+	created := f.create(order)
 	first := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		_, err := f.secondReplayer(proxy.URL).Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+		_, err := f.secondReplayer(proxy.URL).Run(t.Context(), created.ID, RunOptions{Progress: func(j Job) {
 			if j.Sent == 50 {
 				close(started)
 			}
@@ -128,7 +128,7 @@ func TestRevivedRunner(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	arrived := 0
-	_, err := f.Run(ctx, begun.ID, RunOptions{Progress: func(j Job) {
+	_, err := f.Run(ctx, created.ID, RunOptions{Progress: func(j Job) {
 		if arrived++; arrived == 50 {
 			proxy.Mend()
 		}
@@ -146,7 +146,7 @@ func TestRevivedRunner(t *testing.T) {
 		seen[d.MessageId]++
 	}
 	if twice := len(deliveries) - len(seen); twice > Window {
-		t.Errorf("%d came twice", twice)
+		t.Errorf("%d arrived twice", twice)
 	}
 }
 
@@ -155,21 +155,21 @@ func TestRevivedRunner(t *testing.T) {
 func TestNothingWithoutTheQueue(t *testing.T) {
 	f := newFixture(t)
 	f.storePublished(3)
-	begun := f.create(f.job(""))
+	created := f.create(f.job(""))
 	admin := f.broker.Channel(t)
-	queue := JobQueue(f.cfg.Topology, begun.ID)
-	if queue != f.source+".job."+begun.ID || JobQueue(schemas.Topology{}, "1") != "watership.job.1" {
-		t.Errorf("the queue is called %s", queue)
+	queue := JobQueue(f.cfg.Topology, created.ID)
+	if queue != f.source+".job."+created.ID || JobQueue(schemas.Topology{}, "1") != "watership.job.1" {
+		t.Errorf("the name of the queue is %s", queue)
 	}
 	if _, err := admin.QueueDeclare(queue, false, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Run(t.Context(), begun.ID, RunOptions{})
+	_, err := f.Run(t.Context(), created.ID, RunOptions{})
 	wantAs[*BusyError](t, err)
 	if got := f.receivedIDs(f.queue); got != "" {
 		t.Errorf("sent %s", got)
 	}
-	if job, err := f.Job(t.Context(), begun.ID); err != nil || job.State != Planned || job.Sent != 0 {
+	if job, err := f.Job(t.Context(), created.ID); err != nil || job.State != Planned || job.Sent != 0 {
 		t.Errorf("the job is %+v (%v)", job, err)
 	}
 }
@@ -197,7 +197,7 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 	select {
 	case <-l.lost:
 	case <-time.After(3 * time.Second):
-		t.Error("the line does not know that it is lost")
+		t.Error("the lost connection was not noticed")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()

@@ -47,7 +47,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			wantJob(t, f.run(job), Done, 4-want, 0)
 		}
 		if n := f.broker.Len(t, ours.Due()); n > 0 {
-			t.Errorf("%d messages reached a queue of ours", n)
+			t.Errorf("%d messages reached a queue of Watership", n)
 		}
 		for _, e := range f.indexLog() {
 			if e.Action != schemas.Replayed {
@@ -78,7 +78,7 @@ func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
 		}
 		wantJob(t, f.run(f.job("")), Done, 1, 0)
 		if got := f.drain(f.queue); len(got) != 1 || got[0].Headers["CC"] == nil {
-			t.Errorf("a replay to where it came from is another message: %+v", got)
+			t.Errorf("the replay to the origin is another message: %+v", got)
 		}
 	})
 }
@@ -90,14 +90,14 @@ func TestBodiesOfOthers(t *testing.T) {
 		f := newFixtureOn(t, broker)
 		real := f.publishUnstorable(1, 200_000)
 		queue := f.cfg.Topology.Unstorable()
-		kept := f.drain(queue)
+		unstorable := f.drain(queue)
 		forged := schemas.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
-		for _, p := range []amqp.Publishing{forged, {Headers: kept[0].Headers, MessageId: kept[0].MessageId, Body: kept[0].Body}} {
+		for _, p := range []amqp.Publishing{forged, {Headers: unstorable[0].Headers, MessageId: unstorable[0].MessageId, Body: unstorable[0].Body}} {
 			if err := f.channel.Publish("", queue, false, false, p); err != nil {
 				t.Fatal(err)
 			}
 		}
-		rabbittest.Eventually(t, "both are there", func() bool { return f.broker.Len(t, queue) == 2 })
+		rabbittest.Eventually(t, "both messages are in the queue", func() bool { return f.broker.Len(t, queue) == 2 })
 		f.storeEvents(real)
 		wantJob(t, f.run(f.job("")), Done, 1, 0)
 		if got := f.drain(f.queue); len(got) != 1 || !bytes.Equal(got[0].Body, bytes.Repeat([]byte{1}, 200_000)) {

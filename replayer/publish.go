@@ -23,7 +23,7 @@ type inFlight struct {
 
 // sendOne sends the message of a candidate, unless it is left out.
 func (run *run) sendOne(next *candidate, late bool) error {
-	sentBefore := run.sentBy.size > 0 && run.sentBy.has(next.message)
+	sentBefore := run.sentBy.size > 0 && run.sentBy.has(next.messageKey)
 	switch {
 	case next.leftOut != "" && next.leftOut != replayedSince:
 		return nil
@@ -54,7 +54,7 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	case <-run.sending.Done():
 		return context.Cause(run.sending)
 	}
-	if err := run.bytes.Acquire(run.sending, m.bytes); err != nil {
+	if err := run.unconfirmedBytes.Acquire(run.sending, m.bytes); err != nil {
 		return context.Cause(run.sending)
 	}
 	return run.limiter.Wait(run.sending)
@@ -97,10 +97,10 @@ func (run *run) publish(m *inFlight) {
 			Publishing: schemas.WrapForExchange(m.sent, m.state, run.replayer.cfg.Login),
 		}))
 	case !run.reachedQueues[queue]:
-		m.err = run.lease.hop.Deliver(run.confirming, m.sent, m.state)
+		m.err = run.lease.delivery.Deliver(run.confirming, m.sent, m.state)
 		run.reachedQueues[queue] = m.err == nil
 	default:
-		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.lease.hop.Message(m.sent, m.state))
+		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.lease.delivery.Message(m.sent, m.state))
 	}
 }
 

@@ -198,7 +198,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	poisoned.Message = first.Message
 	f.storeEvents(poisoned)
 	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[retryScheduled] != 1 || plan.LeftOut[sameMessage] != 2 {
-		t.Errorf("when one is given up: %d to send, left out %v", plan.Total, plan.LeftOut)
+		t.Errorf("after one was poisoned: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order.Again = true
 	if plan := f.plan(order); plan.Total != 2 {

@@ -97,7 +97,7 @@ func TestStoreBusyWhileReading(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
 	f.storePublished(5000)
 	faults := f.storeBehindProxy()
-	begun := f.create(f.job(""))
+	created := f.create(f.job(""))
 	requests := 0
 	faults.set(func() {
 		faults.answer = func(r *http.Request) int {
@@ -107,7 +107,7 @@ func TestStoreBusyWhileReading(t *testing.T) {
 			return []int{http.StatusTooManyRequests, http.StatusInternalServerError}[requests%2]
 		}
 	})
-	wantJob(t, f.resume(begun, RunOptions{}), Done, 5000, 0)
+	wantJob(t, f.resume(created, RunOptions{}), Done, 5000, 0)
 	if got := f.broker.Len(t, f.queue); got != 5000 || faults.count() < 3 {
 		t.Errorf("%d messages arrived, and %d requests failed", got, faults.count())
 	}
@@ -119,10 +119,10 @@ func TestStoreAwayForAWhile(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
 	f.storePublished(100)
 	faults := f.storeBehindProxy()
-	begun := f.create(f.job(""))
+	created := f.create(f.job(""))
 	const requests = 20
 	faults.inTurn(func(r *http.Request) bool { return !savesJob(r) }, slices.Repeat([]int{http.StatusServiceUnavailable}, requests)...)
-	wantJob(t, f.resume(begun, RunOptions{}), Done, 100, 0)
+	wantJob(t, f.resume(created, RunOptions{}), Done, 100, 0)
 	if got := f.broker.Len(t, f.queue); got != 100 || faults.count() != requests {
 		t.Errorf("%d messages arrived, and %d requests failed", got, faults.count())
 	}
@@ -160,18 +160,18 @@ func TestJobIsSavedAtItsEnd(t *testing.T) {
 			f := newFixtureOn(t, rabbittest.NewestServer(t))
 			f.storePublished(10)
 			faults := f.storeBehindProxy()
-			begun := f.create(f.job(""))
-			ran := f.resume(begun, RunOptions{Progress: func(j Job) {
+			created := f.create(f.job(""))
+			ran := f.resume(created, RunOptions{Progress: func(j Job) {
 				if j.Sent == 10 {
 					faults.inTurn(savesJob, statuses...)
 				}
 			}})
 			wantJob(t, ran, Done, 10, 0)
-			kept, err := f.Job(t.Context(), begun.ID)
+			stored, err := f.Job(t.Context(), created.ID)
 			if err != nil || faults.count() != len(statuses) {
 				t.Errorf("%d requests failed (%v)", faults.count(), err)
 			}
-			wantJob(t, kept, Done, 10, 0)
+			wantJob(t, stored, Done, 10, 0)
 		})
 	}
 }
@@ -183,14 +183,14 @@ func TestJobIsCreatedOnce(t *testing.T) {
 	faults := f.storeBehindProxy()
 	plan := f.plan(f.job(""))
 	faults.inTurn(savesJob, http.StatusTooManyRequests, -1)
-	begun, err := f.Create(t.Context(), plan)
+	created, err := f.Create(t.Context(), plan)
 	if err != nil || faults.count() != 2 {
 		t.Errorf("%d requests failed (%v)", faults.count(), err)
 	}
 	faults.inTurn(savesJob, -1) // the save that enters the runner
-	wantJob(t, f.resume(begun, RunOptions{}), Done, 3, 0)
+	wantJob(t, f.resume(created, RunOptions{}), Done, 3, 0)
 	wantJob(t, f.run(f.job("event.sequence < 0")), Done, 0, 0)
-	if _, err := f.Create(t.Context(), Plan{Job: Job{ID: begun.ID}}); err == nil {
+	if _, err := f.Create(t.Context(), Plan{Job: Job{ID: created.ID}}); err == nil {
 		t.Error("another job got the same id")
 	}
 }

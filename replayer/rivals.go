@@ -242,14 +242,14 @@ func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page
 func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page []candidate) (map[key]bool, error) {
 	asked, messages := make(map[key]bool, len(page)), map[key]bool{}
 	for _, c := range page {
-		asked[c.message] = true
+		asked[c.messageKey] = true
 	}
 	events := make([]candidate, 0, pageSize)
 	add := func() error {
 		err := s.r.identify(ctx, s.job.Target, events)
 		for _, e := range events {
-			if asked[e.message] {
-				messages[e.message] = true
+			if asked[e.messageKey] {
+				messages[e.messageKey] = true
 			}
 		}
 		events = events[:0]

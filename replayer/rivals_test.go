@@ -25,7 +25,7 @@ func TestReplayedMeanwhile(t *testing.T) {
 	other := order
 	other.Operator = "bob@host"
 	plan := f.plan(other) // before the first replay
-	begun, err := f.Create(t.Context(), plan)
+	created, err := f.Create(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestReplayedMeanwhile(t *testing.T) {
 	if plan := f.plan(apart); plan.Total != 6 {
 		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
-	ran := f.resume(begun, RunOptions{})
+	ran := f.resume(created, RunOptions{})
 	wantJob(t, ran, Done, 0, 0)
 	if ran.Skipped != 6 {
 		t.Errorf("%d left out", ran.Skipped)
@@ -132,10 +132,10 @@ func TestTwoAtOnce(t *testing.T) {
 		runners := []*Replayer{f.secondReplayer(f.broker.URL), f.secondReplayer(f.broker.URL), f.Replayer}
 		ran := make(chan Job, len(runners))
 		failed := make(chan error, len(runners))
-		begun := []Job{f.create(f.job("")), f.create(f.job("")), f.create(f.job(""))}
+		created := []Job{f.create(f.job("")), f.create(f.job("")), f.create(f.job(""))}
 		for i, r := range runners {
 			go func() {
-				job, err := r.Run(context.WithoutCancel(t.Context()), begun[i].ID, RunOptions{})
+				job, err := r.Run(context.WithoutCancel(t.Context()), created[i].ID, RunOptions{})
 				ran <- job
 				failed <- err
 			}()
@@ -177,14 +177,14 @@ func TestRecordNotStoredYet(t *testing.T) {
 	if plan := f.plan(again); plan.Total != 5 || plan.Unrecorded() != 0 {
 		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
-	begun, err := f.Create(t.Context(), plan) // it leaves them out even after they are recorded
+	created, err := f.Create(t.Context(), plan) // it leaves them out even after they are recorded
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.indexLog()
-	wantJob(t, f.resume(begun, RunOptions{}), Done, 0, 0)
+	wantJob(t, f.resume(created, RunOptions{}), Done, 0, 0)
 	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 10 || plan.Unrecorded() != 0 {
-		t.Errorf("when it is stored: %d to send, left out %v", plan.Total, plan.LeftOut)
+		t.Errorf("after the events were stored: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	if got := f.broker.Len(t, f.queue); got != 5 {
 		t.Errorf("%d messages arrived", got)
@@ -227,7 +227,7 @@ func TestRecordOfAnInterruptedJob(t *testing.T) {
 	}
 	f.indexLog()
 	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 { // with their `replayed` events
-		t.Errorf("when nothing waits: %d to send, left out %v", plan.Total, plan.LeftOut)
+		t.Errorf("with an empty log: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 }
 
@@ -281,6 +281,6 @@ func TestJobThatCannotBeRead(t *testing.T) {
 		}
 	}
 	if read == 0 {
-		t.Error("the job was read")
+		t.Error("the unreadable job was returned")
 	}
 }

@@ -45,7 +45,7 @@ func TestReplay(t *testing.T) {
 			t.Fatalf("message %d in place %d (%v)", want, i, err)
 		}
 		if verified.State.Fingerprint != f.message(want).Fingerprint() || verified.State.Replay != job.ID || verified.State.Attempt != 0 || verified.State.Message != "" {
-			t.Errorf("message %d is taken for %+v", want, verified.State)
+			t.Errorf("message %d has the state %+v", want, verified.State)
 		}
 	}
 	events := f.indexLog()
@@ -91,13 +91,13 @@ func TestReplayToFailedQueue(t *testing.T) {
 	}
 	verified, err := f.verify(d[0], f.queue)
 	if err != nil || verified.Mismatch || verified.State.ReplayOf != failed.EventID || verified.State.Attempt != 0 || verified.Envelope.Exchange != f.exchange {
-		t.Errorf("what arrived is taken for %+v (%v)", verified, err)
+		t.Errorf("what arrived has the state %+v (%v)", verified, err)
 	}
 	if f := job.Failures[0]; f.EventID != gone.EventID || f.Message != "m-2" || !strings.Contains(f.Reason, "does not exist") {
 		t.Errorf("the failure is %+v", f)
 	}
 	if stored, err := f.Job(t.Context(), job.ID); err != nil || len(stored.Failures) != 1 || stored.State != Done || stored.Ended.IsZero() {
-		t.Errorf("the job is kept as %+v (%v)", stored, err)
+		t.Errorf("the job is stored as %+v (%v)", stored, err)
 	}
 }
 
@@ -269,10 +269,10 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("headers %v", headers)
 	}
 	if verified.State.Replay != job.ID || verified.State.ReplayOf != event.EventID || verified.State.Fingerprint == event.Fingerprint {
-		t.Errorf("the mark is %+v", verified.State)
+		t.Errorf("the state is %+v", verified.State)
 	}
-	if said := f.indexLog(); said[0].Fingerprint != event.Fingerprint || said[0].Envelope.Headers["tenant"] != "acme" {
-		t.Errorf("the replayed event is about %+v", said[0])
+	if replayed := f.indexLog(); replayed[0].Fingerprint != event.Fingerprint || replayed[0].Envelope.Headers["tenant"] != "acme" {
+		t.Errorf("the replayed event is about %+v", replayed[0])
 	}
 	order.Changes = Changes{Set: []string{"x-death=1"}}
 	if _, err := f.Plan(t.Context(), order); err == nil || !strings.Contains(err.Error(), "x-death") {
@@ -294,7 +294,7 @@ func TestRequests(t *testing.T) {
 	}
 	order.Changes = Changes{Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "priority"}}
 	if plan := f.plan(order); plan.Replies != 0 {
-		t.Errorf("%d messages ask for a reply that none gets", plan.Replies)
+		t.Errorf("%d messages ask for a reply although reply_to is removed", plan.Replies)
 	}
 	wantJob(t, f.run(order), Done, 2, 0)
 	arrived := map[string]schemas.VerifiedState{}
@@ -311,7 +311,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%+v with headers %v", got, verified.Envelope.Headers)
 	}
 	if verified.State.Fingerprint != verified.Envelope.Fingerprint() {
-		t.Errorf("the message is changed, and has the fingerprint %s", verified.State.Fingerprint)
+		t.Errorf("the changed message has the fingerprint %s", verified.State.Fingerprint)
 	}
 }
 
@@ -382,8 +382,8 @@ func TestJobChangedByOthers(t *testing.T) {
 		if _, err := f.Run(t.Context(), job.ID, o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: ended with %v, want %q", name, err, test.want)
 		}
-		if kept, err := f.Job(t.Context(), job.ID); err != nil || kept.State != Planned {
-			t.Errorf("%s: the job is %s (%v)", name, kept.State, err)
+		if stored, err := f.Job(t.Context(), job.ID); err != nil || stored.State != Planned {
+			t.Errorf("%s: the job is %s (%v)", name, stored.State, err)
 		}
 	}
 	if n := f.broker.Len(t, f.queue) + f.broker.Len(t, f.cfg.Topology.Log()); n != 0 {
@@ -398,11 +398,11 @@ func TestCancel(t *testing.T) {
 	f.storePublished(200)
 	order := f.job("")
 	order.Rate = 20
-	begun := f.create(order)
+	created := f.create(order)
 	cancelled := make(chan error, 1)
-	ran, err := f.Run(t.Context(), begun.ID, RunOptions{Progress: func(j Job) {
+	ran, err := f.Run(t.Context(), created.ID, RunOptions{Progress: func(j Job) {
 		if j.Sent == 3 {
-			go func() { _, err := f.Cancel(t.Context(), begun.ID, "by bob"); cancelled <- err }()
+			go func() { _, err := f.Cancel(t.Context(), created.ID, "by bob"); cancelled <- err }()
 		}
 	}})
 	if err := rabbittest.Receive(t, cancelled); err != nil {
@@ -411,14 +411,14 @@ func TestCancel(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cancelled: by bob") || ran.State != Cancelled || ran.Sent < 3 || ran.Sent > 100 {
 		t.Errorf("the job is %s, sent %d (%v)", ran.State, ran.Sent, err)
 	}
-	kept, err := f.Job(t.Context(), begun.ID)
-	if err != nil || kept.State != Cancelled || kept.Problem != "by bob" || kept.Sent != ran.Sent || kept.Ended.IsZero() {
-		t.Errorf("kept as %+v (%v)", kept, err)
+	stored, err := f.Job(t.Context(), created.ID)
+	if err != nil || stored.State != Cancelled || stored.Problem != "by bob" || stored.Sent != ran.Sent || stored.Ended.IsZero() {
+		t.Errorf("stored as %+v (%v)", stored, err)
 	}
-	if _, err := f.Run(t.Context(), begun.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "is cancelled") {
+	if _, err := f.Run(t.Context(), created.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "is cancelled") {
 		t.Errorf("resuming it: %v", err)
 	}
-	if _, err := f.Cancel(t.Context(), begun.ID, ""); err == nil {
+	if _, err := f.Cancel(t.Context(), created.ID, ""); err == nil {
 		t.Error("it was cancelled twice")
 	}
 }

@@ -19,7 +19,7 @@ const (
 type candidate struct {
 	event             schemas.Event
 	summary           schemas.Fact // of the event
-	message           key          // the message at the target
+	messageKey        key          // the message at the target
 	originFingerprint string       // fingerprint of the original message, before changes by replays
 	rival             *Rival       // another job that sends the message; nil: none
 	leftOut           string       // why the message is not sent; "": it is sent
@@ -190,7 +190,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 			c.leftOut = s.selector.selectMessage(c, resolved[i])
 		}
 		if c.leftOut == "" {
-			c.rival = rivals[c.message]
+			c.rival = rivals[c.messageKey]
 			c.leftOut = s.rivalReason(c, known)
 		}
 	}

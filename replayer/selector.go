@@ -49,12 +49,12 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 		return ownTarget
 	case s.failureWithoutID(e) && s.published.has(keyOf(c.originFingerprint)):
 		return sameMessage
-	case s.selected.has(c.message):
+	case s.selected.has(c.messageKey):
 		return sameMessage
 	case resolved != "":
 		return resolved
 	}
-	s.selected.add(c.message)
+	s.selected.add(c.messageKey)
 	return ""
 }
 

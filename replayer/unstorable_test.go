@@ -26,7 +26,7 @@ func (f *fixture) publishUnstorable(n, size int) schemas.Event {
 	}
 	confirm, err := f.channel.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, true, false, schemas.Wrap(e, event.State))
 	if err != nil || !confirm.Wait() {
-		f.t.Fatalf("setting a message aside: %v", err)
+		f.t.Fatalf("publishing an unstorable message: %v", err)
 	}
 	event.Envelope.Body, event.BodyIn = nil, schemas.BodyInUnstorable
 	return event
@@ -39,7 +39,7 @@ func TestUnstorableBodies(t *testing.T) {
 		f := newFixtureOn(t, broker)
 		first, other, second := f.publishUnstorable(1, 200_000), f.publishUnstorable(2, 10), f.publishUnstorable(3, 300_000)
 		f.storeEvents(first, second, f.published(4))
-		aside := func() int { return f.broker.Len(t, f.cfg.Topology.Unstorable()) }
+		unstorable := func() int { return f.broker.Len(t, f.cfg.Topology.Unstorable()) }
 		for range 2 {
 			job := f.job("")
 			job.Again = true
@@ -49,7 +49,7 @@ func TestUnstorableBodies(t *testing.T) {
 				!bytes.Equal(got[1].Body, bytes.Repeat([]byte{3}, 300_000)) || got[2].MessageId != "m-4" {
 				t.Errorf("%d messages arrived, or others", len(got))
 			}
-			rabbittest.Eventually(t, "what was looked at is in its queue again", func() bool { return aside() == 3 })
+			rabbittest.Eventually(t, "the messages are requeued", func() bool { return unstorable() == 3 })
 		}
 		f.storeEvents(other)
 		if _, err := f.channel.QueuePurge(f.cfg.Topology.Unstorable(), false); err != nil {
@@ -59,7 +59,7 @@ func TestUnstorableBodies(t *testing.T) {
 		ran := f.run(f.job(`messaging.message.id: "m-2"`))
 		wantJob(t, ran, Done, 0, 1)
 		if len(ran.Failures) != 1 || !strings.Contains(ran.Failures[0].Reason, "neither has the queue of unstorable messages") {
-			t.Errorf("it says %+v", ran.Failures)
+			t.Errorf("the failures are %+v", ran.Failures)
 		}
 	})
 }

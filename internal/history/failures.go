@@ -21,10 +21,10 @@ const chunkSize = 1000
 // thousand at a time with the events that decide about them, so its memory does not
 // grow with their number.
 func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	given := schemas.Selection{Query: query.And{node, GivenUp()}}
+	failures := schemas.Selection{Query: query.And{node, GivenUp()}}
 	return func(yield func(schemas.Fact, error) bool) {
 		chunk := make([]schemas.Fact, 0, chunkSize)
-		for fact, err := range f.Store.Summaries(ctx, given, either...) {
+		for fact, err := range f.Store.Summaries(ctx, failures, either...) {
 			if err != nil {
 				yield(schemas.Fact{}, err)
 				return
