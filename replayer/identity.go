@@ -38,7 +38,7 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 		var parents []schemas.Fact
 		for fact, err := range store.Summaries(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: ids}) {
 			if err != nil {
-				return l, fmt.Errorf("looking up what was replayed: %w", err)
+				return l, fmt.Errorf("looking up the replayed events: %w", err)
 			}
 			l.events[fact.EventID] = fact
 			parents = append(parents, fact)

@@ -89,7 +89,7 @@ func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidat
 	selection := schemas.Selection{Query: withActions(schemas.Replayed)}
 	for fact, err := range l.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
-			return nil, fmt.Errorf("looking up what was replayed before: %w", err)
+			return nil, fmt.Errorf("looking up earlier replays: %w", err)
 		}
 		if fact.Replay == l.job.ID {
 			continue
@@ -130,7 +130,7 @@ func (l *replayLookup) checkAny(ctx context.Context) error {
 			query.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
 		)})
 		if err != nil {
-			return fmt.Errorf("looking up what was replayed before: %w", err)
+			return fmt.Errorf("looking up earlier replays: %w", err)
 		}
 		l.hasReplays, l.lastCheck = count > 0, now
 	}
@@ -180,7 +180,7 @@ func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
 // store: the last window, or all if the cursor is invalid.
 func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
-		return nil, fmt.Errorf("looking up what was sent before: %w", err)
+		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
 	selection := schemas.Selection{
 		Query: and(fieldIs("event.action", string(schemas.Replayed)), fieldIs("watership.replay.job", job.ID)),
@@ -200,7 +200,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	}
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
 		if endsRead(err) {
-			return nil, fmt.Errorf("looking up what was sent before: %w", err)
+			return nil, fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		if err != nil {
 			continue

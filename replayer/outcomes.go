@@ -33,7 +33,7 @@ type outcome struct {
 func (r *Replayer) Outcomes(ctx context.Context, job Job) (Outcomes, error) {
 	outcomes, err := r.withRetries(connectTimeout).outcomesByEvent(ctx, job)
 	if err != nil {
-		return Outcomes{}, fmt.Errorf("looking what became of job %s: %w", job.ID, err)
+		return Outcomes{}, fmt.Errorf("looking up the outcomes of job %s: %w", job.ID, err)
 	}
 	return summarize(outcomes), nil
 }

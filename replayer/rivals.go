@@ -61,7 +61,7 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 			return nil, 0, err
 		}
 		if rival.Unrecorded, err = r.unrecorded(ctx, rival, log); err != nil {
-			return nil, 0, fmt.Errorf("looking up what job %s has sent: %w", other.ID, err)
+			return nil, 0, fmt.Errorf("counting the `replayed` events of job %s: %w", other.ID, err)
 		}
 		if rival.Running || rival.Unrecorded > 0 {
 			rivals = append(rivals, rival)
@@ -115,7 +115,7 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *lease, job Job) error {
 	for deadline := r.now().Add(r.recordTimeout); ; {
 		missing, err := r.countMissing(ctx, job)
 		if err != nil {
-			return fmt.Errorf("looking up what was sent before: %w", err)
+			return fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		log, err := l.log(ctx, r.cfg.Topology.Log())
 		late := r.now().After(deadline)
@@ -229,7 +229,7 @@ func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page
 	selection.Limit = 1
 	for _, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
-			return false, fmt.Errorf("looking up what other jobs take: %w", err)
+			return false, fmt.Errorf("looking up the messages of other jobs: %w", err)
 		}
 		return true, nil
 	}
@@ -257,7 +257,7 @@ func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page
 	}
 	for fact, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
-			return nil, fmt.Errorf("looking up what other jobs take: %w", err)
+			return nil, fmt.Errorf("looking up the messages of other jobs: %w", err)
 		}
 		if events = append(events, candidate{summary: fact}); len(events) < pageSize {
 			continue

@@ -55,7 +55,7 @@ func (s *scan) notePublished(ctx context.Context) error {
 	selection.WithoutBody = true
 	selection.Query = and(selection.Query, publishedWithoutID())
 	if err := s.r.eachEvent(ctx, selection, s.selector.notePublished); err != nil {
-		return fmt.Errorf("reading what the query finds: %w", err)
+		return fmt.Errorf("reading the matching events: %w", err)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candi
 		page, bytes := make([]candidate, 0, pageSize), 0
 		for event, err := range s.r.cfg.Store.Events(ctx, selection) {
 			if endsRead(err) {
-				yield(nil, fmt.Errorf("reading what the query finds: %w", err))
+				yield(nil, fmt.Errorf("reading the matching events: %w", err))
 				return
 			}
 			s.scanned++
@@ -223,7 +223,7 @@ func (s *scan) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, e
 	selection.WithoutBody = true
 	for event, err := range s.r.cfg.Store.Events(ctx, selection) {
 		if endsRead(err) {
-			return false, fmt.Errorf("reading what was sent before: %w", err)
+			return false, fmt.Errorf("reading the events up to the cursor: %w", err)
 		}
 		if err == nil && isAfter(event, cursor) {
 			break
@@ -247,11 +247,11 @@ func isAfter(e schemas.Event, c schemas.Cursor) bool {
 // count returns the current number of events in the selection.
 func (s *scan) count(ctx context.Context) (int64, error) {
 	if err := s.r.cfg.Store.Refresh(ctx); err != nil {
-		return 0, fmt.Errorf("counting what the query finds: %w", err)
+		return 0, fmt.Errorf("counting the matching events: %w", err)
 	}
 	count, err := s.r.cfg.Store.Count(ctx, s.selection)
 	if err != nil {
-		return 0, fmt.Errorf("counting what the query finds: %w", err)
+		return 0, fmt.Errorf("counting the matching events: %w", err)
 	}
 	return count, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// FuzzRead: whatever is in a file, reading it ends, at the latest at the first
-// line that is no document, and what is stored of it is exported as it was.
+// FuzzRead: the sequence ends for any file, at the latest after the first line that is
+// no document, and an exported document is the same after another import and export.
 func FuzzRead(f *testing.F) {
 	e := schemas.Event{
 		Action: schemas.Poisoned, Sequence: 1, Source: "test", VHost: "/",
@@ -30,7 +30,7 @@ func FuzzRead(f *testing.F) {
 		failed := false
 		for event, err := range Read(bytes.NewReader(file)) {
 			if failed {
-				t.Fatal("it goes on after an error")
+				t.Fatal("the sequence continues after an error")
 			}
 			if failed = err != nil; failed || event.Check(time.Now()) != nil {
 				continue
@@ -38,7 +38,7 @@ func FuzzRead(f *testing.F) {
 			stored := schemas.DocumentFormat{}.Document(event)
 			again, err := schemas.ParseDocument(stored.Source)
 			if err != nil {
-				t.Fatalf("what is stored cannot be read: %v\n%s", err, stored.Source)
+				t.Fatalf("a stored document cannot be read: %v\n%s", err, stored.Source)
 			}
 			if diff := cmp.Diff(stored.Source, schemas.DocumentFormat{}.Document(again).Source); diff != "" {
 				t.Errorf("(-stored +exported and stored again):\n%s", diff)
