@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -132,7 +133,55 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 		return nil
 	})
 	fmt.Fprintf(d.Out, "discarded %s\n", plural(discarded, "failure"))
-	return err
+	if err != nil {
+		return err
+	}
+	return s.awaitDiscarded(ctx, d, store, ids)
+}
+
+const (
+	discardTimeout  = 10 * time.Second
+	discardInterval = 250 * time.Millisecond
+)
+
+// awaitDiscarded waits until the store has the events, so that a replay right after
+// leaves the failures out. Without a serve that stores them it says so.
+func (s system) awaitDiscarded(ctx context.Context, d discard, store eventStore, ids []string) error {
+	for deadline := time.Now().Add(discardTimeout); ; {
+		missing, err := missingDiscards(ctx, store, ids)
+		if err != nil || missing == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", plural(missing, "event"))
+			return nil
+		}
+		select {
+		case <-time.After(discardInterval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// missingDiscards counts the failures whose `discarded` events the store does not have.
+func missingDiscards(ctx context.Context, store eventStore, ids []string) (int, error) {
+	if err := store.Refresh(ctx); err != nil {
+		return 0, err
+	}
+	missing := len(ids)
+	for some := range slices.Chunk(ids, discardedAtOnce) {
+		var either query.Or
+		for _, id := range some {
+			either = append(either, is("event.id", discardID(id)))
+		}
+		n, err := store.Count(ctx, schemas.Selection{Query: either})
+		if err != nil {
+			return 0, err
+		}
+		missing -= int(n)
+	}
+	return max(0, missing), nil
 }
 
 // open collects the event ids of the failures; they alone are kept.

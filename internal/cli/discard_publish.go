@@ -48,11 +48,14 @@ func (d discard) send(ctx context.Context, s system, failures iter.Seq2[schemas.
 	return sent, nil
 }
 
-// state is that of the discarded event of a failure. Its id follows from the
+// discardID is the id of the `discarded` event of a failure. It follows from the
 // failure's, so that a repeat is the same document.
+func discardID(failure string) string { return schemas.DerivedID("discarded", failure) }
+
+// state is the state of the `discarded` event of a failure.
 func (d discard) state(e schemas.Event, now time.Time) schemas.State {
 	return schemas.State{
-		EventID: schemas.DerivedID("discarded", e.EventID), Time: now, ReplayOf: e.EventID,
+		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
 		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
 		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.reason + " (" + operator() + ")"},
 	}

@@ -90,6 +90,9 @@ func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	case gone > 0 && !r.uncheckedRoutes:
 		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
 			plural(gone, "message"))
+	case r.yes && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !r.again:
+		return false, fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
+			"run watership serve, and repeat this", plural(plan.Log.Events, "event"))
 	case r.yes:
 		return true, nil
 	}

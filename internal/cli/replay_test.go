@@ -266,8 +266,10 @@ func testReplayWithoutARecord(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
 	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
 	a.keep(a.event(schemas.Poisoned, 3))
-	wantRun(t, a.run(t, replay...), 0, "2  left out: job "+job.ID, "sent 1 of 1")
+	wantRun(t, a.run(t, replay...), exitFailed, "2  left out: job "+job.ID, "nothing was sent: failures may have been handled or discarded in ", "run watership serve")
 	serving := a.serve(t)
+	a.eventually(t, "action: replayed", 2)
+	wantRun(t, a.run(t, replay...), 0, "sent 1 of 1")
 	a.eventually(t, "action: replayed", 3)
 	serving.stop(t)
 	r := a.run(t, replay...)
@@ -278,6 +280,21 @@ func testReplayWithoutARecord(t *testing.T, a *playback) {
 	a.keepJob(t, "unreadable", `["no job"]`)
 	wantRun(t, a.run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
 	wantRun(t, a.run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
+}
+
+// TestDiscardWithoutARecord: while nobody stores what was discarded, it is not sent.
+func TestDiscardWithoutARecord(t *testing.T) { played(t, testDiscardWithoutARecord) }
+
+func testDiscardWithoutARecord(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	wantRun(t, a.run(t, "failed", "discard", "message.id: m-1", "--reason", "paid by hand", "--yes"), 0,
+		"discarded 1 failure\nthe store does not have 1 event of these yet: run watership serve\n")
+	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
+	wantRun(t, a.run(t, replay...), exitFailed, "nothing was sent: failures may have been handled or discarded in 1 event that the store does not have")
+	serving := a.serve(t)
+	a.eventually(t, "action: discarded", 1)
+	wantRun(t, a.run(t, replay...), 0, "1  left out: failed and discarded since", "sent 1 of 1")
+	serving.stop(t)
 }
 
 func (a *playback) keepJob(t *testing.T, id, document string) {
