@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
@@ -35,6 +36,91 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 	})
+}
+
+// The help of the command has each command in a group, in the order in which they are
+// needed.
+func TestHelpHasGroups(t *testing.T) {
+	out := help(t, "--help")
+	at := -1
+	for _, want := range []string{
+		"\nStart here:\n  dev ", "\nFind messages:\n  export ", "\n  search ", "\nAct:\n  import ", "\n  replay ",
+		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  config ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
+	} {
+		next := strings.Index(out, want)
+		if next <= at {
+			t.Errorf("%q is not in, or not in its place in\n%s", want, out)
+		}
+		at = max(at, next)
+	}
+	root := newRoot(terminal.Streams{}, nil)
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && cmd.GroupID == "" && cmd.Name() != "version" && cmd.Name() != "completion" {
+			t.Errorf("%s is in no group", cmd.Name())
+		}
+	}
+}
+
+// The help of a command has its own flags and the settings that everybody needs; the
+// others are completed and understood all the same.
+func TestHelpLeavesSettingsOut(t *testing.T) {
+	for command, flags := range map[string]string{
+		"":        "--amqp-url --store-url --log-level --config",
+		"search":  "--amqp-url --store-url --log-level --config --since --fields --output",
+		"replay":  "--amqp-url --store-url --log-level --config --to-failed-queue",
+		"serve":   "--amqp-url --store-url --log-level --config --http-listen",
+		"dev":     "--amqp-url --store-url --log-level --config --http-listen --amqp-listen --data --rate",
+		"jobs":    "--amqp-url --store-url --log-level --config",
+		"failed":  "--amqp-url --store-url --log-level --config --output",
+		"version": "--amqp-url --store-url --log-level --config",
+	} {
+		out := help(t, append(strings.Fields(command), "--help")...)
+		for flag := range strings.SplitSeq(flags, " ") {
+			if !strings.Contains(out, flag+" ") {
+				t.Errorf("%s: the help has no %s:\n%s", command, flag, out)
+			}
+		}
+		for _, key := range config.Keys() {
+			flag := "--" + key.Flag()
+			if !strings.Contains(flags, flag) && strings.Contains(out, flag+" ") {
+				t.Errorf("%s: the help has %s", command, flag)
+			}
+		}
+		if !strings.HasSuffix(out, "\nEvery setting is a flag as well: see \"watership help settings\".\n") {
+			t.Errorf("%s: the help does not end with the topic of settings:\n%s", command, out)
+		}
+	}
+	if got := call(t.Context(), strings.NewReader(""), nil, "__complete", "search", "--index-b"); !strings.Contains(got.out, "--index-batch-bytes") {
+		t.Errorf("flags of settings are not completed: %+v", got)
+	}
+}
+
+func TestHelpOfSettings(t *testing.T) {
+	out := help(t, "help", "settings")
+	for _, key := range config.Keys() {
+		start := "\n" + key.Name + "\n"
+		if key.Default != "" {
+			start = "\n" + key.Name + " (default: " + key.Default + ")\n"
+		}
+		_, entry, found := strings.Cut(out, start)
+		entry, _, _ = strings.Cut(entry, "\n\n")
+		if !found || !strings.Contains(entry, key.Help) || !strings.Contains(entry, key.Variable()) {
+			t.Errorf("no entry %q, or without its help or variable: %q", start, entry)
+		}
+		if flag := "--" + key.Flag() + ","; strings.Contains(entry, flag) != (key.Form != config.Structure) {
+			t.Errorf("the entry of %s and its flag: %q", key.Name, entry)
+		}
+	}
+}
+
+// help returns what a command line prints that only asks for help.
+func help(t *testing.T, args ...string) string {
+	t.Helper()
+	got := call(t.Context(), strings.NewReader(""), nil, args...)
+	if got.code != exitOK || got.err != "" {
+		t.Fatalf("%s: %+v", args, got)
+	}
+	return got.out
 }
 
 // changing are the commands whose examples are only parsed.

@@ -84,9 +84,8 @@ func newRoot(t terminal.Streams, environ []string) *cobra.Command {
 what fails, sets aside what cannot succeed, and replays any of it to where it
 came from.
 
-Every setting is a flag, an environment variable (amqp.url is WATERSHIP_AMQP_URL)
-or a key of the configuration file; flags go before the environment, and the
-environment before the file.`,
+In the folder of a running "watership dev" every command works on it, without any
+setting.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noCommand,
@@ -99,13 +98,34 @@ environment before the file.`,
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	from := addSettings(root.PersistentFlags(), environ)
-	for _, command := range []func(*settings) *cobra.Command{
-		newDev, newServe, newSetup, newPublish, newSearch, newShow, newFailed, newTail, newReplay, newJobs, newRoutes,
-		newExport, newImport, newDoctor, newConfig, newHealthcheck,
+	root.AddGroup(groups()...)
+	for _, command := range []struct {
+		group string
+		make  func(*settings) *cobra.Command
+	}{
+		{groupStart, newDev},
+		{groupFind, newSearch},
+		{groupFind, newShow},
+		{groupFind, newFailed},
+		{groupFind, newTail},
+		{groupFind, newExport},
+		{groupAct, newReplay},
+		{groupAct, newJobs},
+		{groupAct, newPublish},
+		{groupAct, newImport},
+		{groupRun, newSetup},
+		{groupRun, newServe},
+		{groupRun, newHealthcheck},
+		{groupCheck, newDoctor},
+		{groupCheck, newRoutes},
+		{groupCheck, newConfig},
 	} {
-		root.AddCommand(command(from))
+		made := command.make(from)
+		made.GroupID = command.group
+		root.AddCommand(made)
 	}
 	root.AddCommand(newVersion())
+	addHelp(root, from)
 	addCompletions(root, from)
 	return root
 }
@@ -116,7 +136,9 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	}
 	names := make([]string, 0, len(cmd.Commands()))
 	for _, command := range cmd.Commands() {
-		names = append(names, command.Name())
+		if command.IsAvailableCommand() {
+			names = append(names, command.Name())
+		}
 	}
 	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
 }

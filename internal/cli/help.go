@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// Groups of commands in the help, in their order.
+const (
+	groupStart = "start"
+	groupFind  = "find"
+	groupAct   = "act"
+	groupRun   = "run"
+	groupCheck = "check"
+)
+
+func groups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupStart, Title: "Start here:"},
+		{ID: groupFind, Title: "Find messages:"},
+		{ID: groupAct, Title: "Act:"},
+		{ID: groupRun, Title: "Run:"},
+		{ID: groupCheck, Title: "Check:"},
+	}
+}
+
+// addHelp leaves most settings out of the help of commands, and adds the topic that
+// has them all. Hidden flags are neither completed nor in the help, so that they are
+// hidden no earlier than the help is printed.
+func addHelp(root *cobra.Command, from *settings) {
+	root.AddCommand(newSettingsTopic())
+	printHelp := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		for _, key := range from.keys {
+			from.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd.Name(), key.Name)
+		}
+		printHelp(cmd, args)
+		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is a flag as well: see \"watership help settings\".")
+	})
+}
+
+// inHelpOf reports whether the help of a command has the flag of a setting.
+func inHelpOf(command, key string) bool {
+	switch key {
+	case "amqp.url", "store.url", "log.level":
+		return true
+	case "http.listen":
+		return slices.Contains([]string{"dev", "serve", "healthcheck"}, command)
+	case "data", "amqp.listen":
+		return command == "dev"
+	}
+	return false
+}
+
+func newSettingsTopic() *cobra.Command {
+	topic := &cobra.Command{
+		Use:   "settings",
+		Short: "Every setting: key, flag, environment variable and default",
+	}
+	topic.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(cmd.OutOrStdout(), settingsText())
+	})
+	return topic
+}
+
+// settingsText lists every setting as a text of at most 80 columns but for long values.
+func settingsText() string {
+	var b strings.Builder
+	b.WriteString(`Settings are flags, environment variables or keys of the configuration file, which
+--config or ` + config.FileVariable + ` names; flags go before the environment, and the
+environment before the file. "watership config show" prints those in force.
+`)
+	for _, key := range config.Keys() {
+		fmt.Fprintf(&b, "\n%s", key.Name)
+		if key.Default != "" {
+			fmt.Fprintf(&b, " (default: %s)", key.Default)
+		}
+		fmt.Fprintf(&b, "\n    %s\n    %s\n", key.Help, waysToSet(key))
+	}
+	return b.String()
+}
+
+// waysToSet names the flag and the variable of a setting.
+func waysToSet(key config.Key) string {
+	if key.Form == config.Structure {
+		return key.Variable() + " as YAML, no flag"
+	}
+	return "--" + key.Flag() + ", " + key.Variable()
+}
