@@ -11,7 +11,7 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -128,8 +128,8 @@ func (p *Pipeline) signing(by *transport.SelfHealingPublisher) signing {
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
-func (p *Pipeline) directDelivery() lasthop.Hop {
-	delivery := lasthop.Hop{
+func (p *Pipeline) directDelivery() directdelivery.Sender {
+	delivery := directdelivery.Sender{
 		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {

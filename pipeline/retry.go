@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -19,7 +19,7 @@ import (
 // that failed and to no other.
 type retrier struct {
 	*messageFlow
-	delivery     lasthop.Hop
+	delivery     directdelivery.Sender
 	policyOf     func(queue string) retry.Policy
 	labels       *queueLabels
 	deathChecker *deathChecker

@@ -15,7 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/lasthop"
+	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/store/elastic"
@@ -113,7 +113,7 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 			URL: url, Name: f.t.Name(), Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 		},
 		DirectDelivery: func(conn *rabbit.Connection, p *rabbit.Publisher) DirectDelivery {
-			return lasthop.Hop{
+			return directdelivery.Sender{
 				Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source), Binder: binder{conn, topology},
 			}
 		},

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/gctuning"
-	"github.com/watershipmq/watership/internal/lasthop"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -63,7 +63,7 @@ func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log,
 }
 
 func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.DirectDelivery {
-	hop := lasthop.Hop{
+	hop := directdelivery.Sender{
 		Topology: s.topology, StateKeys: s.secrets.stateKeys, Publisher: publisher, Login: s.login, Own: map[string]bool{},
 		Binder: transport.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},
 	}

@@ -1,0 +1,95 @@
+// Package directdelivery publishes a message to one queue and to no other: a
+// retried message to the queue whose consumer failed, a replayed one to the queue
+// that an operator named.
+package directdelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Publisher publishes a message and returns once the broker has confirmed it.
+type Publisher interface {
+	Publish(ctx context.Context, m rabbit.Message) error
+}
+
+// Binder binds queues to the exchanges that Sender publishes to.
+type Binder interface {
+	// BindReturn binds a queue of another service to the return exchange. It fails
+	// with a *rabbit.RefusedError of code 404 if there is no such queue.
+	BindReturn(ctx context.Context, queue string) error
+
+	// BindDirect binds the queue of a route to the direct exchange. It fails as BindReturn does.
+	BindDirect(ctx context.Context, queue string) error
+}
+
+// Sender publishes messages to single queues.
+type Sender struct {
+	Topology  schemas.Topology
+	StateKeys schemas.StateKeys // sign states
+	Publisher Publisher
+	Binder    Binder
+	Own       map[string]bool // queues of routes
+	Login     string          // the user_id that the broker accepts on this connection
+
+	FrameMax func() schemas.FrameMax // of the publisher's connection; nil: RabbitMQ's default
+}
+
+// Deliver publishes to the queue state.Queue, mandatory and confirmed. Queues of other
+// services are bound to the return exchange, which routes by header, so that their
+// consumers see the original routing key. Queues of routes are bound to the direct
+// exchange by their name, since a headers exchange is slow with many bindings. Deliver
+// binds a queue that has no binding, as one that was deleted and declared again. The
+// error is a *rabbit.UnroutableError if the queue does not exist.
+func (s Sender) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	message := s.Message(e, state)
+	err := s.Publisher.Publish(ctx, message)
+	var unbound *rabbit.UnroutableError
+	if !errors.As(err, &unbound) {
+		return err
+	}
+	if err := s.bind(ctx, state.Queue); err != nil {
+		return err
+	}
+	return s.Publisher.Publish(ctx, message)
+}
+
+// Message returns the message that Deliver publishes.
+func (s Sender) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
+	var frameMax schemas.FrameMax
+	if s.FrameMax != nil {
+		frameMax = s.FrameMax()
+	}
+	message := rabbit.Message{
+		Exchange: s.Topology.Direct(), RoutingKey: state.Queue,
+		Publishing: frameMax.WrapForQueue(e, state, s.Login),
+	}
+	if !s.Own[state.Queue] {
+		message.Exchange, message.RoutingKey = s.Topology.Return(), e.RoutingKey
+	}
+	verifier := schemas.Verifier{Topology: s.Topology, Keys: s.StateKeys}
+	message.Publishing = verifier.Sign(message.Exchange, message.RoutingKey, message.Publishing)
+	return message
+}
+
+func (s Sender) bind(ctx context.Context, queue string) error {
+	bind := s.Binder.BindReturn
+	if s.Own[queue] {
+		bind = s.Binder.BindDirect
+	}
+	err := bind(ctx, queue)
+	var refused *rabbit.RefusedError
+	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+		return &rabbit.UnroutableError{RoutingKey: queue, Code: amqp.NoRoute, Reason: refused.Reason}
+	}
+	if err != nil {
+		return fmt.Errorf("binding queue %q for direct delivery: %w", queue, err)
+	}
+	return nil
+}
