@@ -37,7 +37,7 @@ func (run *run) saveCheckpoints() {
 			if stopped = stopped || !run.count(m); stopped {
 				continue
 			}
-			if unsaved++; unsaved >= saveCount {
+			if unsaved++; unsaved >= checkpointSize {
 				save()
 			}
 		case <-ticker.C:

@@ -18,7 +18,7 @@ const Window = 4000
 
 const (
 	maxUnconfirmed      = 1000 // messages and event batches without a confirm
-	saveCount           = 2000
+	checkpointSize      = 2000 // messages
 	saveInterval        = time.Second
 	maxUnconfirmedBytes = 64 << 20         // of bodies without a confirm
 	drainTimeout        = 10 * time.Second // for outstanding confirms when a job is stopped
@@ -48,10 +48,10 @@ type run struct {
 	done                chan struct{} // closed when saveCheckpoints returns
 
 	// The remaining fields belong to sendAll.
-	limiter       *rate.Limiter
-	reachedQueues map[string]bool // queues
-	sentBy        *set            // messages of earlier runs that the cursor does not cover
-	started       int             // messages of this run
+	limiter     *rate.Limiter
+	boundQueues map[string]bool // for direct delivery
+	sentBy      *set            // messages of earlier runs that the cursor does not cover
+	started     int             // messages of this run
 }
 
 // execute sends the messages of a job until none is left or an error stops it.
@@ -89,7 +89,7 @@ func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOpti
 		recorded:         make(chan *inFlight, Window),
 		done:             make(chan struct{}),
 		limiter:          rate.NewLimiter(rate.Inf, 1),
-		reachedQueues:    map[string]bool{},
+		boundQueues:      map[string]bool{},
 	}
 	if job.Rate > 0 {
 		run.limiter.SetLimit(rate.Limit(job.Rate))
@@ -147,7 +147,7 @@ func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals [
 		return nil, nil, err
 	}
 	if job.Cursor != (schemas.Cursor{}) {
-		same, err := s.rebuild(ctx, job.Cursor)
+		same, err := s.restoreDecisions(ctx, job.Cursor)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -96,9 +96,9 @@ func (run *run) publish(m *inFlight) {
 			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
 			Publishing: schemas.WrapForExchange(m.sent, m.state, run.replayer.cfg.Login),
 		}))
-	case !run.reachedQueues[queue]:
+	case !run.boundQueues[queue]:
 		m.err = run.lease.delivery.Deliver(run.confirming, m.sent, m.state)
-		run.reachedQueues[queue] = m.err == nil
+		run.boundQueues[queue] = m.err == nil
 	default:
 		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.lease.delivery.Message(m.sent, m.state))
 	}

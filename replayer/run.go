@@ -33,7 +33,7 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 	r = r.withRetries(storeTimeout)
 	runner := r.cfg.NewID()
 	for idle := 0; ; {
-		l, err := r.connectOrReconnect(ctx, id, &job)
+		l, err := r.awaitConnection(ctx, id, &job)
 		if err != nil {
 			return r.finish(ctx, job, err)
 		}
@@ -55,10 +55,10 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 	}
 }
 
-// connectOrReconnect opens the first connection of a run, for which job is zero, or
+// awaitConnection opens the first connection of a run, for which job is zero, or
 // the next one after a loss. While it waits the job is saved as running, with the
 // reason for waiting.
-func (r *Replayer) connectOrReconnect(ctx context.Context, id string, job *Job) (l *lease, err error) {
+func (r *Replayer) awaitConnection(ctx context.Context, id string, job *Job) (l *lease, err error) {
 	if job.ID == "" {
 		return r.connect(ctx, id, connectTimeout)
 	}

@@ -212,9 +212,9 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 	return ""
 }
 
-// rebuild repeats the decisions up to the cursor without sending, and reports whether
-// the query still finds the same events there.
-func (s *scan) rebuild(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
+// restoreDecisions repeats the decisions up to the cursor without sending, and reports
+// whether the query still finds the same events there.
+func (s *scan) restoreDecisions(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
 	lease, upTo := s.lease, s.selection.UpTo
 	s.lease, s.selection.UpTo = nil, min(upTo, cursor.Sequence)
 	defer func() { s.lease, s.selection.UpTo = lease, upTo }()
