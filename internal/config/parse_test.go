@@ -94,9 +94,36 @@ func TestFormatDurationIsReadBack(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	for word, want := range map[string]string{"amqp.ulr": "amqp.url", "store.uri": "store.url", "WATERSHIP_LOGLEVEL": "log.level"} {
-		if got := nearest(word, []string{"amqp.url", "store.url", "log.level"}); got != want && word != "WATERSHIP_LOGLEVEL" {
-			t.Errorf("nearest to %s is %s, want %s", word, got, want)
+	for word, want := range map[string]string{
+		"amqp.ulr": "amqp.url", "store.uri": "store.url", "loglevel": "log.level", "": "amqp.url", "LOG.LEVEL": "log.level",
+	} {
+		if got := nearest(word, []string{"amqp.url", "store.url", "log.level"}); got != want {
+			t.Errorf("nearest to %q is %s, want %s", word, got, want)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "", 3},
+		{"abc", "abc", 0},
+		{"abc", "abd", 1},
+		{"abc", "ab", 1},
+		{"abc", "xabc", 1},
+		{"kitten", "sitting", 3},
+		{"flaw", "lawn", 2},
+		{"ab", "ba", 2},
+	} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("%q and %q: %d edits, want %d", test.a, test.b, got, test.want)
+		}
+		if got := distance(test.b, test.a); got != test.want {
+			t.Errorf("%q and %q: %d edits, want %d", test.b, test.a, got, test.want)
 		}
 	}
 }

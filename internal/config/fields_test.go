@@ -1,0 +1,241 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// fieldCase is a field of a structure, with a value that is refused.
+type fieldCase struct {
+	field string // as in the message; the structure is in front
+	value string // YAML
+	want  string // the value as it is shown, and the expectation
+}
+
+const nameExpected = "expected text of 1 to 255 bytes"
+
+var name256 = strings.Repeat("n", 256)
+
+// Each field of a route has a value that it refuses, with its exact message. The
+// value stands on a line of its own.
+func TestFieldsOfARouteRefuse(t *testing.T) {
+	refuse(t, "routes:\n- queue: a\n  handler:\n    http: {url: 'http://h/'}\n  %s", "routes[0]", 5, []fieldCase{
+		{"bind", "orders", `"orders": expected a list`},
+		{"bind", "{exchange: a}", `expected a list`},
+		{"bind", "[{exchange: ''}]", `bind[0].exchange: ` + nameExpected},
+		{"bind", "[{exchange: " + name256 + "}]", `bind[0].exchange: "` + name256 + `": ` + nameExpected},
+		{"bind", "[{exchange: a, key: " + name256 + "}]", `bind[0].key: "` + name256 + `": expected text of 0 to 255 bytes`},
+		{"bind", "[{exchange: a, kee: b}]", `bind[0].kee: is not known; the nearest is routes[0].bind[0].key`},
+		{"concurrency", "0", `"0": expected a whole number from 1 to 10000`},
+		{"concurrency", "10001", `"10001": expected a whole number from 1 to 10000`},
+		{"concurrency", "many", `"many": expected a whole number from 1 to 10000`},
+		{"concurrency", "[1]", `"1": expected one value`},
+		{"retry", "''", `expected text of 1 to 200 bytes`},
+		{"timeout", "5", `"5": ` + durationUpToADay},
+		{"timeout", "25h", `"25h": ` + durationUpToADay},
+		{"timeout", "-1s", `"-1s": ` + durationUpToADay},
+		{"park", "yes", `"yes": expected true or false`},
+		{"park", "TRUE", `"TRUE": expected true or false`},
+		{"breaker", "off", `"off": expected fields such as messages`},
+		{"breaker", "{messages: 1001}", `breaker.messages: "1001": expected a whole number from 0 to 1000`},
+		{"breaker", "{within: 25h}", `breaker.within: "25h": ` + durationUpToADay},
+		{"breaker", "{first: 0s}", `breaker.first: "0s": ` + durationUpToADay},
+		{"breaker", "{cap: 1}", `breaker.cap: "1": ` + durationUpToADay},
+		{"breaker", "{max_waits: -1}", `breaker.max_waits: "-1": expected a whole number from 0 to 1000000`},
+		{"breaker", "{max_wait: 366d}", `breaker.max_wait: "366d": ` + durationUpToAYear},
+		{"breaker", "{max_alike: 1.5}", `breaker.max_alike: "1.5": expected a whole number from 0 to 1000000`},
+		{"breaker", "{max_waitz: 1}", `breaker.max_waitz: is not known; the nearest is routes[0].breaker.max_waits`},
+		{"queues", "a", `is not known; the nearest is routes[0].queue`},
+	})
+}
+
+func TestFieldsOfAHandlerRefuse(t *testing.T) {
+	const meanings = "expected handled, retry, poison or unavailable"
+	refuse(t, "routes:\n- queue: a\n  handler:\n    http:\n      url: 'http://h/'\n      %s", "routes[0].handler.http", 6, []fieldCase{
+		{"timeout", "0s", `"0s": ` + durationUpToADay},
+		{"timeout", "{}", `expected one value`},
+		{"max_retry_after", "2d", `"2d": ` + durationUpToADay},
+		{"statuses", "retry", `"retry": expected meanings by status`},
+		{"statuses", "[retry]", `"retry": expected meanings by status`},
+		{"statuses", "{404: drop}", `statuses.404: "drop": ` + meanings},
+		{"statuses", "{404: [poison]}", `statuses.404: "poison": expected one value`},
+		{"statuses", "{199: poison}", `statuses.199: expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
+		{"statuses", "{600: poison}", `statuses.600: expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
+		{"statuses", "{4XX: poison}", `statuses.4XX: expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
+		{"headers", "x-tenant", `"x-tenant": expected a list`},
+		{"headers", "[[x-tenant]]", `headers[0]: "x-tenant": expected one value`},
+		{"headers", "[x-tenant, 'a b']", `headers[1]: "a b": expected the name of a header, of letters, digits and dashes`},
+		{"headers", "[x_tenant]", `headers[0]: "x_tenant": expected a name without _, which many servers take for a dash`},
+		{"headers", "[Content-Type]", `headers[0]: "Content-Type": expected a header that is not about the connection, the body or Watership itself`},
+		{"status", "{}", `is not known; the nearest is routes[0].handler.http.statuses`},
+	})
+}
+
+func TestURLsOfAHandlerAreRefused(t *testing.T) {
+	const example = "expected a URL such as http://user:password@host:port"
+	refuse(t, "routes:\n- queue: a\n  handler:\n    http: {%s}", "routes[0].handler.http", 4, []fieldCase{
+		{"url", "h", `"xxxxx": ` + example + ", with scheme http or https"},
+		{"url", "'http://'", `"http://xxxxx": ` + example},
+		{"url", "'amqp://h/'", `"amqp://h/": ` + example + ", with scheme http or https"},
+		{"url", "'http://h:0/'", `"http://h:0/": ` + example + ", with a port from 1 to 65535"},
+		{"url", "'http://h/#top'", `"http://xxxxx": ` + example + ", with # written as %23"},
+		{"url", "'http://u:p%zz@h/'", `"http://xxxxx@h/": ` + example + ", with other characters in the password written as %XX"},
+		{"url", "['http://h/']", `"http://h/": expected one value`},
+	})
+}
+
+func TestFieldsOfATapRefuse(t *testing.T) {
+	refuse(t, "tap:\n  exchanges:\n  - name: orders\n    type: topic\n    %s", "tap.exchanges[0]", 5, []fieldCase{
+		{"keys", "new", `"new": expected a list`},
+		{"keys", "[[new]]", `keys[0]: "new": expected one value`},
+		{"keys", "[a, " + name256 + "]", `keys[1]: "` + name256 + `": expected text of 0 to 255 bytes`},
+		{"key", "a", `is not known; the nearest is tap.exchanges[0].keys`},
+	})
+	refuse(t, "tap:\n  exchanges:\n  - type: topic\n    %s", "tap.exchanges[0]", 4, []fieldCase{
+		{"name", "''", nameExpected},
+		{"name", name256, `"` + name256 + `": ` + nameExpected},
+		{"name", "[a]", `"a": expected one value`},
+	})
+	refuse(t, "tap:\n  exchanges:\n  - name: orders\n    %s", "tap.exchanges[0]", 4, []fieldCase{
+		{"type", "x-delayed-message", `"x-delayed-message": expected topic, fanout, direct or headers`},
+		{"type", "Topic", `"Topic": expected topic, fanout, direct or headers`},
+	})
+}
+
+func TestFieldsOfAPolicyRefuse(t *testing.T) {
+	refuse(t, "retry:\n  policies:\n    slow:\n      %s", "retry.policies.slow", 4, []fieldCase{
+		{"delays", "1s", `"1s": expected a list`},
+		{"delays", "[1s, soon]", `delays[1]: "soon": ` + delayExpected},
+		{"delays", "[0s]", `delays[0]: "0s": ` + delayExpected},
+		{"delays", "[50d]", `delays[0]: "50d": ` + delayExpected},
+		{"first", "1.5ms", `"1.5ms": ` + delayExpected},
+	})
+	refuse(t, "retry:\n  policies:\n    slow:\n      first: 1s\n      %s", "retry.policies.slow", 5, []fieldCase{
+		{"attempts", "0", `"0": expected a whole number from 1 to 10000`},
+		{"attempts", "10001", `"10001": expected a whole number from 1 to 10000`},
+	})
+	refuse(t, "retry:\n  policies:\n    slow:\n      first: 1m\n      attempts: 3\n      %s", "retry.policies.slow", 6, []fieldCase{
+		{"factor", "0.9", `"0.9": expected a number from 1 to 1000`},
+		{"factor", "1001", `"1001": expected a number from 1 to 1000`},
+		{"factor", "NaN", `"NaN": expected a number from 1 to 1000`},
+		{"factor", "two", `"two": expected a number from 1 to 1000`},
+		{"cap", "59s", `"59s": expected at least first, 1m0s`},
+		{"cap", "1.0001s", `"1.0001s": ` + delayExpected},
+		{"jitter", "1.1", `"1.1": expected a number from 0 to 1`},
+		{"jitter", "-0.1", `"-0.1": expected a number from 0 to 1`},
+		{"classes", "ordering", `"ordering": expected policies by name`},
+		{"classes", "{ordering: {first: 1s}}", `classes.ordering.attempts: expected 1 to 10000`},
+		{"classes", "{ordering: {delays: [x]}}", `classes.ordering.delays[0]: "x": ` + delayExpected},
+		{"backoff", "2", `is not known; the nearest is retry.policies.slow.factor`},
+	})
+}
+
+// refuse loads each field in a file, and compares the one mistake that there is.
+// Where the message is about a part of the field, it begins with the field.
+func refuse(t *testing.T, file, structure string, line int, cases []fieldCase) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, test := range cases {
+		write(t, "w.yaml", fmt.Sprintf(file, test.field+": "+test.value)+"\n")
+		key := structure + "." + test.field + ": "
+		if strings.HasPrefix(test.want, test.field+".") || strings.HasPrefix(test.want, test.field+"[") {
+			key = structure + "."
+		}
+		want := fmt.Sprintf("w.yaml:%d: %s%s", line, key, test.want)
+		if _, err := Load(Sources{File: "w.yaml"}); err == nil || err.Error() != want {
+			t.Errorf("%s: %s:\ngot  %v\nwant %s", test.field, test.value, err, want)
+		}
+	}
+}
+
+// Each field of a route is read, alone.
+func TestFieldsOfARoute(t *testing.T) {
+	breaker := func(b retry.Breaker) func(*Route) {
+		return func(r *Route) { r.Breaker = b.Or(retry.Breaker{}.WithDefaults()) }
+	}
+	http := func(set func(*HTTPHandler)) func(*Route) {
+		return func(r *Route) { set(&r.Handler.HTTP) }
+	}
+	for field, change := range map[string]func(*Route){
+		"concurrency: 1":                      func(r *Route) { r.Concurrency = 1 },
+		"concurrency: 10000":                  func(r *Route) { r.Concurrency = 10_000 },
+		"timeout: 1d":                         func(r *Route) { r.Timeout = 24 * time.Hour },
+		"timeout: 1ms":                        func(r *Route) { r.Timeout = time.Millisecond },
+		"park: true":                          func(r *Route) { r.Park = true },
+		"park: false":                         func(*Route) {},
+		"park: ~":                             func(*Route) {},
+		"retry: default":                      func(*Route) {},
+		"bind: []":                            func(*Route) {},
+		"bind: [{exchange: x}]":               func(r *Route) { r.Bind = []Bind{{Exchange: "x"}} },
+		"bind: [{exchange: x, key: 'a.#'}]":   func(r *Route) { r.Bind = []Bind{{Exchange: "x", Key: "a.#"}} },
+		"breaker: {}":                         func(*Route) {},
+		"breaker: {messages: 0}":              breaker(retry.Breaker{Messages: -1}),
+		"breaker: {messages: 1000}":           breaker(retry.Breaker{Messages: 1000}),
+		"breaker: {within: 1s}":               breaker(retry.Breaker{Within: time.Second}),
+		"breaker: {first: 2s}":                breaker(retry.Breaker{First: 2 * time.Second}),
+		"breaker: {cap: 2m}":                  breaker(retry.Breaker{Cap: 2 * time.Minute}),
+		"breaker: {max_waits: 0}":             breaker(retry.Breaker{MaxWaits: -1}),
+		"breaker: {max_wait: 365d}":           breaker(retry.Breaker{MaxWait: 365 * day}),
+		"breaker: {max_alike: 7}":             breaker(retry.Breaker{MaxAlike: 7}),
+		"handler.http.timeout: 1s":            http(func(h *HTTPHandler) { h.Timeout = time.Second }),
+		"handler.http.max_retry_after: 1s":    http(func(h *HTTPHandler) { h.MaxRetryAfter = time.Second }),
+		"handler.http.statuses: {}":           http(func(h *HTTPHandler) { h.Statuses = map[string]string{} }),
+		"handler.http.statuses: {5xx: retry}": http(func(h *HTTPHandler) { h.Statuses = map[string]string{"5xx": "retry"} }),
+		"handler.http.statuses: {200: poison, 404: handled, 503: unavailable}": http(func(h *HTTPHandler) {
+			h.Statuses = map[string]string{"200": "poison", "404": "handled", "503": "unavailable"}
+		}),
+		"handler.http.headers: []":             http(func(h *HTTPHandler) { h.Headers = []string{} }),
+		"handler.http.headers: [X-A, baggage]": http(func(h *HTTPHandler) { h.Headers = []string{"X-A", "baggage"} }),
+	} {
+		want := Route{Queue: "q", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "default", Breaker: retry.Breaker{}.WithDefaults()}
+		change(&want)
+		http := "url: http://h/"
+		if inHandler, found := strings.CutPrefix(field, "handler.http."); found {
+			field, http = "", http+", "+inHandler
+		}
+		got := load(t, fmt.Sprintf("routes:\n- queue: q\n  handler: {http: {%s}}\n  %s\n", http, field), nil, nil).Routes
+		if diff := cmp.Diff([]Route{want}, got, compareURLs, cmp.FilterPath(isBind, equateEmpty)); diff != "" {
+			t.Errorf("%s%s (-want +got):\n%s", field, http, diff)
+		}
+	}
+}
+
+func isBind(p cmp.Path) bool { return p.Last().String() == ".Bind" }
+
+var equateEmpty = cmp.Comparer(func(a, b []Bind) bool {
+	return len(a) == len(b) && (len(a) == 0 || cmp.Equal(a, b))
+})
+
+// Each field of a policy is read, alone and in a class.
+func TestFieldsOfAPolicy(t *testing.T) {
+	for text, want := range map[string]retry.Policy{
+		"delays: []":                                {Delays: []time.Duration{}},
+		"delays: [1ms]":                             {Delays: []time.Duration{time.Millisecond}},
+		"delays: [1s, 1s, 1d]":                      {Delays: []time.Duration{time.Second, time.Second, day}},
+		"delays: [4294967295ms]":                    {Delays: []time.Duration{retry.MaxDelay}},
+		"first: 1s, attempts: 1":                    {First: time.Second, Attempts: 1},
+		"first: 1s, attempts: 10000":                {First: time.Second, Attempts: 10_000},
+		"first: 1s, attempts: 2, factor: 1":         {First: time.Second, Attempts: 2, Factor: 1},
+		"first: 1s, attempts: 2, factor: 1.5e1":     {First: time.Second, Attempts: 2, Factor: 15},
+		"first: 1s, attempts: 2, cap: 1s":           {First: time.Second, Attempts: 2, Cap: time.Second},
+		"first: 1s, attempts: 2, jitter: 0":         {First: time.Second, Attempts: 2},
+		"first: 1s, attempts: 2, jitter: 1":         {First: time.Second, Attempts: 2, Jitter: 1},
+		"first: 1s, attempts: 2, jitter: 0.25":      {First: time.Second, Attempts: 2, Jitter: 0.25},
+		"delays: [1s], factor: ~, jitter: , cap: ~": {Delays: []time.Duration{time.Second}},
+	} {
+		file := "retry.policies: {slow: {" + text + "}, outer: {delays: [], classes: {inner: {" + text + "}}}}\n"
+		policies := load(t, file, nil, nil).Retry.Policies
+		if diff := cmp.Diff(want, policies["slow"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+		if diff := cmp.Diff(want, policies["outer"].Classes["inner"]); diff != "" {
+			t.Errorf("%s in a class (-want +got):\n%s", text, diff)
+		}
+	}
+}
