@@ -89,3 +89,11 @@ func TestLoadedConfigurationsAreApart(t *testing.T) {
 		}
 	}
 }
+
+// An empty list is another choice than none, also in a clone.
+func TestCloneKeepsEmptyLists(t *testing.T) {
+	c := load(t, "retry: {deaths: []}\nindex: {labels: []}\n", nil, nil).Clone()
+	if c.Retry.Deaths == nil || c.Index.Labels == nil || c.Index.NumericLabels != nil || c.Routes != nil {
+		t.Errorf("deaths %#v, labels %#v, numeric labels %#v, routes %#v", c.Retry.Deaths, c.Index.Labels, c.Index.NumericLabels, c.Routes)
+	}
+}

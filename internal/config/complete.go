@@ -4,7 +4,7 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// complete fills in what follows from other settings.
+// complete sets the settings that follow from others.
 func (l *loader) complete(c *Config) {
 	if c.AMQP.ManagementURL.IsZero() && !l.failed["amqp.management_url"] {
 		if c.AMQP.ManagementURL = managementURL(c.AMQP.URL); !c.AMQP.ManagementURL.IsZero() {
@@ -25,7 +25,7 @@ func (l *loader) completeRetry(c *Retry) {
 	if c.Policies == nil {
 		c.Policies = map[string]retry.Policy{}
 	}
-	if _, given := c.Policies["default"]; !given {
+	if _, found := c.Policies["default"]; !found {
 		l.addDefaultPolicy(c.Policies)
 	}
 	if c.Breaker.Cap == 0 && !l.failed["retry.breaker.cap"] {
@@ -34,7 +34,7 @@ func (l *loader) completeRetry(c *Retry) {
 	}
 }
 
-// derive remembers a value that follows from another key's.
+// derive records a value that follows from the one of another key.
 func (l *loader) derive(path, value, from string) {
-	l.keep(path, textNode(value, Origin{Place: Derived, Name: from}))
+	l.record(path, textNode(value, Origin{Place: Derived, Name: from}))
 }

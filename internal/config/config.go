@@ -1,7 +1,7 @@
 // Package config reads the configuration of Watership: from flags, environment
 // variables and a YAML file, in this order of precedence, over defaults. All
-// mistakes are reported at once, each with its key, where it stands, its value
-// and what was expected. Passwords are never printed.
+// mistakes are reported at once, each with its origin, its key, its value and the
+// values that are possible. Passwords are never printed.
 package config
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// Config is everything that can be set. Load fills in the defaults, so a field
-// is never empty except where its comment says so.
+// Config holds every setting. Load sets the defaults, so a field is only empty if
+// its comment allows it. Parts of a program that may change it get a Clone.
 type Config struct {
 	// Source names the RabbitMQ system in every event, so that several can share
 	// a store. Empty: the cluster's name and the vhost.
 	Source string
 
-	// Data is the folder in which embedded parts keep what they have, and through
-	// which commands find a Watership that runs on them. Default: .watership.
+	// Data is the folder of the embedded broker and store, by which commands find
+	// the process that runs them. Default: .watership.
 	Data string
 
 	AMQP     AMQP
@@ -27,8 +27,8 @@ type Config struct {
 	Topology Topology
 	Tap      Tap
 
-	// Routes are the queues that are consumed, each name once. None is possible:
-	// then messages are only recorded and replayed.
+	// Routes are the queues to consume, each name once. Without routes, messages are
+	// only recorded and replayed.
 	Routes []Route
 
 	Retry Retry
@@ -36,15 +36,15 @@ type Config struct {
 	HTTP  HTTP
 	Log   Log
 
-	// StopTimeout is how long serve waits at its end for handlers; messages of those
-	// that have not finished go back to their queues. Default: 30s.
+	// StopTimeout is how long serve waits for handlers when it stops; the messages
+	// of handlers that have not finished go back to their queues. Default: 30s.
 	StopTimeout time.Duration
 
 	settings []Setting
 	keysSet  []string // sorted
 }
 
-// AMQP says where RabbitMQ is.
+// AMQP is the connection to RabbitMQ, or the embedded broker.
 type AMQP struct {
 	// URL holds login, host and vhost; amqp or amqps. Or it is Embedded: a broker
 	// in the process of serve, which other commands find through Config.Data.
@@ -60,25 +60,25 @@ type AMQP struct {
 	ManagementURL URL
 
 	// PasswordFile holds the password of URL's login, for URL and ManagementURL.
-	// Empty: they say it themselves.
+	// Empty: the URLs have the password.
 	PasswordFile string
 
-	// StateKeyFile holds the keys that sign what travels with messages, one a line; see
-	// schemas.ParseStateKeys. Empty: it is not signed.
+	// StateKeyFile holds the keys that sign the state of messages, one a line; see
+	// schemas.ParseStateKeys. Empty: the state is not signed.
 	StateKeyFile string
 
 	// TLS is for amqps, and for ManagementURL with https.
 	TLS TLS
 }
 
-// TLS names files in PEM. Zero: certificates that the system trusts.
+// TLS names files in PEM. Zero: the certificate authorities of the system.
 type TLS struct {
-	CA   string // whom to trust; empty: whom the system trusts
-	Cert string // our own certificate, and its Key; empty: none
+	CA   string // certificate authorities; empty: the system's
+	Cert string // client certificate, and its Key; empty: none
 	Key  string
 }
 
-// Store says where events are kept.
+// Store is the connection to the store of events.
 type Store struct {
 	// URL is Elasticsearch's, http or https; or sqlite:PATH, see URL.File. Default:
 	// http://localhost:9200.
@@ -99,18 +99,17 @@ type Store struct {
 	TLS TLS // for https
 }
 
-// Retention says how long events are kept; 0 is for ever. An event that has gone
-// can be neither found nor replayed. FormatDuration writes it as Elasticsearch
-// reads it.
+// Retention is how long events are kept; 0 is for ever. A deleted event can be
+// neither found nor replayed. FormatDuration writes it in Elasticsearch's units.
 type Retention struct {
 	Traffic  time.Duration // published and handled messages; default 30d
-	Failures time.Duration // all else, far fewer; default 90d
+	Failures time.Duration // all other events, far fewer; default 90d
 }
 
-// Topology says how our own exchanges and queues are made.
+// Topology is the declaration of Watership's exchanges and queues.
 type Topology struct {
-	// Prefix begins their names. Changing it later leaves the old ones, and the
-	// messages in them, behind. Default: watership.
+	// Prefix begins their names. A change leaves the exchanges and queues of the old
+	// prefix, with their messages, on the server. Default: watership.
 	Prefix string
 
 	// QueueType is quorum, which survives the loss of a node and costs a
@@ -122,13 +121,14 @@ type Topology struct {
 type Tap struct {
 	Exchanges []TapExchange
 
-	// WhenFull says what happens while the store takes less than is published:
-	// keep lets the broker's disk fill, drop_oldest drops the oldest copies beyond
-	// Limit and records the gap. Publishers never notice. Default: keep.
+	// WhenFull is the overflow policy while messages are published faster than they
+	// are stored: keep lets the broker's disk fill, drop_oldest drops the oldest
+	// copies beyond Limit and records the gap. Publishers are never blocked.
+	// Default: keep.
 	WhenFull string
 
-	// Limit is how many copies drop_oldest keeps, in messages; two queues keep as
-	// many each. Default: 1000000.
+	// Limit is the number of messages that drop_oldest keeps in each of two queues.
+	// Default: 1000000.
 	Limit int
 }
 
@@ -136,37 +136,36 @@ type Tap struct {
 // once more, and stored.
 type TapExchange struct {
 	Name string
-	Type string // topic, fanout, direct or headers: what it is on the server
+	Type string // topic, fanout, direct or headers, as on the server
 
-	// Keys are the binding keys. Without, a topic exchange is tapped whole ("#"),
-	// and a direct exchange by the keys that others bind, for which the management
-	// API is asked. Others have none.
+	// Keys are the binding keys of a topic or direct exchange. Without keys, a topic
+	// exchange is bound with "#", and a direct exchange with the keys of its other
+	// bindings, which the management API lists.
 	Keys []string
 }
 
 // Route is a queue, its bindings, its handler and its retry policy.
 type Route struct {
 	Queue   string
-	Bind    []Bind // none: the queue is bound by others
+	Bind    []Bind // none: other programs bind the queue
 	Handler Handler
 
-	// Concurrency is how many messages are handled at a time; 1 keeps their order.
-	// Each occupies memory and one call of the handler. Default: 16.
+	// Concurrency is the number of messages that are handled at a time; 1 keeps their
+	// order. Each takes memory and one call of the handler. Default: 16.
 	Concurrency int
 
 	// Retry names a policy in Retry.Policies. Default: Retry.Default.
 	Retry string
 
-	// Breaker says when the route pauses, and for how long its messages wait.
-	// Default, of each field: Retry.Breaker.
+	// Breaker pauses the route. Default of each field: Retry.Breaker.
 	Breaker retry.Breaker
 
-	// Timeout is of one attempt. What the handler does is over then, and the
-	// attempt has failed. 0, the default: none but the handler's own.
+	// Timeout bounds one attempt, which fails at its end. 0, the default: only the
+	// handler's own timeout.
 	Timeout time.Duration
 
-	// Park keeps a copy of each message that is given up in the queue NAME.poison.
-	// Default: false.
+	// Park publishes a copy of each poison message to the queue NAME.poison. Default:
+	// false.
 	Park bool
 }
 
@@ -176,7 +175,7 @@ type Bind struct {
 	Key      string // may be empty
 }
 
-// Handler says what is done with a route's messages.
+// Handler processes the messages of a route.
 type Handler struct {
 	HTTP HTTPHandler
 }
@@ -186,15 +185,15 @@ type HTTPHandler struct {
 	URL     URL           // required
 	Timeout time.Duration // of one call; default 30s
 
-	// Statuses say what answers mean, by status (404) or class of statuses (4xx):
-	// handled, retry, poison or unavailable. None: what HTTP says of them.
+	// Statuses map a status (404) or a class of statuses (4xx) to its meaning:
+	// handled, retry, poison or unavailable. None: the meanings of HTTP.
 	Statuses map[string]string
 
 	// Headers of a message that become headers of the request under their own names.
-	// Each other is sent as Watership-Header-NAME. Default: traceparent, tracestate.
+	// Any other is sent as Watership-Header-NAME. Default: traceparent, tracestate.
 	Headers []string
 
-	// MaxRetryAfter caps what an answer's Retry-After may ask for. Default: 1h.
+	// MaxRetryAfter is the longest Retry-After that is obeyed. Default: 1h.
 	MaxRetryAfter time.Duration
 }
 
@@ -204,42 +203,42 @@ type Retry struct {
 	// other consumers. Default: default.
 	Default string
 
-	// Policies by name. The policy named default is retry.Default unless it is
-	// given. Each delay has a queue of its own.
+	// Policies by name. The policy named default is retry.Default unless the file has
+	// one. Each delay has a queue of its own.
 	Policies map[string]retry.Policy
 
 	// Deaths are RabbitMQ's reasons for which a dead letter is tried again:
-	// rejected, expired, maxlen, delivery_limit. One of any other reason is
-	// poison at once. Default: rejected. None, as [] in the file: all are.
+	// rejected, expired, maxlen, delivery_limit. A dead letter of any other reason is
+	// poison at once. Default: rejected. None, as [] in the file: all are poison.
 	Deaths []string
 
-	// Breaker is that of routes, as far as they have none. Default:
-	// retry.Breaker.WithDefaults. Where the file has 0 messages or waits, there is
-	// -1: none.
+	// Breaker has the defaults of the breakers of routes. Default:
+	// retry.Breaker.WithDefaults. 0 messages or waits in the file are -1 here, which
+	// means none.
 	Breaker retry.Breaker
 
 	Return Return
 }
 
-// Return says what becomes of messages that are due for a queue which is gone, full
-// or silent.
+// Return applies to messages that are due for a queue that is deleted or full, or
+// that confirms nothing.
 type Return struct {
-	Grace   time.Duration // how long a queue may be gone before they are given up; default 5m
-	Pause   time.Duration // between two tries, in whole milliseconds; default 10s
+	Grace   time.Duration // how long a queue may be missing before they are poison; default 5m
+	Pause   time.Duration // between two attempts to publish, in whole milliseconds; default 10s
 	Timeout time.Duration // for a queue's confirm of a message; default 30s
 }
 
-// Index says how events are written to the store.
+// Index configures the indexer, which writes events to the store.
 type Index struct {
 	Batch Batch
 
-	// Memory bounds what the indexer has in flight, in bytes, however large its
+	// Memory bounds the events in flight in the indexer, in bytes, however large
 	// messages are; a single message may be larger. Default: 64MiB.
 	Memory int
 
-	// Labels are headers that are also keywords labels.NAME, NumericLabels those
-	// that are also numbers numeric_labels.NAME, where ranges can be asked for.
-	// Each is one more field in every index. Default: none.
+	// Labels are headers that become keyword fields labels.NAME. NumericLabels become
+	// numeric fields numeric_labels.NAME, for queries with ranges. Each is one more
+	// field in every index. Default: none.
 	Labels        []string
 	NumericLabels []string
 
@@ -250,16 +249,16 @@ type Index struct {
 type Batch struct {
 	Events int           // default 1000
 	Bytes  int           // of the documents; default 5MiB
-	Wait   time.Duration // since the first event; how late an event can be found; default 500ms
+	Wait   time.Duration // since the first event, until which it cannot be found; default 500ms
 }
 
-// Body says what of a message's body can be searched. Whole bodies are stored
-// and replayed either way. Both together cost Elasticsearch a quarter more CPU.
+// Body selects the parts of message bodies that can be searched. Whole bodies are
+// stored and replayed either way. Text and JSON cost Elasticsearch a quarter more CPU.
 type Body struct {
-	Text bool // its words; default true
-	JSON bool // its JSON fields; default true
+	Text bool // words; default true
+	JSON bool // JSON fields; default true
 
-	MaxValues int // that the JSON may have to be searched by field; default 5000
+	MaxValues int // JSON with more values cannot be searched by field; default 5000
 }
 
 // HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.
@@ -267,7 +266,7 @@ type HTTP struct {
 	Listen string // host:port; empty, the default, is off
 }
 
-// Log says what is logged, to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	Level  slog.Level // debug, info, warn or error; default info
 	Format string     // text or json; default text

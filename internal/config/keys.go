@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Form is how a key is written where there is only text: in the environment and
-// in flags.
+// Form is the syntax of a key in the environment and in flags, which hold only text.
 type Form int
 
 // A key holds one value, a list written with commas, or a structure as YAML.
@@ -16,7 +15,7 @@ const (
 	Structure
 )
 
-// Key is something that can be set.
+// Key is a setting.
 type Key struct {
 	Name    string // as in the file: amqp.url
 	Form    Form
@@ -26,20 +25,20 @@ type Key struct {
 	read read
 }
 
-// Variable is the key's environment variable.
+// Variable returns the name of the key's environment variable.
 func (k Key) Variable() string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 }
 
-// Flag is the key's command line flag, without the dashes.
+// Flag returns the name of the key's command line flag, without the dashes.
 func (k Key) Flag() string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(k.Name)
 }
 
-// Keys lists everything that can be set.
+// Keys lists every key.
 func Keys() []Key { return keys(new(Config)) }
 
-// Variables lists every environment variable that is understood.
+// Variables lists every environment variable of Watership.
 func Variables() []string {
 	names := []string{FileVariable}
 	for _, key := range Keys() {
@@ -48,7 +47,7 @@ func Variables() []string {
 	return names
 }
 
-// keys binds every key to its field of c, in the order in which they are listed.
+// keys lists every key with the parser of its field in c.
 func keys(c *Config) []Key {
 	return append(serverKeys(c), workKeys(c)...)
 }

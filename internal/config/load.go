@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Sources is where settings are read from. The zero value has only defaults.
+// Sources are the places from which settings are read. The zero value has only
+// defaults.
 type Sources struct {
 	File    string            // a YAML file; empty: the one FileVariable names, if any
 	Environ []string          // NAME=value, as of os.Environ; only WATERSHIP_* is read
 	Default map[string]string // by key: instead of the usual defaults
-	Flags   map[string]string // by key, as a flag has it; an empty value counts
+	Flags   map[string]string // by key, as in a flag; an empty value counts
 }
 
 // Load reads a configuration: flags before environment before file before
-// defaults. Its error is of type Mistakes, and then there is no configuration.
+// defaults. Its error is of type Mistakes.
 func Load(from Sources) (Config, error) {
 	var c Config
 	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
@@ -59,7 +60,7 @@ func fileName(from Sources) string {
 	return name
 }
 
-// loader collects what is found on the way to a Config.
+// loader collects the values and the mistakes of all sources.
 type loader struct {
 	keys     []Key
 	mistakes Mistakes
@@ -68,9 +69,9 @@ type loader struct {
 	failed   map[string]bool
 }
 
-// keep remembers a value for Describe and for mistakes found later.
-func (l *loader) keep(path string, n node) {
-	if _, again := l.seen[path]; !again {
+// record stores a value for Describe and for mistakes that are found later.
+func (l *loader) record(path string, n node) {
+	if _, found := l.seen[path]; !found {
 		l.order = append(l.order, path)
 	}
 	l.seen[path] = n
@@ -85,7 +86,7 @@ func (l *loader) fail(path string, n node, expected string) {
 	l.mistakes = append(l.mistakes, Mistake{Key: path, Value: l.show(path, n), Origin: n.Origin, Expected: expected})
 }
 
-// failAt reports a mistake in a value that was kept, or in what should hold it.
+// failAt reports a mistake in a recorded value, or in the structure that lacks it.
 func (l *loader) failAt(path, expected string) {
 	for at := path; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if n, found := l.seen[at]; found {
@@ -104,7 +105,7 @@ func (l *loader) unknown(name string, origin Origin, known []string) {
 	l.fail(redact(name), node{Origin: origin}, "is not known; the nearest is "+nearest(name, known))
 }
 
-// show is a value without passwords.
+// show formats a value without passwords.
 func (l *loader) show(path string, n node) string {
 	if strings.HasSuffix(path, "url") && n.Form == text {
 		return redactURL(n.Text)
@@ -131,7 +132,7 @@ func (l *loader) names() []string {
 	return names
 }
 
-// namesAndGroups is what may stand in a file: keys, and what they are under.
+// namesAndGroups lists the names that a file may have: keys and their groups.
 func (l *loader) namesAndGroups() []string {
 	var names []string
 	for _, name := range l.names() {

@@ -5,8 +5,8 @@ import (
 	"net/url"
 )
 
-// managementURL is RabbitMQ's HTTP API where it is by default: on the host of
-// the broker, with the same login.
+// managementURL returns the default URL of RabbitMQ's HTTP API: on the host of the
+// broker, with the same login.
 func managementURL(amqp URL) URL {
 	from, err := url.Parse(amqp.full)
 	if err != nil || from.Hostname() == "" {

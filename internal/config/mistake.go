@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Mistake is one thing that is wrong with a configuration.
+// Mistake is one error in a configuration.
 type Mistake struct {
-	Key      string // routes[0].queue; empty where a source as a whole is wrong
-	Value    string // without passwords; empty where none was given
+	Key      string // routes[0].queue; empty if it concerns a whole source
+	Value    string // without passwords; empty if there is none
 	Origin   Origin
-	Expected string // what is wrong, in words: "expected quorum or classic"
+	Expected string // the values that are possible: "expected quorum or classic"
 }
 
-// String is one line.
+// String returns one line.
 func (m Mistake) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", m.Origin)
@@ -29,11 +29,10 @@ func (m Mistake) String() string {
 	return b.String()
 }
 
-// Mistakes is everything that is wrong with a configuration, ordered by where it
-// stands.
+// Mistakes are all errors in a configuration, sorted by origin.
 type Mistakes []Mistake
 
-// Error has one mistake a line.
+// Error returns one mistake a line.
 func (m Mistakes) Error() string {
 	lines := make([]string, len(m))
 	for i, mistake := range m {

@@ -1,6 +1,6 @@
 package config
 
-// nearest is the candidate that takes the fewest edits to write instead of word.
+// nearest returns the candidate with the shortest edit distance from word.
 func nearest(word string, candidates []string) string {
 	best, fewest := "", int(^uint(0)>>1)
 	for _, candidate := range candidates {
@@ -11,7 +11,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance is the Levenshtein distance, one row of the table at a time.
+// distance returns the Levenshtein distance, computed one row at a time.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -20,8 +20,8 @@ const (
 	mapping
 )
 
-// node is a value as its source wrote it, before its key says what it should
-// be. Its fields are exported, since koanf copies values by reflection.
+// node is a value as written in its source, before the parser of its key has read
+// it. Its fields are exported, since koanf copies values by reflection.
 type node struct {
 	Form   form
 	Text   string
@@ -49,7 +49,8 @@ func (n node) field(name string) (node, bool) {
 	return node{}, false
 }
 
-// show is the node in a message or a listing, on one line and without passwords.
+// show formats the node for a message or a listing, on one line and without
+// passwords.
 func (n node) show() string {
 	switch n.Form {
 	case text:
@@ -65,12 +66,12 @@ func (n node) show() string {
 	}
 }
 
-// parseYAML reads one document. Empty content is an absent node.
+// parseYAML reads one document. Empty content gives an absent node.
 func parseYAML(content []byte, origin Origin) (node, error) {
 	var checked any
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	// Decoding finds what a tree of nodes hides: duplicate keys, an anchor that
-	// contains itself, aliases that multiply without end.
+	// Decoding into a value finds mistakes that decoding into yaml.Node does not:
+	// duplicate keys, an anchor that contains itself, aliases that multiply without end.
 	err := decoder.Decode(&checked)
 	if errors.Is(err, io.EOF) {
 		return node{Origin: origin}, nil
@@ -134,7 +135,7 @@ func (n *node) addFields(y *yaml.Node) error {
 	return nil
 }
 
-// at is the origin on a line of the same file.
+// at returns the origin with a line, if it is a file.
 func (o Origin) at(line int) Origin {
 	if o.Place == File {
 		o.Line = line

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Place is the kind of place a value comes from.
+// Place is the kind of source of a value.
 type Place int
 
-// Values come from these places; a later one goes before an earlier one.
+// The kinds of sources, the lowest precedence first.
 const (
 	Default Place = iota
 	Derived       // from another value
@@ -17,11 +17,11 @@ const (
 	Flag
 )
 
-// Origin is where a value comes from.
+// Origin is the source of a value.
 type Origin struct {
 	Place Place
 	Name  string // of the other key, the file, the variable or the flag
-	Line  int    // in the file; 0 where not known
+	Line  int    // in the file; 0 if not known
 }
 
 func (o Origin) String() string {
@@ -43,7 +43,7 @@ func (c Config) IsSet(key string) bool {
 	return found
 }
 
-// Setting is one value and where it comes from.
+// Setting is one value with its origin.
 type Setting struct {
 	Key    string // routes[0].queue
 	Value  string // without passwords

@@ -15,8 +15,8 @@ import (
 	"github.com/watershipmq/watership/internal/requestheader"
 )
 
-// The parsers of values. What they return as errors says what was expected, and
-// never repeats the value, which may hold a password.
+// The parsers of values. Their errors list the values that are possible, and never
+// repeat the value, which may hold a password.
 
 func oneOf(words ...string) func(string) (string, error) {
 	return func(s string) (string, error) {
@@ -27,7 +27,7 @@ func oneOf(words ...string) func(string) (string, error) {
 	}
 }
 
-// alternatives is "a, b or c".
+// alternatives returns "a, b or c".
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -53,7 +53,7 @@ func wholeNumber(low, high int) func(string) (int, error) {
 	}
 }
 
-// countOrNone is a whole number up to a bound, and -1 for 0.
+// countOrNone parses a whole number up to a bound, and returns -1 for 0.
 func countOrNone(high int) func(string) (int, error) {
 	return func(s string) (int, error) {
 		n, err := wholeNumber(0, high)(s)
@@ -64,7 +64,7 @@ func countOrNone(high int) func(string) (int, error) {
 	}
 }
 
-// number is a decimal number within bounds.
+// number parses a decimal number within bounds.
 func number(low, high float64) func(string) (float64, error) {
 	return func(s string) (float64, error) {
 		n, err := strconv.ParseFloat(s, 64)
@@ -75,7 +75,7 @@ func number(low, high float64) func(string) (float64, error) {
 	}
 }
 
-// name is text of so many bytes, as it goes into AMQP's short strings.
+// name parses text with a bounded number of bytes, as AMQP's short strings have.
 func name(low, high int) func(string) (string, error) {
 	return func(s string) (string, error) {
 		if len(s) < low || len(s) > high || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
@@ -85,8 +85,8 @@ func name(low, high int) func(string) (string, error) {
 	}
 }
 
-// label is a header's name that can name a field: Elasticsearch refuses every
-// document with one that is blank.
+// label parses the name of a header that becomes a field: Elasticsearch refuses
+// every document with a field whose name is blank.
 func label(s string) (string, error) {
 	if strings.TrimSpace(s) == "" {
 		return "", errors.New("expected text of 1 to 255 bytes that is not blank")
@@ -94,13 +94,13 @@ func label(s string) (string, error) {
 	return name(1, 255)(s)
 }
 
-// path is the name of a file, or nothing.
+// path parses the name of a file, or an empty text.
 func path(s string) (string, error) { return name(0, 4096)(s) }
 
 // shortString is the longest name that AMQP can carry, in bytes.
 const shortString = 255
 
-// queueName is the name of a queue that we declare.
+// queueName parses the name of a queue that Watership declares.
 func queueName(s string) (string, error) {
 	if strings.HasPrefix(s, "amq.") {
 		return "", errors.New("expected a name that does not begin with amq., which RabbitMQ keeps for itself")
@@ -115,8 +115,8 @@ func prefix(s string) (string, error) {
 	return s, nil
 }
 
-// streamName begins the name of a data stream. Elasticsearch's own templates
-// claim everything that begins like its kinds of data
+// streamName parses the first part of the name of a data stream. Elasticsearch's own
+// templates match every name that begins with one of its types of data
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/index-templates.html).
 func streamName(s string) (string, error) {
 	if len(s) > 200 || !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`).MatchString(s) {
@@ -130,7 +130,7 @@ func streamName(s string) (string, error) {
 	return s, nil
 }
 
-// address is a URL with a host.
+// address parses a URL with a host.
 func address(schemes ...string) func(string) (URL, error) {
 	return func(s string) (URL, error) {
 		u, err := url.Parse(s)
@@ -151,7 +151,7 @@ func address(schemes ...string) func(string) (URL, error) {
 	}
 }
 
-// brokerAddress is RabbitMQ's, or says that there is none.
+// brokerAddress parses the URL of RabbitMQ, or Embedded.
 func brokerAddress(s string) (URL, error) {
 	if s == Embedded {
 		return URL{s}, nil
@@ -166,7 +166,7 @@ func brokerAddress(s string) (URL, error) {
 	return u, nil
 }
 
-// storeAddress is Elasticsearch's, or a file's.
+// storeAddress parses the URL of Elasticsearch, or of an SQLite file.
 func storeAddress(s string) (URL, error) {
 	path, isFile := strings.CutPrefix(s, sqliteScheme)
 	switch {
@@ -198,7 +198,7 @@ func listenAddress(s string) (string, error) {
 	return s, nil
 }
 
-// httpStatus is a status that answers have, or a class of them.
+// httpStatus parses the status of a response, or a class of statuses.
 func httpStatus(s string) (string, error) {
 	if !regexp.MustCompile(`^[2-5]([0-9][0-9]|xx)$`).MatchString(s) {
 		return "", errors.New("expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx")
@@ -206,7 +206,7 @@ func httpStatus(s string) (string, error) {
 	return s, nil
 }
 
-// requestHeader is a message header that may become one of a request.
+// requestHeader parses the name of a message header that may become a request's.
 func requestHeader(s string) (string, error) { return s, requestheader.Check(s) }
 
 func logLevel(s string) (slog.Level, error) {

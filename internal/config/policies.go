@@ -8,10 +8,10 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// readPolicies reads policies by their names, which are the user's.
+// readPolicies reads policies by name.
 func readPolicies(into *map[string]retry.Policy) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		if n.Form != mapping {
 			l.fail(path, n, "expected policies by name")
 			return
@@ -29,7 +29,7 @@ func readPolicies(into *map[string]retry.Policy) read {
 }
 
 func readPolicy(l *loader, path string, n node) retry.Policy {
-	l.keep(path, node{Origin: n.Origin})
+	l.record(path, node{Origin: n.Origin})
 	before := len(l.mistakes)
 	var policy retry.Policy
 	l.parts(path, n,
@@ -43,15 +43,15 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 	)
 	_, listed := n.field("delays")
 	_, growing := n.field("first")
-	l.require(path+".delays", !listed && !growing, "the delays between attempts ([] for a single attempt), or first and attempts where they grow")
-	l.require(path+".first", listed && growing, "either delays or first")
-	if len(l.mistakes) == before { // what could not be read would be reported twice
+	l.rejectIf(path+".delays", !listed && !growing, "the delays between attempts ([] for a single attempt), or first and attempts where they grow")
+	l.rejectIf(path+".first", listed && growing, "either delays or first")
+	if len(l.mistakes) == before { // or a field that is not readable is reported twice
 		l.checkFields(path, policy.Validate())
 	}
 	return policy
 }
 
-// checkFields reports what is wrong between the fields of a policy.
+// checkFields reports the FieldErrors of a policy or a breaker.
 func (l *loader) checkFields(path string, err error) {
 	var field *retry.FieldError
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
@@ -69,8 +69,8 @@ func (l *loader) addDefaultPolicy(policies map[string]retry.Policy) {
 	for _, d := range retry.Default().Delays {
 		delays.Items = append(delays.Items, textNode(FormatDuration(d), Origin{}))
 	}
-	l.keep("retry.policies.default.delays", delays)
+	l.record("retry.policies.default.delays", delays)
 }
 
-// policyNames lists the policies that there are.
+// policyNames lists the names of all policies, sorted.
 func (c *Config) policyNames() []string { return slices.Sorted(maps.Keys(c.Retry.Policies)) }

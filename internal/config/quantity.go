@@ -13,7 +13,7 @@ import (
 
 const day = 24 * time.Hour
 
-// duration is a span such as 1.5s or 1m30s, within bounds.
+// duration parses a duration such as 1.5s or 1m30s, within bounds.
 func duration(low, high time.Duration) func(string) (time.Duration, error) {
 	return func(s string) (time.Duration, error) {
 		d, err := parseDuration(s)
@@ -24,8 +24,7 @@ func duration(low, high time.Duration) func(string) (time.Duration, error) {
 	}
 }
 
-// delay is what RabbitMQ can hold a message for: its queues keep the time in 32
-// bits of milliseconds.
+// delay parses a TTL of a RabbitMQ queue, which has 32 bits of milliseconds.
 func delay(s string) (time.Duration, error) {
 	d, err := duration(time.Millisecond, retry.MaxDelay)(s)
 	if err != nil || d%time.Millisecond != 0 {
@@ -42,7 +41,7 @@ func retention(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseDuration reads Go's durations, and whole days before them.
+// parseDuration parses a duration of Go with an optional number of days before it.
 func parseDuration(s string) (time.Duration, error) {
 	days, rest, found := strings.Cut(s, "d")
 	if !found {
@@ -78,7 +77,7 @@ func FormatDuration(d time.Duration) string {
 	return fmt.Sprintf("%dns", d)
 }
 
-// size is a number of bytes such as 5MiB, 5MB or 5242880, within bounds.
+// size parses a number of bytes such as 5MiB, 5MB or 5242880, within bounds.
 func size(low, high int) func(string) (int, error) {
 	return func(s string) (int, error) {
 		n, err := parseBytes(s)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// read turns what a source wrote into a value of its type.
+// read parses the node of a key, and sets the field of the key.
 type read func(l *loader, path string, n node)
 
-// value reads one value. An error of parse says what was expected.
+// value reads one value. The error of parse becomes the mistake's Expected.
 func value[T any](parse func(string) (T, error), into *T) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, n)
+		l.record(path, n)
 		if n.Form != text {
 			l.fail(path, n, "expected one value")
 			return
@@ -29,12 +29,12 @@ func value[T any](parse func(string) (T, error), into *T) read {
 // list reads a list of values.
 func list[T any](parse func(string) (T, error), into *[]T) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, n)
+		l.record(path, n)
 		if n.Form != sequence {
 			l.fail(path, n, "expected a list")
 			return
 		}
-		*into = []T{} // empty is something else than not given
+		*into = []T{} // an empty list differs from none
 		for i, item := range n.Items {
 			var one T
 			if item.Form != text {
@@ -52,34 +52,34 @@ func list[T any](parse func(string) (T, error), into *[]T) read {
 // each reads a list of structures.
 func each[T any](one func(l *loader, path string, n node) T, into *[]T) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		if n.Form != sequence {
 			l.fail(path, n, "expected a list")
 			return
 		}
 		for i, item := range n.Items {
-			l.keep(element(path, i), node{Origin: item.Origin})
+			l.record(element(path, i), node{Origin: item.Origin})
 			*into = append(*into, one(l, element(path, i), item))
 		}
 	}
 }
 
-// part is a field that a structure may have.
+// part is a field of a structure.
 type part struct {
 	name     string
-	fallback string // as it would be written; empty where there is none
+	fallback string // as it would be written; empty if there is none
 	read     read
 }
 
-// parts reads the fields of a structure, and reports those it does not have.
+// parts reads the fields of a structure, and reports unknown ones.
 func (l *loader) parts(path string, n node, known ...part) {
 	names := make([]string, len(known))
 	for i, p := range known {
 		names[i] = p.name
-		given, _ := n.field(p.name)
+		value, _ := n.field(p.name)
 		switch {
-		case given.Form != absent:
-			p.read(l, join(path, p.name), given)
+		case value.Form != absent:
+			p.read(l, join(path, p.name), value)
 		case p.fallback != "":
 			p.read(l, join(path, p.name), textNode(p.fallback, Origin{Place: Default}))
 		}

@@ -31,11 +31,10 @@ func readRoute(l *loader, path string, n node) Route {
 	return route
 }
 
-// readBreaker reads the fields of a route's breaker; those that it does not have
-// are Retry.Breaker's.
+// readBreaker reads the fields of a route's breaker; missing ones are set by complete.
 func readBreaker(into *retry.Breaker) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		l.parts(path, n,
 			part{name: "messages", read: value(countOrNone(1000), &into.Messages)},
 			part{name: "within", read: value(duration(time.Millisecond, day), &into.Within)},
@@ -59,14 +58,14 @@ func readBind(l *loader, path string, n node) Bind {
 
 func readHandler(into *Handler) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		l.parts(path, n, part{name: "http", read: readHTTPHandler(&into.HTTP)})
 	}
 }
 
 func readHTTPHandler(into *HTTPHandler) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		l.parts(path, n,
 			part{name: "url", read: value(address("http", "https"), &into.URL)},
 			part{name: "timeout", fallback: "30s", read: value(duration(time.Millisecond, day), &into.Timeout)},
@@ -77,10 +76,10 @@ func readHTTPHandler(into *HTTPHandler) read {
 	}
 }
 
-// readStatuses reads what answers mean, by their status.
+// readStatuses reads the meanings of responses by status.
 func readStatuses(into *map[string]string) read {
 	return func(l *loader, path string, n node) {
-		l.keep(path, node{Origin: n.Origin})
+		l.record(path, node{Origin: n.Origin})
 		if n.Form != mapping {
 			l.fail(path, n, "expected meanings by status")
 			return

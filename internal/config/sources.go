@@ -15,16 +15,16 @@ import (
 
 const (
 	variablePrefix = "WATERSHIP_"
-	testPrefix     = "WATERSHIP_TEST_" // for the tests' servers; not ours to judge
+	testPrefix     = "WATERSHIP_TEST_" // of the servers of tests
 
 	// completionVariable is set by the completion scripts for fish and PowerShell.
 	completionVariable = "WATERSHIP_ACTIVE_HELP"
 
-	// FileVariable names the configuration file where no flag does.
+	// FileVariable names the configuration file if no flag does.
 	FileVariable = "WATERSHIP_CONFIG"
 )
 
-// defaults is the lowest layer.
+// defaults returns the lowest layer.
 func (l *loader) defaults(others map[string]string) values {
 	settings := values{}
 	for _, key := range l.keys {
@@ -35,7 +35,7 @@ func (l *loader) defaults(others map[string]string) values {
 	return settings
 }
 
-// file reads a YAML file. No name is an empty file.
+// file reads a YAML file. Without a name, it returns no values.
 func (l *loader) file(name string) values {
 	settings := values{}
 	if name == "" {
@@ -52,7 +52,7 @@ func (l *loader) file(name string) values {
 		l.failYAML("", origin, err)
 		return settings
 	}
-	l.sort("", root, settings)
+	l.flatten("", root, settings)
 	return settings
 }
 
@@ -64,8 +64,8 @@ func readError(err error) string {
 	return err.Error()
 }
 
-// sort puts the values of a tree under their keys.
-func (l *loader) sort(path string, n node, into values) {
+// flatten stores the values of a tree by their keys.
+func (l *loader) flatten(path string, n node, into values) {
 	if n.Form != mapping && n.Form != absent {
 		l.fail(path, n, "expected keys such as "+l.childrenOf(path)[0])
 		return
@@ -77,17 +77,17 @@ func (l *loader) sort(path string, n node, into values) {
 			l.fail(name, f.Value, "expected each key once")
 		case l.isKey(name) && f.Value.Form != absent:
 			into[name] = f.Value
-		case l.isKey(name): // null is as good as nothing
+		case l.isKey(name): // null counts as not set
 		case len(l.childrenOf(name)) > 0:
-			l.sort(name, f.Value, into)
+			l.flatten(name, f.Value, into)
 		default:
 			l.unknown(name, f.Value.Origin, l.namesAndGroups())
 		}
 	}
 }
 
-// environment reads the variables that begin with our prefix. An empty one
-// counts as not set, since that is how compose files pass on what is not set.
+// environment reads the variables that begin with WATERSHIP_. An empty one counts as
+// not set, since compose files pass variables on that way.
 func (l *loader) environment(variables []string) values {
 	settings := values{}
 	byVariable := map[string]Key{}
@@ -123,7 +123,7 @@ func (l *loader) flags(flags map[string]string) values {
 	return settings
 }
 
-// fromText reads what a variable or a flag holds.
+// fromText parses the text of a variable or a flag.
 func (l *loader) fromText(key Key, value string, origin Origin, into values) {
 	n := textNode(value, origin)
 	switch key.Form {
@@ -142,7 +142,7 @@ func (l *loader) fromText(key Key, value string, origin Origin, into values) {
 	into[key.Name] = n
 }
 
-// failYAML reports a text that is not YAML, at its line where that is known.
+// failYAML reports a text that is not YAML, with its line if that is known.
 func (l *loader) failYAML(key string, origin Origin, err error) {
 	messages := []string{err.Error()}
 	var several *yaml.TypeError

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// URL is an address that may hold a password. However it is printed, logged or
-// encoded, the password is hidden; Reveal is the way to connect.
+// URL is a URL that may hold a password, which is hidden when the URL is printed,
+// logged or encoded; Reveal returns it for a connection.
 type URL struct {
 	full string
 }
 
-// NewURL is the URL as it is written, unchecked.
+// NewURL returns a URL, unchecked.
 func NewURL(full string) URL { return URL{full} }
 
-// Reveal is the URL with its password.
+// Reveal returns the URL with its password.
 func (u URL) Reveal() string { return u.full }
 
-// IsZero says whether there is no URL.
+// IsZero reports whether the URL is empty.
 func (u URL) IsZero() bool { return u.full == "" }
 
 // Embedded is the URL of a broker in the process of serve.
 const Embedded = "embedded://"
 
-// sqliteScheme is in front of the path of a file.
+// sqliteScheme begins the URL of an SQLite file.
 const sqliteScheme = "sqlite:"
 
-// IsEmbedded says whether this is Embedded.
+// IsEmbedded reports whether the URL is Embedded.
 func (u URL) IsEmbedded() bool { return u.full == Embedded }
 
-// File is the path of the SQLite file that the URL names, or "".
+// File returns the path of the URL's SQLite file, or "".
 func (u URL) File() string {
 	path, found := strings.CutPrefix(u.full, sqliteScheme)
 	if !found {
@@ -41,7 +41,7 @@ func (u URL) File() string {
 	return path
 }
 
-// String is the URL without its password.
+// String returns the URL without its password.
 func (u URL) String() string { return redactURL(u.full) }
 
 // Format writes String for every verb, so that no %d or %#v shows the password.
@@ -55,16 +55,16 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
 const hidden = "xxxxx"
 
-// redactURL hides the password of a URL. Of text that cannot be taken apart with
+// redactURL hides the password of a URL. Of text that cannot be parsed with
 // certainty (a password may hold any character, unescaped), it shows only the
-// scheme and what follows the last @.
+// scheme and the host after the last @.
 func redactURL(text string) string {
 	if text == Embedded || strings.HasPrefix(text, sqliteScheme) && !strings.Contains(text, "@") {
 		return text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Fragment != "" || strings.Count(text, "@") > ats(u) {
-		return redactBluntly(text)
+	if err != nil || u.Host == "" || u.Fragment != "" || strings.Count(text, "@") > userSeparators(u) {
+		return hideAll(text)
 	}
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), hidden)
@@ -77,14 +77,16 @@ func redactURL(text string) string {
 	return u.String()
 }
 
-func ats(u *url.URL) int {
+// userSeparators returns the number of @ that a URL has for its login.
+func userSeparators(u *url.URL) int {
 	if u.User == nil {
 		return 0
 	}
 	return 1
 }
 
-func redactBluntly(text string) string {
+// hideAll hides everything but the scheme and the host after the last @.
+func hideAll(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -102,8 +104,8 @@ func redactBluntly(text string) string {
 	return scheme + hidden + host
 }
 
-// redactQuery hides the values of parameters with some names. One without a name is
-// hidden where all are.
+// redactQuery hides the values of the parameters that hide selects by name. A
+// parameter without a name is hidden if hide selects the empty name.
 func redactQuery(query string, hide func(name string) bool) string {
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
@@ -120,9 +122,8 @@ func redactQuery(query string, hide func(name string) bool) string {
 	return strings.Join(pairs, "&")
 }
 
-// isSecret knows the parameters of RabbitMQ's URLs that hold secrets, such as the
+// isSecret reports whether a parameter of RabbitMQ's URLs holds a secret, such as the
 // password of a private key.
-
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"pass", "secret", "token", "apikey", "api_key"} {
@@ -133,14 +134,14 @@ func isSecret(name string) bool {
 	return false
 }
 
-// redact hides what may be a password in text that is not known to be a URL.
+// redact hides a possible password in text that may be a URL.
 func redact(text string) string {
 	before, _, found := strings.Cut(text, "@")
 	switch {
 	case strings.Contains(text, "://"):
 		return redactURL(text)
 	case found && strings.Contains(before, ":"):
-		return redactBluntly(text)
+		return hideAll(text)
 	default:
 		return text
 	}
