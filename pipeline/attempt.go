@@ -11,31 +11,31 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// hangGrace is how long after its time-out a handler may return before it is
-// said to hang.
+// hangGrace is the time after its time-out until a handler is reported as hanging.
 const hangGrace = time.Second
 
-// errNacked is a handler's nack of the message it was given.
+// errNacked is the error of a handler that nacked its message and returned none.
 var errNacked = errors.New("the handler nacked the message")
 
-// Attempt is one try by a handler.
+// Attempt is one call of a handler with a message.
 type Attempt struct {
-	Number      int // the first is 1; that of an attempt which was given back comes again
+	Number      int // from 1; an attempt that did not count has the same number as the next one
 	Queue       string
-	Fingerprint string // what the message is known by
-	Replay      string // the job that sent the message again; "": none
+	Fingerprint string // of the message
+	Replay      string // id of the replay job that published the message; "": none
 }
 
 type attemptKey struct{}
 
-// AttemptFrom tells a handler which attempt this is; its Number is 0 outside of one.
+// AttemptFrom returns the attempt that a handler is called for; its Number is 0
+// outside of a handler.
 func AttemptFrom(ctx context.Context) Attempt {
 	attempt, _ := ctx.Value(attemptKey{}).(Attempt)
 	return attempt
 }
 
-// attempt calls the handler with a copy of the message as first published. A
-// panic is a failure.
+// attempt calls the handler with a copy of the message as first published. A panic
+// of the handler is returned as an error.
 func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
 	this := Attempt{
 		Number: verified.State.Attempt + 1, Queue: h.route.Queue,
@@ -54,7 +54,8 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 	return produced, errorOrNack(input, err)
 }
 
-// errorOrNack: a handler that nacks and returns no error wants the message later.
+// errorOrNack returns the handler's error. A handler that nacks and returns no error
+// wants the message later.
 func errorOrNack(input *message.Message, err error) error {
 	select {
 	case <-input.Nacked():
@@ -66,7 +67,7 @@ func errorOrNack(input *message.Message, err error) error {
 	return err
 }
 
-// reportHang says that a handler went on after its time-out.
+// reportHang logs, counts and reports a handler that runs longer than its time-out.
 func (h *routeHandler) reportHang(a Attempt) {
 	h.metrics.hung.WithLabelValues(a.Queue).Inc()
 	h.logger.Error("a handler did not return at its time-out; its message stays with it",

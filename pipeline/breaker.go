@@ -19,13 +19,13 @@ import (
 //	  │ Messages succeed                 a probe succeeds│    │
 //	  └────────────── closed, a few at once ◄────────────┘────┘
 //
-// An attempt that began before the breaker opened does not close it. One that began
+// An attempt that began before the breaker opened does not close it. An attempt that began
 // before it opened or closed, and fails after that, does not open it and is returned.
 type breaker struct {
 	cfg retry.Breaker
 	now func() time.Time
 
-	mu         sync.Mutex    // guards what follows
+	mu         sync.Mutex    // guards the fields below
 	epoch      int           // how often the breaker opened or closed
 	open       bool          // since the time in opened
 	changed    chan struct{} // closed when open changes
@@ -33,12 +33,12 @@ type breaker struct {
 	last       verdict         // on the attempt that opened the breaker, or the newest of its probes
 	streak     []recentFailure // failures since the latest success, oldest first
 	succeeded  time.Time       // when an attempt succeeded last
-	recovering int             // successes that are missing until the route uses all its places
-	rounds     int             // of probes that failed since the route used all its places
-	refunds    []string        // messages that get their attempt back, oldest first
+	recovering int             // successes until the route handles Concurrency messages again
+	rounds     int             // rounds of probes that failed since then
+	refunds    []string        // messages whose attempt is refunded, oldest first
 }
 
-// recentFailure is a failure that may be of an outage.
+// recentFailure is a failure that may be caused by an outage.
 type recentFailure struct {
 	message string // instance id
 	kind    string
@@ -46,13 +46,13 @@ type recentFailure struct {
 	counted bool // as an attempt
 }
 
-// breakerDecision says what a failure means for its message.
+// breakerDecision is the effect of a failure on the attempts of its message.
 type breakerDecision int
 
 const (
 	attemptCounts   breakerDecision = iota // the policy decides
 	attemptReturned                        // the message waits and loses no attempt
-	ownFailure                             // the policy decides; others succeed, so earlier waits are over
+	ownFailure                             // the policy decides; other messages succeed, so earlier waits are reset
 )
 
 const (
@@ -65,7 +65,7 @@ func newBreaker(cfg retry.Breaker, now func() time.Time) *breaker {
 	return &breaker{cfg: cfg.WithDefaults(), now: now, changed: make(chan struct{})}
 }
 
-// begin is called before an attempt; its result goes with the attempt's outcome.
+// begin is called before an attempt; its result is passed on with the result of the attempt.
 func (b *breaker) begin() (epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,8 +91,8 @@ func (b *breaker) recordSuccess(epoch int) {
 	}
 }
 
-// recordFailure records that an attempt failed, and rules on it. before is the state of
-// the message before the attempt, with an instance id.
+// recordFailure records that an attempt failed, and decides whether it counts. before is
+// the state of the message before the attempt, with an instance id.
 func (b *breaker) recordFailure(epoch int, before schemas.State, v verdict) breakerDecision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +104,7 @@ func (b *breaker) recordFailure(epoch int, before schemas.State, v verdict) brea
 	return breakerDecision
 }
 
-// classify is failed for a message that may wait any number of times.
+// classify decides as recordFailure does, without the limit of waits.
 func (b *breaker) classify(epoch int, before schemas.State, v verdict, now time.Time) breakerDecision {
 	switch {
 	case v.cause == decidedByHandler:
@@ -125,7 +125,7 @@ func (b *breaker) classify(epoch int, before schemas.State, v verdict, now time.
 	return attemptCounts
 }
 
-// waitsExhausted says whether the message has waited as often as it may.
+// waitsExhausted reports whether the message has waited as often as it may.
 func (b *breaker) waitsExhausted(before schemas.State, of cause, now time.Time) bool {
 	if of == messageFailure {
 		return b.cfg.ExhaustedAlike(before.Waits, before.WaitsSince, now)
@@ -133,10 +133,10 @@ func (b *breaker) waitsExhausted(before schemas.State, of cause, now time.Time) 
 	return b.cfg.Exhausted(before.Waits, before.WaitsSince, now)
 }
 
-// isMessageFault says whether the message fails as it did before although others succeeded in
-// between. To lose an attempt that would be returned, it takes a success since it
-// recordFailure last. Whether this process has a file left for a connection is not the
-// message's fault even then.
+// isMessageFault reports whether the message fails as before although other messages
+// succeeded in between. A failure that does not count becomes one only if a message
+// succeeded since this one failed last. A process without a free file for a connection
+// is never the fault of the message.
 func (b *breaker) isMessageFault(before schemas.State, v verdict) bool {
 	failedBefore := before.Attempt > 0 || before.Waits > 0
 	if !failedBefore || v.cause == exhausted || likeness(before.Failure) != likeness(v.failure) {
@@ -148,7 +148,7 @@ func (b *breaker) isMessageFault(before schemas.State, v verdict) bool {
 	return b.succeeded.After(before.FirstFailed)
 }
 
-// addFailure adds a signal to the row, and opens the breaker if it is long enough.
+// addFailure adds a failure to the streak, and opens the breaker if it is long enough.
 func (b *breaker) addFailure(s recentFailure, v verdict) {
 	if b.cfg.Messages < 0 {
 		return
@@ -182,8 +182,8 @@ func (b *breaker) setOpen(open bool) {
 	b.changed = make(chan struct{})
 }
 
-// refund says whether a message gets its latest attempt back: it was in the row
-// that opened the breaker, and was counted before that.
+// refund reports whether the latest attempt of a message is refunded: it belongs to the
+// streak that opened the breaker, and was counted before that.
 func (b *breaker) refund(s schemas.State) bool {
 	if s.Message == "" || s.Attempt == 0 {
 		return false
@@ -198,24 +198,24 @@ func (b *breaker) refund(s schemas.State) bool {
 	return !b.cfg.ExhaustedAlike(s.Waits, s.WaitsSince, b.now())
 }
 
-// state says whether the breaker is open or closed for a few messages at once, and
-// returns a channel that is closed when it opens or closes.
+// state returns whether the breaker is open, whether it is closed for a few messages at
+// once, and a channel that is closed when the breaker opens or closes.
 func (b *breaker) state() (open, recovering bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open, b.recovering > 0, b.changed
 }
 
-// pause is the wait before the next round of probes.
+// pause returns the wait before the next round of probes.
 func (b *breaker) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return min(max(b.cfg.Pause(b.rounds), b.last.requestedPause), b.cfg.Cap)
 }
 
-// probes is how many messages a round tries one after the other, until one
-// succeeds. Where the service answers it is more in each round, since there may be
-// many bad messages in front of the good ones.
+// probes returns how many messages a round tries one after the other, until one
+// succeeds. If the service answers, the number grows with each round, since many bad
+// messages may be in front of the good ones.
 func (b *breaker) probes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,8 +233,8 @@ func (b *breaker) roundFailed() {
 	b.rounds++
 }
 
-// outage says since when the breaker is open, and with what messages fail; zero
-// while it is closed.
+// outage returns the time at which the breaker opened, and the failure of its messages;
+// zero while the breaker is closed.
 func (b *breaker) outage() (since time.Time, why schemas.Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -244,5 +244,5 @@ func (b *breaker) outage() (since time.Time, why schemas.Failure) {
 	return b.opened, b.last.failure
 }
 
-// lastN are the last so many of a list.
+// lastN returns the last n elements of a list.
 func lastN[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }

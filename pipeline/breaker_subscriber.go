@@ -12,34 +12,33 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// routeSubscriber is the subscriber of a route. While the route's breaker is
-// closed it hands out as many messages at once as the route handles. While it is
-// open it does not consume, but for probes: after each pause single messages,
-// single after the other, until a handler succeeds. No handler is hurried, and no
-// other route notices.
+// routeSubscriber is the subscriber of a route. While the route's breaker is closed it
+// delivers as many messages at once as the route handles. While the breaker is open it
+// consumes probes only: after each pause single messages, one after the other, until a
+// handler succeeds. Running handlers and other routes are not affected.
 //
-// At most the few messages that were on their way when the consumer stopped go
-// back to the queue; they are at its head and the next to be handled, so this
-// does not count up to a delivery limit.
+// At most the few messages that were prefetched when the consumer stopped are requeued;
+// RabbitMQ puts them at the head of the queue and delivers them next, so that this does
+// not count up to a delivery limit.
 type routeSubscriber struct {
 	*messageFlow
 	route              Route
 	breaker            *breaker
-	concurrent, single message.Subscriber // of as many messages at once as the route handles, and of one
+	concurrent, single message.Subscriber // with the concurrency of the route, and with 1
 	stopTimeout        time.Duration
 	paused             prometheus.Gauge // 1 while the breaker is open
 
 	out           chan *message.Message
 	slots         chan struct{} // a token for each message that a handler has
-	recoverySlots chan struct{} // a token for each message that a handler has while the route recovers
-	hungProbes    chan struct{} // a token for each probe that goes on after its time, without a place
+	recoverySlots chan struct{} // a token for each message of a handler while the route recovers
+	hungProbes    chan struct{} // a token for each probe that runs longer than its time-out, without a slot
 	handlers      sync.WaitGroup
-	expired       chan struct{} // closed: wait for no handler any more
+	expired       chan struct{} // closed when the stop timeout has passed
 	running       sync.WaitGroup
 }
 
-// noTimeout is the stop timeout of the subscribers: a breaker that opens waits
-// for no handler, and routeSubscriber.end bounds the end of the route.
+// noTimeout is the stop timeout of the transport's subscribers: a breaker that opens
+// waits for no handler, and routeSubscriber.end bounds the end of the route.
 const noTimeout = 10 * 365 * 24 * time.Hour
 
 func newRouteSubscriber(s *messageFlow, route Route, b *breaker, concurrent, single message.Subscriber, stopTimeout time.Duration) *routeSubscriber {
@@ -82,8 +81,8 @@ func (s *routeSubscriber) run(ctx context.Context, c *consumption) {
 	c.end()
 }
 
-// resume consumes after a pause, or where the consumption has ended by itself; nil
-// when that fails.
+// resume consumes after a pause, or after the consumption has ended by itself. It
+// returns nil if that fails.
 func (s *routeSubscriber) resume(ctx context.Context) *consumption {
 	c, err := s.consume(ctx, s.concurrent)
 	if err != nil {
@@ -93,7 +92,7 @@ func (s *routeSubscriber) resume(ctx context.Context) *consumption {
 	return c
 }
 
-// deliverAll hands out messages until the breaker opens or the consumption ends.
+// deliverAll delivers messages until the breaker opens or the consumption ends.
 func (s *routeSubscriber) deliverAll(c *consumption) {
 	defer c.stop()
 	for {
@@ -111,8 +110,8 @@ func (s *routeSubscriber) deliverAll(c *consumption) {
 	}
 }
 
-// deliverNext hands out a message once there is a place for it; false when the
-// consumption ends. A breaker that changes before leaves the message where it is.
+// deliverNext delivers a message once a slot is free; it returns false when the
+// consumption ends. If the breaker changes before, the message stays with the broker.
 func (s *routeSubscriber) deliverNext(c *consumption, changed <-chan struct{}, slots ...chan struct{}) bool {
 	for i, place := range slots {
 		select {
@@ -145,8 +144,8 @@ func release(slots []chan struct{}) {
 	}
 }
 
-// deliver gives a message to the router, and calls done once it is settled. The
-// channel that it returns is closed then.
+// deliver passes a message to the router, and calls done once it is acked or nacked.
+// The returned channel is closed then.
 func (s *routeSubscriber) deliver(msg *message.Message, done func()) (settled <-chan struct{}) {
 	closed := make(chan struct{})
 	s.handlers.Go(func() {
@@ -163,7 +162,7 @@ func (s *routeSubscriber) deliver(msg *message.Message, done func()) (settled <-
 	return closed
 }
 
-// probe looks for the service until the breaker closes or ctx ends.
+// probe sends probes until the breaker closes or ctx ends.
 func (s *routeSubscriber) probe(ctx context.Context) {
 	open, _, closed := s.breaker.state()
 	if !open {
@@ -203,10 +202,10 @@ func (s *routeSubscriber) probeRounds(ctx context.Context, since time.Time, clos
 }
 
 // PausedEvery is about how often a route that stays paused has a `paused` event, so
-// that the newest says whether it still is.
+// that the newest event tells whether the route is still paused.
 const PausedEvery = 10 * time.Minute
 
-// recordTimeout is how long the event of a route may take. The log has it, too.
+// recordTimeout bounds the publish of a route's event. The log has it, too.
 const recordTimeout = 10 * time.Second
 
 // record publishes an event of the route. Probes do not wait for it.
@@ -228,8 +227,8 @@ func (s *routeSubscriber) record(ctx context.Context, action schemas.Action, sin
 	})
 }
 
-// probeRound tries messages one after the other; false when ctx ends. It waits for
-// messages as long as the queue has none.
+// probeRound tries messages one after the other; it returns false when ctx ends. It
+// waits as long as the queue is empty.
 func (s *routeSubscriber) probeRound(ctx context.Context) bool {
 	var c *consumption
 	defer func() { c.end() }()
@@ -255,9 +254,9 @@ func (s *routeSubscriber) probeRound(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// probeOne hands out a message that has a place, and waits until it is settled; false
-// where that takes too long. A handler that goes on after its time-out gives up
-// its place, as long as there are not too many of them.
+// probeOne delivers a message that has a slot, and waits until it is acked or nacked; it
+// returns false on a time-out. A handler that runs longer releases its slot, as long as
+// there are not too many of them.
 func (s *routeSubscriber) probeOne(ctx context.Context, msg *message.Message) bool {
 	release := sync.OnceFunc(func() { <-s.slots })
 	settled := s.deliver(msg, release)
@@ -304,7 +303,7 @@ func (s *routeSubscriber) end() {
 	_ = s.single.Close()
 }
 
-// consumption is one time of consuming.
+// consumption is one consumer, from its start to its cancellation.
 type consumption struct {
 	messages <-chan *message.Message
 	ctx      context.Context
@@ -322,7 +321,7 @@ func (s *routeSubscriber) consume(ctx context.Context, from message.Subscriber) 
 	return c, nil
 }
 
-// next waits for a message; of no consumption there is none.
+// next waits for a message; it returns none if c is nil.
 func (c *consumption) next(ctx context.Context) (*message.Message, bool) {
 	if c == nil {
 		return nil, false

@@ -20,7 +20,7 @@ import (
 const (
 	ownConcurrency = 256 // messages that the retry and poison handlers move at once
 
-	// lastCall is how long handlers have that did not finish within StopTimeout,
+	// routerCloseTimeout is the time for handlers that did not finish within StopTimeout,
 	// once their contexts have ended.
 	routerCloseTimeout = 5 * time.Second
 
@@ -110,9 +110,9 @@ func (p *Pipeline) subscription() wamqp.Config {
 	}
 }
 
-// messageFlow are those of the handler of a queue.
+// messageFlow returns the operations for the handler of a queue.
 func (p *Pipeline) messageFlow(queue string) *messageFlow {
-	p.metrics.held.WithLabelValues(queue) // so that it is there while none is held
+	p.metrics.held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.ownPublisher), frameMax: p.frameMax, taps: p.cfg.Tap,
 		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
@@ -121,7 +121,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	}
 }
 
-// signing publishes what carries a state with a signature, where there are keys.
+// signing returns a publisher that signs states, if there are keys.
 func (p *Pipeline) signing(by *transport.SelfHealingPublisher) signing {
 	return signing{by, p.verifier}
 }
@@ -147,7 +147,7 @@ func (p *Pipeline) policyOf(queue string) retry.Policy {
 	return *p.cfg.Default
 }
 
-// parking are the queues for copies of what routes give up, by the route's queue.
+// parking returns the queues for copies of poison, by the queue of the route.
 func (p *Pipeline) parking() map[string]string {
 	parking := map[string]string{}
 	for _, route := range p.cfg.Routes {
@@ -158,7 +158,7 @@ func (p *Pipeline) parking() map[string]string {
 	return parking
 }
 
-// declareQueue brings back a queue of the topology.
+// declareQueue declares a queue of the topology again.
 func (p *Pipeline) declareQueue(queue string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// cause is what an attempt failed for, as far as its error says.
+// cause classifies the error of an attempt.
 type cause int
 
 const (
-	// ofMessage is any failure that the service may have for this message alone.
+	// messageFailure is any failure that may concern this message alone.
 	messageFailure cause = iota
 
 	// timedOut counts as an attempt, since a message may take too long by itself.
-	// It is as good a sign of an outage as any.
+	// It is a sign of an outage as well.
 	timedOut
 
 	// unavailable: the service could not be reached, or said so itself.
@@ -32,18 +32,18 @@ const (
 	// exhausted: this process has no file, port or buffer left for a connection.
 	exhausted
 
-	// judged and handedBack say nothing of the service: the handler says that the
-	// message is poison, or when it is to come again, or nacked it.
+	// decidedByHandler and returnedByHandler tell nothing about the service: the handler
+	// made the message poison, chose the time of its next attempt, or nacked it.
 	decidedByHandler
 	returnedByHandler
 )
 
-// exhaustionErrors are errors of a process that has run out of something.
+// exhaustionErrors are errors of a process that has run out of files, ports or memory.
 func exhaustionErrors() []error {
 	return []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL}
 }
 
-// disconnectionErrors are errors of a service that cannot be reached, or went away.
+// disconnectionErrors are errors of a service that cannot be reached.
 func disconnectionErrors() []error {
 	return []error{
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EHOSTUNREACH,
@@ -51,7 +51,7 @@ func disconnectionErrors() []error {
 	}
 }
 
-// causeOf reads an error of a handler.
+// causeOf classifies an error of a handler.
 func causeOf(err error) cause {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -71,8 +71,7 @@ func causeOf(err error) cause {
 	return messageFailure
 }
 
-// asksForTime says whether the handler wants the message again after a time of its
-// own, rather than after that of a policy.
+// asksForTime reports whether the handler chose the time of the next attempt itself.
 func asksForTime(err error) bool {
 	var after *retry.AfterError
 	return errors.As(err, &after) && !after.AtLeast
@@ -83,7 +82,7 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &unavailable)
 }
 
-// isUnreached says whether a connection could not be made: no address, no answer,
+// isUnreached reports whether no connection could be made: no address, no answer,
 // no trust.
 func isUnreached(err error) bool {
 	var dns *net.DNSError
@@ -106,7 +105,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// kindOf is the same for failures that may be of one outage.
+// kindOf returns the same text for failures that may have the same outage as cause.
 func kindOf(f schemas.Failure, of cause) string {
 	if of == messageFailure {
 		return likeness(f)
@@ -114,8 +113,8 @@ func kindOf(f schemas.Failure, of cause) string {
 	return "unavailable"
 }
 
-// likeness is the same for failures that differ in ids and numbers only. Of an
-// answer only the status counts, since its body may say anything.
+// likeness returns the same text for failures that differ in ids and numbers only. An
+// HTTP response is reduced to its status, since its body may contain anything.
 func likeness(f schemas.Failure) string {
 	if f.Type == statusErrorType {
 		f.Message, _, _ = strings.Cut(f.Message, ": ")
@@ -124,5 +123,5 @@ func likeness(f schemas.Failure) string {
 	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, schemas.ErrorGroup(f.Message))
 }
 
-// statusErrorType is what retry.TypeOf says of a StatusError.
+// statusErrorType is the result of retry.TypeOf for a StatusError.
 const statusErrorType = "*pipeline.StatusError"

@@ -16,19 +16,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Config says where the broker is and what is handled. Only URL is required.
+// Config configures a Pipeline. Only URL is required.
 type Config struct {
 	URL      string           // amqp or amqps
 	TLS      *tls.Config      // nil: as the URL says
-	Topology schemas.Topology // names of our exchanges and queues; zero: schemas.DefaultPrefix
+	Topology schemas.Topology // names of Watership's exchanges and queues; zero: schemas.DefaultPrefix
 
-	// QueueType of our queues, and of route queues that do not exist yet. Zero: quorum.
+	// QueueType of Watership's queues, and of route queues that do not exist yet. Zero: quorum.
 	QueueType transport.QueueType
 
-	// StateKeys sign what travels with messages, so that a state counts only with a
-	// signature. Every process of Watership in the virtual host needs the same. Zero:
-	// states count that came by Watership's exchanges, to which others must not have
-	// the right to write.
+	// StateKeys sign the states of messages, so that a state counts only with a
+	// signature. Every process of Watership in the virtual host needs the same keys. Zero:
+	// states count that arrive by Watership's exchanges, to which other logins must not
+	// have the right to write.
 	StateKeys schemas.StateKeys
 
 	Tap    []transport.Tap // exchanges whose messages are recorded
@@ -39,8 +39,8 @@ type Config struct {
 	// what dead letters say of the queues that they died in is not checked.
 	Discovery *transport.Discovery
 
-	// TopologyEvery is about how often the topology is looked at, and what is
-	// missing put back. Zero: 30 s.
+	// TopologyEvery is about how often the topology is checked, and missing exchanges,
+	// queues and bindings are declared again. Zero: 30 s.
 	TopologyEvery time.Duration
 
 	// Default is the policy of routes that have none, and of dead letters from
@@ -53,51 +53,50 @@ type Config struct {
 	// once. Nil: rejected. Empty: none.
 	RetriedDeaths []string
 
-	// Breaker says when a route pauses since the service that its handler needs is
-	// unavailable, and for how long messages wait for that. Routes may have others.
+	// Breaker configures when a route pauses because the service that its handler needs
+	// is unavailable, and for how long messages wait for the service. Routes may override it.
 	Breaker retry.Breaker
 
-	// ReturnGrace is how long a queue may be gone before the messages that are
-	// due for it are given up; deploys re-create queues. It begins when a message
-	// that is due first finds the queue gone. Zero: 5 min.
+	// ReturnGrace is how long a queue may be missing before the messages that are due for
+	// it become poison; deploys re-create queues. It begins when a message that is due
+	// first finds the queue missing. Zero: 5 min.
 	ReturnGrace time.Duration
 
-	// ReturnPause is the wait before another try at a queue that is full, gone or
-	// silent; whole milliseconds. Zero: 10 s.
+	// ReturnPause is the wait before another try at a queue that is full, missing or does
+	// not confirm; whole milliseconds. Zero: 10 s.
 	ReturnPause time.Duration
 
-	// ConfirmTimeout is how long a queue may take to confirm a message that goes to it:
-	// a message that is retried or parked, and what a handler publishes. A quorum
-	// queue without a majority confirms nothing. A message that is due tries again
-	// after ReturnPause then, and may arrive twice; an attempt whose outgoing messages
-	// are not confirmed is one at an unavailable service. Zero: 30 s.
+	// ConfirmTimeout bounds the wait for the confirm of a retried message, of a parked
+	// copy and of a message that a handler publishes. A quorum queue without a majority
+	// confirms nothing. A message that is due is then tried again after ReturnPause, and
+	// may arrive twice; an attempt whose outgoing messages are not confirmed counts as an
+	// attempt at an unavailable service. Zero: 30 s.
 	ConfirmTimeout time.Duration
 
-	// OnPoison is called for each message that is given up, when its `poisoned`
-	// event and its parked copy are safe: to tell somebody, to open a ticket. It
-	// may be called twice for a message, and holds up the poison handler, which
-	// moves 256 messages at a time. The context ends after OnPoisonTimeout, and
-	// when the pipeline has waited long enough for its end. An error or a panic is
-	// logged and changes nothing; a call that does not return is logged and left to
-	// itself. Nil: nothing is called.
+	// OnPoison is called for each message that becomes poison, after its `poisoned` event
+	// and its parked copy are confirmed: for a notification or a ticket. It may be called
+	// twice for a message, and blocks the poison handler, which handles 256 messages at a
+	// time. The context ends after OnPoisonTimeout, and when the pipeline has waited long
+	// enough for its end. An error or a panic is logged and changes nothing; a call that
+	// does not return is logged and goes on by itself. Nil: no call.
 	OnPoison func(ctx context.Context, e schemas.Event) error
 
 	OnPoisonTimeout time.Duration // of one call of OnPoison; zero: 1 min
 
-	// OnHang is called once for each attempt whose handler has not returned a
-	// second after its time-out. The message stays with that handler until it
-	// returns or the pipeline ends, since it may still do its work; if the broker
-	// delivers it again meanwhile, as after its consumer_timeout, that is an attempt
-	// that failed. It is logged and counted in any case. Nil: nothing is called.
+	// OnHang is called once for each attempt whose handler has not returned a second after
+	// its time-out. The message stays with that handler until it returns or the pipeline
+	// ends, since it may still do its work. If the broker delivers the message once more
+	// before that, as after its consumer_timeout, that is an attempt that failed. Hanging
+	// handlers are logged and counted in any case. Nil: no call.
 	OnHang func(a Attempt)
 
-	// MaxBytes bounds the messages that are in flight of each queue, of routes and
-	// our own, by the bytes of their bodies and headers; one message may be, however
-	// large it is. Handling one takes about three times its size. Zero: 64 MiB.
+	// MaxBytes bounds the messages in flight of each queue, by the bytes of their bodies
+	// and headers; one message may be in flight, however large it is. Handling a message
+	// takes about three times its size. Zero: 64 MiB.
 	MaxBytes int
 
 	Logger     *slog.Logger          // nil: slog.Default
-	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: nobody sees them
+	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: they are not registered
 
 	// StopTimeout is how long the end of Run waits for handlers; messages of
 	// those that have not finished go back to their queues. Zero: 30 s.
@@ -147,7 +146,7 @@ func orElse(d *time.Duration, fallback time.Duration) {
 	}
 }
 
-// validate says everything that is wrong with a configuration that has its defaults.
+// validate returns every error of a configuration that has its defaults.
 func (c Config) validate() error {
 	var errs []error
 	if err := c.Default.Validate(); err != nil {
@@ -175,7 +174,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// TopologyConfig is what Run declares.
+// TopologyConfig returns the topology that Run declares.
 func (c Config) TopologyConfig() transport.TopologyConfig {
 	c = c.withDefaults()
 	t := transport.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Discovery: c.Discovery, Delays: c.Default.AllDelays()}

@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Why RabbitMQ dead-letters a message (https://www.rabbitmq.com/docs/dlx).
+// Reasons for which RabbitMQ dead-letters a message (https://www.rabbitmq.com/docs/dlx).
 const (
 	deathRejected      = "rejected"
 	deathExpired       = "expired"
@@ -20,7 +20,7 @@ func deathReasons() []string {
 	return []string{deathRejected, deathExpired, deathMaxLength, deathDeliveryLimit}
 }
 
-// DeathError is a dead letter as a failure of the consumer.
+// DeathError is the failure of a consumer whose message was dead-lettered.
 type DeathError struct {
 	Queue  string
 	Reason string // RabbitMQ's: rejected, expired, maxlen or delivery_limit
@@ -40,7 +40,7 @@ func (e *DeathError) Error() string {
 	return fmt.Sprintf("dead-lettered from queue %q: %s", e.Queue, e.Reason)
 }
 
-// deathError is final but for the reasons that are tried again.
+// deathError returns a permanent error, unless the reason is one that is retried.
 func deathError(death schemas.Death, retried []string) error {
 	err := &DeathError{Queue: death.Queue, Reason: death.Reason}
 	if slices.Contains(retried, death.Reason) {

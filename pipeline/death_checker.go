@@ -14,25 +14,25 @@ import (
 
 const (
 	deathCacheTime  = time.Minute     // a queue's dead-letter exchange
-	deathRetryAfter = 5 * time.Second // after the management API gave no answer
+	deathRetryAfter = 5 * time.Second // after the management API did not answer
 	deathTimeout    = 3 * time.Second
 	maxDeathCache   = 1000 // that are remembered
 )
 
-// deathChecker knows what dead letters may say of where they died. Without the management API
-// it takes them at their word.
+// deathChecker checks the x-death header of dead letters against the queues that it
+// names. Without the management API it accepts every header.
 type deathChecker struct {
 	topology  schemas.Topology
 	discovery *transport.Discovery // nil: there is no management API
 	now       func() time.Time
 
-	// certain says that the broker wrote every death of a message, as RabbitMQ does
-	// since 4.0. It is set before any message comes.
+	// trusted is true if the broker wrote every death of a message, as RabbitMQ does
+	// since 4.0. It is set before the first message is delivered.
 	trusted bool
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	known       map[string]deadLetterExchange
-	silentUntil time.Time // until when nobody is asked
+	silentUntil time.Time // the management API is not asked until then
 }
 
 type deadLetterExchange struct {
@@ -40,7 +40,8 @@ type deadLetterExchange struct {
 	until time.Time
 }
 
-// follows says whether a death took its message to the exchange of the one after it.
+// follows returns a function that reports whether the older of two deaths published its
+// message to the exchange of the newer one.
 func (d *deathChecker) follows(ctx context.Context) func(older, newer schemas.Death) bool {
 	return func(older, newer schemas.Death) bool {
 		if d.trusted {
@@ -51,8 +52,9 @@ func (d *deathChecker) follows(ctx context.Context) func(older, newer schemas.De
 	}
 }
 
-// implausible is why a message cannot have died in a queue and come here, "" if it can: only
-// queues with our dead-letter exchange send us any, and none of ours does.
+// implausible returns the reason for which a message cannot have died in a queue and
+// arrived here, "" if it can: only queues whose dead-letter exchange is Watership's send
+// dead letters, and Watership's own queues do not.
 func (d *deathChecker) implausible(ctx context.Context, queue string) (reason string) {
 	if d.topology.Owns(queue) {
 		return fmt.Sprintf("its x-death header names queue %q, which is Watership's own", queue)
@@ -63,8 +65,8 @@ func (d *deathChecker) implausible(ctx context.Context, queue string) (reason st
 	return ""
 }
 
-// exchangeOf is the dead-letter exchange of a queue, "" where it has none; known says
-// whether there is such a queue and the management API answers.
+// exchangeOf returns the dead-letter exchange of a queue, "" if it has none. known is
+// false if the queue does not exist or the management API does not answer.
 func (d *deathChecker) exchangeOf(ctx context.Context, queue string) (exchange string, known bool) {
 	if d.discovery == nil {
 		return "", false

@@ -19,18 +19,19 @@ const (
 	faultPause   = 100 * time.Millisecond
 )
 
-// queueHandler is a handler that moves messages from one queue to the next.
+// queueHandler handles the messages of a queue, and bounds the tries of a message over
+// which the handler panics.
 type queueHandler struct {
 	*messageFlow
 	handle message.NoPublishHandlerFunc
 	tries  int // of a message over which handle panics
 
-	// giveUp ends a message for a fault of handle.
+	// giveUp publishes a message as poison for a fault of handle.
 	giveUp func(ctx context.Context, arrived schemas.Envelope, fault error) error
 }
 
-// run calls handle. A message over which it panics, ends its goroutine or goes on
-// without an end would come again and do the same: it is given up after so many tries.
+// run calls handle. A message over which handle panics, ends its goroutine or never
+// returns would do the same at each delivery: it becomes poison after so many tries.
 func (h queueHandler) run(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
@@ -52,13 +53,13 @@ func (h queueHandler) try(msg *message.Message) error {
 	return recoverPanic(func() error { return h.handle(msg) })
 }
 
-// parseTimeout bounds what only reads a message in memory.
+// parseTimeout bounds the reading of a message in memory.
 const parseTimeout = 30 * time.Second
 
-// parse reads what others have written.
+// parse calls f, which reads headers that others have written.
 func parse[T any](f func() (T, error)) (T, error) { return recoverWithin(parseTimeout, f) }
 
-// parseVerified verifies a message in a queue of ours as parse does it.
+// parseVerified verifies a message in one of Watership's queues as parse does.
 func parseVerified(
 	arrived schemas.Envelope, verify func(schemas.Envelope) (schemas.VerifiedState, bool, error),
 ) (verified schemas.VerifiedState, found bool, err error) {
@@ -73,13 +74,13 @@ func parseVerified(
 	return h.VerifiedState, h.found, err
 }
 
-// isFault says whether an error is one of our own code.
+// isFault reports whether an error is a bug of this package.
 func isFault(err error) bool {
 	var panicked *retry.PanicError
 	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errEndless)
 }
 
-// poisonAfterFault gives a message up for a fault of ours.
+// poisonAfterFault publishes a message as poison because of a bug of this package.
 func (f *messageFlow) poisonAfterFault(ctx context.Context, e schemas.Envelope, state schemas.State, fault error) error {
 	why := failure(fmt.Errorf("handling a message of queue %q failed, which is a fault of Watership: %w", f.queue, fault))
 	if state.Failure.Message != "" {
@@ -92,7 +93,7 @@ func (f *messageFlow) poisonAfterFault(ctx context.Context, e schemas.Envelope, 
 	return f.poison(ctx, e, state)
 }
 
-// giveUp ends a message of a route for a fault of ours.
+// giveUp publishes a message of a route as poison because of a bug of this package.
 func (h *routeHandler) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) {
 		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
@@ -104,7 +105,7 @@ func (h *routeHandler) giveUp(ctx context.Context, arrived schemas.Envelope, fau
 	return h.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// giveUpDead ends a dead letter for a fault of ours.
+// giveUpDead publishes a dead letter as poison because of a bug of this package.
 func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) { return r.verifier.VerifyMark(arrived), nil })
 	if err != nil {
@@ -113,7 +114,7 @@ func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, faul
 	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// giveUpDue ends a message that is due for a fault of ours.
+// giveUpDue publishes a message that is due as poison because of a bug of this package.
 func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, _, err := parseVerified(arrived, r.verifier.VerifyDue)
 	if err != nil {
@@ -122,7 +123,7 @@ func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault
 	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// moveToUnstorable keeps a message as it arrived in the queue of unstorable messages.
+// moveToUnstorable publishes a message as it arrived to the queue of unstorable messages.
 func (f *messageFlow) moveToUnstorable(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	m := rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Unstorable(), Publishing: arrived.Publishing()}
 	m.Publishing.Headers = maps.Clone(arrived.Headers)

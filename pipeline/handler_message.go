@@ -12,10 +12,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// handlerMessage is what a handler gets of a message: a copy as first published, in
-// its context and in its metadata. It shares nothing with the envelope that is
-// tried again, and has no headers of ours, so that handlers do not copy those to
-// what they publish.
+// handlerMessage returns the copy of a message that a handler gets: as first published,
+// in its context and in its metadata. It shares nothing with the envelope that is
+// retried, and has no headers of Watership, so that handlers do not copy those to the
+// messages that they publish.
 func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
 	e = e.Clone()
 	copied := message.NewMessage(arrived.UUID, e.Body)
@@ -28,7 +28,7 @@ func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Env
 	return copied
 }
 
-// hasWatershipHeaders says whether a message carries headers of ours.
+// hasWatershipHeaders reports whether a message has headers of Watership.
 func hasWatershipHeaders(msg *message.Message) bool {
 	arrived, _ := schemas.FromContext(msg.Context())
 	for name := range arrived.Headers {
@@ -39,7 +39,7 @@ func hasWatershipHeaders(msg *message.Message) bool {
 	return false
 }
 
-// toDelivery is how an envelope arrived first.
+// toDelivery returns the delivery in which an envelope arrived first.
 func toDelivery(e schemas.Envelope) amqp.Delivery {
 	p := e.Properties
 	return amqp.Delivery{

@@ -12,17 +12,17 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// heldMessages are the messages of a pipeline whose outcome the broker does not take. Each
-// keeps its place among those that are handled at once, so they are few.
+// heldMessages are the messages of a pipeline whose next copy the broker does not
+// accept. Each keeps its slot of the concurrency, so they are few.
 type heldMessages struct {
 	gauge *prometheus.GaugeVec
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	last int
 	all  map[int]heldMessage
 }
 
-// heldMessage is a message whose outcome the broker does not take.
+// heldMessage is a message whose next copy the broker does not accept.
 type heldMessage struct {
 	queue string // that delivered it
 	since time.Time
@@ -33,7 +33,7 @@ const (
 	holdFirst = time.Second
 	holdCap   = time.Minute
 
-	// shortHold is how long a message may be held before that is a problem to show.
+	// shortHold is how long a message may be held before err reports it.
 	shortHold = 10 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (h *heldMessages) begin(m heldMessage) (end func()) {
 	}
 }
 
-// err names the message that has been held longest, nil where none is held for long.
+// err names the message that has been held longest, nil if no message is held for long.
 func (h *heldMessages) err(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,9 +72,9 @@ func (h *heldMessages) err(now time.Time) error {
 		len(h.all), oldest.queue, now.Sub(oldest.since).Round(time.Second), oldest.why)
 }
 
-// hold publishes until the broker has taken the message. To give the delivery back
-// instead would have the handler called again, until a delivery limit drops the
-// message. It fails only with the end of the delivery or of the publisher.
+// hold publishes until the broker has confirmed the message. Requeuing the delivery
+// instead would call the handler once more, until a delivery limit drops the message.
+// It fails only with the end of the delivery or of the publisher.
 func (f *messageFlow) hold(ctx context.Context, operation string, publish func() error) error {
 	h := &heldPublish{messageFlow: f, operation: operation}
 	defer h.end()
@@ -92,21 +92,21 @@ func (f *messageFlow) hold(ctx context.Context, operation string, publish func()
 	}
 }
 
-// cannotRetry says whether there is no use in trying again.
+// cannotRetry reports whether the delivery or the publisher has ended.
 func cannotRetry(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, rabbit.ErrClosed)
 }
 
-// heldPublish is what is done for one message until the broker has taken it.
+// heldPublish is the publish of one message, until the broker has confirmed it.
 type heldPublish struct {
 	*messageFlow
 	operation string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards release
 	release func()     // nil while the message is not held
 }
 
-// slowAfter is how long the broker may take to confirm a message.
+// slowAfter is how long the broker may take to confirm a message that is not held.
 const slowAfter = 30 * time.Second
 
 // publishWatched publishes. A message that the broker does not confirm is held, too.
@@ -123,7 +123,7 @@ func (h *heldPublish) refused(err error) {
 	}
 }
 
-// begin returns false where the message is held already.
+// begin returns false if the message is held already.
 func (h *heldPublish) begin(why error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *heldPublish) begin(why error) bool {
 	return true
 }
 
-// end is called once nothing publishes any more.
+// end is called after the last publish.
 func (h *heldPublish) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

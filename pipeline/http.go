@@ -19,28 +19,27 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// HTTPConfig says where messages are posted, and what the answers mean. Only
-// URL is required.
+// HTTPConfig configures the handler HTTP. Only URL is required.
 type HTTPConfig struct {
 	URL     string        // http or https; a password in it is sent, and shown nowhere
 	Timeout time.Duration // of one request, its answer included; zero: 30 s
 
-	// Statuses say what answers mean, by status ("404") or by class of statuses
-	// ("4xx"); a status goes before its class, and both before what HTTP says.
+	// Statuses map a status ("404") or a class of statuses ("4xx") to its meaning; a
+	// status takes precedence over its class, and both over the defaults of HTTP.
 	Statuses map[string]Meaning
 
-	// Headers are the names of message headers that become request headers under
-	// their own names, in any case. Each other is sent as Watership-Header-NAME,
-	// since under their own names publishers could say what a client or a proxy
-	// says: X-Forwarded-For, X-Http-Method-Override, Origin. A name with _ cannot be
-	// listed, as many servers take it for a dash. Nil: traceparent and tracestate.
+	// Headers are the names of message headers that become request headers under their
+	// own names, in any case. Every other header is sent as Watership-Header-NAME:
+	// otherwise publishers could set the headers of clients and proxies, such as
+	// X-Forwarded-For, X-Http-Method-Override and Origin. A name with _ cannot be listed,
+	// as many servers take it for a dash. Nil: traceparent and tracestate.
 	Headers []string
 
 	// MaxRetryAfter caps what an answer's Retry-After may ask for. Zero: 1 h.
 	MaxRetryAfter time.Duration
 
-	// Client sends the requests. Nil: one of its own that keeps its connections.
-	// Redirects are not followed unless it says so, since following one may
+	// Client sends the requests. Nil: a client that keeps its connections.
+	// Redirects are not followed unless CheckRedirect is set, since following one may
 	// turn a POST into a GET.
 	Client *http.Client
 }
@@ -53,23 +52,22 @@ const (
 	idleConnections      = 256
 )
 
-// HTTP is a handler that posts each message: the body as it is with its content
-// type, and what Watership knows of the message in headers that begin with
+// HTTP returns a handler that posts each message: the body unchanged with its content
+// type, and the properties of the message and of its attempt in headers that begin with
 // "Watership-", the message's own headers among them (HTTPConfig.Headers).
 //
-// Where the message has an id of its own, Idempotency-Key is the same at every
-// attempt, and another for each queue and each replay. Without an id there is none:
-// equal messages could not be told apart, and the service would drop the second. A
-// header Idempotency-Key of the message takes its place if HTTPConfig.Headers has
-// that name, also in a replay.
+// If the message has an id, Idempotency-Key is the same at every attempt, and differs
+// for each queue and each replay. Without an id there is none: equal messages would have
+// the same key, and the service would drop the second. A header Idempotency-Key of the
+// message replaces it if HTTPConfig.Headers has that name, also in a replay.
 //
 //	2xx                                                     handled
 //	502, 503, 504, 429 with Retry-After, no connection      the service is unavailable: no attempt is lost
 //	101, 3xx, 401, 403, 404, 405, 408, 425, 429, other 5xx  an attempt that failed, as one that timed out
 //	any other                                               poison at once
 //
-// Retry-After may make a message wait longer than its policy says. Where many
-// messages in a row fail, by any but the last, the breaker of the route opens.
+// Retry-After may make a message wait longer than its policy does. If many messages in a
+// row fail, by any but the last, the breaker of the route opens.
 func HTTP(cfg HTTPConfig) message.HandlerFunc {
 	poster := newHTTPPoster(cfg)
 	return func(msg *message.Message) ([]*message.Message, error) {
@@ -127,9 +125,9 @@ func (p *httpPoster) post(ctx context.Context) error {
 	return p.classifyResponse(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
 }
 
-// beginning reads an answer so that its connection can be used again, and returns what
-// it begins with. The status says enough where it cannot be read. What follows a 101 is
-// no answer, and net/http ends it by no time-out.
+// beginning reads a response so that its connection can be used again, and returns the
+// first bytes of its body. The status is enough if the body cannot be read. The bytes
+// after a 101 belong to another protocol, and no time-out of net/http ends them.
 func beginning(response *http.Response) []byte {
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		return nil
@@ -139,8 +137,8 @@ func beginning(response *http.Response) []byte {
 	return text
 }
 
-// noAnswer is what it means that a request had no answer. One that was sent, and
-// took too long, may be the fault of the message.
+// noAnswer classifies the error of a request without a response. A request that was sent
+// and timed out may be the fault of the message.
 func noAnswer(err error, connected bool) error {
 	if connected && causeOf(err) == timedOut {
 		return err
@@ -148,7 +146,7 @@ func noAnswer(err error, connected bool) error {
 	return retry.Unavailable(err)
 }
 
-// withoutURL drops the URL that the client's errors quote.
+// withoutURL removes the URL that the client's errors quote.
 func withoutURL(err error) error {
 	var quoted *url.Error
 	if errors.As(err, &quoted) {

@@ -21,10 +21,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// messageHeader begins the names of request headers that are headers of the
-// message. Whoever publishes a message chooses their names and values: under their
-// own names they could change what the request means to the service or to a proxy
-// before it.
+// messageHeader is the prefix of request headers that are headers of the message. Their
+// names and values are chosen by the publisher: without the prefix they could change
+// the meaning of the request for the service or for a proxy.
 const messageHeader = "Watership-Header-"
 
 func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attempt) {
@@ -34,7 +33,7 @@ func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attem
 	setIf(h, "Content-Type", e.Properties.ContentType)
 	if isContentCoding(e.Properties.ContentEncoding) {
 		h.Set("Content-Encoding", e.Properties.ContentEncoding)
-	} else { // such as the utf-8 that Celery says of everything
+	} else { // such as utf-8, which Celery sets on every message
 		setIf(h, "Watership-Content-Encoding", e.Properties.ContentEncoding)
 	}
 	h.Set("Watership-Fingerprint", attempt.Fingerprint)
@@ -48,8 +47,8 @@ func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attem
 	setIf(h, "Watership-Type", e.Properties.Type)
 }
 
-// setMessageHeaders sets headers of the message: those of HTTPConfig.Headers under
-// their own names, before ours, and any other as one of Watership's.
+// setMessageHeaders sets the headers of the message: the names of HTTPConfig.Headers
+// unchanged, every other one with the prefix messageHeader.
 func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
 	headers := schemas.PublisherHeaders(e.Headers)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -65,8 +64,8 @@ func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
 	}
 }
 
-// idempotencyKey is the same for every attempt at one message of a queue. A replay
-// is meant to be done again, and is not to be swallowed as a repeat.
+// idempotencyKey returns the same key for every attempt at one message of a queue. A
+// replay has another key, so that the service does not drop it as a repeat.
 func idempotencyKey(e schemas.Envelope, attempt Attempt) string {
 	if e.Properties.MessageID == "" {
 		return ""
@@ -75,8 +74,8 @@ func idempotencyKey(e schemas.Envelope, attempt Attempt) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// isContentCoding says whether a server may know all that was done to a body, one
-// after the other (https://www.iana.org/assignments/http-parameters).
+// isContentCoding reports whether an encoding is a list of registered content codings
+// (https://www.iana.org/assignments/http-parameters).
 func isContentCoding(encoding string) bool {
 	for coding := range strings.SplitSeq(encoding, ",") {
 		if !slices.Contains([]string{
@@ -94,7 +93,7 @@ func setIf(h http.Header, name, value string) {
 	}
 }
 
-// headerText is a message header as text: bytes as base64, times as RFC 3339,
+// headerText returns a message header as text: bytes as base64, times as RFC 3339,
 // tables and arrays as JSON.
 func headerText(value any) (string, bool) {
 	switch v := value.(type) {
@@ -113,7 +112,8 @@ func headerText(value any) (string, bool) {
 	return fmt.Sprint(value), true
 }
 
-// isFieldValue: RFC 9110 §5.5, without the line breaks that would add headers.
+// isFieldValue reports whether s is a field value of RFC 9110 §5.5, without the line
+// breaks that would add headers.
 func isFieldValue(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// Meaning is what an HTTP status means for a message.
+// Meaning is the meaning of an HTTP status for a message.
 type Meaning string
 
-// What an answer can mean.
+// The meanings of a response.
 const (
 	MeansHandled     Meaning = "handled"     // done
 	MeansRetry       Meaning = "retry"       // an attempt that failed
@@ -29,10 +29,10 @@ func Meanings() []Meaning {
 	return []Meaning{MeansHandled, MeansRetry, MeansPoison, MeansUnavailable}
 }
 
-// StatusError is an answer that does not mean that the message is handled.
+// StatusError is a response after which the message is not handled.
 type StatusError struct {
 	Status int
-	URL    string // its scheme and host alone, as the rest may be secret
+	URL    string // scheme and host only, as the rest may be secret
 	Body   string // its first KiB
 }
 
@@ -44,9 +44,9 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Validate says everything that is wrong with the configuration: a URL that
-// cannot be posted to, a key of Statuses that is no status from 200 to 599 and
-// no class of them, an unknown meaning, a header that may not be listed.
+// Validate returns every error of the configuration: a URL that cannot be posted to, a
+// key of Statuses that is neither a status from 200 to 599 nor a class of them, an
+// unknown meaning, a header that may not be listed.
 func (c HTTPConfig) Validate() error {
 	var errs []error
 	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
@@ -70,7 +70,7 @@ func (c HTTPConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// classifyResponse says what an answer means for the message.
+// classifyResponse returns the error of a response for package retry, nil if the message is handled.
 func (p *httpPoster) classifyResponse(err *StatusError, header http.Header) error {
 	switch p.meaning(err.Status, header) {
 	case MeansHandled:
@@ -83,8 +83,8 @@ func (p *httpPoster) classifyResponse(err *StatusError, header http.Header) erro
 	return retry.Permanent(err)
 }
 
-// meaning of an answer. 401, 403, 404, 405 and redirects may be the fault of one
-// message as well as of a bad deployment: the route's breaker finds out which.
+// meaning returns the meaning of a status. 401, 403, 404, 405 and redirects may be the
+// fault of one message as well as of a bad deployment: the route's breaker finds out which.
 func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 	if meaning, said := p.Statuses[strconv.Itoa(status)]; said {
 		return meaning
@@ -113,8 +113,8 @@ func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 	return MeansPoison
 }
 
-// retryAfter obeys a Retry-After header (RFC 9110 §10.2.3): seconds, or a date on
-// the clock of the service, which its Date header tells.
+// retryAfter adds the time of a Retry-After header to an error (RFC 9110 §10.2.3):
+// seconds, or a date on the clock of the service, which its Date header has.
 func (p *httpPoster) retryAfter(err error, header http.Header) error {
 	value := header.Get("Retry-After")
 	seconds, bad := strconv.ParseUint(value, 10, 31)

@@ -9,17 +9,16 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// messageCopy is a copy of a whole message in the making. Where the broker refuses the
-// copy, most often because headers that leave no room for ours travel in front of a
-// body that is large already, the body goes to the queue of unstorable messages and
-// the rest goes on without.
+// messageCopy is a copy of a message with its body, to be published. If the broker
+// refuses it, most often because the headers and the body are too large together, the
+// body is published to the queue of unstorable messages and the rest without it.
 type messageCopy struct {
 	*messageFlow
 	envelope schemas.Envelope
 	state    schemas.State
 	to       rabbit.Message
 
-	split bool // the body is safe in the queue of unstorable messages
+	split bool // the body is in the queue of unstorable messages
 }
 
 func (f *messageFlow) newMessageCopy(e schemas.Envelope, state schemas.State, to rabbit.Message) *messageCopy {
@@ -60,7 +59,7 @@ func (c *messageCopy) body() schemas.OmittedBody {
 	return schemas.OmittedBody{Size: len(c.envelope.Body), In: schemas.BodyInUnstorable}
 }
 
-// refusesMessage says whether the broker refuses a message whoever sends it.
+// refusesMessage reports whether the broker refuses a message from every login.
 func refusesMessage(err error) bool {
 	var refused *rabbit.RefusedError
 	return errors.As(err, &refused) && refused.CondemnsMessage()

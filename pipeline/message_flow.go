@@ -14,32 +14,32 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// publisher publishes messages and returns once the broker has them safe.
+// publisher publishes messages and returns once the broker has confirmed them.
 type publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 
-	// PublishAll does not wait for one before the next, and keeps their order. It
-	// returns an error for each, nil for those that are safe.
+	// PublishAll publishes without waiting for each confirm, and keeps the order. It
+	// returns an error for each message, nil for the confirmed ones.
 	PublishAll(ctx context.Context, messages []rabbit.Message) []error
 }
 
-// delayDeclarer makes sure that the delay queue of d exists.
+// delayDeclarer declares the delay queue of d.
 type delayDeclarer interface {
 	DeclareDelay(ctx context.Context, d time.Duration) error
 }
 
-// messageFlow are what handlers do with messages. Each makes the next copy durable
-// before it returns, the harmless copy first: the event, then the message;
-// the acknowledgement follows when the handler returns. A crash anywhere gives
-// a duplicate and never a loss.
+// messageFlow has the operations of handlers on messages: event, retry, poison. Each
+// publishes the next copy durably before it returns, the event before the message; the
+// acknowledgement follows when the handler returns. A crash at any point gives a
+// duplicate and never a loss.
 type messageFlow struct {
-	queue        string // whose messages are handled
+	queue        string // that delivered the messages
 	topology     schemas.Topology
 	verifier     *schemas.Verifier
 	publisher    publisher
 	frameMax     func() schemas.FrameMax // of the publisher's connection
 	delays       delayDeclarer
-	permanent    []time.Duration // that policies name, the shortest first
+	permanent    []time.Duration // delays of policies, the shortest first
 	taps         []transport.Tap
 	now          func() time.Time
 	sleep        func(ctx context.Context, d time.Duration) bool // false when ctx ends before
@@ -50,8 +50,8 @@ type messageFlow struct {
 	heldMessages *heldMessages
 	warnings     *throttle
 
-	queueLimiter *queueLimiter // queues of services
-	delayLimiter *queueLimiter // delay queues
+	queueLimiter *queueLimiter // for the queues of services
+	delayLimiter *queueLimiter // for the delay queues
 }
 
 // failedAttempt is an attempt that failed.
@@ -62,7 +62,7 @@ type failedAttempt struct {
 	verdict
 }
 
-// handleFailure sends a message whose attempt failed to where its policy says.
+// handleFailure publishes a message after a failed attempt, as its policy decides.
 func (f *messageFlow) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
 	decision := f.poisonWithoutRoom(a.decision, before.Envelope)
 	f.metrics.observeFailure(a, decision.Action)
@@ -85,8 +85,8 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	return f.schedule(ctx, before.Envelope, state, decision.Delay)
 }
 
-// poisonWithoutRoom: a message whose headers leave no room for ours cannot carry its
-// attempts back to its queue, so it is not tried again.
+// poisonWithoutRoom replaces the retry of a message whose headers leave no room for a
+// state: it cannot carry its attempts back to its queue.
 func (f *messageFlow) poisonWithoutRoom(d retry.Decision, e schemas.Envelope) retry.Decision {
 	if d.Action == retry.Retry && !f.frameMax().LeavesRoom(e) {
 		return retry.Decision{Action: retry.Poison, Reason: "its headers leave no room for a state"}
@@ -94,8 +94,8 @@ func (f *messageFlow) poisonWithoutRoom(d retry.Decision, e schemas.Envelope) re
 	return d
 }
 
-// publishEvent publishes one event of a message's life. Its id is given before the
-// first publish, so that a redelivery is the same document.
+// publishEvent publishes a lifecycle event. Its id is set before the first publish, so
+// that a redelivery gives the same document.
 func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State) error {
 	if state.EventID == "" {
 		state.EventID = f.newID()
@@ -120,7 +120,7 @@ func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schema
 	})
 }
 
-// bodyIsTapped: events that come often leave out a body that the tap has kept.
+// bodyIsTapped reports whether an event may omit the body because the tap has recorded it.
 func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bool {
 	if action != schemas.Handled && action != schemas.RetryScheduled {
 		return false
@@ -128,8 +128,8 @@ func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bo
 	return slices.ContainsFunc(f.taps, func(tap transport.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
-// schedule puts a message into the queue where all wait equally long. One that the broker
-// does not take there as it must be is poison.
+// schedule publishes a message to the delay queue of delay. A message that the broker
+// refuses there becomes poison.
 func (f *messageFlow) schedule(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
 	var refusal error
 	err := f.hold(ctx, fmt.Sprintf("scheduling a retry in %s", delay), func() error {
@@ -146,8 +146,8 @@ func (f *messageFlow) schedule(ctx context.Context, e schemas.Envelope, state sc
 	return f.poison(ctx, e, state)
 }
 
-// publishDelayed publishes to the delay queue, or to another where that is silent or can
-// have no queue: where there is none yet, one that policies name.
+// publishDelayed publishes to the delay queue of delay, or to another one if that queue
+// does not confirm, or does not exist and cannot be declared.
 func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
 	m := rabbit.Message{Exchange: f.topology.Direct(), Publishing: f.frameMax().Wrap(e, state)}
 	err := f.publishToDelayQueue(ctx, m, delay)
@@ -170,7 +170,8 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	return f.publishToDelayQueue(ctx, m, other)
 }
 
-// alternativeDelay is the shortest delay that is longer than one, or else the longest.
+// alternativeDelay returns the shortest delay that is longer than the given one, or else
+// the longest.
 func alternativeDelay(others []time.Duration, than time.Duration) (other time.Duration, found bool) {
 	others = slices.DeleteFunc(slices.Sorted(slices.Values(others)), func(d time.Duration) bool { return d == than })
 	if len(others) == 0 {
@@ -180,7 +181,7 @@ func alternativeDelay(others []time.Duration, than time.Duration) (other time.Du
 	return others[min(i, len(others)-1)], true
 }
 
-// undeclaredError says that a delay has no queue, and can have none.
+// undeclaredError is returned if the queue of a delay cannot be declared.
 type undeclaredError struct {
 	delay time.Duration
 	err   error
@@ -192,7 +193,8 @@ func (e *undeclaredError) Error() string {
 
 func (e *undeclaredError) Unwrap() error { return e.err }
 
-// publishToDelayQueue publishes to the queue of a delay, and declares it where it is not there.
+// publishToDelayQueue publishes to the queue of a delay, and declares the queue if it
+// does not exist.
 func (f *messageFlow) publishToDelayQueue(ctx context.Context, m rabbit.Message, delay time.Duration) error {
 	m.RoutingKey = f.topology.Delay(delay)
 	return f.delayLimiter.publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
@@ -208,8 +210,8 @@ func (f *messageFlow) publishToDelayQueue(ctx context.Context, m rabbit.Message,
 	})
 }
 
-// poison gives a message up. The id of its event is given here, since the
-// poison handler may see the message twice.
+// poison publishes a message to the poison queue. The id of its event is set here, since
+// the poison handler may get the message twice.
 func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	if state.Message == "" {
 		state.Message = f.newID()
@@ -219,8 +221,8 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	return f.hold(ctx, "giving a message up", func() error { return copied.publish(ctx) })
 }
 
-// poisonUnreadable gives up a message with headers of ours that this version cannot read.
-// It is kept with them; to wait for a newer version would hold up what follows.
+// poisonUnreadable publishes a message as poison whose Watership headers this version
+// cannot read. The headers stay on it; waiting for a newer version would block the queue.
 func (f *messageFlow) poisonUnreadable(ctx context.Context, queue string, why error) error {
 	arrived, _ := schemas.FromContext(ctx)
 	state := schemas.State{Fingerprint: arrived.Fingerprint()}

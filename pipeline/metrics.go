@@ -11,9 +11,9 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// metrics say how the handlers do (https://prometheus.io/docs/practices/naming/).
-// The label queue is the name of a route's queue or of one that exists, else other:
-// the queue that a dead letter names is what somebody wrote into its headers.
+// metrics are the metrics of the handlers (https://prometheus.io/docs/practices/naming/).
+// The label queue is the name of a route's queue or of an existing one, else other: a
+// publisher can write any name into the headers of a dead letter.
 type metrics struct {
 	attempts   *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
@@ -56,7 +56,7 @@ func (m *metrics) observeHandled(queue string, took time.Duration) {
 
 func (m *metrics) observeFailure(a failedAttempt, action retry.Action) {
 	m.attempts.WithLabelValues(a.label, resultLabel(action)).Inc()
-	if a.took > 0 { // how long a consumer of others took is not known
+	if a.took > 0 { // unknown for a dead letter
 		m.durations.WithLabelValues(a.label).Observe(a.took.Seconds())
 	}
 }
@@ -72,12 +72,12 @@ func resultLabel(action retry.Action) string {
 	return "poison"
 }
 
-// maxLabels bounds how many queues that are no routes have a label of their own.
+// maxLabels bounds the number of queues without a route that have a label of their own.
 const maxLabels = 1000
 
 const otherLabel = "other"
 
-// queueLabels knows the queues that metrics may name.
+// queueLabels returns the label of a queue.
 type queueLabels struct {
 	exists func(ctx context.Context, queue string) (bool, error)
 

@@ -18,25 +18,24 @@ import (
 // whose handler published them: by its message id, or else by its fingerprint.
 const HeaderCausation = "causation-id"
 
-// headerStockUUID is where the stock transport keeps a message's UUID. Copied
-// from another message it would name that one.
+// headerStockUUID is the header of a message's UUID in watermill-amqp. Copied from
+// another message it would be the UUID of that one.
 const headerStockUUID = "_watermill_message_uuid"
 
-// NewMessage is an outgoing message with an exchange, a routing key, properties
-// and headers of the handler's choice. What is zero is set when it is
-// published: the message id to one that is the same each time the handler
-// repeats, the correlation id to that of the message being handled or else to
-// its message id, HeaderCausation, and the delivery mode to persistent.
+// NewMessage returns an outgoing message with an exchange, a routing key, properties and
+// headers. Zero fields are set when it is published: the message id to one that is the
+// same each time the handler repeats, the correlation id to the one of the message being
+// handled or else to its message id, HeaderCausation, and the delivery mode to persistent.
 //
-// Payload, UUID and metadata (its headers, those that are strings) are as in any
-// Watermill message, and what is in them when the handler returns counts. Exchange, key
-// and properties stay with the message over SetContext and Copy.
+// Payload, UUID and metadata (its headers with string values) are as in any Watermill
+// message, and their values when the handler returns count. Exchange, key and properties
+// stay with the message over SetContext and Copy.
 //
-// A handler may also return plain Watermill messages: they go to Route.Publish
-// with their metadata as headers, and their UUID, which is another at each
-// attempt, does not count. Headers of Watership's and of RabbitMQ's that were
-// copied from another message are taken off, and so are the routing keys in CC and BCC
-// that were copied from the message being handled.
+// A handler may also return plain Watermill messages: they are published to Route.Publish
+// with their metadata as headers, and their UUID, which is another at each attempt, does
+// not count. Headers of Watership and of RabbitMQ that were copied from another message
+// are removed, and so are the routing keys in CC and BCC that were copied from the
+// message being handled.
 func NewMessage(e schemas.Envelope) *message.Message {
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, headerStockUUID)
@@ -47,13 +46,13 @@ func NewMessage(e schemas.Envelope) *message.Message {
 	return msg
 }
 
-// outgoingKey is the metadata key of what NewMessage was given. It is another than
-// that of a message being handled, so that a handler which returns what it was given
-// does not publish it where it came from.
+// outgoingKey is the metadata key of the envelope in an outgoing message. It differs from
+// the key of a message being handled, so that a handler which returns its input does not
+// publish it to the exchange that it came from.
 const outgoingKey = "_watership_outgoing"
 
-// outgoingEnvelope is what NewMessage was given, as the handler has changed it since; false
-// where what was kept of it cannot be read.
+// outgoingEnvelope returns the envelope of NewMessage with the handler's changes; false if
+// its metadata cannot be parsed.
 func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 	as := message.NewMessage(msg.UUID, msg.Payload)
 	maps.Copy(as.Metadata, msg.Metadata)
@@ -62,8 +61,8 @@ func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 	return transport.EnvelopeOf(as)
 }
 
-// outgoingMessages is what goes on the wire for all that a handler returned. What a handler
-// returns is the handler's: a panic over it is its failure.
+// outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
+// message that the handler returned is a failure of the handler.
 func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
 	return recoverValue(func() (messages []rabbit.Message, err error) {
 		messages = make([]rabbit.Message, len(produced))
@@ -79,7 +78,7 @@ func (h *routeHandler) outgoingMessages(produced []*message.Message, parent sche
 	})
 }
 
-// outgoingMessage is what goes on the wire for one message that a handler returned.
+// outgoingMessage returns the AMQP message for one message that a handler returned.
 func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
 	e, ok := h.envelope(msg)
 	if !ok {
@@ -101,7 +100,8 @@ func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.Veri
 	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil
 }
 
-// envelope is what a handler said of its message; false where that cannot be read.
+// envelope returns the envelope of a message that a handler returned; false if its
+// metadata cannot be parsed.
 func (h *routeHandler) envelope(msg *message.Message) (schemas.Envelope, bool) {
 	if _, made := msg.Metadata[outgoingKey]; made {
 		return outgoingEnvelope(msg)
@@ -109,8 +109,8 @@ func (h *routeHandler) envelope(msg *message.Message) (schemas.Envelope, bool) {
 	return h.plainEnvelope(msg), true
 }
 
-// setCorrelation says what an outgoing message belongs to, unless the handler has said
-// so. A causation that was copied from the parent is the parent's own.
+// setCorrelation sets correlation id and causation, unless the handler has set them. A
+// causation that was copied from the parent names the parent's own cause.
 func setCorrelation(e *schemas.Envelope, parent schemas.VerifiedState) {
 	p := parent.Envelope.Properties
 	if e.Properties.CorrelationID == "" {
@@ -130,9 +130,9 @@ func setCorrelation(e *schemas.Envelope, parent schemas.VerifiedState) {
 	}
 }
 
-// plainEnvelope is the envelope of a Watermill message that says nothing of
-// AMQP. Of one that was copied from what the handler was given it keeps the
-// headers, each with its type, and what the properties say of the body.
+// plainEnvelope returns the envelope of a Watermill message without AMQP properties. A
+// copy of the handler's input keeps its headers, each with its type, and the properties
+// that describe the body.
 func (h *routeHandler) plainEnvelope(msg *message.Message) schemas.Envelope {
 	e := schemas.Envelope{Exchange: h.route.Publish.Exchange, RoutingKey: h.route.Publish.Key, Body: msg.Payload}
 	if from, copied := transport.EnvelopeOf(msg); copied {
@@ -152,8 +152,8 @@ func (h *routeHandler) plainEnvelope(msg *message.Message) schemas.Envelope {
 	return e
 }
 
-// derivedID makes a repeat of a handler recognisable. Where the parent has no
-// id of its own, equal parents could not be told apart, so it is random.
+// derivedID returns the same id each time a handler repeats. If the parent has no id, the
+// id is random: equal parents would get equal ids.
 func (h *routeHandler) derivedID(parent schemas.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
 		return h.newID()

@@ -8,9 +8,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// withoutCopiedCC takes out of CC and BCC what was copied from the message being
-// handled: RabbitMQ would take the outgoing message, by the rights of our login, to
-// queues that the publisher of the other chose
+// withoutCopiedCC removes the routing keys from CC and BCC that were copied from the
+// message being handled: RabbitMQ would route the outgoing message, by the rights of
+// Watership's login, to queues that the publisher of the other message chose
 // (https://www.rabbitmq.com/docs/sender-selected).
 func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
 	parentKeys := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
@@ -26,7 +26,7 @@ func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
 	}
 }
 
-// names are the routing keys of a CC or BCC header; RabbitMQ ignores other elements.
+// names returns the routing keys of a CC or BCC header; RabbitMQ ignores other elements.
 func names(header any) []any {
 	all, _ := header.([]any)
 	return slices.DeleteFunc(slices.Clone(all), func(element any) bool {

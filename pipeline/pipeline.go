@@ -1,6 +1,6 @@
-// Package pipeline moves messages through business, retry and poison handlers
-// on a Watermill router. It is what a Go service imports: hand it a
-// message.HandlerFunc for a queue, and retry, poison and audit are done.
+// Package pipeline moves messages through route, retry and poison handlers
+// on a Watermill router. A Go service imports it and passes a
+// message.HandlerFunc for a queue; retry, poison and audit follow.
 package pipeline
 
 import (
@@ -29,17 +29,16 @@ type Pipeline struct {
 	heldMessages *heldMessages
 	router       *message.Router
 	consuming    *rabbit.Connection
-	sending      *rabbit.Connection // what of ours publishes
-	returning    *rabbit.Connection // the last hop, and parked copies
-	outgoing     *rabbit.Connection // what handlers publish
+	sending      *rabbit.Connection // events, delays and poison
+	returning    *rabbit.Connection // messages to the queues of services, and parked copies
+	outgoing     *rabbit.Connection // outgoing messages of handlers
 
 	connections []*rabbit.Connection // all of these
 	publishers  []*rabbit.Publisher
 	live        transport.LiveTopology
 
-	// These publish, and bring back what of ours has vanished. RabbitMQ stops reading a
-	// connection on which too much waits for one queue, so that queues of others have
-	// connections of their own.
+	// These publishers repair the topology. RabbitMQ stops reading a connection on which too
+	// much waits for one queue, so the queues of services have connections of their own.
 	ownPublisher, queuePublisher, exchangePublisher *transport.SelfHealingPublisher
 
 	breakers     []*breaker // of Config.Routes, in their order
@@ -50,8 +49,8 @@ type Pipeline struct {
 	delayLimiter *queueLimiter
 }
 
-// New checks the configuration and connects in the background. Run must follow,
-// since it also closes what New opened.
+// New checks the configuration and connects in the background. Run must follow, since
+// it also closes the connections that New opened.
 func New(cfg Config) (*Pipeline, error) {
 	uri, err := amqp.ParseURI(cfg.URL)
 	if err != nil {
@@ -80,8 +79,8 @@ func New(cfg Config) (*Pipeline, error) {
 	return p, nil
 }
 
-// maxGivenUp is how many messages may be given up unconfirmed before their channel is:
-// RabbitMQ may not answer on it to anything for long.
+// maxGivenUp is the number of unconfirmed messages after which their channel is given
+// up: RabbitMQ may not answer on it for long.
 const maxGivenUp = 8
 
 func (p *Pipeline) connectAll() (err error) {
@@ -103,7 +102,7 @@ func (p *Pipeline) connectAll() (err error) {
 	return nil
 }
 
-// dedicated is a publisher on a connection of its own.
+// dedicated returns a publisher with a connection of its own.
 func (p *Pipeline) dedicated() (by publisher, end func()) {
 	connection, err := p.connect("watership probing", false)
 	if err != nil { // as the others had
@@ -111,7 +110,7 @@ func (p *Pipeline) dedicated() (by publisher, end func()) {
 	}
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
 	return p.signing(transport.NewSelfHealingPublisher(publisher, p.live)), func() {
-		_ = publisher.Close() // what is not confirmed is known
+		_ = publisher.Close() // its unconfirmed messages have been reported
 		_ = connection.Close()
 	}
 }
@@ -128,23 +127,25 @@ func (p *Pipeline) connect(name string, consuming bool) (*rabbit.Connection, err
 	})
 }
 
-// Router is the Watermill router, for middleware and plugins of one's own. Each
-// handler has the name of its queue. Middleware is around what acknowledges: an
-// error that it makes puts the message back into its queue, and it sees no
-// outgoing messages. To change those, wrap Route.Handler instead.
+// Router returns the Watermill router, for more middleware and plugins. Each handler has
+// the name of its queue. Middleware wraps the acknowledgement: its errors requeue the
+// message, and it sees no outgoing messages. To change those, wrap Route.Handler instead.
 func (p *Pipeline) Router() *message.Router { return p.router }
 
-// Running closes once every handler consumes.
+// Run declares the topology and handles messages until ctx ends. Then it stops
+// consuming, waits for handlers up to Config.StopTimeout, requeues the other messages
+// and closes the connections. It waits for an unavailable broker, and fails if the
+// topology cannot be declared as configured.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 
-// RouteState is how a route is doing.
+// RouteState is the state of a route's breaker.
 type RouteState struct {
 	Queue  string
-	Paused time.Time // since when its breaker is open; zero: it is closed
-	Error  string    // with what its messages fail then
+	Paused time.Time // the time at which its breaker opened; zero: it is closed
+	Error  string    // the error of its messages then
 }
 
-// Routes says how each route is doing, in the order of Config.Routes.
+// Routes returns the state of each route, in the order of Config.Routes.
 func (p *Pipeline) Routes() []RouteState {
 	states := make([]RouteState, len(p.breakers))
 	for i, breaker := range p.breakers {
@@ -154,15 +155,15 @@ func (p *Pipeline) Routes() []RouteState {
 	return states
 }
 
-// Err says why no messages come in or go out now: nil while the broker is
-// connected.
+// Err returns the reason why no messages are delivered or published now; nil while the
+// broker is connected.
 func (p *Pipeline) Err() error {
 	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err())
 }
 
-// Held says which messages are held, nil while there are none: what became of them is
-// known, and the broker takes no record of it, so they are not acknowledged. It is
-// tried again until the broker takes it.
+// Held returns an error that names the messages that are held; nil while there are none.
+// A handler has finished with a held message, but the broker does not confirm its next
+// copy, so the message is not acknowledged. The publish is repeated until it succeeds.
 func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
 
 // Run declares the topology and handles messages until ctx ends; then it stops
@@ -179,7 +180,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBroker(ctx); err != nil {
 		return errors.Join(ignoreEnd(ctx, err), p.close())
 	}
-	// Handlers still publish while they finish, so it is kept longer than ctx.
+	// Handlers still publish while they finish, so the topology is reconciled longer than ctx.
 	reconciling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { p.live.Reconcile(reconciling) })
@@ -189,11 +190,11 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(err, p.close())
 }
 
-// firstTrustedVersion is the first major version of RabbitMQ that believes no x-death of a
-// publisher (https://www.rabbitmq.com/docs/dlx).
+// firstTrustedVersion is the first major version of RabbitMQ that overwrites the x-death
+// header of a publisher (https://www.rabbitmq.com/docs/dlx).
 const firstTrustedVersion = 4
 
-// checkBroker finds out, before any message comes, what states and deaths may be believed.
+// checkBroker finds out, before the first delivery, which states and deaths are trusted.
 func (p *Pipeline) checkBroker(ctx context.Context) error {
 	version, err := p.sending.ServerVersion(ctx)
 	if err != nil {
@@ -213,7 +214,7 @@ func (p *Pipeline) checkBroker(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnd: being stopped is no failure.
+// ignoreEnd drops an error that follows from the end of ctx.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

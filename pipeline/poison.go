@@ -13,11 +13,11 @@ import (
 )
 
 // poisoner is the poison handler: the `poisoned` event with the whole envelope,
-// the parked copy where a route wants one, then the acknowledgement. The event
+// the parked copy if the route has Park set, then the acknowledgement. The event
 // may be the only copy of the message, so it cannot be switched off.
 type poisoner struct {
 	*messageFlow
-	parking map[string]string // where copies go, by the queue that failed
+	parking map[string]string // queues of the copies, by the queue that failed
 	declare func(queue string) error
 	hook    func(context.Context, schemas.Event) error // may be nil
 
@@ -43,7 +43,7 @@ func (p *poisoner) handle(msg *message.Message) error {
 	return nil
 }
 
-// failedMessage is a message that was given up, its state, and where its body is.
+// failedMessage returns a message of the poison queue, its state, and the place of its body.
 func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
 	verified, found, err := parseVerified(arrived, p.verifier.VerifyPoison)
 	e, state = verified.Envelope, verified.State
@@ -71,8 +71,8 @@ func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, stat
 	return p.publishEvent(ctx, schemas.Poisoned, e, state)
 }
 
-// park keeps a copy for those who look into queues. A parking queue that takes no
-// more, or confirms nothing, holds up nobody: the event has the message.
+// park publishes a copy for people who inspect queues. A parking queue that is full or
+// does not confirm blocks no message: the event has it.
 func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
 	queue, wanted := p.parking[state.Queue]
 	if !wanted {
@@ -103,8 +103,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	return nil
 }
 
-// notify calls the hook. Nothing that it does can keep the message here for longer than
-// its time.
+// notify calls the hook. The hook cannot delay the message for longer than its time-out.
 func (p *poisoner) notify(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
 	if p.hook == nil {
 		return

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// queueLimiter bounds how much of a handler that serves many queues one of them takes that
-// does not confirm, such as a quorum queue without a majority. Of each queue only so
-// many messages are unconfirmed at once, for so long. After that the queue gets one
-// message at a time until it confirms again: a message that is given up unconfirmed
-// may have arrived, and arrives twice where it is sent again. It gets that on a
-// connection of its own, since RabbitMQ lets a channel wait that publishes to such a
-// queue, up to half a minute for each message, and others with it.
+// queueLimiter keeps a queue that does not confirm, such as a quorum queue without a
+// majority, from blocking a handler that serves many queues. It bounds the unconfirmed
+// messages of each queue, and the wait for a confirm. After a time-out the queue gets
+// one message at a time until it confirms again: a message without a confirm may have
+// arrived, and arrives twice if it is published again. These messages have a connection
+// of their own, since RabbitMQ blocks a channel that publishes to such a queue, up to
+// half a minute for each message, and other messages with it.
 type queueLimiter struct {
 	by        publisher
 	dedicated func() (by publisher, end func()) // on a connection of its own
@@ -26,10 +26,10 @@ type queueLimiter struct {
 	all map[string]*queueLimit
 }
 
-// queueLimit is a queue to which messages go.
+// queueLimit has the unconfirmed messages of one queue.
 type queueLimit struct {
 	slots   chan struct{} // a token for each message that is unconfirmed
-	slow    atomic.Bool   // the latest message was not confirmed in time
+	slow    atomic.Bool   // the latest message had no confirm in time
 	probing atomic.Bool   // while it is slow: a message is unconfirmed
 }
 
@@ -38,19 +38,19 @@ const (
 	delayShare     = 4096 // messages, of all routes
 	maxQueueLimits = 1000 // that are remembered
 
-	// slotTimeout is how long a message waits for others of its queue.
+	// slotTimeout bounds the wait for the confirms of other messages of the queue.
 	slotTimeout = 5 * time.Second
 )
 
-// errNotConfirmed is the error of a message that its queue does not take now.
+// errNotConfirmed is the error of a message to a queue that does not confirm.
 var errNotConfirmed = errors.New("confirms nothing")
 
 func newQueueLimiter(by publisher, dedicated func() (publisher, func()), timeout time.Duration, share int) *queueLimiter {
 	return &queueLimiter{by: by, dedicated: dedicated, share: share, timeout: timeout, all: map[string]*queueLimit{}}
 }
 
-// publish calls f, which publishes a message that goes to queue, unless too many of
-// that queue are unconfirmed. The error is errNotConfirmed then, as where f takes too long.
+// publish calls f, which publishes a message to queue, unless too many messages of that
+// queue are unconfirmed. The error is errNotConfirmed then, and after a time-out of f.
 func (t *queueLimiter) publish(ctx context.Context, queue string, f func(ctx context.Context, by publisher) error) error {
 	limit := t.of(queue)
 	by, release, open := t.acquire(ctx, limit)
@@ -82,7 +82,8 @@ func (t *queueLimiter) of(queue string) *queueLimit {
 	return t.all[queue]
 }
 
-// acquire says what publishes a message to a queue; open is false where that stands still.
+// acquire returns the publisher for a message to a queue; open is false if the queue
+// does not confirm.
 func (t *queueLimiter) acquire(ctx context.Context, limit *queueLimit) (by publisher, release func(), open bool) {
 	if !limit.slow.Load() {
 		return t.by, limit.release, limit.acquire(ctx, min(t.timeout, slotTimeout))
@@ -97,15 +98,14 @@ func (t *queueLimiter) acquire(ctx context.Context, limit *queueLimit) (by publi
 	}, true
 }
 
-// acquire takes a place; false where the queue stands still. A queue that frees no place
-// for so long does.
-func (t *queueLimit) acquire(ctx context.Context, patience time.Duration) bool {
+// acquire takes a slot; it returns false if none becomes free within timeout.
+func (t *queueLimit) acquire(ctx context.Context, timeout time.Duration) bool {
 	select {
 	case t.slots <- struct{}{}:
 		return true
 	default:
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case t.slots <- struct{}{}:

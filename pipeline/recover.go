@@ -9,15 +9,15 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// errGoexit is the error of a function that ended its goroutine, as testing's
-// FailNow does.
+// errGoexit is the error of a function that ended its goroutine, as FailNow of package
+// testing does.
 var errGoexit = errors.New("runtime.Goexit ended the goroutine")
 
-// errEndless is the error of a function that went on for too long.
+// errEndless is the error of a function that did not return in time.
 var errEndless = errors.New("it did not return")
 
 // recoverPanic calls f, which runs code of users, in a goroutine of its own: a panic
-// and a runtime.Goexit end that goroutine alone and are returned as errors.
+// and a runtime.Goexit end that goroutine only and are returned as errors.
 func recoverPanic(f func() error) error {
 	_, err := recoverValue(func() (struct{}, error) { return struct{}{}, f() })
 	return err
@@ -29,8 +29,8 @@ func recoverValue[T any](f func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// recoverWithin is recoverValue for code that should be quick: it waits no longer
-// than limit. A goroutine cannot be ended from outside, so f goes on after that.
+// recoverWithin is recoverValue with a time limit. A goroutine cannot be ended from
+// outside, so f goes on after it.
 func recoverWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

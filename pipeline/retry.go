@@ -14,9 +14,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// retrier is the retry handler. It takes the dead letters of consumers in any
-// language to a delay queue or to poison, and what has waited to the queue
-// that failed and to no other.
+// retrier is the retry handler. It publishes the dead letters of consumers in any
+// language to a delay queue or to the poison queue, and messages that have waited to
+// the queue that failed and to no other.
 type retrier struct {
 	*messageFlow
 	delivery     directdelivery.Sender
@@ -24,11 +24,11 @@ type retrier struct {
 	labels       *queueLabels
 	deathChecker *deathChecker
 	retried      []string      // reasons of dead letters that are tried again
-	pause        time.Duration // before another try at a queue that is full or gone
-	grace        time.Duration // for which a queue may be gone
+	pause        time.Duration // before another try at a queue that is full or missing
+	grace        time.Duration // for which a queue may be missing
 }
 
-// handleDead takes a dead letter: event, delay queue or poison queue, acknowledgement.
+// handleDead handles a dead letter: event, delay queue or poison queue, acknowledgement.
 func (r *retrier) handleDead(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
@@ -53,8 +53,8 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
 }
 
-// deadLetter is a dead letter as it was before it died, and the death for which it is
-// here; or else the reason for which it cannot go back to a queue.
+// deadLetter returns a dead letter as it was before it died, and its latest death; or
+// else the reason for which it cannot go back to a queue.
 func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (letter schemas.Envelope, death schemas.Death, reason string) {
 	if arrived.Exchange != r.topology.Retry() {
 		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
@@ -67,13 +67,13 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 	if err := rabbit.CheckName(death.Queue); err != nil {
 		return arrived, death, "its x-death header names no queue: " + err.Error()
 	}
-	if r.topology.Owns(letter.Exchange) { // its state has the origin, if that counts
+	if r.topology.Owns(letter.Exchange) { // the state has the origin, if the state counts
 		letter.Exchange, letter.RoutingKey = "", death.Queue
 	}
 	return letter, death, r.deathChecker.implausible(ctx, death.Queue)
 }
 
-// handleDue takes a message that has waited to its queue, then acknowledges.
+// handleDue publishes a message that has waited to its queue, then acknowledges.
 func (r *retrier) handleDue(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
@@ -96,8 +96,9 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	return r.returnToQueue(ctx, e, state)
 }
 
-// returnToQueue is the last hop. No queue that is full, gone or silent holds up the others. What
-// is no fault of the message, such as a right that our login lacks, is waited for.
+// returnToQueue publishes a message to its queue. A queue that is full, missing or does
+// not confirm blocks no other message. An error that is no fault of the message, such as
+// a missing right of the login, makes the message wait.
 func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
@@ -139,7 +140,7 @@ func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, sta
 	return r.poison(ctx, e, state)
 }
 
-// poisonUnknown gives up what somebody put into a queue of ours by hand.
+// poisonUnknown publishes a message as poison that arrived without a usable state or death.
 func (r *retrier) poisonUnknown(ctx context.Context, arrived schemas.Envelope, reason string) error {
 	verified := r.verifier.VerifyMark(arrived)
 	state := verified.State.Failed(r.now(), 0, "", failure(errors.New(reason)))

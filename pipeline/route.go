@@ -17,13 +17,13 @@ type Route struct {
 	Queue string
 	Bind  []Binding // to exchanges that exist
 
-	// Handler says by its error what should happen to the message: see package
-	// retry. It gets a copy: what it does to the message, nested headers and its
-	// acknowledgement included, changes nothing of what is tried again. A nack of
-	// that copy makes the message wait without losing an attempt. So does an error of
-	// package net or crypto/tls, or of the system, which says that a service could
-	// not be reached, as if it were marked with retry.Unavailable. A panic or a
-	// runtime.Goexit of the handler, or of a method of its error, is a failure.
+	// Handler decides by its error what happens to the message: see package retry. It
+	// gets a copy: changes of the message, of nested headers and of its acknowledgement
+	// do not affect the message that is retried. A nack of the copy makes the message
+	// wait without losing an attempt. So does an error of package net or crypto/tls, or
+	// of the system, for a service that cannot be reached, as if it were marked with
+	// retry.Unavailable. A panic or a runtime.Goexit of the handler, or of a method of
+	// its error, is a failure.
 	Handler message.HandlerFunc
 
 	Policy      *retry.Policy  // nil: Config.Default
@@ -31,12 +31,12 @@ type Route struct {
 	Concurrency int            // messages handled at once; zero: 16
 	Timeout     time.Duration  // of one attempt; zero: none
 
-	// Publish is where outgoing messages go that name no exchange themselves.
+	// Publish is the exchange and key of outgoing messages that name none themselves.
 	Publish Binding
 
-	// Park keeps a copy of each message that this route gives up in the queue
-	// <Queue>.poison, with our headers, beside its `poisoned` event. Where that
-	// queue takes no more there is the event alone, and an error in the log.
+	// Park publishes a copy of each message of this route that becomes poison to the
+	// queue <Queue>.poison, with Watership's headers, in addition to its `poisoned` event.
+	// If that queue is full there is only the event, and an error in the log.
 	Park bool
 }
 
@@ -76,10 +76,10 @@ func (r Route) validate(ours schemas.Topology) error {
 	return nil
 }
 
-// parking is the name of the queue for copies of what is given up.
+// parking returns the name of the queue for copies of poison.
 func (r Route) parking() string { return r.Queue + ".poison" }
 
-// declared are the queues of a route.
+// declared returns the queues of a route.
 func (r Route) declared() []transport.Route {
 	bound := transport.Route{Queue: r.Queue}
 	for _, b := range r.Bind {

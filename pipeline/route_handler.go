@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// routeHandler runs the handler of one route.
+// routeHandler calls the handler of one route.
 //
 //	success: outgoing messages, `handled` event, acknowledgement
 //	failure: event, delay queue or poison queue, acknowledgement
@@ -26,8 +26,8 @@ type routeHandler struct {
 	runningCalls runningCalls
 }
 
-// handle acknowledges by returning nil. An error means that no durable copy
-// could be made, so that the message must come again.
+// handle returns nil to acknowledge. An error means that no durable copy was confirmed,
+// so that the message must be delivered once more.
 func (h *routeHandler) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	verified, err := h.verify(ctx)
@@ -61,8 +61,8 @@ func (h *routeHandler) handle(msg *message.Message) error {
 	return h.succeed(ctx, verified, took)
 }
 
-// withRefund is the state of a message after it got its latest attempt back, where the
-// breaker owes it one.
+// withRefund returns the state of a message without its latest attempt, if the breaker
+// refunds that.
 func (h *routeHandler) withRefund(s schemas.State) schemas.State {
 	if !h.breaker.refund(s) {
 		return s
@@ -72,8 +72,8 @@ func (h *routeHandler) withRefund(s schemas.State) schemas.State {
 	return s.Waited(h.now())
 }
 
-// poisonExhausted is for a message that comes though its attempts are used up: the policy allows
-// fewer than it did, or a copy of it found a way back. It is not tried again.
+// poisonExhausted publishes a message as poison that is delivered with all its attempts
+// used: the policy allows fewer than before, or a copy of it reached the queue.
 func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, most int) error {
 	h.metrics.attempts.WithLabelValues(h.route.Queue, resultLabel(retry.Poison)).Inc()
 	state := verified.State
@@ -97,9 +97,9 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 	return verified, err
 }
 
-// publish sends a handler's outgoing messages and waits until all are
-// confirmed. Its first error is that of a message that cannot be published,
-// which is a failure of the attempt; its second says that nothing is known.
+// publish publishes a handler's outgoing messages and waits until all are confirmed. Its
+// first error concerns a message that cannot be published, which is a failure of the
+// attempt; its second means that the result is unknown.
 func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState, produced []*message.Message) (why, err error) {
 	messages, why := h.outgoingMessages(produced, parent)
 	if why != nil {
@@ -122,8 +122,8 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 	return why, nil
 }
 
-// confirmTimeout is the time in which messages are to be confirmed, which leaves room
-// for a slow broker: a second for each thousand of them, and for each MB.
+// confirmTimeout returns the time limit for the confirms of messages, with room for a
+// slow broker: a second for each thousand messages, and for each MB.
 func (h *routeHandler) confirmTimeout(messages []rabbit.Message) time.Duration {
 	timeout := h.queueLimiter.timeout + time.Duration(len(messages))*time.Millisecond
 	for _, m := range messages {
@@ -132,8 +132,8 @@ func (h *routeHandler) confirmTimeout(messages []rabbit.Message) time.Duration {
 	return timeout
 }
 
-// classifyPublishError tells an outgoing message that the broker will not have from a
-// broker that did not answer. A queue that is full takes no other message either.
+// classifyPublishError separates an outgoing message that the broker refuses from a
+// broker that did not answer. A full queue refuses other messages as well.
 func classifyPublishError(ctx context.Context, err error) (why, unknown error) {
 	var full *rabbit.NackedError
 	var gone *rabbit.UnroutableError
@@ -149,8 +149,8 @@ func classifyPublishError(ctx context.Context, err error) (why, unknown error) {
 	return nil, err
 }
 
-// fail does what follows a failed attempt. One whose delivery has ended says
-// nothing: the message comes again.
+// fail publishes a message after a failed attempt. If the delivery has ended, it
+// publishes nothing: the broker delivers the message once more.
 func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, epoch int, took time.Duration, why error) error {
 	if ended := context.Cause(ctx); ended != nil {
 		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
@@ -168,7 +168,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})
 }
 
-// succeed says that the handler has handled the message.
+// succeed publishes the `handled` event.
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
 	state := verified.State
 	state.Queue, state.Time, state.Duration = h.route.Queue, h.now(), took

@@ -12,13 +12,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// errRunning is the error of an attempt at a message that a handler still has.
+// errRunning is the error of an attempt at a message that a handler is still working on.
 var errRunning = errors.New("its handler has not returned since an earlier delivery, which has ended")
 
-// runningCalls are the messages that the handlers of a route have. RabbitMQ delivers a
-// message again when its channel ends, which is also what follows if it is not
-// acknowledged within the consumer_timeout. A handler that hangs would get it once more
-// each time, and take one place after the other.
+// runningCalls are the calls of a route's handler. RabbitMQ delivers a message again when
+// its channel ends, as it does when the message is not acknowledged within the
+// consumer_timeout. A handler that hangs would get the message once more each time, and
+// occupy one slot after the other.
 type runningCalls struct {
 	mu  sync.Mutex                // guards all
 	all map[string][]*handlerCall // by fingerprint
@@ -31,7 +31,7 @@ type handlerCall struct {
 	message  string // instance id, "" where it has none yet
 }
 
-// begin is called before a handler, and end after it.
+// begin is called before a handler; the returned function is called after it.
 func (r *runningCalls) begin(ctx context.Context, state schemas.State, now time.Time) (end func()) {
 	this := &handlerCall{delivery: ctx, began: now, message: state.Message}
 	r.mu.Lock()
@@ -52,9 +52,8 @@ func (r *runningCalls) end(fingerprint string, this *handlerCall) {
 	}
 }
 
-// find says since when a handler has a message that is delivered again. A message
-// without an instance id gets the one that newID returns, by which it is known from
-// then on.
+// find returns the start of a running call for a message that is delivered again. A
+// message without an instance id gets the result of newID as its id.
 func (r *runningCalls) find(ctx context.Context, state *schemas.State, newID func() string) (since time.Time, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,9 +73,9 @@ func (r *runningCalls) find(ctx context.Context, state *schemas.State, newID fun
 	return time.Time{}, false
 }
 
-// stillRunning fails an attempt at a message that a handler of this process has since
-// an earlier delivery. It is a failure if the time-out of the route has passed, and
-// else the message waits for the handler.
+// stillRunning fails an attempt at a message that a handler of this process has since an
+// earlier delivery. It is a failure if the time-out of the route has passed; otherwise
+// the message waits for the handler.
 func (h *routeHandler) stillRunning(ctx context.Context, verified *schemas.VerifiedState) error {
 	since, found := h.runningCalls.find(ctx, &verified.State, h.newID)
 	switch {

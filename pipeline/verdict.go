@@ -9,19 +9,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// verdict is what follows from the error of an attempt.
+// verdict is the classification of the error of an attempt.
 type verdict struct {
-	decision       retry.Decision // where the attempt counts
-	waiting        retry.Decision // where it does not
+	decision       retry.Decision // if the attempt counts
+	waiting        retry.Decision // if it does not
 	failure        schemas.Failure
 	cause          cause
-	requestedPause time.Duration // the service wants no request for so long; 0 where it does not say
+	requestedPause time.Duration // the pause that the service asked for; 0: none
 }
 
-// readTimeout is how long reading an error may take.
+// readTimeout bounds the calls of an error's methods.
 const readTimeout = 10 * time.Second
 
-// classify reads an error, whose methods are code of users and may do anything. An
+// classify classifies an error, whose methods are code of users and may do anything. An
 // error that cannot be read is a failure like any other.
 func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.State) verdict {
 	read := func(err error) (verdict, error) {
@@ -47,7 +47,7 @@ func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.St
 	return v
 }
 
-// failure is what travels of an error.
+// failure returns the message, type, class and stack of an error.
 func failure(err error) schemas.Failure {
 	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err)}
 	var panicked *retry.PanicError
