@@ -79,12 +79,6 @@ func ExampleStreamTemplate() {
 	// Output: true <nil>
 }
 
-func ExampleKibanaObjects() {
-	objects, err := schemas.KibanaObjects("watership-messages")
-	fmt.Println(bytes.Contains(objects, []byte(`"title":"watership-messages-traffic,watership-messages-failures"`)), err)
-	// Output: true <nil>
-}
-
 // A histogram of a day in at most thirty bars has one for each hour.
 func ExampleRoundStep() {
 	fmt.Println(schemas.RoundStep(24*time.Hour, 30))

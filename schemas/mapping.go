@@ -42,6 +42,9 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 	return json.Marshal(body)
 }
 
+// LagField is computed by Kibana, from the time of an event to its storing.
+const LagField = "watership.lag"
+
 // Fields are the fields of the document that can be searched: those of the
 // mapping, and the families of labels, which the mapping makes as they come.
 func Fields() (query.Fields, error) {
@@ -60,7 +63,7 @@ func Fields() (query.Fields, error) {
 			"amqp":           "is stored and not indexed: search headers.NAME or messaging.*",
 			"body.raw":       "is stored and not indexed: search body.text or body.json",
 			"body.unindexed": "is stored and not indexed: search body.text or body.json",
-			lagField:         "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
+			LagField:         "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
 		},
 	}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/kibana"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // fakeKibana imports as Kibana does: a form with a file of objects, one a line,
@@ -56,8 +56,8 @@ func (k *fakeKibana) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // The password comes from a file, and the authority of Kibana's certificate is trusted.
 func TestSetupLogsInToKibana(t *testing.T) {
 	i := around(t, rabbittest.Embedded(t)).install(t, "http://127.0.0.1:1/")
-	kibana := &fakeKibana{map[string]json.RawMessage{}}
-	server := httptest.NewTLSServer(kibana)
+	fake := &fakeKibana{map[string]json.RawMessage{}}
+	server := httptest.NewTLSServer(fake)
 	t.Cleanup(server.Close)
 	password := writeFile(t, "password", "secret\n")
 	ca := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -84,11 +84,11 @@ func TestSetupLogsInToKibana(t *testing.T) {
 
 func TestSetupImportsIntoKibana(t *testing.T) {
 	i := install(t, rabbittest.Newest(t), "http://127.0.0.1:1/")
-	kibana := &fakeKibana{map[string]json.RawMessage{}}
-	server := httptest.NewServer(kibana)
+	fake := &fakeKibana{map[string]json.RawMessage{}}
+	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	url := strings.Replace(server.URL, "http://", "http://elastic:secret@", 1) + "/kibana/"
-	objects, err := schemas.KibanaObjects(i.stream)
+	objects, err := kibana.Objects(i.stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func TestSetupImportsIntoKibana(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	if n := bytes.Count(objects, []byte("\n")); len(kibana.objects) != n || n != 13 {
-		t.Errorf("Kibana has %d objects of %d", len(kibana.objects), n)
+	if n := bytes.Count(objects, []byte("\n")); len(fake.objects) != n || n != 13 {
+		t.Errorf("Kibana has %d objects of %d", len(fake.objects), n)
 	}
 	for _, test := range []struct {
 		url  string

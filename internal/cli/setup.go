@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/kibana"
 	"github.com/watershipmq/watership/pipeline/transport"
 )
 
 func newSetup(from *settings) *cobra.Command {
-	var kibana kibanaAccess
+	var access kibanaAccess
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Declare the topology, install the index templates, import the dashboard",
@@ -27,7 +27,7 @@ route's queue without a dead-letter exchange, is an error with the command that 
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			to, err := kibana.open()
+			to, err := access.open()
 			if err != nil {
 				return err
 			}
@@ -38,11 +38,11 @@ route's queue without a dead-letter exchange, is an error with the command that 
 			return s.setup(cmd.Context(), cmd.OutOrStdout(), to)
 		},
 	}
-	kibana.addFlags(cmd)
+	access.addFlags(cmd)
 	return cmd
 }
 
-func (s system) setup(ctx context.Context, out io.Writer, to *kibana) error {
+func (s system) setup(ctx context.Context, out io.Writer, to *kibana.Client) error {
 	if err := s.refuseUsed(ctx); err != nil {
 		return err
 	}
@@ -71,12 +71,18 @@ func (s system) setup(ctx context.Context, out io.Writer, to *kibana) error {
 	if to == nil {
 		return s.refuseLimits(ctx)
 	}
-	imported, err := to.importObjects(ctx, s.cfg.Store.Stream)
+	imported, err := importInto(ctx, to, s.cfg.Store.Stream)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, config.NewURL(to.url.String()))
+	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, to.Address())
 	return s.refuseLimits(ctx)
+}
+
+func importInto(ctx context.Context, to *kibana.Client, stream string) (imported int, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return to.Import(ctx, stream)
 }
 
 func (s system) declare(ctx context.Context) (err error) {

@@ -1,4 +1,4 @@
-package schemas
+package kibana
 
 import (
 	"bytes"
@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-func kibanaObjects(t *testing.T) []savedObject {
+func objectsOf(t *testing.T) []savedObject {
 	t.Helper()
-	text, err := KibanaObjects("shop-messages")
+	text, err := Objects("shop-messages")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +54,11 @@ func walk(value any, visit func(key string, value any)) {
 
 func kibanaFields(t *testing.T) query.Fields {
 	t.Helper()
-	fields, err := Fields()
+	fields, err := schemas.Fields()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields.Known = append(fields.Known, query.Field{Name: lagField, Type: query.Long})
+	fields.Known = append(fields.Known, query.Field{Name: schemas.LagField, Type: query.Long})
 	return fields
 }
 
@@ -72,7 +73,7 @@ func TestKibanaFieldsExist(t *testing.T) {
 		return field.Type
 	}
 	columns := 0
-	for _, object := range kibanaObjects(t) {
+	for _, object := range objectsOf(t) {
 		walk(object.Attributes, func(key string, value any) {
 			v, _ := value.(map[string]any)
 			switch {
@@ -93,7 +94,7 @@ func TestKibanaFieldsExist(t *testing.T) {
 	if columns < 15 {
 		t.Errorf("only %d columns were checked", columns)
 	}
-	view := kibanaObjects(t)[0].Attributes
+	view := objectsOf(t)[0].Attributes
 	known(view["timeFieldName"].(string))
 	var formats map[string]struct{ ID string }
 	if err := json.Unmarshal([]byte(view["fieldFormatMap"].(string)), &formats); err != nil {
@@ -129,7 +130,7 @@ func checkColumn(t *testing.T, id string, column map[string]any, known func(stri
 // Every query is one that means something here, and so in Kibana.
 func TestKibanaQueriesResolve(t *testing.T) {
 	fields, queries := kibanaFields(t), 0
-	for _, object := range kibanaObjects(t) {
+	for _, object := range objectsOf(t) {
 		walk(object.Attributes, func(key string, value any) {
 			q, is := value.(map[string]any)
 			if key != "query" || !is || q["language"] != "kuery" {
@@ -153,7 +154,7 @@ func TestKibanaQueriesResolve(t *testing.T) {
 // What an object refers to is there, and every name in its attributes is a
 // reference.
 func TestKibanaReferencesResolve(t *testing.T) {
-	objects := kibanaObjects(t)
+	objects := objectsOf(t)
 	there := map[string]bool{}
 	for _, object := range objects {
 		if there[object.Type+object.ID] {
@@ -205,7 +206,7 @@ func TestKibanaReferencesResolve(t *testing.T) {
 
 // The columns of a visualization are in its order, and what it shows are columns.
 func TestKibanaVisualizationsAreWhole(t *testing.T) {
-	for _, object := range kibanaObjects(t) {
+	for _, object := range objectsOf(t) {
 		if object.Type != "lens" {
 			continue
 		}
@@ -251,7 +252,7 @@ func TestKibanaVisualizationsAreWhole(t *testing.T) {
 func TestKibanaVersions(t *testing.T) {
 	want := map[string]string{"index-pattern": "8.0.0", "search": "8.0.0", "lens": "8.9.0", "dashboard": "8.9.0"}
 	kinds := map[string]int{}
-	for _, object := range kibanaObjects(t) {
+	for _, object := range objectsOf(t) {
 		kinds[object.Type]++
 		if object.CoreMigrationVersion != "8.8.0" || object.TypeMigrationVersion != want[object.Type] {
 			t.Errorf("%s %s has the versions %s and %s", object.Type, object.ID, object.CoreMigrationVersion, object.TypeMigrationVersion)
@@ -267,23 +268,23 @@ func TestKibanaVersions(t *testing.T) {
 
 // The link of a message id leads to the search that is there.
 func TestKibanaTimelineLink(t *testing.T) {
-	k := kibana{"shop"}
-	url := k.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
-	if !strings.Contains(url, "/view/"+k.id("timeline")+"?") || !strings.Contains(url, `match_phrase:(messaging.message.id:'{{value}}')`) {
+	b := bundle{"shop"}
+	url := b.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	if !strings.Contains(url, "/view/"+b.id("timeline")+"?") || !strings.Contains(url, `match_phrase:(messaging.message.id:'{{value}}')`) {
 		t.Error(url)
 	}
 }
 
 // The data view has the data streams of one Watership, and not those of shop-messages-eu.
 func TestKibanaDataViewNamesItsStreams(t *testing.T) {
-	if title := kibanaObjects(t)[0].Attributes["title"]; title != "shop-messages-traffic,shop-messages-failures" {
+	if title := objectsOf(t)[0].Attributes["title"]; title != "shop-messages-traffic,shop-messages-failures" {
 		t.Errorf("its title is %v", title)
 	}
 }
 
 // A link has a value as a text of Rison, in which only ' and ! mean anything.
 func TestKibanaLinksTakeOddValues(t *testing.T) {
-	template := kibana{"shop-messages"}.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	template := bundle{"shop-messages"}.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
 	for _, id := range []string{`say "no"`, `C:\dir`, "a b&c=d#e?f", "(a,b:c)", "é*", "%41"} {
 		link := strings.ReplaceAll(template, "{{value}}", strings.ReplaceAll(url.QueryEscape(id), "+", "%20"))
 		_, hash, _ := strings.Cut(link, "#")

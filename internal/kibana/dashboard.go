@@ -1,6 +1,10 @@
-package schemas
+package kibana
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/watershipmq/watership/schemas"
+)
 
 // layer is the only one of a visualization; its columns are called by these names.
 const (
@@ -19,7 +23,7 @@ type lensPanel struct {
 	measure          map[string]any
 }
 
-func (k kibana) panels() []savedObject {
+func (b bundle) panels() []savedObject {
 	list := []lensPanel{
 		{"rate", "Events", "", "bar_stacked", overTime(), topOf("event.action", "Action", "string"), counted("Events")},
 		{
@@ -40,12 +44,12 @@ func (k kibana) panels() []savedObject {
 		},
 		{
 			"lag", "How late events are stored (95 % of them)", "not watership.time_source: publisher", "line",
-			overTime(), nil, percentile(lagField, "Lag", 95),
+			overTime(), nil, percentile(schemas.LagField, "Lag", 95),
 		},
 	}
 	objects := make([]savedObject, len(list))
 	for i, p := range list {
-		objects[i] = k.lens(p)
+		objects[i] = b.lens(p)
 	}
 	return objects
 }
@@ -86,7 +90,7 @@ func percentile(field, label string, of int) map[string]any {
 	}
 }
 
-func (k kibana) lens(p lensPanel) savedObject {
+func (b bundle) lens(p lensPanel) savedObject {
 	columns := map[string]any{lensAcross: p.across, lensMeasure: p.measure}
 	order := []string{lensAcross, lensMeasure}
 	shown := map[string]any{
@@ -98,8 +102,8 @@ func (k kibana) lens(p lensPanel) savedObject {
 		order = []string{lensAcross, lensSplit, lensMeasure}
 	}
 	return savedObject{
-		Type: "lens", ID: k.id(p.id), CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaLens,
-		References: []reference{{"indexpattern-datasource-layer-" + lensLayer, "index-pattern", k.stream}},
+		Type: "lens", ID: b.id(p.id), CoreMigrationVersion: coreVersion, TypeMigrationVersion: lensVersion,
+		References: []reference{{"indexpattern-datasource-layer-" + lensLayer, "index-pattern", b.stream}},
 		Attributes: map[string]any{
 			"title": "Watership: " + p.title, "description": "", "visualizationType": "lnsXY",
 			"state": map[string]any{
@@ -122,14 +126,14 @@ const (
 	panelHeight = 13
 )
 
-func (k kibana) dashboard(panels []savedObject) savedObject {
+func (b bundle) dashboard(panels []savedObject) savedObject {
 	var placed []map[string]any
 	var references []reference
 	place := func(kind, id, title string, x, y, width int) {
 		index := strconv.Itoa(len(placed))
 		name := "panel_" + index
 		placed = append(placed, map[string]any{
-			"version": kibanaDashboard, "type": kind, "panelIndex": index, "panelRefName": name, "title": title,
+			"version": dashboardVersion, "type": kind, "panelIndex": index, "panelRefName": name, "title": title,
 			"gridData":         map[string]any{"x": x, "y": y, "w": width, "h": panelHeight, "i": index},
 			"embeddableConfig": map[string]any{"enhancements": map[string]any{}},
 		})
@@ -138,10 +142,10 @@ func (k kibana) dashboard(panels []savedObject) savedObject {
 	for i, p := range panels {
 		place("lens", p.ID, p.Attributes["title"].(string)[len("Watership: "):], i%2*panelWidth, i/2*panelHeight, panelWidth)
 	}
-	place("search", k.id("poison"), "Given up", 0, (len(panels)+1)/2*panelHeight, 2*panelWidth)
+	place("search", b.id("poison"), "Given up", 0, (len(panels)+1)/2*panelHeight, 2*panelWidth)
 	return savedObject{
-		Type: "dashboard", ID: k.id("overview"), References: references,
-		CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaDashboard,
+		Type: "dashboard", ID: b.id("overview"), References: references,
+		CoreMigrationVersion: coreVersion, TypeMigrationVersion: dashboardVersion,
 		Attributes: map[string]any{
 			"title": "Watership", "description": "Rate, failures, retries, replays and lag.", "version": 1,
 			"timeRestore": true, "timeFrom": "now-24h", "timeTo": "now",

@@ -1,23 +1,24 @@
-package schemas
+package kibana
 
-import "fmt"
+import (
+	"fmt"
 
-// lagField is computed by Kibana: how long after an event it was stored.
-const (
-	lagField  = "watership.lag"
-	lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].size() > 0) {` +
-		` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
+	"github.com/watershipmq/watership/schemas"
 )
+
+// lagScript computes schemas.LagField in milliseconds.
+const lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].size() > 0) {` +
+	` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
 
 // dataView has the id of the stream, so that links to it can be guessed. It names the
 // data streams one by one: STREAM-* would also find those of another Watership, whose
 // stream begins with this one's name.
-func (k kibana) dataView() savedObject {
+func (b bundle) dataView() savedObject {
 	return savedObject{
-		Type: "index-pattern", ID: k.stream, References: []reference{},
-		CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaDataView,
+		Type: "index-pattern", ID: b.stream, References: []reference{},
+		CoreMigrationVersion: coreVersion, TypeMigrationVersion: dataViewVersion,
 		Attributes: map[string]any{
-			"title":         k.stream + "-" + string(Traffic) + "," + k.stream + "-" + string(Failures),
+			"title":         b.stream + "-" + string(schemas.Traffic) + "," + b.stream + "-" + string(schemas.Failures),
 			"name":          "Watership messages",
 			"timeFieldName": "@timestamp",
 			"allowNoIndex":  true, // it may be imported before the first message
@@ -25,28 +26,28 @@ func (k kibana) dataView() savedObject {
 			"fields":        "[]",
 			"sourceFilters": "[]",
 			"runtimeFieldMap": embedded(map[string]any{
-				lagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
+				schemas.LagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
 			}),
-			"fieldFormatMap": embedded(k.formats()),
+			"fieldFormatMap": embedded(b.formats()),
 		},
 	}
 }
 
 // formats say how values are shown. What a message is known by links to its life.
-func (k kibana) formats() map[string]any {
+func (b bundle) formats() map[string]any {
 	duration := func(input string) map[string]any {
 		return map[string]any{"id": "duration", "params": map[string]any{"inputFormat": input, "outputFormat": "humanizePrecise", "useShortSuffix": true}}
 	}
 	return map[string]any{
 		"event.duration":              duration("nanoseconds"),
 		"watership.delay":             duration("milliseconds"),
-		lagField:                      duration("milliseconds"),
+		schemas.LagField:              duration("milliseconds"),
 		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},
 		"messaging.message.body.size": map[string]any{"id": "bytes"},
-		"messaging.message.id":        k.timeline("messaging.message.id"),
-		"watership.fingerprint":       k.timeline("watership.fingerprint"),
-		"watership.message":           k.timeline("watership.message"),
-		"watership.replay.job":        k.timeline("watership.replay.job"),
+		"messaging.message.id":        b.timeline("messaging.message.id"),
+		"watership.fingerprint":       b.timeline("watership.fingerprint"),
+		"watership.message":           b.timeline("watership.message"),
+		"watership.replay.job":        b.timeline("watership.replay.job"),
 	}
 }
 
@@ -57,9 +58,9 @@ func (k kibana) formats() map[string]any {
 // The value goes into a text of Rison, which Kibana escapes for a URL only: one with
 // ' or ! has no link that works. In a filter it needs no other escapes, as it would in
 // a query.
-func (k kibana) timeline(field string) map[string]any {
-	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, k.stream, field)
-	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, k.id("timeline"), filter)
+func (b bundle) timeline(field string) map[string]any {
+	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, b.stream, field)
+	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, b.id("timeline"), filter)
 	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
 }
 
@@ -71,7 +72,7 @@ type discoverSearch struct {
 	oldestFirst      bool
 }
 
-func (k kibana) searches() []savedObject {
+func (b bundle) searches() []savedObject {
 	where := []string{"messaging.destination.name", "messaging.rabbitmq.destination.routing_key"}
 	failure := []string{"watership.queue", "watership.attempt", "error.type", "error.message"}
 	list := []discoverSearch{
@@ -99,20 +100,20 @@ func (k kibana) searches() []savedObject {
 	}
 	objects := make([]savedObject, len(list))
 	for i, s := range list {
-		objects[i] = k.search(s)
+		objects[i] = b.search(s)
 	}
 	return objects
 }
 
-func (k kibana) search(s discoverSearch) savedObject {
+func (b bundle) search(s discoverSearch) savedObject {
 	const index = "kibanaSavedObjectMeta.searchSourceJSON.index"
 	order := "desc"
 	if s.oldestFirst {
 		order = "asc"
 	}
 	return savedObject{
-		Type: "search", ID: k.id(s.id), CoreMigrationVersion: kibanaCore, TypeMigrationVersion: kibanaSearch,
-		References: []reference{{index, "index-pattern", k.stream}},
+		Type: "search", ID: b.id(s.id), CoreMigrationVersion: coreVersion, TypeMigrationVersion: searchVersion,
+		References: []reference{{index, "index-pattern", b.stream}},
 		Attributes: map[string]any{
 			"title": s.title, "description": s.about, "columns": s.columns, "grid": map[string]any{},
 			"hideChart": false, "isTextBasedQuery": false, "timeRestore": false,

@@ -1,4 +1,5 @@
-package schemas
+// Package kibana makes the saved objects of Kibana and imports them.
+package kibana
 
 import (
 	"bytes"
@@ -10,23 +11,23 @@ import (
 // (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html):
 // those of 8.9, which every later 8.x and 9.x reads.
 const (
-	kibanaCore      = "8.8.0"
-	kibanaDataView  = "8.0.0"
-	kibanaSearch    = "8.0.0"
-	kibanaLens      = "8.9.0"
-	kibanaDashboard = "8.9.0"
+	coreVersion      = "8.8.0"
+	dataViewVersion  = "8.0.0"
+	searchVersion    = "8.0.0"
+	lensVersion      = "8.9.0"
+	dashboardVersion = "8.9.0"
 )
 
-// KibanaObjects are the saved objects for Kibana, one a line, for data streams
+// Objects returns the saved objects for Kibana, one a line, for data streams
 // whose names begin with stream: the data view, searches, and a dashboard with
 // what is on it. Their ids follow from stream, so that importing them again,
 // with overwriting, updates them.
-func KibanaObjects(stream string) ([]byte, error) {
-	k := kibana{stream}
-	objects := append([]savedObject{k.dataView()}, k.searches()...)
-	panels := k.panels()
+func Objects(stream string) ([]byte, error) {
+	b := bundle{stream}
+	objects := append([]savedObject{b.dataView()}, b.searches()...)
+	panels := b.panels()
 	objects = append(objects, panels...)
-	objects = append(objects, k.dashboard(panels))
+	objects = append(objects, b.dashboard(panels))
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
 	encoder.SetEscapeHTML(false)
@@ -56,10 +57,10 @@ type reference struct {
 	ID   string `json:"id"`
 }
 
-// kibana makes the objects of one Watership.
-type kibana struct{ stream string }
+// bundle makes the saved objects of one Watership.
+type bundle struct{ stream string }
 
-func (k kibana) id(suffix string) string { return k.stream + "-" + suffix }
+func (b bundle) id(suffix string) string { return b.stream + "-" + suffix }
 
 // embedded is JSON within JSON, of which Kibana's attributes are full.
 func embedded(value any) string {
