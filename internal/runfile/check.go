@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// UnsafeError says that somebody else could have written what is in a folder, and
-// so decide where this command connects to.
+// UnsafeError refuses a folder or a file that another user may have written, and so
+// could redirect the connections of this command.
 type UnsafeError struct {
 	Path   string
 	Reason string
@@ -18,7 +18,7 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("%s %s: not used", e.Path, e.Reason)
 }
 
-// Check refuses a folder that is a link, or that others than the user of this
+// Check refuses a folder that is a link, or that users other than the one of this
 // process may write to.
 func Check(folder string) error {
 	info, err := os.Lstat(filepath.Clean(folder))
@@ -33,7 +33,7 @@ func Check(folder string) error {
 	return checkOwner(folder, info)
 }
 
-// checkFile refuses a link, a special file and a file that others may write to.
+// checkFile refuses a link, a special file and a file that other users may write to.
 func checkFile(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -45,8 +45,8 @@ func checkFile(path string) error {
 	return checkOwner(path, info)
 }
 
-// CheckStore refuses a store in a folder that is a link, or that others may write
-// to. No error where there is none yet.
+// CheckStore refuses the files of an SQLite store that are links, or that other
+// users may write to. Files that do not exist are no error.
 func CheckStore(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if _, err := os.Lstat(path + suffix); err != nil {

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Folder is a data folder that this process alone runs on.
+// Folder is a data folder that this process has locked.
 type Folder struct {
 	path string
 	lock *os.File
 }
 
-// HeldError says that another process runs on a folder.
+// HeldError is returned for a folder that another process has locked.
 type HeldError struct {
 	Folder  string
-	Running Running // as far as it says
+	Running Running // zero if the process has not announced it yet
 }
 
 func (e *HeldError) Error() string {
@@ -30,9 +30,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("another watership runs in %s, process %d", e.Folder, e.Running.PID)
 }
 
-// Acquire makes a folder where there is none, and takes it for this process, until
-// Release or the end of the process. What an earlier process left there is removed.
-// Its error is a *HeldError where another process has the folder.
+// Acquire makes a folder if there is none, and locks it for this process, until
+// Release or the end of the process. It removes the file of an earlier process. Its
+// error is a *HeldError if another process has locked the folder.
 func Acquire(ctx context.Context, path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
@@ -42,7 +42,7 @@ func Acquire(ctx context.Context, path string) (*Folder, error) {
 	}
 	lock, err := acquireLock(ctx, filepath.Join(path, lockName))
 	if errors.Is(err, errHeld) {
-		running, _ := Read(path) // it may not have said yet
+		running, _ := Read(path) // which may not be announced yet
 		return nil, &HeldError{path, running}
 	}
 	if err != nil {
@@ -55,13 +55,13 @@ func Acquire(ctx context.Context, path string) (*Folder, error) {
 	return f, nil
 }
 
-// errHeld is of a lock that another process has.
+// errHeld is returned for a lock of another process.
 var errHeld = errors.New("locked by another process")
 
 const lockPause = time.Millisecond
 
-// acquireLock opens and locks a file. A command that only looks holds the lock
-// for a moment, shared.
+// acquireLock opens and locks a file. A command that only reads holds a shared lock
+// for a moment, so acquireLock tries again.
 func acquireLock(ctx context.Context, path string) (*os.File, error) {
 	for ctx.Err() == nil {
 		if err := checkFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -72,16 +72,16 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 			return nil, err
 		}
 		switch err := tryLock(file, exclusive); {
-		case err == nil && names(path, file):
+		case err == nil && isPathOf(path, file):
 			return file, nil
 		case err != nil && !errors.Is(err, errHeld):
 			return nil, errors.Join(err, file.Close())
 		case err != nil:
-			if err := tryLock(file, shared); err != nil { // its owner has it, not one who looks
+			if err := tryLock(file, shared); err != nil { // the lock is exclusive
 				return nil, errors.Join(err, file.Close())
 			}
 		}
-		_ = file.Close() // its owner has just removed it, or others were looking
+		_ = file.Close() // the file was removed, or readers had locked it
 		select {
 		case <-time.After(lockPause):
 		case <-ctx.Done():
@@ -90,7 +90,7 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 	return nil, ctx.Err()
 }
 
-// isLocked says whether a process has taken a lock.
+// isLocked reports whether a process has an exclusive lock on a file.
 func isLocked(path string) (bool, error) {
 	err := checkFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,17 +111,18 @@ func isLocked(path string) (bool, error) {
 	return false, err
 }
 
-// names says whether a path is that of an open file.
-func names(path string, file *os.File) bool {
-	there, err := os.Lstat(path)
+// isPathOf reports whether a path leads to an open file.
+func isPathOf(path string, file *os.File) bool {
+	named, err := os.Lstat(path)
 	if err != nil {
 		return false
 	}
 	opened, err := file.Stat()
-	return err == nil && os.SameFile(there, opened)
+	return err == nil && os.SameFile(named, opened)
 }
 
-// Announce says where everything is. The file is complete or absent for its readers.
+// Announce writes the addresses of this process. Readers find the file complete or
+// not at all.
 func (f *Folder) Announce(r Running) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -129,12 +130,12 @@ func (f *Folder) Announce(r Running) error {
 	}
 	path := filepath.Join(f.path, fileName)
 	if err := writeNew(path+".new", append(text, '\n')); err != nil {
-		return fmt.Errorf("saying in the data folder what runs: %w", err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return os.Rename(path+".new", path)
 }
 
-// writeNew writes a file that it makes, so that it never writes through a link.
+// writeNew creates and writes a file, so that it never writes through a link.
 func writeNew(path string, text []byte) error {
 	if err := removeFile(path); err != nil {
 		return err
@@ -147,13 +148,13 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Gone says whether the folder was deleted or replaced, so that what is written
-// now is lost.
-func (f *Folder) Gone() bool { return !names(filepath.Join(f.path, lockName), f.lock) }
+// Gone reports whether the folder was deleted or replaced, so that no other process
+// finds the files of this one.
+func (f *Folder) Gone() bool { return !isPathOf(filepath.Join(f.path, lockName), f.lock) }
 
-// Release gives the folder back, and leaves nothing of this package in it.
+// Release unlocks the folder, and removes the files of this package from it.
 func (f *Folder) Release() error {
-	if f.Gone() { // whatever is there now is another's
+	if f.Gone() { // the files there belong to another process
 		return f.lock.Close()
 	}
 	return errors.Join(

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Whatever a file says, what is taken from it is on this machine, for every
+// Any address that is read from a file is on this machine, for every
 // parser that a URL is given to.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{

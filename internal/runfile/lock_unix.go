@@ -30,7 +30,8 @@ func tryLock(file *os.File, kind lockKind) error {
 	}
 }
 
-// removeLock removes the file first: whoever opens it after that finds another.
+// removeLock removes the file before its lock: a process that opens the path then
+// creates another file.
 func removeLock(path string, lock *os.File) error {
 	return errors.Join(removeFile(path), lock.Close())
 }

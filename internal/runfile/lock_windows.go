@@ -24,8 +24,8 @@ func tryLock(file *os.File, kind lockKind) error {
 	return err
 }
 
-// removeLock closes the file first: an open one cannot be removed here, and one
-// that another process has opened since stays.
+// removeLock closes the file first: Windows removes no open file. A file that
+// another process has opened since stays.
 func removeLock(path string, lock *os.File) error {
 	err := lock.Close()
 	_ = os.Remove(path)

@@ -1,5 +1,5 @@
-// Package runfile lets commands find the Watership whose broker and store are
-// embedded, by its data folder: a lock says that it runs, and a file where.
+// Package runfile finds the process with the embedded broker and store by its data
+// folder: a locked file means that it runs, and another file has its addresses.
 package runfile
 
 import (
@@ -16,13 +16,13 @@ import (
 	"unicode"
 )
 
-// Running says where the embedded parts of a running process are.
+// Running has the addresses of a process with the embedded broker.
 type Running struct {
 	PID        int    `json:"pid"`
 	Instance   string `json:"instance"`   // of the broker, in its server-properties
 	AMQP       string `json:"amqp"`       // a URL with login
 	Management string `json:"management"` // a URL with login
-	Store      string `json:"store"`      // sqlite:PATH; "": not in a file, so store.url has to say where
+	Store      string `json:"store"`      // sqlite:PATH; "": not in a file, so commands need store.url
 }
 
 const (
@@ -30,26 +30,26 @@ const (
 	lockName = "lock"
 )
 
-// ErrNotRunning is of a folder in which nothing runs.
+// ErrNotRunning is returned for a folder that no process has locked.
 var ErrNotRunning = errors.New("nothing runs here")
 
-// Read says what runs on a folder. Its error is ErrNotRunning where nothing does,
-// fs.ErrNotExist where there is no such folder, and an *UnsafeError where somebody
-// else could have written it.
+// Read returns the addresses of the process that has locked a folder. Its error is
+// ErrNotRunning if there is none, fs.ErrNotExist if there is no such folder, and an
+// *UnsafeError if another user may have written it.
 func Read(folder string) (Running, error) {
 	if err := Check(folder); err != nil {
 		return Running{}, err
 	}
 	held, err := isLocked(filepath.Join(folder, lockName))
 	if err != nil {
-		return Running{}, fmt.Errorf("looking for what runs in %s: %w", folder, err)
+		return Running{}, fmt.Errorf("reading the lock of the data folder %s: %w", folder, err)
 	}
 	if !held {
 		return Running{}, ErrNotRunning
 	}
 	text, err := readFile(filepath.Join(folder, fileName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Running{}, fmt.Errorf("what runs in %s does not say yet where: try again", folder)
+		return Running{}, fmt.Errorf("the process that runs in %s has not announced its addresses yet: try again", folder)
 	}
 	if err != nil {
 		return Running{}, err
@@ -61,7 +61,7 @@ func Read(folder string) (Running, error) {
 	return r, nil
 }
 
-const longest = 64 << 10 // bytes of the file
+const maxBytes = 64 << 10 // of the file
 
 func readFile(path string) ([]byte, error) {
 	if err := checkFile(path); err != nil {
@@ -72,10 +72,10 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, longest))
+	return io.ReadAll(io.LimitReader(file, maxBytes))
 }
 
-// parse takes only what embedded parts can be: servers on this machine, and a file.
+// parse accepts servers on this machine and an SQLite file, and nothing else.
 func parse(text []byte) (Running, error) {
 	var r Running
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -99,7 +99,7 @@ func parse(text []byte) (Running, error) {
 
 func notPrintable(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }
 
-// onThisMachine checks a URL without showing it, as it has a password.
+// onThisMachine checks a URL, and does not show it, since it has a password.
 func onThisMachine(text, scheme string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != scheme || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -112,7 +112,7 @@ func onThisMachine(text, scheme string) error {
 	return fmt.Errorf("host %q is not this machine", u.Hostname())
 }
 
-// isOwn says whether an interface of this machine has the address.
+// isOwn reports whether an interface of this machine has the address.
 func isOwn(ip net.IP) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

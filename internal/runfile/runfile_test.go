@@ -14,7 +14,7 @@ func here() Running {
 	return Running{PID: os.Getpid(), Instance: "a", AMQP: "amqp://guest:guest@127.0.0.1:5672", Management: "http://guest:guest@127.0.0.1:15672", Store: "sqlite:/x/store.db"}
 }
 
-// What runs is found while it runs, and by its folder alone.
+// A process is found by its folder, while it runs.
 func TestFound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "data")
 	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
@@ -48,8 +48,8 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// What a killed process left is found by nobody, and removed by the next.
-func TestLeftBehind(t *testing.T) {
+// The file of a killed process is ignored, and removed by the next process.
+func TestFileOfAKilledProcess(t *testing.T) {
 	path := t.TempDir()
 	if err := (&Folder{path: path}).Announce(here()); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// However many look and take at once, one has the folder at a time.
+// Of many processes that read and lock a folder at once, one has it at a time.
 func TestOneAtATime(t *testing.T) {
 	path := t.TempDir()
 	var work sync.WaitGroup
@@ -148,7 +148,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A file that others could have written says nothing.
+// A file with any address outside of this machine is refused.
 func TestParse(t *testing.T) {
 	for _, text := range []string{
 		`{"instance": "a", "amqp": "amqp://guest:guest@198.51.100.7:5672", "management": "http://127.0.0.1:1"}`,

@@ -30,17 +30,17 @@ type order struct {
 func OrderID(n int) string { return fmt.Sprintf("order-%d", n) }
 
 const (
-	early = 2 // by how many orders a change is ahead of its own
+	early = 2 // how many orders before its own a change is published
 
-	changedEvery  = 10
-	nobodysEvery  = 25
-	changedNumber = 3 // of ten
-	nobodysNumber = 6 // of twenty-five: its order has no customer
+	changedEvery    = 10
+	anonymousEvery  = 25
+	changedNumber   = 3 // of ten
+	anonymousNumber = 6 // of twenty-five: an order without a customer
 )
 
-// messages are what is published when it is an order's turn.
+// messages returns the messages to publish with order n.
 func (s *Shop) messages(n int) []schemas.Envelope {
-	placed := []schemas.Envelope{s.placing(n)}
+	placed := []schemas.Envelope{s.orderPlacement(n)}
 	if later := n + early; later%changedEvery == changedNumber {
 		change := order{Number: later, Address: "12 Nuthanger Down"}
 		placed = append(placed, envelope(Orders, orderChanged, fmt.Sprintf("change-%d", later), change, s.tenant(later)))
@@ -48,26 +48,27 @@ func (s *Shop) messages(n int) []schemas.Envelope {
 	return placed
 }
 
-func (s *Shop) placing(n int) schemas.Envelope {
+// orderPlacement returns the message that places order n.
+func (s *Shop) orderPlacement(n int) schemas.Envelope {
 	random := s.random(n)
 	o := order{
 		Number:   n,
-		Customer: one(random, "hazel", "fiver", "bigwig", "blackberry", "dandelion"),
-		Item:     one(random, "violin", "lettuce", "lantern", "umbrella", "teapot"),
+		Customer: pick(random, "hazel", "fiver", "bigwig", "blackberry", "dandelion"),
+		Item:     pick(random, "violin", "lettuce", "lantern", "umbrella", "teapot"),
 		Amount:   float64(random.IntN(20_000)+99) / 100,
 	}
-	if n%nobodysEvery == nobodysNumber {
+	if n%anonymousEvery == anonymousNumber {
 		o.Customer = ""
 	}
 	return envelope(Orders, orderPlaced, OrderID(n), o, s.tenant(n))
 }
 
-// random is an order's own, so that it does not matter which came before.
+// random returns a generator for one order, so that the orders before do not matter.
 func (s *Shop) random(n int) *rand.Rand { return rand.New(rand.NewPCG(s.cfg.Seed, uint64(n))) }
 
-func (s *Shop) tenant(n int) string { return one(s.random(-n), "acme", "globex", "initech") }
+func (s *Shop) tenant(n int) string { return pick(s.random(-n), "acme", "globex", "initech") }
 
-func one(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
+func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
 
 func envelope(exchange, key, id string, body order, tenant string) schemas.Envelope {
 	text, _ := json.Marshal(body) // texts and numbers

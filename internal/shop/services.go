@@ -11,15 +11,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Payment is the class of what fails during an outage.
+// Payment is the class of errors during an outage of the payment provider.
 const Payment = "payment"
 
 const (
-	ordering   = "ordering" // the class of what came too early
+	ordering   = "ordering" // the class of errors about messages that come too early
 	remembered = 10_000     // orders
 )
 
-// refusal is an error whose type says something, as those of a service do.
+// refusal is an error with a type of its own, by which failures are grouped.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -30,38 +30,38 @@ func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.know(o.Number)
+	s.remember(o.Number)
 	if o.Customer == "" {
 		return nil, retry.Permanent(refusal(fmt.Sprintf("order %d names no customer", o.Number)))
 	}
-	if s.out() {
+	if s.isOutage() {
 		return nil, retry.Class(Payment, refusal("the payment provider answered 503 Service Unavailable"))
 	}
-	return onward(msg, Payments, paymentTaken, fmt.Sprintf("payment-%d", o.Number), o), nil
+	return nextMessage(msg, Payments, paymentTaken, fmt.Sprintf("payment-%d", o.Number), o), nil
 }
 
-// change needs an order that is there already.
+// change changes an order, which must be placed before.
 func (s *Shop) change(msg *message.Message) ([]*message.Message, error) {
 	o, err := read(msg)
 	if err != nil {
 		return nil, err
 	}
-	if !s.knows(o.Number) {
+	if !s.isPlaced(o.Number) {
 		return nil, retry.Class(ordering, refusal(fmt.Sprintf("order %d is not there yet", o.Number)))
 	}
 	return nil, nil
 }
 
-// pack makes a shipment of what is paid.
+// pack makes a shipment of a paid order.
 func (s *Shop) pack(msg *message.Message) ([]*message.Message, error) {
 	o, err := read(msg)
 	if err != nil {
 		return nil, err
 	}
-	return onward(msg, Shipments, "", fmt.Sprintf("shipment-%d", o.Number), o), nil
+	return nextMessage(msg, Shipments, "", fmt.Sprintf("shipment-%d", o.Number), o), nil
 }
 
-// ship hands a shipment over, or tells the customer of it.
+// ship delivers a shipment, or sends its mail to the customer.
 func (s *Shop) ship(msg *message.Message) ([]*message.Message, error) {
 	_, err := read(msg)
 	return nil, err
@@ -75,8 +75,8 @@ func read(msg *message.Message) (order, error) {
 	return o, nil
 }
 
-// onward is what a service says to the next, for the same tenant.
-func onward(msg *message.Message, exchange, key, id string, o order) []*message.Message {
+// nextMessage returns the message to the next service, for the same tenant.
+func nextMessage(msg *message.Message, exchange, key, id string, o order) []*message.Message {
 	tenant := ""
 	if e, ok := schemas.FromContext(msg.Context()); ok {
 		tenant, _ = e.Headers["tenant"].(string)
@@ -84,14 +84,14 @@ func onward(msg *message.Message, exchange, key, id string, o order) []*message.
 	return []*message.Message{pipeline.NewMessage(envelope(exchange, key, id, o, tenant))}
 }
 
-func (s *Shop) know(n int) {
+func (s *Shop) remember(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.placed[n] = true
 	delete(s.placed, n-remembered)
 }
 
-func (s *Shop) knows(n int) bool {
+func (s *Shop) isPlaced(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.placed[n]

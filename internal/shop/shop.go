@@ -1,12 +1,12 @@
-// Package shop is an example system to look at: orders are billed, paid orders
-// are packed, and what is packed is shipped.
+// Package shop is an example system: orders are billed, paid orders are packed, and
+// packed orders are shipped.
 //
 //	order.placed ─► shop.orders (topic) ─► billing ─► shop.payments (direct) ─► warehouse
 //	order.changed ─────────┴─► changes                                             │
 //	                                        carrier, mail ◄─ shop.shipments (fanout)
 //
-// Some changes arrive before their order, an order without a customer can
-// never be billed, and for a while in every minute nobody can pay.
+// Some changes arrive before their order, an order without a customer can never be
+// billed, and for some seconds of every minute the payment provider is down.
 package shop
 
 import (
@@ -40,7 +40,7 @@ const (
 	Mail      = "shop.mail"
 )
 
-// Config says what the shop sells. The zero value sells nothing.
+// Config sets the orders of a shop. The zero value has none.
 type Config struct {
 	Seed  uint64  // the same orders for the same seed
 	Rate  float64 // orders a second
@@ -51,15 +51,15 @@ type Config struct {
 type Shop struct {
 	cfg Config
 
-	mu     sync.Mutex // guards what follows
-	opened time.Time  // zero: not yet
+	mu     sync.Mutex // guards the fields below
+	opened time.Time  // zero before Open
 	placed map[int]bool
 }
 
-// New is a shop that is not open yet.
+// New returns a shop, which Open opens.
 func New(cfg Config) *Shop { return &Shop{cfg: cfg, placed: map[int]bool{}} }
 
-// Taps are the exchanges whose messages are to be recorded.
+// Taps lists the exchanges whose messages are recorded.
 func (s *Shop) Taps() []transport.Tap {
 	return []transport.Tap{
 		{Exchange: Orders, Type: "topic"},
@@ -68,7 +68,7 @@ func (s *Shop) Taps() []transport.Tap {
 	}
 }
 
-// Routes are the services of the shop.
+// Routes lists the services of the shop.
 func (s *Shop) Routes() []pipeline.Route {
 	policy := &retry.Policy{
 		Delays: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
@@ -92,7 +92,7 @@ func (s *Shop) Routes() []pipeline.Route {
 // confirmed waits for that.
 type Send func(context.Context, rabbit.Message) (confirmed func(context.Context) error, err error)
 
-// unconfirmed is how many messages wait for their confirms at once.
+// unconfirmed is the most messages that wait for their confirms.
 const unconfirmed = 1000
 
 // Open publishes orders until ctx ends.
@@ -147,12 +147,12 @@ const (
 	outageEvery = time.Minute
 	outageFrom  = 2 * time.Second
 
-	// OutageTo is when the first outage ends.
+	// OutageTo is the end of the first outage.
 	OutageTo = 8 * time.Second
 )
 
-// out says whether nobody can pay now.
-func (s *Shop) out() bool {
+// isOutage reports whether the payment provider is down.
+func (s *Shop) isOutage() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened.IsZero() {
