@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Backoff is a pause that doubles from Min to Max with every failure in a row,
-// each time shortened at random by up to a half, so that a thousand clients of a
-// restarted broker do not come back at the same moment.
+// Backoff is a pause that doubles from Min to Max with every consecutive failure.
+// Each pause is shortened at random by up to a half, so that the clients of a
+// restarted broker do not all reconnect at the same moment.
 type Backoff struct {
 	Min time.Duration // zero: 100 ms
 	Max time.Duration // zero: 10 s
@@ -18,8 +18,8 @@ const (
 	defaultBackoffMin = 100 * time.Millisecond
 	defaultBackoffMax = 10 * time.Second
 
-	// A connection or consumer that lived this long was well: the next pause is
-	// the shortest again. Less, and it may be dying of the same cause each time.
+	// A connection or consumer that lived at least this long resets the pause to the
+	// shortest. A shorter life may end for the same cause each time.
 	healthyAfter = 10 * time.Second
 )
 
@@ -34,7 +34,8 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
-// pause is the time to wait after the given number of failures in a row, of which there is at least one.
+// pause returns the time to wait after the given number of consecutive failures, at
+// least 1.
 func (b Backoff) pause(failures int) time.Duration {
 	d := b.Max
 	if shift := failures - 1; shift < 32 && b.Min<<shift > 0 {
@@ -43,7 +44,7 @@ func (b Backoff) pause(failures int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// wait pauses after the given number of failures; false when the context ended first.
+// wait pauses after the given number of failures; false if ctx ended first.
 func (b Backoff) wait(ctx context.Context, failures int) bool {
 	timer := time.NewTimer(b.pause(failures))
 	defer timer.Stop()

@@ -8,20 +8,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Channel opens a channel. It waits for a live connection as long as ctx allows;
-// the error then holds the reason why there is none. The caller closes the
-// channel; it ends by itself with the connection that it was opened on.
+// Channel opens a channel. It waits for a live connection until ctx ends; its error
+// then includes the reason why there is no connection. The caller closes the
+// channel; a lost connection closes it as well.
 func (c *Connection) Channel(ctx context.Context) (*amqp.Channel, error) {
 	ch, _, err := c.open(ctx, func(*amqp.Channel) error { return nil })
 	return ch, err
 }
 
-// Do runs f on a channel of its own and closes it. It waits for a live connection
-// as long as ctx allows, and runs f again where the connection is lost meanwhile,
-// so f is to be something that can be repeated, such as a declaration. It is not
-// repeated where f itself ends the connection: by what the client cannot write, at
-// once; by what the broker ends it for, after three times. When ctx ends first, Do
-// returns and f is left to end with its connection.
+// Do opens a channel, runs f on it and closes it. It waits for a live connection
+// until ctx ends. When the connection is lost during f, Do runs f again, so f must
+// be idempotent, such as a declaration. Do gives up where f itself ends the
+// connection: at once if the client cannot encode a frame, after three times if the
+// broker closes the connection. When ctx ends first, Do returns while f still runs,
+// until its connection is closed.
 func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error {
 	ch, _, err := c.open(ctx, f)
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error 
 	return nil
 }
 
-// open also tells which connection the channel belongs to, and calls prepare on
-// the channel within the same bounds.
+// open opens a channel and calls prepare on it, until ctx ends. It also returns the
+// channel's connection.
 func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *link, error) {
 	for strikes := 0; ; {
 		conn, changed, err := c.await(ctx)
@@ -51,14 +51,15 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 				return nil, nil, err
 			}
 		}
-		// Lost just now: its owner will say so.
+		// The connection was just lost; Connection.run reports it on c.changed.
 		if err := c.pause(ctx, changed); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-// await returns the live connection, and a channel that closes when it is no longer so.
+// await returns the live connection, and a channel that closes when the connection
+// changes.
 func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) {
 	for {
 		c.mu.Lock()
@@ -76,9 +77,10 @@ func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) 
 	}
 }
 
-// Life waits for a live connection that is later than the given one, and returns
-// which it is: the first is 1, the one that follows its loss 2. Whoever has to do
-// something anew after each loss gives the last that it knows, at first 0.
+// Life waits for a live connection with a number greater than after, and returns
+// that number. Connections are numbered from 1, each reconnect adds 1. A caller
+// that repeats work after each reconnect passes the last number it has seen, at
+// first 0.
 func (c *Connection) Life(ctx context.Context, after int) (int, error) {
 	for {
 		c.mu.Lock()
@@ -96,8 +98,8 @@ func (c *Connection) Life(ctx context.Context, after int) (int, error) {
 	}
 }
 
-// blocking says whether the broker takes no messages now, and gives a channel
-// that closes when that may have changed.
+// blocking reports whether the broker has blocked the connection, and returns a
+// channel that closes when that may have changed.
 func (c *Connection) blocking() (bool, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,8 +120,9 @@ func (c *Connection) pause(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// openOn bounds the library's own calls, which wait as long as the broker likes:
-// one that is short of memory reads nothing from a publishing connection.
+// openOn opens a channel on conn. It bounds the library's calls by ctx: they have
+// no timeout, and a broker short of memory reads nothing from a publishing
+// connection.
 func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*amqp.Channel) error) (*amqp.Channel, error) {
 	type result struct {
 		ch  *amqp.Channel
@@ -155,9 +158,9 @@ func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*amqp.
 	}
 }
 
-// closeChannel says goodbye, which also makes sure that the broker has taken
-// every acknowledgement sent before. A broker that does not answer is not waited
-// for; after Close the channel has ended with the connection.
+// closeChannel closes the channel and waits for channel.close-ok, which confirms
+// that the broker has processed every earlier acknowledgement. It waits at most
+// closeTimeout. After Connection.Close the channel is closed already.
 func (c *Connection) closeChannel(ch *amqp.Channel) {
 	done := make(chan struct{})
 	spawned := c.spawn(func() {

@@ -2,9 +2,9 @@ package rabbit
 
 import "context"
 
-// ClusterName is the name of the broker's cluster, as it says when a connection
-// opens (https://www.rabbitmq.com/docs/parameters); "" where it says nothing. It
-// waits for a live connection as long as ctx allows.
+// ClusterName returns the cluster name from the broker's server-properties
+// (https://www.rabbitmq.com/docs/parameters), "" if there is none. It waits for a
+// live connection until ctx ends.
 func (c *Connection) ClusterName(ctx context.Context) (string, error) {
 	live, _, err := c.await(ctx)
 	if err != nil {
@@ -14,8 +14,8 @@ func (c *Connection) ClusterName(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// ServerVersion is the version of the broker, as it says when a connection opens, such
-// as 4.0.5; "" where it says nothing. It waits as ClusterName does.
+// ServerVersion returns the broker's version from its server-properties, such as
+// 4.0.5, "" if there is none. It waits for a live connection until ctx ends.
 func (c *Connection) ServerVersion(ctx context.Context) (string, error) {
 	live, _, err := c.await(ctx)
 	if err != nil {

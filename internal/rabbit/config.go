@@ -1,16 +1,16 @@
-// Package rabbit is the AMQP client that every part of Watership shares: a
-// connection that comes back for ever, consumers that are opened anew on each
-// of its generations, and a publisher whose Publish returns when the broker has
-// confirmed the message.
+// Package rabbit is the AMQP client of every part of Watership: a Connection that
+// reconnects until it is closed, consumers that are opened again after each
+// reconnect, and a Publisher whose Publish returns when the broker has confirmed
+// the message.
 //
-// It is built on amqp091-go without that library's own recovery, which reuses
-// delivery tags: a late acknowledgement after a reconnect would delete a message
-// that nobody has handled. Here each connection and each channel lives once, and
-// what belongs to a dead one cannot reach its successor.
+// It uses amqp091-go without the library's automatic recovery, which reuses
+// delivery tags: a late acknowledgement after a reconnect would delete another
+// message, one that no consumer has handled. Here a connection or channel is never
+// reused, and an acknowledgement of a lost channel cannot reach the next one.
 //
 // Publish and consume on separate connections: a broker short of memory or disk
-// stops reading from connections that publish, and acknowledgements would wait
-// behind the messages.
+// stops reading from connections that publish, and so would not read their
+// acknowledgements.
 package rabbit
 
 import (
@@ -24,51 +24,51 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Config says how to reach a broker. Only URL is required.
+// Config holds the settings of a Connection. Only URL is required.
 type Config struct {
 	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec), amqp or amqps,
 	// with RabbitMQ's query parameters such as heartbeat and cacertfile.
 	URL string
 
-	// TLS is used for amqps. Nil: system roots, or the files that the URL names.
+	// TLS configures amqps. Nil: system roots, or the files named in the URL.
 	TLS *tls.Config
 
-	// Name is the connection_name that the broker's management page shows.
+	// Name is the connection_name shown on RabbitMQ's management page.
 	Name string
 
-	// Instance is what the embedded broker says in the instance of its
-	// server-properties; a broker that says anything else is not connected to.
-	// Empty: any broker.
+	// Instance is the value of "instance" that the broker's server-properties must
+	// have; a broker with any other value is refused. Only the embedded broker sends
+	// it. Empty: any broker.
 	Instance string
 
-	// Logger is told of a loss and of a return, once each. Nil: nobody is.
+	// Logger logs each connection loss and each reconnect once. Nil: no log.
 	Logger *slog.Logger
 
 	// Dial opens the byte stream to the broker. Nil: TCP.
 	Dial func(network, addr string) (net.Conn, error)
 
-	// DialTimeout bounds one attempt: TCP, TLS and AMQP handshake together, so
-	// that a broker which accepts and says nothing is given up. Zero: 10 s.
+	// DialTimeout bounds one connection attempt: TCP, TLS and AMQP handshake together.
+	// A broker that accepts and then sends nothing is disconnected. Zero: 10 s.
 	DialTimeout time.Duration
 
-	// Heartbeat is proposed to the broker; silence for one and a half times as
-	// long ends the connection. Whole seconds; zero: 10 s. A heartbeat in the
-	// URL goes before it.
+	// Heartbeat is the interval proposed to the broker; silence for one and a half
+	// intervals ends the connection. Whole seconds; zero: 10 s. A heartbeat in the URL
+	// takes precedence.
 	Heartbeat time.Duration
 
-	// Backoff is the pause between attempts to connect, and between a lost
-	// consumer and its successor.
+	// Backoff is the pause between connection attempts, and before a lost consumer is
+	// opened again.
 	Backoff Backoff
 
-	// LargeFrames makes the connection accept header frames larger than was
-	// negotiated, up to 16 MiB. The broker itself sends such frames, when it adds
-	// x-death to headers that were nearly too large already; without this every
-	// delivery of that message would end the connection. For connections that
-	// consume: what is published on it is not held to the broker's limit.
+	// LargeFrames makes the connection accept header frames larger than negotiated, up
+	// to 16 MiB. The broker sends such frames when it adds x-death to headers close to
+	// the limit; without LargeFrames every delivery of that message ends the
+	// connection. For consuming connections only: the client does not enforce the
+	// broker's frame-max on messages published here.
 	LargeFrames bool
 
-	// AMQP is the template for what is not named above: SASL, vhost, channel
-	// limit, client properties. FrameSize, Dial and Recovery in it are ignored.
+	// AMQP holds the remaining settings: SASL, vhost, channel limit, client properties.
+	// Its FrameSize, Dial and Recovery are ignored.
 	AMQP amqp.Config
 }
 
@@ -97,8 +97,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// UserID is the user_id that the broker takes from the login of a URL; "" where a client
-// certificate decides (auth_mechanism=external), which the client cannot know.
+// UserID returns the user_id that the broker derives from the login in a URL; ""
+// with auth_mechanism=external, where the client certificate determines the user
+// and the client cannot know it.
 func UserID(uri amqp.URI) string {
 	for _, mechanism := range uri.AuthMechanism {
 		if strings.EqualFold(mechanism, "external") {
@@ -108,7 +109,7 @@ func UserID(uri amqp.URI) string {
 	return uri.Username
 }
 
-// parseURL checks the URL. Its error never quotes the URL, which holds a password.
+// parseURL parses the URL. Its error never quotes the URL, which holds a password.
 func parseURL(raw string) (amqp.URI, error) {
 	uri, err := amqp.ParseURI(raw)
 	if err != nil {

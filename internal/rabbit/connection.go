@@ -11,53 +11,56 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// closeTimeout bounds the farewell to a broker that may not answer any more.
+// closeTimeout bounds closing a connection or channel, since a broker may never
+// answer.
 const closeTimeout = 3 * time.Second
 
-// Connection is a connection to a broker that comes back until it is closed.
-// One goroutine owns it: it dials, watches, and dials again.
+// Connection is a connection to a broker that reconnects until it is closed. One
+// goroutine, run, dials, watches the connection, and dials again.
 type Connection struct {
 	cfg  Config
 	log  *slog.Logger
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
-	work sync.WaitGroup // the owner, and channels being opened or closed
+	work sync.WaitGroup // run, and channels being opened or closed
 
-	mu      sync.Mutex    // guards what follows
-	live    *link         // nil while there is none
-	lives   int           // how many connections there have been
-	lastErr error         // of the last attempt, nil while live
+	mu      sync.Mutex    // guards the fields below
+	live    *link         // nil while disconnected
+	lives   int           // number of connections so far
+	lastErr error         // of the last attempt, nil while connected
 	changed chan struct{} // closed and replaced whenever live or blocked changes
-	blocked bool          // the broker reads nothing from us now
+	blocked bool          // after connection.blocked: the broker reads nothing from this connection
 	closed  bool
 
-	frameMax int // that was agreed on last
+	frameMax int // negotiated last
 }
 
-// link is one connection of the client, and the stream that it is on.
+// link is one connection of the client library, with its byte stream.
 type link struct {
 	*amqp.Connection
 	stream *frames
 }
 
-// lost says whether the connection is at its end. Where a write fails, the client
-// returns the error first and then, in a goroutine of its own, closes itself.
+// lost reports whether the connection is closed or about to be. When a write fails,
+// the client returns the error first and closes the connection later, in another
+// goroutine.
 func (l *link) lost() bool { return l.IsClosed() || l.stream.out.failed() }
 
-// explains says whether the loss of the connection may be the cause of an error. It
-// is its effect where the client could not write what it was given: the stream is
-// well, and the client says nothing of an end.
+// explains reports whether err is a consequence of the lost connection. When the
+// client cannot encode a value, the error is the cause of the loss instead: the
+// stream has not failed, and the error is no amqp.Error.
 func (l *link) explains(err error) bool {
 	var ended *amqp.Error // also amqp.ErrClosed
 	return errors.As(err, &ended) || l.stream.out.failed()
 }
 
-// abort closes the byte stream. It ends writes that the peer does not take, which
-// the client's own closing waits for.
+// abort closes the byte stream, which ends writes that the peer does not read. The
+// client's own Close would wait for them.
 func (l *link) abort() { _ = l.stream.Conn.Close() }
 
-// Open starts connecting and returns at once. Its error concerns the URL only
-// and never shows the password; a broker that is away is dialled for ever.
+// Open starts connecting and returns at once. It fails only for an invalid URL, and
+// its error never contains the password; an unreachable broker is dialled until
+// Close.
 func Open(cfg Config) (*Connection, error) {
 	uri, err := parseURL(cfg.URL)
 	if err != nil {
@@ -83,7 +86,7 @@ func vhostPath(vhost string) string {
 	return "/" + vhost
 }
 
-// Close ends the connection, with everything opened on it, and waits for its goroutines.
+// Close closes the connection and all its channels, and waits for its goroutines.
 func (c *Connection) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -93,17 +96,17 @@ func (c *Connection) Close() error {
 	return nil
 }
 
-// FrameMax is the size in bytes of the largest frame that the broker takes, as was
-// agreed on last; 0 before the first connection, and where there is no limit. With
-// LargeFrames it is what the connection itself takes.
+// FrameMax returns the negotiated frame-max in bytes, the limit of published
+// frames; 0 before the first connection and where there is no limit. With
+// LargeFrames it is the limit of received frames.
 func (c *Connection) FrameMax() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.frameMax
 }
 
-// Err says why there is no connection now: nil while there is one, ErrClosed
-// after Close, else the error of the last attempt.
+// Err returns why there is no connection: nil while connected, ErrClosed after
+// Close, else the error of the last attempt.
 func (c *Connection) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,10 +150,11 @@ func (c *Connection) run() {
 	}
 }
 
-// watch shows the connection to its users until it is lost or is to be closed.
+// watch publishes conn as c.live until the connection is lost or c is closed, and
+// returns the reason of the loss.
 func (c *Connection) watch(conn *link) error {
 	defer conn.abort()
-	// Room for one: the library sends once, and must not wait for us.
+	// Capacity 1: the library sends one error, and must never block on it.
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 16))
 	c.set(conn, nil)
@@ -174,7 +178,7 @@ func (c *Connection) watch(conn *link) error {
 	}
 }
 
-// errConnectionLost marks what the connection's owner has logged already.
+// errConnectionLost marks a loss that Connection.run has already logged.
 var errConnectionLost = errors.New("connection lost")
 
 func lossError(reason *amqp.Error) error {
@@ -187,9 +191,9 @@ func lossError(reason *amqp.Error) error {
 	return fmt.Errorf("%w: %s", errConnectionLost, reason.Reason)
 }
 
-// AwaitBlocked returns once the broker takes no messages, which it says at the first
-// publish that it does not take (https://www.rabbitmq.com/docs/connection-blocked).
-// It fails where ctx ends before.
+// AwaitBlocked returns when the broker has blocked the connection, which RabbitMQ
+// does at the first publish during a resource alarm
+// (https://www.rabbitmq.com/docs/connection-blocked). It fails if ctx ends first.
 func (c *Connection) AwaitBlocked(ctx context.Context) error {
 	for {
 		blocked, changed := c.blocking()
@@ -219,7 +223,7 @@ func (c *Connection) setBlocked(b amqp.Blocking) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.blocked == b.Active {
-		return // a second alarm while the first lasts
+		return // another alarm during the first
 	}
 	c.blocked = b.Active
 	c.announce()
@@ -230,7 +234,7 @@ func (c *Connection) setBlocked(b amqp.Blocking) {
 	}
 }
 
-// announce wakes everybody who waits for a change. The caller holds mu.
+// announce wakes all goroutines that wait for a change. The caller holds mu.
 func (c *Connection) announce() {
 	close(c.changed)
 	c.changed = make(chan struct{})

@@ -10,42 +10,41 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ConsumeConfig says what to consume, and how much at once.
+// ConsumeConfig holds the settings of a consumer.
 type ConsumeConfig struct {
 	// Queue is the queue's name. "" is the queue that Setup declared last on its
-	// channel, which is how one named by the broker is consumed.
+	// channel, such as one with a server-generated name.
 	Queue string
 
-	// Prefetch is how many messages the broker hands out before it wants
-	// acknowledgements, 1 to 65,535. Zero: no limit, which puts a whole queue into
-	// memory.
+	// Prefetch is the maximum of unacknowledged messages per channel, 1 to 65,535.
+	// Zero: no limit, which loads a whole queue into memory.
 	Prefetch int
 
 	Tag       string     // consumer tag, "": the client makes one
-	Exclusive bool       // be the only consumer; refused while there is another
-	NoLocal   bool       // sent as it is; RabbitMQ ignores it
+	Exclusive bool       // exclusive consumer; refused while the queue has another
+	NoLocal   bool       // passed on; RabbitMQ ignores it
 	Args      amqp.Table // such as x-stream-offset, x-priority
 
-	// Setup runs on the channel of each new session before it consumes, so that
-	// queues and bindings come back with the broker. Nil: nothing to do.
+	// Setup runs on the channel of each new session before basic.consume, and declares
+	// queues and bindings again after a reconnect. Nil: no setup.
 	Setup func(*amqp.Channel) error
 }
 
 // Consume opens a channel, consumes the queue on it and calls each with the
-// session, for as long as there is reason to:
+// session:
 //
-//   - When the session ends without each wanting it (connection or channel lost,
-//     queue deleted, consumer cancelled by the broker), the context and the
-//     deliveries of the session end. Whatever each then returns, a new session
-//     follows after a pause, and each is called again.
-//   - When each returns while its session lives, Consume closes the channel,
-//     which gives unacknowledged messages back, and returns what each returned:
-//     nil for "done", or an error of the caller's own.
-//   - When ctx ends, so does the session; Consume returns once each has, with
-//     the cause of ctx.
+//   - When the session is lost (connection or channel closed, queue deleted,
+//     consumer cancelled by the broker), its context and its deliveries end.
+//     Regardless of the result of each, Consume opens a new session after a pause
+//     and calls each again.
+//   - When each returns while its session is live, Consume closes the channel,
+//     which requeues unacknowledged messages, and returns the result of each.
+//   - When ctx ends, so does the session; Consume returns after each has returned,
+//     with the cause of ctx.
 //
-// A queue that cannot be consumed (not there, used exclusively, refused by Setup)
-// is tried for ever with growing pauses; it is logged when that begins and ends.
+// A queue that cannot be consumed (missing, used exclusively, rejected by Setup) is
+// retried until ctx ends, with growing pauses; the first failure and the recovery
+// are logged.
 func (c *Connection) Consume(ctx context.Context, q ConsumeConfig, each func(ctx context.Context, s *Session) error) error {
 	r := reporter{log: c.log.With("queue", q.Queue)}
 	for failures := 0; ; {
@@ -66,8 +65,8 @@ func (c *Connection) Consume(ctx context.Context, q ConsumeConfig, each func(ctx
 	}
 }
 
-// consumeOnce is one session. Its first error is why the session was lost, nil
-// if it was not; the second is what each returned.
+// consumeOnce runs one session. Its first error is why the session was lost, nil if
+// it was not; its second error is the result of each.
 func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *reporter, each func(context.Context, *Session) error) (lost, err error) {
 	s, err := c.newSession(ctx, q)
 	if err != nil {
@@ -78,8 +77,8 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 	return s.end(), err
 }
 
-// reporter logs that consuming failed once, and that it succeeded again once.
-// The loss of the connection is its owner's to log: a thousand consumers share it.
+// reporter logs the first consumer failure, and the recovery. It ignores connection
+// losses, which Connection.run logs once for all consumers.
 type reporter struct {
 	log  *slog.Logger
 	told bool
@@ -106,7 +105,8 @@ func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session,
 	var cancelled <-chan string
 	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {
 		closed = ch.NotifyClose(make(chan *amqp.Error, 1))
-		// The broker cancels a consumer at most once; room for the client's own.
+		// The broker cancels a consumer at most once; capacity for the client's own cancel
+		// too.
 		cancelled = ch.NotifyCancel(make(chan string, 2))
 		return s.start(ch, q)
 	})

@@ -2,8 +2,8 @@ package rabbit
 
 import "encoding/binary"
 
-// Content header frames (AMQP 0-9-1 §4.2.6.1): class, weight, body size, flags of
-// the properties that follow, of which headers are the third.
+// Content header frames (AMQP 0-9-1 §4.2.6.1): class, weight, body size, property
+// flags, properties. Headers are the third property.
 const (
 	contentFlagsAt = frameHeader + 2 + 2 + 8
 	propertiesAt   = contentFlagsAt + 2
@@ -13,8 +13,8 @@ const (
 	flagHeaders         = 0x2000
 )
 
-// headersOf finds the table of headers in a content header frame: its content,
-// without its length, is frame[start:end].
+// headersOf locates the headers table in a content header frame: its entries,
+// without the length prefix, are frame[start:end].
 func headersOf(frame []byte) (start, end int, ok bool) {
 	limit := len(frame) - frameEnd
 	if limit < propertiesAt {
@@ -37,7 +37,7 @@ func headersOf(frame []byte) (start, end int, ok bool) {
 	return start + 4, end, end <= limit
 }
 
-// withHeaders is the frame with another table in place of frame[start:end].
+// withHeaders returns the frame with table in place of frame[start:end].
 func withHeaders(frame []byte, start, end int, table []byte) []byte {
 	changed := make([]byte, 0, len(frame)-(end-start)+len(table))
 	changed = append(changed, frame[:start-4]...)

@@ -15,8 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// dial makes one attempt: stream, TLS and AMQP handshake within DialTimeout,
-// or less where ctx ends sooner.
+// dial makes one connection attempt: TCP, TLS and AMQP handshake within
+// DialTimeout, or until ctx ends.
 func dial(ctx context.Context, cfg Config) (*link, error) {
 	uri, err := parseURL(cfg.URL)
 	if err != nil {
@@ -28,7 +28,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Closing the stream is what ends a handshake with a silent broker.
+	// Only closing the stream ends a handshake with a silent broker.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	stream, err := wrapStream(ctx, cfg, uri, raw)
 	if err == nil {
@@ -41,7 +41,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 			return &link{conn, stream}, nil
 		}
 		if reason := stream.in.reason(); errors.Is(err, amqp.ErrClosed) && reason != nil {
-			err = reason // the client knows only that the connection has ended
+			err = reason // the client's error says only that the connection is closed
 		}
 	}
 	stop()
@@ -49,8 +49,8 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	return nil, dialError(ctx, cfg, err)
 }
 
-// checkInstance refuses a broker that is not the one that is meant, such as that of
-// another process at the address of one that has ended.
+// checkInstance refuses a broker with another Config.Instance, such as the broker
+// of another process that listens at the same address now.
 func (c Config) checkInstance(conn *amqp.Connection) error {
 	if c.Instance == "" || conn.Properties["instance"] == c.Instance {
 		return nil
@@ -73,9 +73,9 @@ func dialError(ctx context.Context, cfg Config, err error) error {
 	}
 }
 
-// certificateRequired is the alert for a client without a certificate (RFC 8446
-// §6.2). It comes when the handshake is over for the client, so that the AMQP
-// client hands it on, as text.
+// certificateRequired is the TLS alert for a client without a certificate (RFC 8446
+// §6.2). It arrives after the client's side of the handshake, so the AMQP client
+// returns it, as text.
 const certificateRequired = "tls: certificate required"
 
 func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error) {
@@ -87,8 +87,8 @@ func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error)
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// wrapStream puts TLS and what looks at frames around the stream. Frames inside TLS
-// can be read only after it, which is why the client library is not left to do it.
+// wrapStream wraps the stream in TLS and then in frames. The client library cannot
+// do the TLS itself, since frames reads the decrypted stream.
 func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*frames, error) {
 	stream := raw
 	if uri.Scheme == "amqps" {
@@ -105,7 +105,7 @@ func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*f
 	return newFrames(stream, cfg.LargeFrames), nil
 }
 
-// plainURL is the URL for a stream that already has its TLS.
+// plainURL returns the URL with scheme amqp, for a stream that has TLS already.
 func plainURL(raw string, uri amqp.URI) string {
 	u, err := url.Parse(raw)
 	if err != nil || uri.Scheme != "amqps" {
@@ -115,7 +115,8 @@ func plainURL(raw string, uri amqp.URI) string {
 	return u.String()
 }
 
-// handshake is the client library's configuration for one connection on stream.
+// handshake returns the client library's configuration for one connection on
+// stream.
 func (c Config) handshake(stream net.Conn) amqp.Config {
 	conf := c.AMQP
 	conf.Recovery = nil
@@ -135,8 +136,9 @@ func (c Config) handshake(stream net.Conn) amqp.Config {
 	return conf
 }
 
-// tlsConfig follows RabbitMQ's query parameters of an amqps URL
-// (https://www.rabbitmq.com/docs/uri-query-parameters) where none is given.
+// tlsConfig returns a copy of the given configuration, or without one applies
+// RabbitMQ's query parameters of the amqps URL
+// (https://www.rabbitmq.com/docs/uri-query-parameters).
 func tlsConfig(given *tls.Config, uri amqp.URI) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: uri.ServerName}
 	if given != nil {

@@ -9,21 +9,21 @@ import (
 )
 
 var (
-	// ErrClosed is what a connection or publisher answers after its Close.
+	// ErrClosed is returned by a connection or publisher after its Close.
 	ErrClosed = errors.New("rabbit: closed")
 
-	// ErrSessionEnded says that an acknowledgement was dropped because the channel
-	// that delivered the message is gone. The broker delivers the message again.
+	// ErrSessionEnded means that an acknowledgement was dropped because the channel of
+	// the delivery is closed. The broker delivers the message again.
 	ErrSessionEnded = errors.New("rabbit: the session that delivered the message has ended")
 )
 
-// UnroutableError says that a mandatory message reached no queue: the broker
-// gave it back, so nobody has it but the caller.
+// UnroutableError means that the broker returned a mandatory message because it
+// matched no queue. The message is stored nowhere.
 type UnroutableError struct {
 	Exchange   string // "" is the default exchange, whose routing key is the queue's name
 	RoutingKey string
 	Code       int    // AMQP reply code, 312 NO_ROUTE
-	Reason     string // the broker's words
+	Reason     string // reply text of the broker
 }
 
 func (e *UnroutableError) Error() string {
@@ -33,8 +33,8 @@ func (e *UnroutableError) Error() string {
 	return fmt.Sprintf("no queue is bound to exchange %q for routing key %q (%s)", e.Exchange, e.RoutingKey, e.Reason)
 }
 
-// NackedError says that a queue did not take the message, most often because it
-// is full and rejects what is published (x-overflow: reject-publish).
+// NackedError means that the broker sent basic.nack for the message, most often
+// because a queue is full and has x-overflow: reject-publish.
 type NackedError struct {
 	Exchange   string
 	RoutingKey string
@@ -44,21 +44,21 @@ func (e *NackedError) Error() string {
 	return fmt.Sprintf("exchange %q, routing key %q: a queue refused the message, as a full one does", e.Exchange, e.RoutingKey)
 }
 
-// RefusedError says that this message can never be published as it is: the
-// broker closed the channel because of it, or would have closed the connection.
+// RefusedError means that this message cannot be published unchanged: the broker
+// closed the channel because of it, or would have closed the connection.
 type RefusedError struct {
 	Exchange   string
 	RoutingKey string
 	Code       int    // AMQP reply code, such as 404 NOT_FOUND, 406 PRECONDITION_FAILED, 501 FRAME_ERROR
-	Reason     string // the broker's words, or ours where it was not even sent
+	Reason     string // reply text of the broker, or the local check's reason if it was not sent
 }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("exchange %q, routing key %q: message refused: %s (%d)", e.Exchange, e.RoutingKey, e.Reason, e.Code)
 }
 
-// CondemnsMessage says whether the broker refuses this message whoever sends it. A
-// right that is missing, or an exchange, is not the message's fault.
+// CondemnsMessage reports whether the broker refuses this message from every
+// publisher. False for errors about permissions or the exchange.
 func (e *RefusedError) CondemnsMessage() bool {
 	switch e.Code {
 	case amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.NotAllowed:
@@ -67,7 +67,7 @@ func (e *RefusedError) CondemnsMessage() bool {
 	return true
 }
 
-// withoutURL drops the URL that net/url's errors quote; it holds a password.
+// withoutURL removes the URL that errors of net/url quote; it holds a password.
 func withoutURL(err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {
@@ -76,7 +76,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// reply is the broker's own reason, if it gave one.
+// reply returns the AMQP error sent by the broker, if err contains one.
 func reply(err error) (*amqp.Error, bool) {
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker != nil && broker.Server {

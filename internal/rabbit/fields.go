@@ -2,7 +2,8 @@ package rabbit
 
 import "encoding/binary"
 
-// What the client library reads of one value; more ends the connection (its read.go).
+// Limits of the client library for one value; a value over them ends the connection
+// (read.go of amqp091-go).
 const (
 	clientDepth    = 32
 	clientElements = 8192
@@ -12,12 +13,12 @@ const (
 type entry struct {
 	name    []byte
 	kind    byte
-	content []byte // of the value, without its length
-	whole   []byte // name and value as they came
+	content []byte // of the value, without its length prefix
+	whole   []byte // name and value as received
 }
 
-// firstEntry splits the first entry off a table. It cannot where the entry does
-// not end within the table, or is of a kind whose length nobody knows.
+// firstEntry splits the first entry off a table. It fails where the entry exceeds
+// the table or has an unknown type, whose length cannot be computed.
 func firstEntry(table []byte) (e entry, rest []byte, ok bool) {
 	kind := kindAt(table, 0)
 	content, end := valueAt(table, kind)
@@ -27,7 +28,8 @@ func firstEntry(table []byte) (e entry, rest []byte, ok bool) {
 	return entry{table[1:kind], table[kind], table[content:end], table[:end]}, table[end:], true
 }
 
-// eachEntry returns the end of the table that cannot be taken apart, if any.
+// eachEntry calls f for each entry, and returns the end of the table that cannot be
+// split into entries, if any.
 func eachEntry(table []byte, f func(entry)) []byte {
 	for len(table) > 0 {
 		e, rest, ok := firstEntry(table)
@@ -40,7 +42,7 @@ func eachEntry(table []byte, f func(entry)) []byte {
 	return table
 }
 
-// kindAt is where the value begins whose name is at b[at].
+// kindAt returns the offset of the value whose name starts at b[at].
 func kindAt(b []byte, at int) int {
 	if at >= len(b) {
 		return len(b)
@@ -48,8 +50,9 @@ func kindAt(b []byte, at int) int {
 	return at + 1 + int(b[at])
 }
 
-// valueAt is where the content of the value at b[at] begins and ends; end is -1
-// where nobody can say. It takes places, not slices, since all that comes passes here.
+// valueAt returns the start and end of the content of the value at b[at]; end is -1
+// where it exceeds b or has an unknown type. It uses offsets, not slices, for
+// speed: every received message passes through it.
 func valueAt(b []byte, at int) (content, end int) {
 	if at >= len(b) {
 		return at, -1
@@ -70,11 +73,11 @@ func valueAt(b []byte, at int) (content, end int) {
 }
 
 const (
-	ofOwnLength = -1 // the value begins with its length
+	ofOwnLength = -1 // the value starts with its length
 	unknown     = -2
 )
 
-// fixedSize is the size of a value of one of RabbitMQ's field types
+// fixedSize returns the size of a value by RabbitMQ's field type
 // (https://www.rabbitmq.com/docs/amqp-0-9-1-errata#section_3).
 func fixedSize(kind byte) int {
 	switch kind {
@@ -96,25 +99,26 @@ func fixedSize(kind byte) int {
 	return unknown
 }
 
-// A verdict is what the client library would say to a value.
+// A verdict is the result of judge: whether the client library can read a value,
+// and if not, why.
 type verdict int
 
 const (
 	readable verdict = iota
-	tooMuch          // it nests too deep or has too many elements for the client
-	strange          // it holds a type that we do not know either
-	broken           // it is not as AMQP says
+	tooMuch          // nested too deeply, or too many elements, for the client library
+	strange          // a field type unknown to fixedSize too
+	broken           // malformed: it exceeds its table
 )
 
-// container is a table or an array that has been entered.
+// container is a table or array being read.
 type container struct {
 	rest  []byte
 	named bool // a table
 	count int
 }
 
-// judge reads a value without reading it: it does not recurse, and allocates
-// only for what nests deeper than depth.
+// judge checks a value without decoding it. It does not recurse, and allocates only
+// for values nested deeper than clientDepth.
 func judge(kind byte, content []byte, depth, elements int) verdict {
 	if kind != 'F' && kind != 'A' {
 		return readable
@@ -143,7 +147,7 @@ func judge(kind byte, content []byte, depth, elements int) verdict {
 	return readable
 }
 
-// next takes the next value.
+// next splits off the next value.
 func (c *container) next() (kind byte, content []byte, v verdict) {
 	b, at := c.rest, 0
 	if c.named {

@@ -5,14 +5,14 @@ import (
 	"net"
 )
 
-// frames is a stream of AMQP frames between the broker and the client library,
-// which it lets pass but for two things that would end the connection:
+// frames is a stream of AMQP frames between the broker and the client library. It
+// changes only frames that would end the connection:
 //
-//   - The broker sends larger frames than were negotiated; see tune.go.
+//   - The broker sends frames larger than negotiated; see tune.go.
 //   - The client cannot read the headers of a message; see unreadable.go.
 //
-// Reads happen on the client's reader goroutine and writes under its writer
-// lock; tune-ok is written because tune was read, which orders the two.
+// Reads happen on the client's reader goroutine and writes under its writer lock;
+// the client writes tune-ok after it has read tune, which orders the two.
 type frames struct {
 	net.Conn
 	in  incoming
@@ -41,20 +41,21 @@ const (
 	frameHeartbeat = 8
 )
 
-// largeFrameMax is what our side accepts in place of what the broker proposed:
-// far more than a broker can add to headers that it once accepted, far less than
-// would hurt.
+// largeFrameMax is the frame-max reported to the client library in place of the
+// broker's: far more than a broker can add to headers that it once accepted, and
+// small enough for memory.
 const largeFrameMax = 16 << 20
 
-// cutter finds frames in a stream that comes in pieces.
+// cutter finds frames in a stream that arrives in pieces.
 type cutter struct {
-	methods bool // method frames are to be looked at too, not content headers only
-	rest    int  // bytes to come of a frame that nobody looks at
-	blind   bool // what comes are no frames, or none worth understanding
+	methods bool // inspect method frames too, not only content headers
+	rest    int  // remaining bytes of a frame that passes uninspected
+	blind   bool // the stream is not AMQP 0-9-1; pass everything
 }
 
-// cut says what is at the beginning of b: pass bytes that nobody looks at, or
-// a frame that somebody does, which is b[:whole]; neither where more is needed.
+// cut inspects the start of b. It returns the number of bytes to pass uninspected,
+// or the size of a complete frame to inspect, b[:whole]; 0, 0 if it needs more
+// bytes.
 func (c *cutter) cut(b []byte) (pass, whole int) {
 	if c.rest == 0 && !c.blind {
 		if len(b) == 0 {
@@ -72,12 +73,12 @@ func (c *cutter) cut(b []byte) (pass, whole int) {
 	return pass, 0
 }
 
-// begin looks at the beginning of a frame: its size if it is there and to be
-// looked at, 0 if more is needed, -1 if it passes.
+// begin inspects the start of a frame. It returns the size of a complete frame to
+// inspect, 0 if it needs more bytes, -1 if the frame passes uninspected.
 func (c *cutter) begin(b []byte) int {
 	kind := b[0]
 	if kind != frameMethod && kind != frameContent && kind != frameBody && kind != frameHeartbeat {
-		c.blind = true // such as "AMQP" and the version of a broker that knows no 0-9-1
+		c.blind = true // such as the protocol header of a broker without AMQP 0-9-1
 		return -1
 	}
 	if len(b) < frameHeader {

@@ -8,23 +8,24 @@ import (
 	"sync/atomic"
 )
 
-// readAhead is how much is read at once: many small messages, in one system call.
+// readAhead is the read size: many small messages in one system call.
 const readAhead = 32 << 10
 
-// incoming is what the client reads.
+// incoming is the stream from the broker to the client library.
 type incoming struct {
 	cutter
 	*negotiated
 	from   net.Conn
 	buffer []byte // read from the stream
-	start  int    // what is before has been handed out
-	clean  int    // what is before may be handed out
-	err    error  // of the stream, for when everything has been handed out
+	start  int    // buffer[:start] was returned by Read
+	clean  int    // buffer[:clean] is inspected and may be returned by Read
+	err    error  // of the stream, returned after the rest of buffer
 
-	ended atomic.Pointer[error] // err, for others than the reader
+	ended atomic.Pointer[error] // err, for goroutines other than the reader
 }
 
-// reason is why nothing more can be read, nil while more can or at a plain end.
+// reason returns the read error of the stream; nil without one, and for EOF and
+// closed connections.
 func (c *incoming) reason() error {
 	if ended := c.ended.Load(); ended != nil && !errors.Is(*ended, io.EOF) && !errors.Is(*ended, net.ErrClosed) {
 		return *ended
@@ -45,10 +46,10 @@ func (c *incoming) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once. All that is clean has been handed out.
+// fill reads once from the stream. Read has returned buffer[:clean] before.
 func (c *incoming) fill() {
 	if c.start == len(c.buffer) && cap(c.buffer) > 4*readAhead {
-		c.buffer = nil // do not keep what one large frame needed
+		c.buffer = nil // release the memory of one large frame
 	} else {
 		c.buffer = c.buffer[:copy(c.buffer, c.buffer[c.start:])]
 	}
@@ -63,8 +64,8 @@ func (c *incoming) fill() {
 	}
 }
 
-// scan looks at the frames that have come. What is left of a stream that has
-// failed goes up as it is.
+// scan inspects the received frames. After a read error the rest of the buffer
+// passes unchanged.
 func (c *incoming) scan() {
 	for c.clean < len(c.buffer) {
 		pass, whole := c.cut(c.buffer[c.clean:])
@@ -84,7 +85,8 @@ func (c *incoming) scan() {
 	}
 }
 
-// replace is what the client reads in place of a frame, nil for the frame itself.
+// replace returns the bytes for the client to read in place of frame, nil for the
+// frame unchanged.
 func (c *incoming) replace(frame []byte) []byte {
 	if frame[0] == frameContent {
 		return setAside(frame)

@@ -2,7 +2,7 @@ package rabbit
 
 import "context"
 
-// Policy gives queues or exchanges arguments by a pattern of their names
+// Policy is a policy: arguments for queues or exchanges whose names match a pattern
 // (https://www.rabbitmq.com/docs/parameters#policies).
 type Policy struct {
 	Name       string           `json:"name"`
@@ -16,9 +16,9 @@ func (m *Management) Policies(ctx context.Context, vhost string) ([]Policy, erro
 	return get[[]Policy](ctx, m, "policies", vhost)
 }
 
-// DeadLettering counts, by queue, the messages that at-least-once dead-lettering
-// has on their way: those that the next queue has not confirmed. Queues that
-// have none are left out.
+// DeadLettering returns, by queue, the number of messages in at-least-once
+// dead-lettering that their target queues have not confirmed yet. Queues with none
+// are left out.
 func (m *Management) DeadLettering(ctx context.Context, vhost string) (map[string]int64, error) {
 	queues, err := get[[]struct {
 		Name string `json:"name"`
@@ -33,8 +33,8 @@ func (m *Management) DeadLettering(ctx context.Context, vhost string) (map[strin
 	return waiting, err
 }
 
-// Permission is what a user may do in a vhost: patterns of names of exchanges and queues
-// (https://www.rabbitmq.com/docs/access-control).
+// Permission holds a user's permissions in a vhost: patterns of exchange and queue
+// names (https://www.rabbitmq.com/docs/access-control).
 type Permission struct {
 	User      string `json:"user"`
 	Configure string `json:"configure"`
@@ -42,7 +42,7 @@ type Permission struct {
 	Read      string `json:"read"`
 }
 
-// Permissions lists the permissions in a vhost. RabbitMQ tells them to users with the
+// Permissions lists the permissions in a vhost. RabbitMQ requires a user with the
 // tag administrator.
 func (m *Management) Permissions(ctx context.Context, vhost string) ([]Permission, error) {
 	return get[[]Permission](ctx, m, "vhosts", vhost, "permissions")
@@ -56,7 +56,8 @@ type TopicPermission struct {
 	Write    string `json:"write"`
 }
 
-// TopicPermissions lists the topic permissions in a vhost, as Permissions does.
+// TopicPermissions lists the topic permissions in a vhost. RabbitMQ requires a user
+// with the tag administrator.
 func (m *Management) TopicPermissions(ctx context.Context, vhost string) ([]TopicPermission, error) {
 	return get[[]TopicPermission](ctx, m, "vhosts", vhost, "topic-permissions")
 }

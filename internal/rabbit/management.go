@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// ErrNotFound says that the broker knows no such exchange or queue.
+// ErrNotFound means that the broker has no such exchange or queue.
 var ErrNotFound = errors.New("not found")
 
-// ErrNoAnswer says that nothing answers where the management API should be.
+// ErrNoAnswer means that nothing answers at the URL of the management API.
 var ErrNoAnswer = errors.New("no answer")
 
-// Management asks RabbitMQ's management API (https://www.rabbitmq.com/docs/http-api-reference)
-// for what AMQP does not tell: bindings, arguments, policies.
+// Management is a client of RabbitMQ's management API
+// (https://www.rabbitmq.com/docs/http-api-reference), for data that AMQP does not
+// provide: bindings, arguments, policies.
 type Management struct {
 	base     string // without user and trailing slash
 	user     *url.Userinfo
@@ -29,12 +30,12 @@ type Management struct {
 
 const (
 	managementTimeout  = 10 * time.Second
-	managementMaxBytes = 64 << 20 // of one answer; a vhost of 100,000 bindings needs about 30 MiB
+	managementMaxBytes = 64 << 20 // of one response; a vhost with 100,000 bindings needs about 30 MiB
 )
 
 // NewManagement returns a client for a URL such as http://user:password@host:15672.
-// Client may be nil; redirects are not followed, since the password would go along.
-// Its error never shows the password.
+// Client may be nil; redirects are not followed, since they would forward the
+// password. Errors never contain the password.
 func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -55,25 +56,26 @@ func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	}, nil
 }
 
-// Overview is what the broker says about itself.
+// Overview holds a broker's name and version.
 type Overview struct {
 	ClusterName string `json:"cluster_name"`
 	Node        string `json:"node"`
 	Version     string `json:"rabbitmq_version"`
 }
 
-// Overview asks for the cluster's name and version.
+// Overview returns the cluster name, node and version of the broker.
 func (m *Management) Overview(ctx context.Context) (Overview, error) {
 	return get[Overview](ctx, m, "overview")
 }
 
-// Login is who the broker takes us for.
+// Login is the authenticated user.
 type Login struct {
 	Name string `json:"name"`
 	Tags tags   `json:"tags"`
 }
 
-// tags: a list since RabbitMQ 3.9, text with commas before.
+// tags are the tags of a user: a JSON array since RabbitMQ 3.9, comma-separated
+// text before.
 type tags []string
 
 func (t *tags) UnmarshalJSON(data []byte) error {
@@ -85,7 +87,7 @@ func (t *tags) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// WhoAmI asks for the login's name and tags, and so checks the password.
+// WhoAmI returns the user's name and tags, and so checks the password.
 func (m *Management) WhoAmI(ctx context.Context) (Login, error) {
 	return get[Login](ctx, m, "whoami")
 }
@@ -96,15 +98,16 @@ type Binding struct {
 	Destination     string         `json:"destination"`
 	DestinationType string         `json:"destination_type"` // "queue" or "exchange"
 	RoutingKey      string         `json:"routing_key"`
-	Arguments       map[string]any `json:"arguments"` // as JSON has them: numbers are float64
+	Arguments       map[string]any `json:"arguments"` // decoded from JSON: numbers are float64
 }
 
-// Bindings lists where an exchange sends to. ErrNotFound if there is no such exchange.
+// Bindings lists the bindings whose source is the exchange. ErrNotFound if there is
+// no such exchange.
 func (m *Management) Bindings(ctx context.Context, vhost, exchange string) ([]Binding, error) {
 	return get[[]Binding](ctx, m, "exchanges", vhost, exchange, "bindings", "source")
 }
 
-// Exchange is what the broker knows of an exchange.
+// Exchange describes an exchange.
 type Exchange struct {
 	Name       string         `json:"name"`
 	Type       string         `json:"type"`
@@ -115,17 +118,17 @@ type Exchange struct {
 	Policy     string         `json:"policy"`
 }
 
-// Exchange asks for one exchange. ErrNotFound if there is none.
+// Exchange returns one exchange. ErrNotFound if there is none.
 func (m *Management) Exchange(ctx context.Context, vhost, name string) (Exchange, error) {
 	return get[Exchange](ctx, m, "exchanges", vhost, name)
 }
 
-// Exchanges lists the exchanges of a vhost; the default one has no name.
+// Exchanges lists the exchanges of a vhost; the default exchange has the name "".
 func (m *Management) Exchanges(ctx context.Context, vhost string) ([]Exchange, error) {
 	return get[[]Exchange](ctx, m, "exchanges", vhost)
 }
 
-// Queue is what the broker knows of a queue.
+// Queue describes a queue.
 type Queue struct {
 	Name           string         `json:"name"`
 	Type           string         `json:"type"` // quorum, classic, stream
@@ -136,9 +139,9 @@ type Queue struct {
 	Policy         string         `json:"policy"`          // "" for none
 	OperatorPolicy string         `json:"operator_policy"` // "" for none
 
-	// Effective is the policy's and the operator policy's definitions merged by
-	// the broker: keys such as delivery-limit, max-length, without "x-". Arguments
-	// go before the policy; of numeric limits the lower one counts.
+	// Effective is the merged definition of policy and operator policy, with keys such
+	// as delivery-limit and max-length, without "x-". Arguments override the policy; of
+	// numeric limits the lower one applies.
 	Effective policyDefinition `json:"effective_policy_definition"`
 
 	Messages  int64 `json:"messages"`
@@ -146,15 +149,15 @@ type Queue struct {
 	Unacked   int64 `json:"messages_unacknowledged"`
 	Consumers int   `json:"consumers"`
 
-	// Stats count since the queue was made, or the broker was started.
+	// Stats count since the queue was declared or the broker was started.
 	Stats struct {
 		Published    int64 `json:"publish"`
 		Acknowledged int64 `json:"ack"`
 	} `json:"message_stats"`
 }
 
-// DeadLetterExchange is where the queue's dead letters go, by argument or policy, and
-// whether it has one; "" is the default exchange.
+// DeadLetterExchange returns the queue's dead-letter exchange, set by argument or
+// policy, and whether it has one; "" is the default exchange.
 func (q Queue) DeadLetterExchange() (name string, has bool) {
 	for _, value := range []any{q.Arguments["x-dead-letter-exchange"], q.Effective["dead-letter-exchange"]} {
 		if name, is := value.(string); is {
@@ -164,7 +167,7 @@ func (q Queue) DeadLetterExchange() (name string, has bool) {
 	return "", false
 }
 
-// policyDefinition is an object, but an empty one is [] in some versions.
+// policyDefinition is a JSON object, but some versions encode an empty one as [].
 type policyDefinition map[string]any
 
 func (d *policyDefinition) UnmarshalJSON(data []byte) error {
@@ -174,7 +177,7 @@ func (d *policyDefinition) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*map[string]any)(d))
 }
 
-// Queue asks for one queue. ErrNotFound if there is none. Counts lag by up to 5 s.
+// Queue returns one queue. ErrNotFound if there is none. Counts lag by up to 5 s.
 func (m *Management) Queue(ctx context.Context, vhost, name string) (Queue, error) {
 	return get[Queue](ctx, m, "queues", vhost, name)
 }
@@ -199,7 +202,8 @@ func get[T any](ctx context.Context, m *Management, path ...string) (answer T, e
 	return answer, nil
 }
 
-// answerError is an error that may quote any part of an answer.
+// answerError truncates the text of an error, which may quote any part of a
+// response.
 type answerError struct{ cause error }
 
 func (e answerError) Error() string { return fmt.Sprintf("%.500s", e.cause.Error()) }
