@@ -10,21 +10,21 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// acks acknowledges what handlers finish in any order, in as few frames as it can:
-// all up to the oldest message still being handled in one (AMQP 0-9-1 §1.8.3.13,
-// multiple), and what is finished beyond that one by one, since it may take hours.
-// The busier the machine, the more are finished while one frame is written.
+// acks acknowledges messages that handlers finish in any order, in as few frames as
+// possible: all up to the oldest unfinished message in one frame (AMQP 0-9-1 §1.8.3.13,
+// multiple), and the finished ones after it one by one, since the oldest may take hours.
+// The busier the machine, the more messages are finished while one frame is written.
 type acks struct {
 	session *rabbit.Session
 	log     watermill.LoggerAdapter
-	wake    chan struct{} // holds a token while somebody waits
+	wake    chan struct{} // holds a token while there are tags in waiting
 	closed  chan struct{} // closed by close
 	running sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	unsettled unsettled
-	waiting   []uint64 // acked, and the broker does not know
-	spare     []uint64 // for when waiting is being told
+	waiting   []uint64 // acked by handlers, not yet sent to the broker
+	spare     []uint64 // replaces waiting while that is sent
 }
 
 func newAcks(session *rabbit.Session, log watermill.LoggerAdapter) *acks {
@@ -42,7 +42,8 @@ func (a *acks) begin(tag uint64) {
 	a.unsettled.begin(tag)
 }
 
-// ack is called once for a tag. After close it does nothing: the message comes again.
+// ack is called once for a tag. After close it does nothing: the broker delivers the
+// message again.
 func (a *acks) ack(tag uint64) {
 	a.mu.Lock()
 	a.waiting = append(a.waiting, tag)
@@ -53,7 +54,7 @@ func (a *acks) ack(tag uint64) {
 	}
 }
 
-// nack tells the broker at once: a message that goes back has waited already.
+// nack sends a nack at once: its message has waited already.
 func (a *acks) nack(tag uint64, requeue bool) error {
 	err := a.session.Nack(tag, false, requeue)
 	a.mu.Lock()
@@ -62,7 +63,7 @@ func (a *acks) nack(tag uint64, requeue bool) error {
 	return err
 }
 
-// close returns when the broker was told of all that was acked before.
+// close returns after all earlier acks were sent.
 func (a *acks) close() {
 	close(a.closed)
 	a.running.Wait()
@@ -101,7 +102,7 @@ func (a *acks) flush() {
 // unsettled are the deliveries of a channel that are being handled, oldest first.
 type unsettled []uint64
 
-// begin adds a delivery; their tags rise.
+// begin adds a delivery; tags increase.
 func (u *unsettled) begin(tag uint64) { *u = append(*u, tag) }
 
 func (u *unsettled) end(tag uint64) {
@@ -110,9 +111,9 @@ func (u *unsettled) end(tag uint64) {
 	}
 }
 
-// collect ends what was acked and says what to tell the broker: all up to a tag, 0 for
-// none, and single ones, which it leaves in acked. Each tag is told once, and none in
-// the name of others: RabbitMQ closes a channel for a tag that it does not wait for.
+// collect removes acked tags and returns the acknowledgements to send: all up to a tag,
+// 0 for none, and single ones, which it leaves in acked. Each tag is sent once, and no
+// other one is included: RabbitMQ closes a channel for a tag that it does not wait for.
 func (u *unsettled) collect(acked []uint64) (upTo uint64, singleActiveConsumer []uint64) {
 	for _, tag := range acked {
 		u.end(tag)

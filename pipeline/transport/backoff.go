@@ -14,7 +14,7 @@ type backoff struct {
 	min, max time.Duration
 }
 
-// pause before the message goes back for the n-th time, n from 1.
+// pause returns the pause before the message is requeued for the n-th time, n from 1.
 func (p backoff) pause(n int) time.Duration {
 	if p.min <= 0 {
 		return 0
@@ -26,12 +26,12 @@ func (p backoff) pause(n int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// maxNackCounts bounds what is remembered of messages that come back.
+// maxNackCounts bounds the number of remembered messages.
 const maxNackCounts = 4096
 
-// nackCounter counts how often a message has come back. Quorum queues say so; for
-// classic ones it remembers, by content, what this subscription has nacked. A
-// wrong count (equal messages, a full memory) costs a pause of another length.
+// nackCounter counts the nacks of a message. Quorum queues have a header for that; for
+// classic queues it remembers, by content, the messages that this subscription has
+// nacked. A wrong count (equal messages, a full memory) gives a pause of another length.
 type nackCounter struct {
 	seed maphash.Seed
 
@@ -43,7 +43,7 @@ func newNackCounter() *nackCounter {
 	return &nackCounter{seed: maphash.MakeSeed(), nacks: map[uint64]int{}}
 }
 
-// nacked counts a nack and returns how many there have been, this one included.
+// nacked counts a nack and returns the number of nacks, this one included.
 func (t *nackCounter) nacked(d *amqp.Delivery) int {
 	if count, ok := d.Headers["x-delivery-count"].(int64); ok {
 		return int(min(count, 1<<20)) + 1

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// budget bounds the bytes of the messages that are in flight. One that is larger
-// than all of it is in flight alone.
+// budget bounds the bytes of the messages in flight. A message that is larger than the
+// budget is in flight alone.
 type budget struct {
 	limit int // 0: none
 	room  *semaphore.Weighted
@@ -20,10 +20,10 @@ func newBudget(limit int) *budget {
 	return &budget{limit: limit, room: semaphore.NewWeighted(int64(limit))}
 }
 
-// headerCost is how many bytes a byte of headers takes, of which a table in memory is made.
+// headerCost is the memory in bytes for each encoded byte of a header table.
 const headerCost = 8
 
-// sizeOf is about what a delivery takes in memory.
+// sizeOf estimates the memory of a delivery.
 func (b *budget) sizeOf(d *amqp.Delivery) int {
 	if b.limit == 0 {
 		return 0
@@ -33,7 +33,7 @@ func (b *budget) sizeOf(d *amqp.Delivery) int {
 
 func (b *budget) share(size int) int64 { return int64(min(size, b.limit)) }
 
-// acquire waits for room; false when ctx ends before.
+// acquire waits for room; it returns false when ctx ends before.
 func (b *budget) acquire(ctx context.Context, size int) bool {
 	return b.room.Acquire(ctx, b.share(size)) == nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// connect opens a connection as the stock transport's configuration describes it.
+// connect opens a connection with the configuration of watermill-amqp.
 func connect(cfg wamqp.ConnectionConfig, logger watermill.LoggerAdapter, name string, consuming bool) (*rabbit.Connection, error) {
 	conf := rabbit.Config{
 		URL:         cfg.AmqpURI,
@@ -34,7 +34,7 @@ func connect(cfg wamqp.ConnectionConfig, logger watermill.LoggerAdapter, name st
 	return rabbit.Open(conf)
 }
 
-// complete checks the configuration and fills what may be left out.
+// complete checks the configuration and sets its defaults.
 func complete(cfg wamqp.Config, validate func(wamqp.Config) error) (wamqp.Config, error) {
 	if cfg.Marshaler == nil {
 		cfg.Marshaler = Marshaler{}

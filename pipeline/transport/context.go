@@ -4,8 +4,8 @@ import "context"
 
 type redeliveredKey struct{}
 
-// Redelivered says whether the broker marked the message being handled as handed
-// out before: to a handler that failed, or to a process that died.
+// Redelivered reports whether the broker marked the message being handled as delivered
+// before: to a handler that failed, or to a process that died.
 func Redelivered(ctx context.Context) bool {
 	redelivered, _ := ctx.Value(redeliveredKey{}).(bool)
 	return redelivered

@@ -12,14 +12,13 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// TopologyError says that an exchange or queue is there already, but not as it is
-// to be.
+// TopologyError is returned if an exchange or queue exists with other arguments.
 type TopologyError struct {
 	Kind     string // "queue" or "exchange"
 	Name     string
-	Argument string // the argument that differs, "" where the broker did not say
+	Argument string // the argument that differs, "" if the broker did not name it
 	Reason   string // the broker's words
-	Remedy   string // what to do
+	Remedy   string // the way to resolve it
 }
 
 func (e *TopologyError) Error() string {
@@ -30,7 +29,7 @@ func (e *TopologyError) Error() string {
 	return fmt.Sprintf("%s %q %s (%s); %s", e.Kind, e.Name, differs, e.Reason, e.Remedy)
 }
 
-// declarer declares one thing on one channel: a broker that refuses closes it.
+// declarer uses one channel for each declaration: a broker that refuses it closes the channel.
 type declarer struct {
 	ctx  context.Context
 	conn *rabbit.Connection
@@ -46,7 +45,7 @@ func (d declarer) exchange(e exchange) error {
 		"delete it if nothing else uses it, or choose another topology.prefix")
 }
 
-// ours declares one of our exchanges.
+// ours declares one of Watership's exchanges.
 func (d declarer) ours(e exchange, c TopologyConfig) error {
 	err := d.exchange(e)
 	var differs *TopologyError
@@ -75,7 +74,7 @@ func (d declarer) bind(b binding) error {
 	return nil
 }
 
-// tap binds our tap to an exchange so that it gets a copy of every message; the
+// tap binds the tap exchange to an exchange so that it gets a copy of every message; the
 // messages keep their exchange and routing key.
 func (d declarer) tap(tap Tap, c TopologyConfig) error {
 	if err := d.ensureExchange(tap); err != nil {
@@ -103,8 +102,8 @@ func (d declarer) bindKeys(tap Tap, to string, keys []string) error {
 	return nil
 }
 
-// ensureExchange makes sure that the exchange exists. One that does is not ours to judge
-// but for its type, by which it would be tapped wrongly.
+// ensureExchange declares a tapped exchange that does not exist. The properties of an
+// existing one belong to its owner, except for its type, which decides about the bindings.
 func (d declarer) ensureExchange(tap Tap) error {
 	there, err := d.exchangeExists(exchange{name: tap.Exchange, kind: tap.Type})
 	if err != nil {
@@ -122,9 +121,8 @@ func (d declarer) ensureExchange(tap Tap) error {
 	return nil
 }
 
-// checkType declares an exchange that is there, since a passive declaration does
-// not look at the type. Whatever else the broker dislikes about the declaration is
-// the exchange owner's affair.
+// checkType declares an exchange that exists, since a passive declaration does not
+// compare the type. Other differences are the responsibility of the exchange's owner.
 func (d declarer) checkType(tap Tap, declare func(*amqp.Channel) error) error {
 	err := topologyError("exchange", tap.Exchange, d.do(declare), "give tap.exchanges the type that the exchange has")
 	var differs *TopologyError
@@ -138,7 +136,7 @@ func (d declarer) checkType(tap Tap, declare func(*amqp.Channel) error) error {
 	return err
 }
 
-// configuredKeys are those that are known without asking.
+// configuredKeys returns the keys that are known without the management API.
 func (t Tap) configuredKeys() []string {
 	switch {
 	case t.Type == amqp.ExchangeTopic && len(t.Keys) == 0:
@@ -149,8 +147,8 @@ func (t Tap) configuredKeys() []string {
 	return []string{""}
 }
 
-// Copies says whether a message certainly reaches the tap. Of a topic exchange
-// that is tapped in part it says no.
+// Copies reports whether a message certainly reaches the tap. It is false for a topic
+// exchange that is tapped with patterns.
 func (t Tap) Copies(exchange, key string) bool {
 	if exchange != t.Exchange {
 		return false
@@ -159,7 +157,7 @@ func (t Tap) Copies(exchange, key string) bool {
 		slices.Contains(t.configuredKeys(), key) || slices.Contains(t.configuredKeys(), "#")
 }
 
-// bindingArgs: no header to match, and all of those do.
+// bindingArgs returns the arguments of a headers binding that matches every message.
 func (t Tap) bindingArgs() amqp.Table {
 	if t.Type == amqp.ExchangeHeaders {
 		return amqp.Table{"x-match": "all"}
@@ -179,8 +177,8 @@ func (d declarer) route(r Route, c TopologyConfig) error {
 	return nil
 }
 
-// routeQueue declares a service's queue if there is none. One that is there stays
-// as it is: its arguments are the service's affair.
+// routeQueue declares a service's queue if it does not exist. An existing queue stays
+// unchanged: its arguments belong to the service.
 func (d declarer) routeQueue(name string, args amqp.Table) error {
 	there, err := d.queueExists(name)
 	if err != nil || there {
@@ -210,8 +208,8 @@ func (d declarer) exchangeExists(e exchange) (bool, error) {
 	return there, nil
 }
 
-// exists says what a passive declaration found. A queue that another connection
-// uses exclusively is there.
+// exists returns the result of a passive declaration. A queue that another connection
+// uses exclusively exists.
 func (d declarer) exists(passive func(*amqp.Channel) error) (bool, error) {
 	err := d.do(passive)
 	switch {
@@ -223,8 +221,7 @@ func (d declarer) exists(passive func(*amqp.Channel) error) (bool, error) {
 	return err == nil, err
 }
 
-// isNotFound says whether the broker refused something since there is no such
-// exchange or queue.
+// isNotFound reports whether the broker answered that the exchange or queue does not exist.
 func isNotFound(err error) bool { return refusedWith(err, amqp.NotFound) }
 
 func refusedWith(err error, code int) bool {
@@ -232,7 +229,7 @@ func refusedWith(err error, code int) bool {
 	return errors.As(err, &broker) && broker.Server && broker.Code == code
 }
 
-// differing is how RabbitMQ words it: inequivalent arg 'x-message-ttl' for queue ...
+// differing matches RabbitMQ's text: inequivalent arg 'x-message-ttl' for queue ...
 var differing = regexp.MustCompile(`inequivalent arg '([^']+)'`)
 
 func topologyError(kind, name string, err error, remedy string) error {

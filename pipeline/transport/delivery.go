@@ -11,17 +11,17 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// inFlight is a delivery, the message that it became, and what is told of it.
+// inFlight is a delivery that a handler has, with its Watermill message.
 type inFlight struct {
 	delivery *amqp.Delivery
-	size     int // of the budget
+	size     int // in the budget
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
 	acks     *acks
-	stopped  func() // called when the subscription is stopped meanwhile; nil: nobody is
+	stopped  func() // called if the subscription stops before the ack; may be nil
 }
 
-// handle hands out one delivery and settles it. ctx is the session's.
+// handle passes one delivery to the handler and acknowledges it. ctx is the session's.
 func (s *subscription) handle(ctx context.Context, h inFlight) {
 	defer s.releaseSlot()
 	defer s.budget.release(h.size)
@@ -53,8 +53,8 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 	}
 }
 
-// message is the delivery as Watermill has it. A delivery that the configured
-// marshaler refuses would come again for ever: it is handed out by ours.
+// message returns the Watermill message of a delivery. A delivery that the configured
+// marshaler refuses would be requeued for ever: Marshaler converts it instead.
 func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, context.CancelFunc) {
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 	return msg, cancel
 }
 
-// requeueAfterPause returns a nacked message to its queue after a pause, or at once where
-// that ends anyway. A queue without requeue dead-letters it without a pause.
+// requeueAfterPause requeues a nacked message after a pause, or at once when the session
+// ends. A queue without requeue dead-letters it without a pause.
 func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
 	requeue := !s.cfg.Consume.NoRequeueOnNack
 	if requeue {
@@ -80,7 +80,7 @@ func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
 	s.nack(h.acks, h.delivery, requeue)
 }
 
-// requeue returns a message to its queue that nobody has taken.
+// requeue requeues a message that no handler has.
 func (s *subscription) requeue(acks *acks, d *amqp.Delivery) { s.nack(acks, d, true) }
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {

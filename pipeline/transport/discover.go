@@ -11,14 +11,15 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Discovery finds out by which keys a direct exchange is used, which has none for
-// all: what nobody binds goes nowhere.
+// Discovery finds the routing keys of direct exchanges by the management API, since a
+// direct exchange has no key that matches all messages. A message whose key has no
+// binding is not routed.
 type Discovery struct {
 	management *rabbit.Management
 	vhost      string
 }
 
-// NewDiscovery asks the management API at a URL such as
+// NewDiscovery returns a Discovery for the management API at a URL such as
 // http://user:password@host:15672. Client may be nil.
 func NewDiscovery(managementURL, vhost string, client *http.Client) (*Discovery, error) {
 	management, err := rabbit.NewManagement(managementURL, client)
@@ -28,9 +29,8 @@ func NewDiscovery(managementURL, vhost string, client *http.Client) (*Discovery,
 	return &Discovery{management, vhost}, nil
 }
 
-// DeadLetterExchange is where the dead letters of a queue go, "" where it has no
-// dead-letter exchange, or the default one. It fails with rabbit.ErrNotFound where
-// there is no such queue.
+// DeadLetterExchange returns the dead-letter exchange of a queue, "" if it has none or
+// the default one. It fails with rabbit.ErrNotFound if the queue does not exist.
 func (d *Discovery) DeadLetterExchange(ctx context.Context, queue string) (string, error) {
 	q, err := d.management.Queue(ctx, d.vhost, queue)
 	if err != nil {
@@ -40,8 +40,7 @@ func (d *Discovery) DeadLetterExchange(ctx context.Context, queue string) (strin
 	return name, nil
 }
 
-// keys lists the routing keys by which an exchange feeds others, and those by
-// which it feeds our tap.
+// keys returns the routing keys of an exchange's bindings: to the tap, and to others.
 func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, ours []string, err error) {
 	bindings, err := d.management.Bindings(ctx, d.vhost, exchange)
 	for _, b := range bindings {
@@ -55,15 +54,15 @@ func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, our
 	return slices.Compact(others), ours, err
 }
 
-// maxStaleKeys is how many keys stay tapped that nobody else binds any more. A deploy
-// that makes a queue anew misses nothing then, and exchanges with keys that come
-// and go do not collect bindings without end.
+// maxStaleKeys is the number of keys that stay tapped without another binding. A deploy
+// that deletes and declares a queue misses no message then, and the bindings of exchanges
+// with short-lived keys are bounded.
 const maxStaleKeys = 1000
 
-// discovered: the keys are not configured, but asked for.
+// discovered reports whether the keys come from the management API.
 func (t Tap) discovered() bool { return t.Type == amqp.ExchangeDirect && len(t.Keys) == 0 }
 
-// bindDiscovered taps a direct exchange by the keys that it has now.
+// bindDiscovered taps a direct exchange by the keys that are bound now.
 func (d declarer) bindDiscovered(tap Tap, c TopologyConfig) error {
 	others, ours, err := c.Discovery.keys(d.ctx, tap.Exchange, c.Topology.Tap())
 	if err != nil {
@@ -90,7 +89,7 @@ func (d declarer) unbindKeys(tap Tap, from string, keys []string) error {
 	})
 }
 
-// missing are the keys that are not among those that are there.
+// missing returns the keys that are not in there.
 func missing(keys, there []string) []string {
 	known := map[string]bool{}
 	for _, key := range there {

@@ -13,12 +13,12 @@ import (
 )
 
 // The metadata value under EnvelopeKey is a version, the texts of an envelope as
-// netstrings, its numbers, and its headers as schemas.AppendTable has them. It is
-// made for every message and read for few, so making it is what is cheap. It lives in
-// one process, or travels where a stock marshaler sends the metadata on.
+// netstrings, its numbers, and its headers as encoded by schemas.AppendTable. It is
+// written for every message and read for few, so writing is cheap. It stays in
+// one process, unless the marshaler of watermill-amqp publishes the metadata.
 const envelopeVersion = "1;"
 
-// appendEnvelope keeps the envelope but for its body, with the given headers.
+// appendEnvelope appends the envelope without its body, with the given headers.
 func appendEnvelope(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte {
 	dst = append(dst, envelopeVersion...)
 	for _, text := range texts(e) {
@@ -37,7 +37,7 @@ func appendEnvelope(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte 
 
 func appendNumber(dst []byte, n int64) []byte { return append(strconv.AppendInt(dst, n, 10), ';') }
 
-// parseEnvelope is the envelope that appendKept kept.
+// parseEnvelope parses the text of appendEnvelope.
 func parseEnvelope(text string) (e schemas.Envelope, err error) {
 	rest, ok := strings.CutPrefix(text, envelopeVersion)
 	if !ok {
@@ -83,7 +83,7 @@ func parseNumbers(s string, p *schemas.Properties) (rest string, err error) {
 	return parts[3], errors.Join(err1, err2, err3)
 }
 
-// texts are the fields in the order in which they are kept.
+// texts returns the text fields in their order.
 func texts(e *schemas.Envelope) [11]*string {
 	p := &e.Properties
 	return [...]*string{

@@ -10,13 +10,13 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// What Publish can say about a single message; errors.As finds them.
+// Errors of a single message in the error of Publish; errors.As finds them.
 type (
-	// UnroutableError says that a mandatory message reached no queue.
+	// UnroutableError is returned for a mandatory message that reached no queue.
 	UnroutableError = rabbit.UnroutableError
-	// NackedError says that a queue did not take the message, as a full one does.
+	// NackedError is returned for a message that the broker nacked, as for a full queue.
 	NackedError = rabbit.NackedError
-	// RefusedError says that the message can never be published as it is.
+	// RefusedError is returned for a message that the broker refuses with its exchange or properties.
 	RefusedError = rabbit.RefusedError
 )
 
@@ -44,7 +44,7 @@ func (f failures) messages() []*message.Message {
 	return messages
 }
 
-// exchangeMissing says whether a message failed since its exchange is not there.
+// exchangeMissing reports whether the exchange of a message does not exist.
 func (f failures) exchangeMissing() bool {
 	for i := range f {
 		var refused *RefusedError

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// FormerDelays are the delay queues of a former release that exist: all of them where
-// the management API answers, else those of configured delays. What waits in them comes
-// by the default exchange.
+// FormerDelays returns the delay queues of a former release that exist: all if the
+// management API answers, else the queues of configured delays. Their messages are
+// dead-lettered by the default exchange.
 func (l LiveTopology) FormerDelays(ctx context.Context) ([]string, error) {
 	if d := l.Config.Discovery; d != nil {
 		if queues, err := d.management.Queues(ctx, d.vhost); err == nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// LiveTopology keeps a topology in place while messages flow: it declares it,
-// brings back what was deleted, and adds what turns out to be needed. It is a
-// watermill-amqp TopologyBuilder whose topics are the names of the queues.
+// LiveTopology declares a topology and reconciles it while messages flow: it declares
+// deleted exchanges, queues and bindings again, and adds delay queues and bindings when
+// they are needed. It is a watermill-amqp TopologyBuilder whose topics are queue names.
 type LiveTopology struct {
 	Conn   *rabbit.Connection
 	Config TopologyConfig
 
-	Logger *slog.Logger  // told of what had vanished; nil: nobody is
-	Every  time.Duration // about how often Keep looks; zero: 30 s
+	Logger *slog.Logger  // logs repairs; nil: no log
+	Every  time.Duration // about how often Reconcile checks; zero: 30 s
 
-	// RouteWait is how long the deleted queue of a route is left to its service.
+	// RouteWait is the time for a service to declare its deleted queue again.
 	// Zero: 10 s.
 	RouteWait time.Duration
 }
@@ -37,9 +37,9 @@ const (
 	defaultRouteWait = 10 * time.Second
 )
 
-// Declare declares everything. Keys of an exchange that cannot be found out now, since
-// the management API is away, are left to Keep and logged: what was tapped before
-// still is, and messages are not to wait for it.
+// Declare declares the topology. If the management API does not answer, the keys of
+// direct exchanges are left to Reconcile and logged: existing bindings stay, and messages
+// do not wait for the management API.
 func (l LiveTopology) Declare(ctx context.Context) error {
 	err := Declare(ctx, l.Conn, l.Config)
 	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
@@ -49,7 +49,7 @@ func (l LiveTopology) Declare(ctx context.Context) error {
 	return err
 }
 
-// DeclareDelay makes sure that the delay queue of d exists. d is in whole milliseconds.
+// DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
 	name := l.Config.Delay(d)
 	if err := l.on(ctx).queue(queue{name, l.Config.delayArgs(d.Milliseconds())}); err != nil {
@@ -58,15 +58,15 @@ func (l LiveTopology) DeclareDelay(ctx context.Context, d time.Duration) error {
 	return l.on(ctx).bind(l.Config.directBinding(name))
 }
 
-// BindDirect binds the queue of a route to the exchange that reaches queues by their
+// BindDirect binds the queue of a route to the direct exchange, which routes by queue
 // names. It fails as BindReturn does.
 func (l LiveTopology) BindDirect(ctx context.Context, queue string) error {
 	return l.bindForDelivery(ctx, l.Config.direct(), queue, queue, nil)
 }
 
-// BindReturn binds a queue of another service to the exchange of the last hop,
-// which routes by the header that names the queue. It fails with a
-// *rabbit.RefusedError of code 404 where there is no such queue.
+// BindReturn binds a queue of another service to the return exchange, which routes by
+// the header with the queue's name. It fails with a *rabbit.RefusedError of code 404 if
+// the queue does not exist.
 func (l LiveTopology) BindReturn(ctx context.Context, queue string) error {
 	return l.bindForDelivery(ctx, l.Config.returnExchange(), queue, "", amqp.Table{"x-match": "all", schemas.HeaderQueue: queue})
 }
@@ -75,7 +75,7 @@ func (l LiveTopology) bindForDelivery(ctx context.Context, to exchange, queue, k
 	if err := rabbit.CheckName(queue); err != nil {
 		return &rabbit.RefusedError{Exchange: to.name, Code: amqp.SyntaxError, Reason: "no queue has " + err.Error()}
 	}
-	// Else the 404 of an exchange that was deleted would be taken for the queue's.
+	// Otherwise the 404 of a deleted exchange would look like the queue's.
 	if err := l.repairExchange(ctx, to); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (l LiveTopology) bindForDelivery(ctx context.Context, to exchange, queue, k
 	return err
 }
 
-// QueueExists says whether a queue is there.
+// QueueExists reports whether a queue exists.
 func (l LiveTopology) QueueExists(ctx context.Context, queue string) (bool, error) {
 	if rabbit.CheckName(queue) != nil {
 		return false, nil
@@ -95,9 +95,9 @@ func (l LiveTopology) QueueExists(ctx context.Context, queue string) (bool, erro
 	return l.on(ctx).queueExists(queue)
 }
 
-// BuildTopology brings back one queue with its bindings, for its consumer. The queue
-// of a route that was deleted is its service's to declare, with arguments of its own,
-// as deploys do; only where nobody has after RouteWait, it is declared with ours.
+// BuildTopology declares one queue with its bindings for its consumer. The deleted queue
+// of a route is declared by its service, with its own arguments, as in deploys; it is
+// declared here only if it does not exist after RouteWait.
 func (l LiveTopology) BuildTopology(_ *amqp.Channel, name, _ string, _ wamqp.Config, _ watermill.LoggerAdapter) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rebuildTimeout+l.routeWait())
 	defer cancel()
@@ -137,7 +137,7 @@ func (l LiveTopology) routeWait() time.Duration {
 	return l.RouteWait
 }
 
-// awaitQueue waits until a queue is there, at most for RouteWait, and says whether it is.
+// awaitQueue waits until a queue exists, at most for RouteWait, and reports whether it does.
 func (l LiveTopology) awaitQueue(ctx context.Context, name string) (there bool, err error) {
 	there, err = l.QueueExists(ctx, name)
 	if there || err != nil {
@@ -160,8 +160,8 @@ func (l LiveTopology) route(ctx context.Context, r Route) error {
 	return l.bindRoute(ctx, r)
 }
 
-// bindRoute binds a route's queue. An exchange that is missing is no reason not to
-// consume the queue; Keep binds it when the exchange is back.
+// bindRoute binds a route's queue. A missing exchange does not keep the queue from being
+// consumed; Reconcile binds it when the exchange exists again.
 func (l LiveTopology) bindRoute(ctx context.Context, r Route) error {
 	for _, b := range l.Config.bindingsOf(r) {
 		if err := l.on(ctx).bind(b); err != nil && !isNotFound(err) {
@@ -186,7 +186,7 @@ func (l LiveTopology) ours(ctx context.Context, q queue) error {
 	return nil
 }
 
-// ExchangeDeclare has nothing to do: queues are all that topics name.
+// ExchangeDeclare does nothing: topics are names of queues.
 func (l LiveTopology) ExchangeDeclare(*amqp.Channel, string, wamqp.Config) error { return nil }
 
 func (l LiveTopology) on(ctx context.Context) declarer { return declarer{ctx: ctx, conn: l.Conn} }

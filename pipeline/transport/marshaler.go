@@ -10,26 +10,25 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// EnvelopeKey is the metadata key under which Marshaler keeps what plain metadata
-// cannot hold. It never goes on the wire.
+// EnvelopeKey is the metadata key of the parts of an envelope that plain metadata cannot
+// represent. It is never published.
 const EnvelopeKey = "_watership_envelope"
 
 const defaultUUIDHeader = wamqp.DefaultMessageUUIDHeaderKey
 
-// Marshaler is a watermill-amqp Marshaler that loses nothing and cannot fail on
-// what comes in: it works with this package's transport and with the stock one,
-// whose own marshaler drops properties and refuses any header that is no string.
+// Marshaler is a watermill-amqp Marshaler that loses nothing and accepts every delivery.
+// It works with this package's transport and with watermill-amqp's, whose own marshaler
+// drops properties and refuses headers that are not strings.
 //
 // String headers are metadata. Everything else (headers of other types, the
 // properties, exchange and routing key) is one metadata value under EnvelopeKey,
-// so that it survives message.Copy. Marshal of what Unmarshal returned is the
-// message as it was, with the payload, the UUID and the metadata that it has by then,
-// and without CC and BCC: RabbitMQ would send it, with the rights of who passes it on,
-// to queues that its publisher chose (https://www.rabbitmq.com/docs/sender-selected).
+// so that it survives message.Copy. Marshal of a message from Unmarshal returns the
+// message with its current payload, UUID and metadata, and without CC and BCC: RabbitMQ
+// would route it, with the rights of the current publisher, to queues that the first
+// publisher chose (https://www.rabbitmq.com/docs/sender-selected).
 //
-// The UUID is the header that the stock marshaler uses; else the message id
-// property; else empty. Marshal sets both for a message that is new or whose UUID
-// was changed.
+// The UUID is the header that watermill-amqp uses; else the message id property; else
+// empty. Marshal sets both for a message that is new or whose UUID was changed.
 //
 // The zero value is ready to use.
 type Marshaler struct {
@@ -37,7 +36,7 @@ type Marshaler struct {
 	// survive a restart of the broker, and cost less.
 	NotPersistent bool
 
-	// UUIDHeader is the header of the message UUID, "" for the stock one.
+	// UUIDHeader is the header of the message UUID, "" for watermill-amqp's.
 	UUIDHeader string
 }
 
@@ -79,7 +78,7 @@ func (m Marshaler) uuid(d amqp.Delivery) string {
 	return d.MessageId
 }
 
-// Marshal fails only where the metadata under EnvelopeKey was tampered with.
+// Marshal fails only if the metadata under EnvelopeKey was tampered with.
 func (m Marshaler) Marshal(msg *message.Message) (amqp.Publishing, error) {
 	envelope, err := m.envelope(msg)
 	if err != nil {
@@ -98,8 +97,7 @@ func (m Marshaler) Marshal(msg *message.Message) (amqp.Publishing, error) {
 	return envelope.Publishing(), nil
 }
 
-// envelope is what the message was received as, without its string headers, or
-// that of a new message.
+// envelope returns the envelope from the metadata, without string headers, or a new one.
 func (m Marshaler) envelope(msg *message.Message) (schemas.Envelope, error) {
 	text, received := msg.Metadata[EnvelopeKey]
 	if !received {
@@ -120,7 +118,7 @@ func (m Marshaler) envelope(msg *message.Message) (schemas.Envelope, error) {
 	return e, nil
 }
 
-// shortstrMax is the most bytes that a property holds; a longer id travels as header only.
+// shortstrMax is the maximum length of a property in bytes; a longer id is only a header.
 const shortstrMax = 255
 
 func (m Marshaler) identify(e *schemas.Envelope, uuid string) {
@@ -130,10 +128,9 @@ func (m Marshaler) identify(e *schemas.Envelope, uuid string) {
 	}
 }
 
-// EnvelopeOf is the envelope that Marshaler kept in the metadata, with the string
-// headers and the payload that the message has now; false for a message that did
-// not come out of Unmarshal. It is for where the message's context is gone; else
-// schemas.FromContext is cheaper.
+// EnvelopeOf returns the envelope from a message's metadata, with its current string
+// headers and payload; false for a message that did not come from Unmarshal. It is for
+// messages without their context; otherwise schemas.FromContext is cheaper.
 func EnvelopeOf(msg *message.Message) (schemas.Envelope, bool) {
 	if _, ok := msg.Metadata[EnvelopeKey]; !ok {
 		return schemas.Envelope{}, false

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Option changes what Config has no field for.
+// Option is a setting that watermill-amqp's Config has no field for.
 type Option func(*options)
 
 type options struct {
@@ -37,52 +37,50 @@ func newOptions(opts []Option) options {
 	return o
 }
 
-// Concurrency is how many messages of one subscription are in flight, handed out
-// and not yet acked or nacked, up to 65,535; 1, the default, keeps the order of the
-// queue. The prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
+// Concurrency sets how many messages of one subscription are in flight, delivered and
+// not yet acked or nacked, up to 65,535; 1, the default, keeps the order of the queue.
+// The prefetch follows it; Config.Consume.Qos.PrefetchCount is its minimum.
 func Concurrency(n int) Option {
 	return func(o *options) { o.concurrency = min(max(n, 1), math.MaxUint16) } // a short on the wire (AMQP 0-9-1 §1.8.3.1)
 }
 
-// MaxBytes bounds the bodies and headers of the messages that a Subscriber has in
-// flight, over all its subscriptions; one message may be, however large it is. The
-// prefetch follows the size of messages: a subscription begins with few and is
-// changed as they turn out to be smaller or larger, so that what waits in the client
-// is bounded, too, but for a moment in which they become larger. Handlers that copy
-// a message take more. A subscription with consumer arguments or an exclusive one
-// keeps its prefetch. Zero, the default: no bound.
+// MaxBytes bounds the bodies and headers of the messages that a Subscriber has in flight,
+// over all its subscriptions; one message may be in flight, however large it is. The
+// prefetch follows the size of messages: a subscription begins with a small prefetch and
+// adjusts it to the observed sizes, so that the memory of prefetched messages is bounded,
+// too, except for a moment in which messages become larger. Handlers that copy a message
+// need more. A subscription with consumer arguments or an exclusive one keeps its
+// prefetch. Zero, the default: no bound.
 func MaxBytes(n int) Option {
 	return func(o *options) { o.maxBytes = max(n, 0) }
 }
 
-// StopTimeout is how long the end of a subscription waits for handlers; 10 s by
-// default. After it the contexts of their messages end, and the messages go back
-// to the queue.
+// StopTimeout sets how long the end of a subscription waits for handlers; 10 s by
+// default. After it the contexts of their messages end, and the messages are requeued.
 func StopTimeout(d time.Duration) Option {
 	return func(o *options) { o.stopTimeout = max(d, 0) }
 }
 
-// NackBackoff bounds the pause between a nack and the message's return to its
-// queue: low for the first, doubling with each redelivery up to high, shortened
-// at random by up to a half; 100 ms to 10 s by default. During the pause the
-// message counts as in flight. Zero for both puts it back at once.
+// NackBackoff bounds the pause between a nack and the requeue of the message: low for the
+// first nack, doubling with each redelivery up to high, shortened at random by up to a
+// half; 100 ms to 10 s by default. During the pause the message counts as in flight. Zero
+// for both requeues it at once.
 func NackBackoff(low, high time.Duration) Option {
 	return func(o *options) { o.backoff = backoff{min: low, max: max(low, high)} }
 }
 
-// Window is how many messages of a publisher may be sent and not yet confirmed;
-// 1,000 by default.
+// Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.
 func Window(n int) Option {
 	return func(o *options) { o.window = n }
 }
 
-// PublishTimeout bounds each Publish; 0, the default, waits as long as the
-// message's context allows, for a broker that is away also.
+// PublishTimeout bounds each Publish; 0, the default, waits as long as the message's
+// context allows, also while the broker is unavailable.
 func PublishTimeout(d time.Duration) Option {
 	return func(o *options) { o.publishTimeout = d }
 }
 
-// ConnectionName is what the broker's management page calls the connection;
+// ConnectionName sets the name of the connection on the broker's management page;
 // "watership" by default.
 func ConnectionName(name string) Option {
 	return func(o *options) { o.name = name }

@@ -1,11 +1,10 @@
 package transport
 
-// prefetchTuner chooses how many messages the broker hands out before it wants
-// acknowledgements. AMQP counts messages and the bound is in bytes, so consuming
-// begins with as few as fit if they are as large as they can be, and goes on with
-// more once they turn out to be smaller.
+// prefetchTuner adapts the prefetch to the size of messages. AMQP counts messages and
+// the bound is in bytes, so consuming begins with as few messages as fit if they have the
+// maximum size, and goes on with more once the observed messages are smaller.
 type prefetchTuner struct {
-	bytes    int // that may be handed out; 0: no bound
+	bytes    int // of prefetched messages; 0: no bound
 	most     int // messages
 	prefetch int // messages
 	typical  int // bytes of a message: at once as large as the largest, and slowly smaller
@@ -13,7 +12,7 @@ type prefetchTuner struct {
 }
 
 const (
-	// largestMessage is what RabbitMQ 4 takes by default (max_message_size).
+	// largestMessage is the default max_message_size of RabbitMQ 4.
 	largestMessage = 16 << 20 // bytes
 
 	prefetchStep    = 4  // times more at once
@@ -29,7 +28,7 @@ func newPrefetchTuner(bytes, most int) *prefetchTuner {
 	return t
 }
 
-// observe takes notice of a message's size, and says whether the prefetch has changed.
+// observe records a message's size, and reports whether the prefetch has changed.
 func (t *prefetchTuner) observe(size int) bool {
 	if t.bytes == 0 {
 		return false

@@ -75,12 +75,12 @@ func newPublisher(cfg wamqp.Config, conn *rabbit.Connection, o options) *Publish
 	return p
 }
 
-// Publish sends the messages in their order and returns when the broker has
-// confirmed every one. While the broker is away it waits, as long as the context
-// of each message and PublishTimeout allow.
+// Publish publishes the messages in their order and returns when the broker has
+// confirmed each. While the broker is unavailable it waits, as long as the context of
+// each message and PublishTimeout allow.
 //
-// The error joins those of the messages that failed, each with its UUID; the
-// others have been published. errors.As finds an UnroutableError (where
+// The error joins the errors of the messages that failed, each with its UUID; the
+// others have been published. errors.As finds an UnroutableError (if
 // Config.Publish.Mandatory is set), NackedError or RefusedError in it.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	ctx, cancel := p.deadline()
@@ -107,7 +107,7 @@ func (p *Publisher) deadline() (context.Context, context.CancelFunc) {
 	return context.WithCancel(p.ctx)
 }
 
-// publish sends all, then waits for all.
+// publish sends all messages, then waits for their confirms.
 func (p *Publisher) publish(ctx context.Context, topic string, messages []*message.Message) failures {
 	exchange, key := p.cfg.Exchange.GenerateName(topic), p.cfg.Publish.GenerateRoutingKey(topic)
 	waits := make([]func() error, 0, len(messages))
@@ -123,7 +123,7 @@ func (p *Publisher) publish(ctx context.Context, topic string, messages []*messa
 	return failed
 }
 
-// send sends one message and returns what waits for its outcome.
+// send sends one message and returns a function that waits for its confirm.
 func (p *Publisher) send(ctx context.Context, exchange, key string, msg *message.Message) (wait func() error) {
 	publishing, err := p.cfg.Marshaler.Marshal(msg)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *message
 	}
 }
 
-// withEither ends with either; its values are those of the first.
+// withEither returns a context that ends with either, with the values of the first.
 func withEither(a, b context.Context) (context.Context, func()) {
 	if b.Done() == nil {
 		return a, func() {}

@@ -11,7 +11,7 @@ type queue struct {
 	args amqp.Table
 }
 
-// queues are our own, each with the arguments that it has for ever.
+// queues returns Watership's queues, each with its arguments, which cannot change.
 func (c TopologyConfig) queues() []queue {
 	queues := []queue{
 		{c.Log(), c.args(singleActiveConsumer())},
@@ -28,12 +28,12 @@ func (c TopologyConfig) queues() []queue {
 	return queues
 }
 
-// singleActiveConsumer hands a queue's messages to one consumer at a time, in their order,
-// however many there are.
+// singleActiveConsumer delivers a queue's messages to one consumer at a time, in their
+// order.
 func singleActiveConsumer() amqp.Table { return amqp.Table{"x-single-active-consumer": true} }
 
-// args are those of every queue of ours: its type, and for quorum queues no limit
-// of deliveries, since a crash loop must not drop what it cannot read.
+// args returns the arguments of every queue of Watership: its type, and for quorum queues
+// no delivery limit, since a crash loop must not drop messages.
 func (c TopologyConfig) args(more amqp.Table) amqp.Table {
 	args := amqp.Table{"x-queue-type": string(c.queueType())}
 	if c.queueType() == Quorum {
@@ -43,8 +43,9 @@ func (c TopologyConfig) args(more amqp.Table) amqp.Table {
 	return args
 }
 
-// indexArgs: a limit drops the oldest. Where a queue has a dead-letter exchange the
-// oldest go there, so the queue of late copies is limited as well and has none.
+// indexArgs returns the arguments of the index queues: a limit drops the oldest messages.
+// If a queue has a dead-letter exchange they go there, so the queue of late copies is
+// limited as well and has none.
 func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
 	args := c.args(singleActiveConsumer())
 	maps.Copy(args, more)
@@ -55,10 +56,10 @@ func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
 	return args
 }
 
-// delayArgs: all messages of a delay queue wait equally long, so none waits
-// behind another, and go to the queue of due ones, which always exists. Quorum queues
-// keep a message until the next queue has confirmed it; RabbitMQ does so only with
-// reject-publish, and else silently not.
+// delayArgs returns the arguments of a delay queue. All its messages wait equally long, so
+// none blocks another, and go to the queue of due ones, which always exists. Quorum
+// queues keep a message until the next queue has confirmed it; RabbitMQ does so only
+// with reject-publish, and otherwise silently not.
 func (c TopologyConfig) delayArgs(milliseconds int64) amqp.Table {
 	args := c.args(amqp.Table{
 		"x-message-ttl":             milliseconds,

@@ -8,8 +8,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// receiver takes the messages of one session, and hands them out as there are places
-// and room for them.
+// receiver receives the messages of one session, and dispatches them as slots and bytes
+// become free.
 type receiver struct {
 	*subscription
 	session *rabbit.Session
@@ -27,8 +27,8 @@ func (in *receiver) run(ctx context.Context) {
 	in.requeueRest(ctx)
 }
 
-// receive takes messages until the session ends or the subscription is stopped; true
-// where it has cancelled the consumer, to go on with another prefetch.
+// receive receives messages until the session ends or the subscription is stopped; it
+// returns true after it has cancelled the consumer to continue with another prefetch.
 func (in *receiver) receive(ctx context.Context) (resume bool) {
 	for in.acquireSlot(ctx) {
 		d, ok := in.next()
@@ -52,8 +52,8 @@ func (in *receiver) receive(ctx context.Context) (resume bool) {
 	return false
 }
 
-// acquireBytes waits for room in the budget; false when the session ends or the
-// subscription is stopped.
+// acquireBytes waits for room in the budget; it returns false when the session ends or
+// the subscription is stopped.
 func (in *receiver) acquireBytes(ctx context.Context, size int) bool {
 	if in.budget.tryAcquire(size) {
 		return true
@@ -64,7 +64,8 @@ func (in *receiver) acquireBytes(ctx context.Context, size int) bool {
 	return in.budget.acquire(ctx, size)
 }
 
-// next waits for a message; false when there are no more, or the subscription is stopped.
+// next waits for a message; it returns false when the session ends or the subscription is
+// stopped.
 func (in *receiver) next() (*amqp.Delivery, bool) {
 	select {
 	case d, ok := <-in.session.Deliveries:
@@ -74,8 +75,8 @@ func (in *receiver) next() (*amqp.Delivery, bool) {
 	}
 }
 
-// receiveBuffered takes what a cancelled consumer was handed out, as far as it can be
-// inFlight now; the rest goes back, so that no memory is taken by what waits.
+// receiveBuffered dispatches the messages that a cancelled consumer has prefetched, as
+// far as there are slots, and requeues the others, so that they take no memory.
 func (in *receiver) receiveBuffered(ctx context.Context, d *amqp.Delivery) {
 	for {
 		if size := in.budget.sizeOf(d); in.tryAcquire(size) {
@@ -91,7 +92,7 @@ func (in *receiver) receiveBuffered(ctx context.Context, d *amqp.Delivery) {
 	}
 }
 
-// requeueRest ends the consumer and puts back what it was handed out and nobody has taken.
+// requeueRest cancels the consumer and requeues the prefetched messages.
 func (in *receiver) requeueRest(ctx context.Context) {
 	if in.cancel(ctx) {
 		for d := range in.session.Deliveries {
@@ -100,16 +101,15 @@ func (in *receiver) requeueRest(ctx context.Context) {
 	}
 }
 
-// cancel stops the broker from handing out more; false where the session has ended.
-// What it has handed out comes out of the session's deliveries, which then close.
+// cancel cancels the consumer; it returns false if the session has ended. The session's
+// deliveries end with the prefetched messages.
 func (in *receiver) cancel(ctx context.Context) bool {
 	return ctx.Err() == nil && in.session.Cancel() == nil
 }
 
-// dispatch handles one delivery, which has its place and its room. With a single place
-// there is nothing to do meanwhile: no goroutine, whose switches would cost a third of
-// the rate. The message is made here, since a new goroutine would first have to grow
-// its stack for that.
+// dispatch handles one delivery, which has its slot and its bytes. With a single slot it
+// starts no goroutine, whose switches would cost a third of the rate. The message is made
+// here, since a new goroutine would first have to grow its stack for that.
 func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	in.acks.begin(d.DeliveryTag)
 	msg, done := in.message(ctx, d)

@@ -12,12 +12,12 @@ import (
 
 const defaultReconcileEvery = 30 * time.Second
 
-// Reconcile puts back what is missing, again and again until ctx ends or the connection
-// is closed, and at once when the connection has come back. Whoever deletes an
-// exchange deletes its bindings: one that a deploy has made anew is not tapped any
-// more, and nothing says so. Declare goes before it.
+// Reconcile repairs the topology periodically until ctx ends or the connection is closed,
+// and at once after a reconnect. Call Declare before it. Deleting an exchange
+// deletes its bindings, and RabbitMQ reports that to no client: an exchange that a deploy
+// deletes and declares is no longer tapped.
 //
-// What was missing is logged, and once what cannot be put back.
+// Repairs are logged, and failures once each.
 func (l LiveTopology) Reconcile(ctx context.Context) {
 	log, every := l.logger(), l.Every
 	if every <= 0 {
@@ -39,8 +39,8 @@ func (l LiveTopology) Reconcile(ctx context.Context) {
 	}
 }
 
-// waitForNextRound waits until it is time to look again, or for a new connection. The
-// time varies, so that many processes do not look at the same moment.
+// waitForNextRound waits for the next check, or for a new connection. The time varies, so
+// that many processes do not check at the same moment.
 func (l LiveTopology) waitForNextRound(ctx context.Context, life int, every time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, every*3/4+rand.N(every/2+1))
 	defer cancel()

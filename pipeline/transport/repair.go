@@ -10,13 +10,13 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Repair puts back what is missing of our exchanges, queues and bindings, the taps
-// and the bindings of routes. It is what to do when the broker says that an exchange
-// of ours is not there (a *rabbit.RefusedError of code 404), before publishing again;
-// SelfHealingPublisher does both. The exchanges and queues of services are left to them: one
-// that is missing is bound when it is back.
+// Repair declares missing exchanges, queues and bindings of Watership again, and binds
+// taps and routes. Call it when the broker reports that an exchange of Watership does not
+// exist (a *rabbit.RefusedError of code 404), before publishing again; SelfHealingPublisher
+// does both. The exchanges and queues of services belong to them: a missing one is bound
+// when it exists again.
 func (l LiveTopology) Repair(ctx context.Context) error {
-	// As long as nothing is missing, one channel sees and does all.
+	// One channel is enough as long as nothing is missing.
 	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return l.declareAll(ch) })
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker.Server {
@@ -25,8 +25,8 @@ func (l LiveTopology) Repair(ctx context.Context) error {
 	return errors.Join(err, l.discover(ctx))
 }
 
-// discover taps direct exchanges by the keys that they have got since. One that is
-// missing is tapped when it is back.
+// discover taps direct exchanges by the keys that were bound since. A missing exchange is
+// tapped when it exists again.
 func (l LiveTopology) discover(ctx context.Context) error {
 	var errs []error
 	for _, tap := range l.Config.Tap {
@@ -40,8 +40,8 @@ func (l LiveTopology) discover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// declareAll looks at what is ours and binds everything; it stops at the first thing
-// that is not there, since the broker then closes the channel.
+// declareAll checks Watership's exchanges and queues and declares all bindings; it stops
+// at the first missing one, since the broker then closes the channel.
 func (l LiveTopology) declareAll(ch *amqp.Channel) error {
 	c := l.Config
 	for _, e := range c.exchanges() {
@@ -69,7 +69,7 @@ func (l LiveTopology) declareAll(ch *amqp.Channel) error {
 	return nil
 }
 
-// repairEach goes on after what cannot be put back.
+// repairEach continues after a failure.
 func (l LiveTopology) repairEach(ctx context.Context) error {
 	c, d := l.Config, l.on(ctx)
 	var errs []error
@@ -91,7 +91,7 @@ func (l LiveTopology) repairEach(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// repairExchange declares only what is missing: looking needs no right to configure.
+// repairExchange declares only a missing exchange: a check needs no configure permission.
 func (l LiveTopology) repairExchange(ctx context.Context, e exchange) error {
 	there, err := l.on(ctx).exchangeExists(e)
 	if err != nil || there {
@@ -130,8 +130,8 @@ func (c TopologyConfig) routeBindings() (all []binding) {
 	return all
 }
 
-// bindingsOf are those of the queue of a route: to the exchange by which its messages
-// come back, and as configured.
+// bindingsOf returns the bindings of a route's queue: to the direct exchange, which
+// returns its messages, and the configured ones.
 func (c TopologyConfig) bindingsOf(r Route) []binding {
 	all := []binding{c.directBinding(r.Queue)}
 	for _, b := range r.Bind {

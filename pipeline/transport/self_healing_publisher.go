@@ -12,25 +12,25 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// SelfHealingPublisher is a publisher that brings back what is ours: where the broker says
-// that an exchange of ours is not there, or that a message for one or for a queue of
-// ours reaches no queue, it restores the topology and publishes once more. What is
-// not ours stays the caller's affair.
+// SelfHealingPublisher is a publisher that repairs the topology: if the broker reports
+// that an exchange of Watership does not exist, or that a message to one of Watership's
+// exchanges or queues is unroutable, it calls LiveTopology.Repair and publishes once more.
+// Errors of other exchanges and queues are returned.
 type SelfHealingPublisher struct {
 	publisher *rabbit.Publisher
 	live      LiveTopology
-	repairing chan struct{} // has room for whoever restores
-	repairs   atomic.Int64  // how often that has ended
+	repairing chan struct{} // a token for the running repair
+	repairs   atomic.Int64  // number of repairs that have ended
 }
 
-// NewSelfHealingPublisher publishes with publisher and restores live.
+// NewSelfHealingPublisher returns a publisher that uses publisher and repairs live.
 func NewSelfHealingPublisher(publisher *rabbit.Publisher, live LiveTopology) *SelfHealingPublisher {
 	return &SelfHealingPublisher{publisher: publisher, live: live, repairing: make(chan struct{}, 1)}
 }
 
-// Publish is that of *rabbit.Publisher. Where an exchange of ours cannot be brought
-// back, its error is not a *rabbit.RefusedError: the message is not to blame, and is
-// not to be given up.
+// Publish publishes as *rabbit.Publisher does. If an exchange of Watership cannot be
+// repaired, its error is not a *rabbit.RefusedError: the message is not the cause, and must
+// not become poison.
 func (r *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) error {
 	before := r.repairs.Load()
 	err := r.publisher.Publish(ctx, m)
@@ -48,8 +48,8 @@ func (r *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) er
 	return fmt.Errorf("exchange %q was brought back and is gone again", m.Exchange)
 }
 
-// PublishAll sends messages in their order, without waiting for one before the
-// next, and returns what Publish returns of each.
+// PublishAll publishes messages in their order without waiting for each confirm, and
+// returns the result of Publish for each.
 func (r *SelfHealingPublisher) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
 	errs := make([]error, len(messages))
 	sent := make([]*rabbit.Pending, len(messages))
@@ -72,9 +72,9 @@ func (r *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool
 	return errors.As(err, &refused) && refused.Code == amqp.NotFound && r.live.Config.Owns(m.Exchange)
 }
 
-// bindingMissing: an exchange of ours has a binding for every message, unless it was
-// made a moment ago and is about to be bound. The queues of services and of routes are
-// bound by the last hop.
+// bindingMissing reports whether a binding is missing for a message: an exchange of
+// Watership has one for every message, unless it was just declared. The queues of
+// services and of routes are bound by package directdelivery.
 func (r *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
 	c := r.live.Config
@@ -87,7 +87,7 @@ func (r *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool 
 	return c.Owns(m.Exchange) && m.Exchange != c.Return()
 }
 
-// repair does it once for all messages that failed before it was done.
+// repair runs one repair for all messages that failed before its end.
 func (r *SelfHealingPublisher) repair(ctx context.Context, before int64) error {
 	select {
 	case r.repairing <- struct{}{}:

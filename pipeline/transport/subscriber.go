@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Subscriber hands out the messages of queues. It may serve many subscriptions;
-// each has a channel of its own on the subscriber's connection.
+// Subscriber delivers the messages of queues. It may have many subscriptions; each has a
+// channel of its own on the subscriber's connection.
 type Subscriber struct {
 	cfg    wamqp.Config
 	opts   options
@@ -24,7 +24,7 @@ type Subscriber struct {
 	owning bool // conn was opened here
 	budget *budget
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	closed        bool
 	subscriptions sync.WaitGroup
 	closing       chan struct{} // closed by Close
@@ -71,15 +71,14 @@ func newSubscriber(cfg wamqp.Config, logger watermill.LoggerAdapter, opts []Opti
 	return &Subscriber{cfg: cfg, opts: o, log: logger, budget: newBudget(o.maxBytes), closing: make(chan struct{})}
 }
 
-// Subscribe declares exchange, queue and binding as the configuration says and
-// hands out the queue's messages until ctx ends or the subscriber is closed; the
-// channel is then closed. It waits for the broker as long as ctx allows. Each
-// message is to be acked or nacked once.
+// Subscribe declares exchange, queue and binding of the configuration and delivers the
+// queue's messages until ctx ends or the subscriber is closed; the channel is then
+// closed. It waits for the broker as long as ctx allows. Each message must be acked or
+// nacked once.
 //
-// The end of ctx stops the subscription, not its handlers: the context of a
-// message keeps the values of ctx, and ends with its ack or nack, with the loss of
-// the channel that delivered it (the broker delivers it again), or when the
-// subscription's end has waited long enough (StopTimeout).
+// The end of ctx stops the subscription, not its handlers: the context of a message keeps
+// the values of ctx, and ends with its ack or nack, with the loss of the channel that
+// delivered it (the broker delivers it again), or after StopTimeout.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -100,8 +99,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// SubscribeInitialize declares exchange, queue and binding of a topic, so that
-// what is published from now on is kept for a later Subscribe.
+// SubscribeInitialize declares exchange, queue and binding of a topic, so that messages
+// published from now on stay in the queue for a later Subscribe.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(context.Background(), topic)
 }

@@ -15,25 +15,24 @@ import (
 
 // subscription is one consumer of one queue, over all its sessions.
 //
-// Its life: run consumes until stopped; stop ends fetching; messages that nobody
-// has taken yet go back at once; drain waits for those that are handled; expire
-// gives up on the rest; then the channel is closed, which gives back what is
-// unsettled, and last of all out.
+// run consumes until stopped; stop ends the receiving; messages that no handler has are
+// requeued at once; drain waits for the running handlers; expire stops waiting; then the
+// channel is closed, which requeues unacknowledged messages, and finally out.
 type subscription struct {
 	*Subscriber
 	topic       string
 	out         chan *message.Message
 	nackCounter *nackCounter
 
-	// One place for each message in flight. A place belongs to its message over
-	// the end of the session too: at concurrency 1 the next message waits for the
-	// handler of one that was lost with its connection.
+	// One slot for each message in flight. A message keeps its slot after the end of its
+	// session: with concurrency 1 the next message waits for the handler of a message that
+	// was lost with its connection.
 	slots    chan struct{}
 	handlers sync.WaitGroup
 
-	values  context.Context // what messages inherit: values without the end
-	stop    chan struct{}   // closed: fetch no more
-	expired context.Context // ended: wait for no handler any more
+	values  context.Context // of the messages: the values of ctx without its end
+	stop    chan struct{}   // closed: receive no more
+	expired context.Context // ended: the stop timeout has passed
 	expire  context.CancelFunc
 
 	warnOnce sync.Once // about the configured marshaler
@@ -52,7 +51,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 	return sub
 }
 
-// run owns the subscription's goroutines and returns when all have ended.
+// run starts the subscription's goroutines and returns when all have ended.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	s.values = context.WithoutCancel(ctx)
@@ -94,8 +93,9 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 	}
 }
 
-// tuner chooses the prefetch of a session. Arguments may say where a consumer begins,
-// and an exclusive one that was cancelled may find another in its place.
+// tuner returns the prefetch tuner of a session. The prefetch stays fixed with consumer
+// arguments, which may set the position of a consumer, and for an exclusive consumer: a
+// cancelled one may find its queue in use.
 func (s *subscription) tuner() *prefetchTuner {
 	c := s.cfg.Consume
 	bytes := s.opts.maxBytes
@@ -105,9 +105,9 @@ func (s *subscription) tuner() *prefetchTuner {
 	return newPrefetchTuner(bytes, max(s.opts.concurrency, c.Qos.PrefetchCount))
 }
 
-// session takes messages while the session lives and the subscription is not
-// stopped. A stopped one keeps the channel for the acknowledgements of its handlers;
-// messages that no handler has go back at once.
+// session receives messages until the session ends or the subscription is stopped. A
+// stopped subscription keeps the channel for the acknowledgements of its handlers;
+// messages that no handler has are requeued at once.
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
 	acks := newAcks(session, s.log.With(watermill.LogFields{"topic": s.topic}))
 	defer acks.close()
@@ -120,7 +120,7 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	return nil
 }
 
-// acquireSlot waits for a place; false when the session or the subscription ends.
+// acquireSlot waits for a slot; it returns false when the session or the subscription ends.
 func (s *subscription) acquireSlot(ctx context.Context) bool {
 	if s.stopped() {
 		return false
@@ -134,7 +134,7 @@ func (s *subscription) acquireSlot(ctx context.Context) bool {
 	return false
 }
 
-// tryAcquire takes a place and room in the budget if there are any.
+// tryAcquire takes a slot and room in the budget if there are any.
 func (s *subscription) tryAcquire(size int) bool {
 	select {
 	case s.slots <- struct{}{}:

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// QueueType is what kind of queue our own are, and route queues where they are new.
+// QueueType is the type of Watership's queues, and of route queues that do not exist yet.
 type QueueType string
 
 const (
@@ -20,7 +20,7 @@ const (
 	Classic QueueType = "classic" // on one node
 )
 
-// TopologyConfig says what Declare is to declare.
+// TopologyConfig is the topology that Declare declares.
 type TopologyConfig struct {
 	schemas.Topology
 
@@ -37,8 +37,8 @@ type TopologyConfig struct {
 // Tap is an exchange whose messages are copied to the index queue.
 type Tap struct {
 	Exchange string
-	Type     string   // topic, fanout, headers or direct; for when the exchange is declared
-	Keys     []string // the routing keys to copy; empty: "#" of a topic exchange, what others bind of a direct one
+	Type     string   // topic, fanout, headers or direct; used if the exchange is declared
+	Keys     []string // the routing keys to copy; empty: "#" for a topic exchange, the bound keys of a direct one
 }
 
 // Route is a queue with its bindings.
@@ -53,15 +53,14 @@ type Bind struct {
 	Key      string
 }
 
-// noDeliveryLimit is what RabbitMQ takes as no limit in every version: 4.x has a
-// default of 20, after which it drops a message silently, and -1 drops at the
-// first redelivery on 3.10.
+// noDeliveryLimit means no limit in every version of RabbitMQ: 4.x has a default of 20,
+// after which it drops a message silently, and -1 drops at the first redelivery on 3.10.
 const noDeliveryLimit = int32(2147483647)
 
-// Declare declares our own exchanges and queues, the delay queues, the taps and
-// the queues of routes. It may be called at any time and as often as one likes:
-// what is there stays as it is. Arguments of a queue of ours that differ from what
-// is there end it with a TopologyError, since a queue's arguments never change.
+// Declare declares Watership's exchanges and queues, the delay queues, the taps and the
+// queues of routes. It is idempotent: existing ones stay unchanged. If the arguments of an
+// existing queue of Watership differ it fails with a TopologyError, since a queue's
+// arguments cannot change.
 func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) error {
 	if err := cfg.validate(); err != nil {
 		return err
@@ -177,8 +176,9 @@ func (c TopologyConfig) exchanges() []exchange {
 	}
 }
 
-// mayBeOpen says whether an exchange may be there without being internal, as a former
-// release made it: it cannot be changed, and to delete it drops what dies meanwhile.
+// mayBeOpen reports whether an exchange may exist without being internal, as a former
+// release declared it: it cannot be changed, and deleting it loses messages that are
+// dead-lettered until it is declared again.
 func (c TopologyConfig) mayBeOpen(exchange string) bool {
 	return exchange == c.Late() || exchange == c.Retry()
 }
@@ -209,7 +209,7 @@ func (c TopologyConfig) bindings() []binding {
 	return bindings
 }
 
-// directBinding binds a queue so that it is reached by its name.
+// directBinding binds a queue to the direct exchange by its name.
 func (c TopologyConfig) directBinding(queue string) binding {
 	return binding{queue, c.Direct(), queue}
 }
