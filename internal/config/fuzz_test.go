@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Any file is read or complained about, and what is read is complete.
+// Any file gives mistakes, or a complete configuration.
 func FuzzFile(f *testing.F) {
 	mistakes, err := os.ReadFile("testdata/mistakes.yaml")
 	if err != nil {

@@ -60,8 +60,8 @@ func TestNoWayOfPrintingShowsAPassword(t *testing.T) {
 	}
 }
 
-// Whatever else is wrong with it, a configuration is described and complained
-// about without its passwords.
+// A configuration with any mistake is listed, and its mistakes are reported,
+// without its passwords.
 func TestNoPasswordInMistakesOrDescription(t *testing.T) {
 	const secret = "s3cret"
 	url := "://guest:" + secret + "@host"

@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// opened is what a shop publishes in its first two seconds.
+// opened returns the messages that a shop publishes in its first two seconds.
 func opened(t *testing.T, cfg Config) []string {
 	t.Helper()
 	var published []string
