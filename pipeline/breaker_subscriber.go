@@ -222,7 +222,7 @@ func (s *routeSubscriber) record(ctx context.Context, action schemas.Action, sin
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
 		if err := s.publisher.Publish(ctx, m); err != nil && ctx.Err() == nil {
-			s.logger.Warn("recording that a route paused or resumed failed", "queue", s.route.Queue, "error", err)
+			s.logger.Warn("cannot publish the event of a paused or resumed route", "queue", s.route.Queue, "error", err)
 		}
 	})
 }

@@ -13,7 +13,7 @@ func TestParkingIsNotAQueueOfOurs(t *testing.T) {
 		URL:    "amqp://localhost/",
 		Routes: []Route{{Queue: "watership", Park: true, Handler: handler(func(*message.Message) error { return nil })}},
 	})
-	if err == nil || !strings.Contains(err.Error(), `the queue "watership.poison" is our own`) {
+	if err == nil || !strings.Contains(err.Error(), `queue "watership.poison" belongs to Watership`) {
 		t.Error(err)
 	}
 }

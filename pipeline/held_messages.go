@@ -68,7 +68,7 @@ func (h *heldMessages) err(now time.Time) error {
 	if oldest.since.IsZero() || now.Sub(oldest.since) < shortHold {
 		return nil
 	}
-	return fmt.Errorf("messages held since what became of them cannot be recorded: %d, the oldest, of queue %q, for %s: %w",
+	return fmt.Errorf("messages are held since their results cannot be recorded: %d, the oldest, of queue %q, for %s: %w",
 		len(h.all), oldest.queue, now.Sub(oldest.since).Round(time.Second), oldest.why)
 }
 
@@ -118,7 +118,7 @@ func (h *heldPublish) publishWatched(publish func() error) error {
 
 func (h *heldPublish) refused(err error) {
 	if h.begin(err) {
-		h.logger.Error("what became of a message cannot be recorded; it is held until it can",
+		h.logger.Error("the result of a message cannot be recorded; the message is held and the publish repeated",
 			"queue", h.queue, "doing", h.operation, "error", err)
 	}
 }

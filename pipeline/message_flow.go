@@ -164,7 +164,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 		return err
 	}
 	if f.warnings.allows(f.topology.Delay(delay), f.now()) {
-		f.logger.Error("messages wait for another time than they should", "queue", f.queue,
+		f.logger.Error("messages wait for another delay than their policy sets", "queue", f.queue,
 			"delay", delay, "waits", other, "error", err)
 	}
 	return f.publishToDelayQueue(ctx, m, other)
@@ -231,6 +231,6 @@ func (f *messageFlow) poisonUnreadable(ctx context.Context, queue string, why er
 
 func (f *messageFlow) reportMismatch(label, queue string, arrived schemas.Envelope) {
 	f.metrics.mismatches.WithLabelValues(label).Inc()
-	f.logger.Error("a message carried a state for this queue that is not its own; took it for a new one",
+	f.logger.Error("a message has the state of another message; handling it as a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }

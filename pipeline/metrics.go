@@ -41,10 +41,10 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			"Messages that named the queue that they came from, with another's fingerprint, which should never happen.", "queue"),
 		held: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "held_messages",
-			Help: "Messages that are not acknowledged since the broker takes no record of what became of them, by the queue that delivered them.",
+			Help: "Messages that are not acknowledged since the broker does not confirm their results, by the queue that delivered them.",
 		}, []string{"queue"}),
 		paused: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since what its handler needs is away.",
+			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since the service of its handler is unavailable.",
 		}, []string{"queue"}),
 	}
 }

@@ -68,7 +68,7 @@ func (r Route) validate(ours schemas.Topology) error {
 		return fmt.Errorf("the route of queue %q has no handler", r.Queue)
 	}
 	if r.Park && ours.Owns(r.parking()) {
-		return fmt.Errorf("the route of queue %q: Park: the queue %q is our own", r.Queue, r.parking())
+		return fmt.Errorf("the route of queue %q: Park: queue %q belongs to Watership", r.Queue, r.parking())
 	}
 	if err := errors.Join(r.Policy.Validate(), r.Breaker.Validate()); err != nil {
 		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)

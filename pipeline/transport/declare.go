@@ -22,9 +22,9 @@ type TopologyError struct {
 }
 
 func (e *TopologyError) Error() string {
-	differs := "differs from what is there"
+	differs := "differs from the existing one"
 	if e.Argument != "" {
-		differs = fmt.Sprintf("differs in argument %q from what is there", e.Argument)
+		differs = fmt.Sprintf("differs in argument %q from the existing one", e.Argument)
 	}
 	return fmt.Sprintf("%s %q %s (%s); %s", e.Kind, e.Name, differs, e.Reason, e.Remedy)
 }

@@ -41,7 +41,7 @@ func appendNumber(dst []byte, n int64) []byte { return append(strconv.AppendInt(
 func parseEnvelope(text string) (e schemas.Envelope, err error) {
 	rest, ok := strings.CutPrefix(text, envelopeVersion)
 	if !ok {
-		return e, errors.New("of an unknown version")
+		return e, errors.New("unknown version")
 	}
 	for _, text := range texts(&e) {
 		if *text, rest, err = cutText(rest); err != nil {
@@ -61,7 +61,7 @@ func cutText(s string) (text, rest string, err error) {
 	size, rest, _ := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(size, 10, 32)
 	if err != nil || n > uint64(len(rest)) {
-		return "", "", fmt.Errorf("length %q of a text", size)
+		return "", "", fmt.Errorf("invalid length %q of a text", size)
 	}
 	return rest[:n], rest[n:], nil
 }
@@ -69,7 +69,7 @@ func cutText(s string) (text, rest string, err error) {
 func parseNumbers(s string, p *schemas.Properties) (rest string, err error) {
 	parts := strings.SplitN(s, ";", 4)
 	if len(parts) != 4 {
-		return "", errors.New("cut short")
+		return "", errors.New("truncated")
 	}
 	mode, err1 := strconv.ParseUint(parts[0], 10, 8)
 	priority, err2 := strconv.ParseUint(parts[1], 10, 8)

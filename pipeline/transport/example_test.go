@@ -151,7 +151,7 @@ func ExampleTap_Copies() {
 	// Output: true false
 }
 
-// What differs from what is there is an error that says what to do.
+// The error of a declaration that differs from the existing queue names the remedy.
 func ExampleTopologyError() {
 	err := &transport.TopologyError{
 		Kind: "queue", Name: schemas.Topology{}.Due(), Argument: "x-queue-type",
@@ -159,7 +159,7 @@ func ExampleTopologyError() {
 	}
 	fmt.Println(err)
 	// Output:
-	// queue "watership.due" differs in argument "x-queue-type" from what is there (inequivalent arg 'x-queue-type'); delete it when it is empty
+	// queue "watership.due" differs in argument "x-queue-type" from the existing one (inequivalent arg 'x-queue-type'); delete it when it is empty
 }
 
 // A direct exchange is tapped without naming its keys: they are found out and kept

@@ -149,7 +149,7 @@ func TestKeepBringsBackWhatIsOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		reachesAgain := func(exchange string, queue string) { reaches(t, b, exchange, queue) }
-		rabbittest.Eventually(t, "the queue is back", func() bool { return logged.Count("queue of ours") > 0 })
+		rabbittest.Eventually(t, "the queue is back", func() bool { return logged.Count("queue of Watership") > 0 })
 		reachesAgain(exchange, cfg.Index())
 		reachesAgain(cfg.Events(), cfg.Log())
 		reachesBy(t, b, cfg.Direct(), cfg.Poison(), cfg.Poison())
@@ -189,8 +189,8 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 			}
 			callers.Wait()
 		}
-		if n := logged.Count("exchange of ours"); n < 2 {
-			t.Errorf("%d were brought back:\n%s", n, logged.String())
+		if n := logged.Count("exchange of Watership"); n < 2 {
+			t.Errorf("%d were declared again:\n%s", n, logged.String())
 		}
 		if _, err := ch.QueueDelete(cfg.Poison(), false, false, false); err != nil {
 			t.Fatal(err)

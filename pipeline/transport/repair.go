@@ -100,7 +100,7 @@ func (l LiveTopology) repairExchange(ctx context.Context, e exchange) error {
 	if err := l.on(ctx).ours(e, l.Config); err != nil {
 		return err
 	}
-	l.logger().Warn("an exchange of ours was missing; it is back", "exchange", e.name)
+	l.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (l LiveTopology) repairQueue(ctx context.Context, q queue) error {
 	if err := l.on(ctx).queue(q); err != nil {
 		return err
 	}
-	l.logger().Warn("a queue of ours was missing; it is back, without its messages", "queue", q.name)
+	l.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
 	return nil
 }
 

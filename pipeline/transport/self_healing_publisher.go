@@ -43,9 +43,9 @@ func (r *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) er
 	case !r.exchangeMissing(m, err):
 		return err
 	case cannot != nil:
-		return fmt.Errorf("exchange %q is not there and cannot be brought back: %w", m.Exchange, cannot)
+		return fmt.Errorf("exchange %q does not exist and cannot be declared: %w", m.Exchange, cannot)
 	}
-	return fmt.Errorf("exchange %q was brought back and is gone again", m.Exchange)
+	return fmt.Errorf("exchange %q was declared again and deleted again", m.Exchange)
 }
 
 // PublishAll publishes messages in their order without waiting for each confirm, and
