@@ -13,26 +13,26 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Message is what Publish sends.
+// Message is an argument of Publish.
 type Message struct {
 	Exchange   string // "" is the default exchange
 	RoutingKey string // at most 255 bytes
-	Optional   bool   // do not mind when it reaches no queue; else that is an UnroutableError
+	Optional   bool   // publish without mandatory: no UnroutableError if no queue matches
 	Publishing amqp.Publishing
 }
 
-// AMQP reply codes for what we refuse ourselves (AMQP 0-9-1 §1.2).
+// AMQP reply codes of messages that this package refuses itself (AMQP 0-9-1 §1.2).
 const (
 	codeFrame    = amqp.FrameError    // 501
 	codeSyntax   = amqp.SyntaxError   // 502
-	codeInternal = amqp.InternalError // 541, what RabbitMQ answers to NaN
+	codeInternal = amqp.InternalError // 541, RabbitMQ's reply to NaN
 )
 
 const shortstrMax = 255 // bytes (AMQP 0-9-1 §4.2.5.3)
 
-// check refuses what would end the connection, and every other message in flight
-// with it, instead of the message alone. What else is wrong with a message ends
-// only the channel, and is found out by sending it.
+// check refuses a message that would end the connection, and with it every other
+// unconfirmed message. Other faults close only the channel, so the broker's reply
+// reports them.
 func (m Message) check() error {
 	texts := [...]struct{ what, text string }{
 		{"exchange", m.Exchange},
@@ -58,8 +58,8 @@ func (m Message) check() error {
 	return nil
 }
 
-// CheckName refuses a name that no exchange or queue of RabbitMQ has. The client
-// closes the connection where it is to write a longer one.
+// CheckName refuses a name that no exchange or queue of RabbitMQ can have. The
+// client closes the connection when it has to encode a longer one.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -81,7 +81,8 @@ func checkHeaders(headers amqp.Table) *refusal {
 	return checkTable(headers)
 }
 
-// checkSize refuses headers that do not fit into one frame of the connection, 0 for no limit.
+// checkSize refuses headers that exceed one frame of frameMax bytes, 0 for no
+// limit.
 func (m Message) checkSize(frameMax int) error {
 	if size := schemas.HeaderFrameSize(m.Publishing); frameMax > 0 && size > frameMax {
 		return m.refused(codeFrame, fmt.Sprintf("properties and headers need a frame of %d bytes, the broker takes %d", size, frameMax))
@@ -115,7 +116,7 @@ func checkField(key string, value any) *refusal {
 	case nil, bool, byte, int8, int16, uint16, int32, uint32, int64, amqp.Decimal, string, []byte, time.Time:
 		return nil
 	case int:
-		if v < math.MinInt32 || v > math.MaxInt32 { // the client library would cut it to 32 bits
+		if v < math.MinInt32 || v > math.MaxInt32 { // the client library would truncate it to 32 bits
 			return &refusal{codeSyntax, fmt.Sprintf("header %q: %d does not fit an int, which travels as 32 bits; use int64", key, v)}
 		}
 		return nil

@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// gatherMax is how much is written at once, in bytes, while somebody holds the stream.
+// gatherMax is the maximum of bytes gathered for one write.
 const gatherMax = 64 << 10
 
-// outgoing is what the client writes: each frame by itself, in a system call, unless
-// somebody who has more to send holds the stream meanwhile.
+// outgoing is the stream from the client library to the broker. Each frame is a
+// write of its own, unless a caller of hold gathers several.
 type outgoing struct {
 	cutter
 	*negotiated
 	to       net.Conn
-	answered bool   // tune-ok has passed: frames follow
-	begun    []byte // the beginning of a frame of which more will come
+	answered bool   // tune-ok was sent: frames follow
+	begun    []byte // start of an incomplete frame
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	holders  int
 	gathered []byte
 	err      error // of the stream
 
-	broken atomic.Bool // err is set; for those who must not wait for a write
+	broken atomic.Bool // err is set; readable during a write, which holds mu
 }
 
-// hold gathers what is written until as many calls of release. In between the
-// caller must wait for nothing that the broker has to answer.
+// hold gathers writes until release was called as often as hold. In between, the
+// caller must not wait for a reply of the broker.
 func (c *outgoing) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holders++
 }
 
-// release writes what was gathered. Its failure ends the stream, which is how the
-// client hears of it.
+// release writes the gathered bytes. A failed write closes the stream, which
+// reports the failure to the client library.
 func (c *outgoing) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +60,9 @@ func (c *outgoing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send returns the beginning of a frame that is not complete yet. The client
-// writes whole frames before it waits for anything, so that the rest is coming.
+// send writes the complete frames in b, and returns the start of an incomplete one.
+// The client library writes whole frames before it waits for a reply, so the rest
+// of the frame follows.
 func (c *outgoing) send(b []byte) (rest []byte, err error) {
 	clean := 0
 	for clean < len(b) {
@@ -104,10 +105,10 @@ func (c *outgoing) write(b []byte) error {
 	return c.err
 }
 
-// failed says whether the stream takes nothing any more.
+// failed reports whether a write to the stream has failed.
 func (c *outgoing) failed() bool { return c.broken.Load() }
 
-// flush writes what was gathered, and b. The caller holds mu.
+// flush writes the gathered bytes, then b. The caller holds mu.
 func (c *outgoing) flush(b []byte) error {
 	if c.err != nil {
 		return c.err

@@ -8,25 +8,25 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Pending is a message on its way.
+// Pending is a message passed to Send whose outcome may not be known yet.
 type Pending struct {
 	message   Message
 	ctx       context.Context
 	publisher *Publisher
-	done      chan error   // one outcome
+	done      chan error   // capacity 1, for the outcome
 	state     atomic.Int32 // waiting, sending, answered or givenUp
 
-	// What follows is the owner's.
-	confirm  *amqp.DeferredConfirmation // of the channel that sent it last; nil if lost while sending
+	// The fields below belong to the publisher's run goroutine.
+	confirm  *amqp.DeferredConfirmation // on the last channel; nil if the channel was lost while sending
 	returned *UnroutableError
-	doubtful bool // the broker returned this message or another
-	settled  bool // no part of the window any more
-	strikes  int  // how often the broker broke off while only this was on its way
+	doubtful bool // the broker returned a message that may be this one
+	settled  bool // no longer in the window
+	strikes  int  // how often the broker closed the connection while only this message was unconfirmed
 }
 
-// A message waits for a channel, is sent, and is answered; lost with its channel, it
-// waits again. Its caller may give it up before it is answered. The transition to
-// answered or givenUp frees its slot.
+// States of a message. waiting: for a channel; sending: sent, without outcome; back
+// to waiting if its channel is lost. The caller can give it up before it is
+// answered. The transition to answered or givenUp frees its slot.
 const (
 	waiting int32 = iota
 	sending
@@ -36,10 +36,10 @@ const (
 
 func (m *Pending) move(from, to int32) bool { return m.state.CompareAndSwap(from, to) }
 
-// Ready says whether the outcome is known, so that Wait returns at once.
+// Ready reports whether the outcome is known, so that Wait returns at once.
 func (m *Pending) Ready() bool { return len(m.done) > 0 }
 
-// Wait returns the outcome, as Publish does. It is to be called once.
+// Wait returns the outcome, with the errors of Publish. Call it once.
 func (m *Pending) Wait(ctx context.Context) error {
 	select {
 	case err := <-m.done:
@@ -48,7 +48,7 @@ func (m *Pending) Wait(ctx context.Context) error {
 	case <-m.publisher.dead:
 	}
 	select {
-	case err := <-m.done: // both at once: the outcome says more
+	case err := <-m.done: // prefer the outcome when both are ready
 		return err
 	default:
 	}
@@ -58,11 +58,11 @@ func (m *Pending) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return m.abandoned(ctx)
 	}
-	return ErrClosed // sent at the moment of the publisher's end
+	return ErrClosed // Send and the end of run coincided
 }
 
-// giveUp frees the slot. A message that was sent stays in the window, since the
-// broker may yet return it.
+// giveUp frees the slot. A sent message stays in the window, since the broker may
+// still return it.
 func (m *Pending) giveUp() {
 	switch {
 	case m.move(waiting, givenUp):

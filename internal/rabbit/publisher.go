@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// PublisherConfig bounds a Publisher. The zero value is good for most.
+// PublisherConfig holds the limits of a Publisher. The zero value suits most uses.
 type PublisherConfig struct {
-	// Window is how many messages may be on their way at once, sent and not yet
-	// confirmed; they are kept in memory. A message that its caller gives up does
-	// not count. Zero: 1,000.
+	// Window is the maximum of unconfirmed messages, which are kept in memory. Messages
+	// given up by their callers do not count. Zero: 1,000.
 	Window int
 
-	// MaxGivenUp is how many messages that their callers gave up may be unconfirmed
-	// before the channel is opened again. A channel of RabbitMQ waits for a quorum
-	// queue without a majority, up to half a minute for each message. Zero: Window.
+	// MaxGivenUp is the maximum of unconfirmed messages given up by their callers; at
+	// that number the publisher opens another channel. A RabbitMQ channel waits up to
+	// half a minute per message for a quorum queue without a majority. Zero: Window.
 	MaxGivenUp int
 
-	// StopTimeout is how long Close waits for confirms. Zero: 10 s.
+	// StopTimeout is the maximum time that Close waits for confirms. Zero: 10 s.
 	StopTimeout time.Duration
 }
 
@@ -29,32 +28,32 @@ const (
 	defaultStopTimeout = 10 * time.Second
 )
 
-// Publisher publishes with confirms, many messages at a time on one channel.
-// One goroutine owns the channel and is the only one that writes to it.
+// Publisher publishes with publisher confirms, many unconfirmed messages at a time
+// on one channel. One goroutine, run, owns the channel and is its only writer.
 //
-// A message is sent again when the connection is lost before its confirm came, and
-// when the broker returned a message that may be this one or another: it may
-// arrive twice, and is never lost. Order is that of Send, but for what is sent again.
+// A message is sent again when the connection is lost before its confirm, and when
+// the broker returned a message that may be this one: delivery is at least once.
+// Messages keep the order of Send, except those sent again.
 type Publisher struct {
 	conn   *Connection
 	cfg    PublisherConfig
-	slots  chan struct{} // one for each message from Send to its outcome, or until its caller gives it up
-	submit chan *Pending // to the owner
-	dead   chan struct{} // closed when the owner has ended: no more outcomes
+	slots  chan struct{} // one per message from Send to its outcome, or until its caller gives it up
+	submit chan *Pending // from Send to run
+	dead   chan struct{} // closed when run has returned: no more outcomes
 
-	ctx  context.Context // ends when Close has waited long enough, and with the owner
+	ctx  context.Context // ends after Close has waited for confirms, and when run returns
 	stop context.CancelFunc
-	work sync.WaitGroup // the owner
+	work sync.WaitGroup // run
 
-	closing   chan struct{} // closed by Close: nothing new is taken
+	closing   chan struct{} // closed by Close: Send fails
 	closeOnce sync.Once
 
-	using atomic.Pointer[link] // what the owner may be stuck writing to
-	stray atomic.Int32         // messages that were sent, given up by their callers and not confirmed
+	using atomic.Pointer[link] // the connection that run writes to, for Close to abort
+	stray atomic.Int32         // number of sent messages given up by their callers and not confirmed
 }
 
-// NewPublisher returns a publisher on c, which stays the caller's to close, after
-// the publisher. It opens its channel at once and again whenever that is lost.
+// NewPublisher returns a publisher on c. Close the publisher first, then c. The
+// publisher opens its channel at once, and again after each loss.
 func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 	if cfg.Window <= 0 {
 		cfg.Window = defaultWindow
@@ -78,10 +77,10 @@ func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 	return p
 }
 
-// Publish sends the message and returns when the broker has made it safe: nil
-// when it was routed and confirmed. Else the error is an UnroutableError, a
-// NackedError or a RefusedError, which concern this message only, ErrClosed, or
-// the cause of ctx; after the latter two the message may yet have arrived.
+// Publish sends the message and returns when the broker has confirmed it: nil when
+// it was routed and confirmed. An UnroutableError, NackedError or RefusedError
+// concerns this message only. Otherwise the error is ErrClosed or the cause of ctx;
+// the message may have arrived nevertheless.
 func (p *Publisher) Publish(ctx context.Context, m Message) error {
 	pending, err := p.Send(ctx, m)
 	if err != nil {
@@ -90,10 +89,10 @@ func (p *Publisher) Publish(ctx context.Context, m Message) error {
 	return pending.Wait(ctx)
 }
 
-// Send hands the message to the publisher and returns before it is confirmed, or
-// sent. It waits while the window is full, as long as ctx allows. The messages of
-// one goroutine are sent in the order of its calls. ctx also bounds how long the
-// message is tried: it is not sent, or sent again, after ctx has ended.
+// Send queues the message for sending and returns before it is confirmed. It waits
+// while the window is full, until ctx ends. The messages of one goroutine are sent
+// in the order of its calls. After ctx has ended the message is not sent, or sent
+// again.
 func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
 	return pending, nil
 }
 
-// hand gives a message to the owner, which takes none while there is no channel.
+// hand passes a message to run, which receives only while it has a channel.
 func (p *Publisher) hand(m *Pending) error {
 	select {
 	case p.submit <- m:
@@ -141,14 +140,13 @@ func (p *Publisher) takeSlot(m *Pending) error {
 	return ErrClosed
 }
 
-// Close takes nothing new, waits for the messages on their way, at most for
-// StopTimeout, and answers ErrClosed for those that are left. It returns an
-// error that counts them.
+// Close stops Send, waits for outstanding confirms, at most StopTimeout, and
+// resolves the remaining messages with ErrClosed. Its error includes their number.
 func (p *Publisher) Close() error {
 	p.closeOnce.Do(func() { close(p.closing) })
 	left := p.drain()
 	p.stop()
-	// A write to a broker that has stopped reading ends only with the stream.
+	// A write to a broker that has stopped reading ends only when the stream is closed.
 	unstick := time.AfterFunc(closeTimeout, func() {
 		if conn := p.using.Load(); conn != nil {
 			conn.abort()
@@ -162,14 +160,15 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// drain waits until every slot is free, and says how many were not.
+// drain waits until every slot is free, and returns the number of slots still in
+// use.
 func (p *Publisher) drain() int {
 	timer := time.NewTimer(p.cfg.StopTimeout)
 	defer timer.Stop()
 	for free := range p.cfg.Window {
 		select {
 		case p.slots <- struct{}{}:
-		case <-p.dead: // closed before, or the connection was
+		case <-p.dead: // Close was called before, or on the connection
 			return 0
 		case <-timer.C:
 			return p.cfg.Window - free
@@ -178,7 +177,7 @@ func (p *Publisher) drain() int {
 	return 0
 }
 
-// finish gives a message that is being sent its outcome.
+// finish delivers the outcome of a message that is being sent.
 func (p *Publisher) finish(m *Pending, err error) {
 	if !m.move(sending, answered) {
 		p.stray.Add(-1)
@@ -188,5 +187,6 @@ func (p *Publisher) finish(m *Pending, err error) {
 	<-p.slots
 }
 
-// overrun says whether too many messages are in the window that nobody waits for.
+// overrun reports whether the unconfirmed messages given up by their callers have
+// reached MaxGivenUp.
 func (p *Publisher) overrun() bool { return int(p.stray.Load()) >= p.cfg.MaxGivenUp }

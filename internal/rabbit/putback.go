@@ -1,7 +1,8 @@
 package rabbit
 
-// putBack undoes setAside; nil where there is nothing to undo. A header that was
-// set since goes before the one set aside.
+// putBack reverses setAside: it returns the frame with the original headers, nil
+// for a frame without UnreadableHeaders. A header set since then takes precedence
+// over the original.
 func putBack(frame []byte) []byte {
 	start, end, ok := headersOf(frame)
 	if !ok {
@@ -22,8 +23,9 @@ func putBack(frame []byte) []byte {
 	return nil
 }
 
-// join leaves out of aside the headers that are obeyed: a publisher, too, can send a
-// header with the name of those set aside.
+// join returns table without UnreadableHeaders and with the headers from aside. It
+// drops obeyed headers from aside, since any publisher can send a header named
+// UnreadableHeaders.
 func join(table, aside []byte) []byte {
 	joined := make([]byte, 0, len(table)+len(aside))
 	there := map[string]bool{}
@@ -41,8 +43,8 @@ func join(table, aside []byte) []byte {
 	return append(joined, unsplit(end)...)
 }
 
-// checkUnreadable refuses what would go out as a broken table. A type that nobody
-// here knows passes: only a broker that knows it can have sent it.
+// checkUnreadable refuses a value that would be encoded as a malformed table. An
+// unknown field type passes: only a broker that supports it can have sent it.
 func checkUnreadable(value any) *refusal {
 	const what = "header " + UnreadableHeaders + " "
 	table, ok := value.([]byte)

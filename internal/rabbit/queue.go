@@ -7,14 +7,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// QueueState is what a passive declaration tells of a queue.
+// QueueState is the result of a passive queue declaration.
 type QueueState struct {
 	Messages  int // ready to be delivered
 	Consumers int
-	Locked    bool // another connection has it for itself, and nothing else is known
+	Locked    bool // exclusive to another connection; the counts are unknown
 }
 
-// QueueState looks at a queue; found says whether it exists.
+// QueueState declares a queue passively; found reports whether it exists.
 func (c *Connection) QueueState(ctx context.Context, name string) (state QueueState, found bool, err error) {
 	if CheckName(name) != nil {
 		return QueueState{}, false, nil

@@ -8,12 +8,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// backlog are messages to be sent before new ones.
+// backlog holds the messages to send before new ones.
 type backlog struct {
 	messages []*Pending // oldest first
 
-	// alone: the broker returned one of these, or closed the channel or the
-	// connection because of one. They are sent one at a time, so that it is seen which.
+	// alone is set when the broker returned one of these messages, or closed the
+	// channel or connection because of one. They are sent one at a time to find out
+	// which one.
 	alone bool
 }
 
@@ -23,18 +24,19 @@ func (b *backlog) pop() *Pending {
 	return m
 }
 
-// sendAlone puts messages in front.
+// sendAlone prepends messages and sets alone.
 func (b *backlog) sendAlone(messages []*Pending) {
 	if len(messages) > 0 {
 		b.messages, b.alone = append(messages, b.messages...), true
 	}
 }
 
-// maxStrikes is how often a message that is on its way alone may go with the
-// whole connection before it is taken for the cause.
+// maxStrikes is how often the broker may close the connection with one message
+// unconfirmed before that message counts as the cause.
 const maxStrikes = 3
 
-// run is the publisher's owner: one channel after another until Close.
+// run opens one channel after another until Close, and is the only goroutine that
+// uses them.
 func (p *Publisher) run() {
 	defer close(p.dead)
 	defer p.stop()
@@ -60,8 +62,9 @@ func (p *Publisher) run() {
 	}
 }
 
-// serve sends what was left, then what is submitted, until the channel is lost or
-// to be opened again, or the publisher is stopped, and returns what has no outcome.
+// serve sends the backlog, then submitted messages, until the channel is lost or
+// needs replacing, or the publisher is stopped. It returns the messages without
+// outcome.
 func (w *window) serve(left backlog) backlog {
 	p := w.publisher
 	for !w.ended && p.ctx.Err() == nil {
@@ -77,7 +80,7 @@ func (w *window) serve(left backlog) backlog {
 			return w.retire(left)
 		case len(left.messages) == 0:
 			left.alone = false
-			// Not started here: the connection may have been blocked meanwhile.
+			// Not started here: the connection may have been blocked during wait.
 			if m := w.wait(p.submit, changed); m != nil {
 				left.messages = append(left.messages, m)
 			}
@@ -92,10 +95,10 @@ func (w *window) serve(left backlog) backlog {
 	return w.retire(left)
 }
 
-// startAlone sends a message after all that was sent before is answered. The broker
-// answers the methods of a channel in their order: what it returns, or ends the
-// channel for, before it answers again is this message. Confirms do not matter, so
-// that a queue which gives none holds up nobody.
+// startAlone sends m after the broker has processed all earlier messages. The
+// broker processes the methods of a channel in order: a return or channel error
+// before the next reply concerns m. It does not wait for confirms, so a queue that
+// never confirms does not delay other messages.
 func (w *window) startAlone(m *Pending) {
 	w.suspect = m
 	w.start(m)
@@ -104,14 +107,14 @@ func (w *window) startAlone(m *Pending) {
 	}
 }
 
-// answered waits until the broker has answered to all that was sent but for its
-// confirms; false where the channel ends before.
+// answered waits until the broker has processed all sent messages, confirms
+// excepted; false if the channel closes first.
 func (w *window) answered() bool {
 	if w.ended {
 		return false
 	}
 	w.release()
-	if err := w.ch.Qos(0, 0, false); err != nil { // has an answer, and no effect without consumers
+	if err := w.ch.Qos(0, 0, false); err != nil { // has a reply, and no effect without consumers
 		w.awaitEnd()
 		return false
 	}
@@ -119,7 +122,8 @@ func (w *window) answered() bool {
 	return true
 }
 
-// retire leaves the channel and adds what has no outcome to what is left.
+// retire closes the channel and prepends the messages without outcome to the
+// backlog.
 func (w *window) retire(left backlog) backlog {
 	w.leave()
 	lost := w.judge(w.collect())
@@ -129,9 +133,9 @@ func (w *window) retire(left backlog) backlog {
 	return left
 }
 
-// leave closes the channel if it is not lost, and the connection where the broker does
-// not answer to that. The end of a channel is the end of its confirms, which collect
-// relies on.
+// leave closes the channel if it is still open, and the connection if the broker
+// does not reply. Closing the channel resolves its confirms, which collect
+// requires.
 func (w *window) leave() {
 	w.timer.Stop()
 	w.release()
@@ -144,7 +148,7 @@ func (w *window) leave() {
 	w.end(<-w.closed)
 }
 
-// awaitEnd waits for the reason of a channel's end that is certain.
+// awaitEnd waits for the close reason of a channel that is known to be closing.
 func (w *window) awaitEnd() {
 	select {
 	case reason := <-w.closed:
@@ -159,21 +163,23 @@ func (w *window) takeAgain() []*Pending {
 	return again
 }
 
-// blames says whether the broker ended the channel for what was sent on it.
-// 320 CONNECTION_FORCED is an operator, or a broker that shuts down.
+// blames reports whether the broker closed the channel or connection because of a
+// message. 320 CONNECTION_FORCED has other causes: an operator, or a broker that
+// shuts down.
 func blames(reason *amqp.Error) bool {
 	return reason != nil && reason.Server && reason.Code != amqp.ConnectionForced
 }
 
-// judge refuses the message for which the broker ended the channel, where it is
-// certain which that is.
+// judge refuses the message that made the broker close the channel, if it is
+// identified, and returns the other messages.
 func (w *window) judge(lost []*Pending) []*Pending {
 	m := w.culprit(lost)
 	if m == nil || !blames(w.reason) {
 		return lost
 	}
 	m.strikes++
-	// A soft error (AMQP 0-9-1 §1.2) is about this one operation; others may have causes of their own.
+	// A soft error (AMQP 0-9-1 §1.2) concerns this one operation; a hard error may have
+	// another cause.
 	if !w.reason.Recover && m.strikes < maxStrikes {
 		return lost
 	}
@@ -183,7 +189,8 @@ func (w *window) judge(lost []*Pending) []*Pending {
 	return slices.DeleteFunc(lost, func(other *Pending) bool { return other == m })
 }
 
-// culprit is the one message that the broker had not answered to, nil where there are several.
+// culprit returns the one message that the broker had not processed, nil if there
+// are several.
 func (w *window) culprit(lost []*Pending) *Pending {
 	if w.suspect != nil && slices.Contains(lost, w.suspect) {
 		return w.suspect

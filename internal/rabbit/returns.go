@@ -8,10 +8,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// match finds the messages that the broker has returned so far. A return names no
-// message (AMQP 0-9-1 §1.8.3.10): it is matched by content. Where it may be one of
-// several messages that differ, all of them are doubtful, since a confirm tells
-// routed messages and returned ones alike.
+// match assigns the received returns to messages. A return contains no delivery tag
+// (AMQP 0-9-1 §1.8.3.10), so it is matched by content. If it matches several
+// different messages, all of them become doubtful, since returned messages are
+// confirmed like routed ones.
 func (w *window) match() {
 	for {
 		select {
@@ -40,9 +40,9 @@ func (w *window) attribute(r *amqp.Return) {
 	}
 }
 
-// candidates are the messages that a return may be: those that it equals; where it
-// equals none, since something between changes more than a broker does, those of its
-// exchange and routing key; else all.
+// candidates returns the messages that r may be: those with equal content; if there
+// are none, since a proxy may change more than a broker does, those with its
+// exchange and routing key; if there are none, all.
 func (w *window) candidates(r *amqp.Return) []*Pending {
 	if w.suspect != nil {
 		return []*Pending{w.suspect}
@@ -70,8 +70,8 @@ func (w *window) candidates(r *amqp.Return) []*Pending {
 	return all
 }
 
-// interchangeable says whether there are messages and all of them are equal, so that
-// it does not matter which of them was returned.
+// interchangeable reports whether messages is not empty and all of them are equal,
+// so that it is irrelevant which of them was returned.
 func interchangeable(messages []*Pending) bool {
 	if len(messages) == 0 {
 		return false
@@ -90,8 +90,8 @@ func equal(a, b *amqp.Publishing) bool {
 	return sameContent(a, b) && sameTime(a.Timestamp, b.Timestamp) && sameTable(a.Headers, b.Headers, nil)
 }
 
-// maybeReturned says whether the broker may return a message as r: but for what a
-// broker itself sets or takes off, they are equal.
+// maybeReturned reports whether r may be the return of p: whether they are equal
+// except for properties and headers that a broker changes.
 func maybeReturned(p *amqp.Publishing, r *amqp.Return) bool {
 	returned := &amqp.Publishing{
 		ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, DeliveryMode: r.DeliveryMode, Priority: r.Priority,
@@ -103,16 +103,16 @@ func maybeReturned(p *amqp.Publishing, r *amqp.Return) bool {
 		sameTable(p.Headers, r.Headers, brokerChanges)
 }
 
-// headerBrokerTime is set together with the timestamp property
-// (https://www.rabbitmq.com/docs/message-interceptors).
+// headerBrokerTime is the header that RabbitMQ sets together with the timestamp
+// property (https://www.rabbitmq.com/docs/message-interceptors).
 const headerBrokerTime = "timestamp_in_ms"
 
-// brokerChanges says whether RabbitMQ may add, change or take off a header.
+// brokerChanges reports whether RabbitMQ may add, change or remove a header.
 func brokerChanges(name string) bool {
 	return name == "BCC" || name == headerBrokerTime || strings.HasPrefix(name, "x-")
 }
 
-// sameContent compares all but timestamp and headers.
+// sameContent compares everything except timestamp and headers.
 func sameContent(a, b *amqp.Publishing) bool {
 	return a.ContentType == b.ContentType && a.ContentEncoding == b.ContentEncoding &&
 		a.DeliveryMode == b.DeliveryMode && a.Priority == b.Priority &&
@@ -121,13 +121,14 @@ func sameContent(a, b *amqp.Publishing) bool {
 		bytes.Equal(a.Body, b.Body)
 }
 
-// sameTime, sameTable and sameField compare values as they are on the wire:
-// times in whole seconds, int as 32 bits.
+// sameTime, sameTable and sameField compare values as encoded on the wire: times in
+// whole seconds, int as 32 bits.
 func sameTime(a, b time.Time) bool {
 	return a.IsZero() == b.IsZero() && (a.IsZero() || a.Unix() == b.Unix())
 }
 
-// sameTable leaves out the names that ignore says; it may be nil.
+// sameTable compares tables without the names for which ignore returns true; ignore
+// may be nil.
 func sameTable(a, b amqp.Table, ignore func(name string) bool) bool {
 	count := func(t amqp.Table) (n int) {
 		for key := range t {

@@ -11,10 +11,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Routes tells whether a message would reach a queue that is not ours. On a
-// tapped exchange a mandatory publish cannot tell: the tap is itself a route.
-// It asks the management API, and remembers the answers: use a new one for each
-// question that has to be fresh. It is not safe for concurrent use.
+// Routes reports whether a message would reach a queue outside Watership's own
+// topology. A mandatory publish to a tapped exchange cannot determine that: the tap
+// is itself a route. Routes queries the management API and caches the responses:
+// use a new one for each check that must be current. It is not safe for concurrent
+// use.
 type Routes struct {
 	management *Management
 	conn       *Connection
@@ -28,20 +29,21 @@ type routed struct {
 	bindings []Binding
 }
 
-// NewRoutes asks management about exchanges and conn about queues.
+// NewRoutes returns Routes that query management about exchanges and conn about
+// queues.
 func NewRoutes(management *Management, conn *Connection, vhost string, topology schemas.Topology) *Routes {
 	return &Routes{management, conn, vhost, topology, map[string]routed{}}
 }
 
-// Queue says whether a queue exists. It needs no management API.
+// Queue reports whether a queue exists. It does not use the management API.
 func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
 	_, found, err := r.conn.QueueState(ctx, queue)
 	return found, err
 }
 
-// Exchange says whether a message would be routed from its exchange to a queue
-// that is not ours, also by way of other exchanges. Alternate exchanges do not
-// count: with a tap they never take effect.
+// Exchange reports whether a message would be routed from its exchange, directly or
+// through exchange bindings, to a queue outside Watership's own topology. Alternate
+// exchanges do not count: the tap is a route, so they never apply.
 func (r *Routes) Exchange(ctx context.Context, e schemas.Envelope) (bool, error) {
 	if e.Exchange == "" {
 		return r.Queue(ctx, e.RoutingKey)
@@ -91,9 +93,9 @@ func (r *Routes) exchange(ctx context.Context, name string) (routed, error) {
 	return r.exchanges[name], nil
 }
 
-// routes is how each type of exchange decides
-// (https://www.rabbitmq.com/docs/exchanges). Of types that a plugin adds every
-// binding counts: the worst is a message that the broker returns.
+// routes reports whether an exchange of the given type routes e by binding b
+// (https://www.rabbitmq.com/docs/exchanges). For exchange types of plugins every
+// binding counts; at worst the broker returns the message.
 func routes(kind string, b Binding, e schemas.Envelope) bool {
 	switch kind {
 	case amqp.ExchangeDirect:
@@ -106,10 +108,11 @@ func routes(kind string, b Binding, e schemas.Envelope) bool {
 	return true
 }
 
-// topicMatches: `*` is one word, `#` any number of them. Patterns and keys are
-// others', so the time is bounded by their product.
+// topicMatches reports whether a routing key matches a topic pattern: `*` is one
+// word, `#` any number of words. Patterns and keys are foreign input, so the time
+// is bounded by their product.
 func topicMatches(pattern, words []string) bool {
-	// matched[n]: the pattern so far matches the first n words.
+	// matched[n]: the parts so far match the first n words.
 	matched := make([]bool, len(words)+1)
 	matched[0] = true
 	for _, part := range pattern {
@@ -127,7 +130,8 @@ func topicMatches(pattern, words []string) bool {
 	return matched[len(words)]
 }
 
-// headersMatch compares as text, since JSON has lost the types of the arguments.
+// headersMatch reports whether headers match the arguments of a headers binding. It
+// compares values as text, since JSON has lost the types of the arguments.
 func headersMatch(arguments map[string]any, headers amqp.Table) bool {
 	mode, _ := arguments["x-match"].(string)
 	matches, wanted := 0, 0

@@ -9,37 +9,38 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Session is one life of a consumer: one channel, from its opening to its loss.
-// Its methods may be called by any goroutine, also after it has ended.
+// Session is one channel of a consumer, from its opening to its loss. Its methods
+// are safe for concurrent use, also after it has ended.
 type Session struct {
-	// Deliveries closes when the session ends or Cancel has drained it.
+	// Deliveries closes when the session ends, or when the last delivery after Cancel
+	// was received.
 	Deliveries <-chan amqp.Delivery
 
 	conn    *Connection
 	ch      *amqp.Channel
-	stream  *frames // that ch is on
-	tag     string  // of the newest consumer
-	resumed int     // how often
+	stream  *frames // of the connection of ch
+	tag     string  // of the current consumer
+	resumed int     // number of calls of Resume
 	consume ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	over    chan struct{} // closed when its user is done with it
-	lost    error         // why it ended, if its user did not want it; to be read when watched is closed
-	watched chan struct{} // closed when watch has returned
+	over    chan struct{} // closed by end
+	lost    error         // why the channel or consumer ended, nil if closed by end; read it only after watched is closed
+	watched chan struct{} // closed when watch returns
 }
 
 var errSessionOver = errors.New("session ended by its user")
 
 func consumerTag() string { return "watership-" + rand.Text() }
 
-// Ack acknowledges the delivery with the tag, and with multiple all before it.
-// In an ended session it does nothing and returns ErrSessionEnded: the broker
-// has taken the message back and delivers it again.
+// Ack acknowledges the delivery with the tag, and with multiple all earlier ones.
+// In an ended session it does nothing and returns ErrSessionEnded: the broker has
+// requeued the message and delivers it again.
 func (s *Session) Ack(tag uint64, multiple bool) error {
 	return s.settled(s.ch.Ack(tag, multiple))
 }
 
-// AckEach acknowledges the deliveries with the tags, as Ack does one, in one write.
+// AckEach acknowledges each of the tags, with the errors of Ack, in one write.
 func (s *Session) AckEach(tags []uint64) error {
 	s.stream.out.hold()
 	defer s.stream.out.release()
@@ -51,14 +52,15 @@ func (s *Session) AckEach(tags []uint64) error {
 	return nil
 }
 
-// Nack gives the delivery back, and with multiple all before it: to the queue
-// with requeue, else to its dead-letter exchange, or to nowhere.
+// Nack rejects the delivery with the tag, and with multiple all earlier ones: with
+// requeue they return to the queue, otherwise they are dead-lettered, or discarded
+// without a dead-letter exchange.
 func (s *Session) Nack(tag uint64, multiple, requeue bool) error {
 	return s.settled(s.ch.Nack(tag, multiple, requeue))
 }
 
-// settled: an acknowledgement that the channel could not send is one that the
-// broker does not have, whatever the cause.
+// settled returns ErrSessionEnded for any error of an acknowledgement: whatever the
+// cause, the broker has not received it.
 func (s *Session) settled(err error) error {
 	if err != nil {
 		return ErrSessionEnded
@@ -66,8 +68,8 @@ func (s *Session) settled(err error) error {
 	return nil
 }
 
-// Cancel stops the broker from handing out more. What it handed out already
-// still comes out of Deliveries, which then closes; the session lives on for the
+// Cancel stops the broker from sending more deliveries. Deliveries already received
+// stay in Deliveries, which then closes; the session stays open for
 // acknowledgements.
 func (s *Session) Cancel() error {
 	if err := s.ch.Cancel(s.tag, false); err != nil {
@@ -77,13 +79,13 @@ func (s *Session) Cancel() error {
 }
 
 // Resume consumes again with another prefetch, after Cancel and the end of
-// Deliveries, which it replaces. Unacknowledged messages stay so. It must not run at
-// the same time as Cancel.
+// Deliveries, which it replaces. Unacknowledged messages stay unacknowledged. It
+// must not run concurrently with Cancel.
 //
-// The consumer tag gets a number: a quorum queue goes on counting the deliveries to a
-// tag while some of them are unacknowledged, and a channel on which the tag begins again
-// asks for those that it seems to have missed, which ends the connection with a 541 on
-// RabbitMQ 3.10.
+// It appends a number to the consumer tag: a quorum queue continues its delivery
+// count per tag while some deliveries are unacknowledged. If the tag is reused, the
+// channel asks the queue for the deliveries that appear to be missing, which ends
+// the connection with a 541 on RabbitMQ 3.10.
 func (s *Session) Resume(prefetch int) error {
 	s.resumed++
 	again := s.consume
@@ -92,7 +94,7 @@ func (s *Session) Resume(prefetch int) error {
 	return s.begin(s.ch, again)
 }
 
-// watch ends the session's context when the channel or the consumer is gone.
+// watch cancels the session's context when the channel or the consumer is lost.
 func (s *Session) watch(conn *link, closed <-chan *amqp.Error, cancelled <-chan string) {
 	defer close(s.watched)
 	select {
@@ -107,7 +109,7 @@ func (s *Session) watch(conn *link, closed <-chan *amqp.Error, cancelled <-chan 
 	case <-s.ctx.Done():
 	case <-s.over:
 	}
-	// The end of the deliveries may have been seen before the reason for it.
+	// Deliveries may have closed before the reason arrived.
 	select {
 	case tag, ok := <-cancelled:
 		if ok {
@@ -122,7 +124,8 @@ func (s *Session) watch(conn *link, closed <-chan *amqp.Error, cancelled <-chan 
 	s.cancel(errSessionOver)
 }
 
-// lose is called by watch only, before watched is closed.
+// lose records why the session was lost. Only watch calls it, before watched is
+// closed.
 func (s *Session) lose(reason error) {
 	s.lost = reason
 	s.cancel(reason)
@@ -142,8 +145,8 @@ func channelLoss(conn *link, reason *amqp.Error) error {
 	return lossError(reason)
 }
 
-// end closes the channel, which gives back what is not acknowledged, and says
-// why the session had been lost before, nil if it had not.
+// end closes the channel, which requeues unacknowledged messages, and returns why
+// the session was lost before, nil if it was not.
 func (s *Session) end() error {
 	close(s.over)
 	<-s.watched

@@ -2,14 +2,14 @@ package rabbit
 
 import "encoding/binary"
 
-// negotiated is what one connection and its broker agree on. Where large frames
-// are wanted, frame-max is raised in the tune that the client reads, and the
-// broker's own value put back in the tune-ok that the client writes. The broker
-// sees an ordinary client; the client accepts the larger frames that the broker
-// sends although it negotiated smaller ones.
+// negotiated holds the negotiated frame-max of one connection. With large frames,
+// raise increases frame-max in the tune method that the client library reads, and
+// answer restores the broker's value in tune-ok. The broker sees an ordinary
+// client; the client library accepts the larger frames that the broker sends
+// despite the negotiated limit.
 type negotiated struct {
 	large    bool
-	frameMax uint32 // what the broker proposed
+	frameMax uint32 // proposed by the broker
 }
 
 // Method frames (AMQP 0-9-1 §4.2.4): class, method, arguments. Tune and tune-ok:
@@ -29,9 +29,9 @@ func (n *negotiated) raise(tune []byte) {
 	}
 }
 
-// answer passes what the client writes up to tune-ok. It relies on the client
-// flushing after each method frame of the handshake, so that tune-ok is a write
-// of its own.
+// answer passes the client library's writes up to tune-ok. It requires that the
+// library flushes after each method of the handshake, so that tune-ok is a write of
+// its own.
 func (c *outgoing) answer(p []byte) (int, error) {
 	if isMethod(p, methodTuneOK) {
 		c.answered = true
@@ -43,7 +43,8 @@ func (c *outgoing) answer(p []byte) (int, error) {
 	return c.to.Write(p)
 }
 
-// isMethod says whether frame is exactly the given one of tune and tune-ok.
+// isMethod reports whether frame is the given method of class connection, tune or
+// tune-ok.
 func isMethod(frame []byte, method uint16) bool {
 	return len(frame) == tuneFrame && frame[0] == frameMethod &&
 		binary.BigEndian.Uint16(frame[1:]) == 0 &&

@@ -8,31 +8,32 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// UnreadableHeaders is the name of the header under which a delivery holds those
-// of its headers that the client library cannot read: nested deeper than 32, more
-// than 8,192 in one table, of a type that it does not know. Without this every
-// connection that gets such a message would end, each time it comes again. The
-// value is a byte array: the headers as they are in a table on the wire, each to
-// the last byte, in the order of their names, since brokers change that order.
+// UnreadableHeaders is the name of the header that holds the headers of a delivery
+// that the client library cannot decode: nested deeper than 32, more than 8,192 in
+// one table, or of an unknown field type. Otherwise every delivery of such a
+// message would end the connection. The value is a byte array: the unchanged
+// encoding of the headers as entries of a table, sorted by name, since brokers
+// change their order.
 //
-// What is published with this header goes out with those headers instead, on
-// every connection; so whoever passes a message on passes it on as it was. A
-// message that arrives with a header of this name is treated alike: the name never
-// means anything else.
+// A message published with this header, on any connection, is sent with the
+// original headers in its place, so a consumer that republishes a message
+// republishes them unchanged. A received header of this name counts as unreadable
+// too, so publishing restores it.
 //
-// Headers that RabbitMQ or Watership obeys are no part of it: see obeyed.
+// Headers that control RabbitMQ or Watership are not included: see obeyed.
 //
-// The name is not one of ours, nor one of RabbitMQ's: to everybody but this
-// package it is a header like others, part of what a message is known by.
+// The name has no prefix of Watership or RabbitMQ: other packages treat it like any
+// header, as part of a message's identity.
 const UnreadableHeaders = "unreadable-headers"
 
-// UnreadableCC is the name of the header under which a delivery holds a CC or BCC
-// that the client library cannot read, in the same form. It is there for the record:
-// it is published as it is, and never becomes CC or BCC again.
+// UnreadableCC is the name of the header that holds a CC or BCC that the client
+// library cannot decode, in the encoding of UnreadableHeaders. It is for
+// information only: it is published unchanged, and never turned back into CC or
+// BCC.
 const UnreadableCC = "unreadable-cc"
 
-// setAside is a frame that the client can read in place of one that it cannot; nil
-// for one that it can.
+// setAside returns a frame that the client library can decode in place of one that
+// it cannot; nil for one that it can.
 func setAside(frame []byte) []byte {
 	start, end, ok := headersOf(frame)
 	if !ok {
@@ -53,13 +54,13 @@ func setAside(frame []byte) []byte {
 	return withHeaders(frame, start, end, table)
 }
 
-// crowd is how many headers there may be beside those that change on the way. It
-// leaves the client room for the latter: which headers are set aside must not
-// change from hop to hop.
+// crowd is the maximum number of headers that are constant on every hop. It leaves
+// the client library room for those that change: the set of headers moved into
+// UnreadableHeaders must be the same on every hop.
 const crowd = clientElements - 192
 
-// survey says whether the client reads all headers as they are, and if not,
-// whether there are too many of them. Every message that comes passes here.
+// survey reports whether the client library can decode all headers, and if not,
+// whether there are too many of them. Every received message passes through it.
 func survey(table []byte) (fits, crowded bool) {
 	all, at := 0, 0
 	fits = true
@@ -80,7 +81,7 @@ func survey(table []byte) (fits, crowded bool) {
 	return fits && !crowded, crowded
 }
 
-// lasting counts the headers that are the same after every hop.
+// lasting counts the headers that are constant on every hop.
 func lasting(table []byte) (n int) {
 	eachEntry(table, func(e entry) {
 		if !changes(e.name) {
@@ -90,13 +91,15 @@ func lasting(table []byte) (n int) {
 	return n
 }
 
-// clientReads says whether the client reads a header, and as what it is.
+// clientReads reports whether the client library can decode a header. A header
+// named UnreadableHeaders counts as unreadable, so that it is nested.
 func clientReads(name []byte, kind byte, content []byte) bool {
 	return string(name) != UnreadableHeaders && judge(kind, content, clientDepth, clientElements) == readable
 }
 
-// part divides a table. What cannot be taken apart stays the end of what is aside.
-// An unreadable header that is obeyed is in no part but the last.
+// part splits a table into headers to keep, to put into UnreadableHeaders and to
+// put into UnreadableCC. The end of the table that cannot be split into entries is
+// appended to aside. Other obeyed headers that are unreadable are dropped.
 func part(table []byte, crowded bool) (kept, aside, cc []byte) {
 	var others, copies []entry
 	count := 0
@@ -118,7 +121,7 @@ func part(table []byte, crowded bool) (kept, aside, cc []byte) {
 	return kept, append(inOrder(others), unsplit(table)...), inOrder(copies)
 }
 
-// inOrder is a table of headers in the order of their names.
+// inOrder returns a table of the headers, sorted by name.
 func inOrder(headers []entry) (table []byte) {
 	slices.SortStableFunc(headers, func(a, b entry) int { return bytes.Compare(a.name, b.name) })
 	for _, e := range headers {
@@ -129,16 +132,17 @@ func inOrder(headers []entry) (table []byte) {
 
 func carbonCopy(name []byte) bool { return string(name) == "CC" || string(name) == "BCC" }
 
-// obeyed says whether a header tells RabbitMQ or Watership what to do with a message.
-// RabbitMQ follows the names in a CC array of which the client cannot read another
-// element: published again with our rights, the message would reach any queue.
+// obeyed reports whether a header controls RabbitMQ or Watership. RabbitMQ routes
+// by the names in a CC array even if the client library cannot decode another of
+// its elements: republished with Watership's permissions, the message would reach
+// any queue.
 func obeyed(name []byte) bool {
 	return carbonCopy(name) || bytes.HasPrefix(name, []byte("watership-")) ||
 		bytes.HasPrefix(name, []byte("x-")) && schemas.SetByBroker(string(name))
 }
 
-// unsplit is the end of a table that cannot be taken apart, nil where the name of a
-// header that is obeyed may be in it.
+// unsplit returns the end of a table that cannot be split into entries, nil if it
+// may contain the name of an obeyed header.
 func unsplit(end []byte) []byte {
 	for at := range end {
 		if next := kindAt(end, at); next < len(end) && obeyed(end[at+1:next]) {
@@ -148,8 +152,8 @@ func unsplit(end []byte) []byte {
 	return end
 }
 
-// changes says whether a header is one that brokers or we add, change or remove:
-// they are the ones that have to be seen.
+// changes reports whether brokers or Watership add, change or remove a header, so
+// that it must stay readable.
 func changes(name []byte) bool {
 	switch string(name) {
 	case "CC", "BCC", UnreadableCC, "timestamp_in_ms":

@@ -7,32 +7,32 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// sweepAfter is how long a confirm waits behind an older one that does not come:
-// queues differ in speed, and one that stands still must not hold up the others.
+// sweepAfter is how long a received confirm waits for an older, missing one. Queues
+// differ in speed, and a stalled queue must not delay the messages of others.
 const sweepAfter = 5 * time.Millisecond
 
-// window is what is on its way on one channel: the messages that were sent and
-// have no outcome yet. All of it belongs to the publisher's owner.
+// window holds the messages of one channel that were sent and have no outcome yet.
+// Only the publisher's run goroutine uses it.
 type window struct {
 	publisher *Publisher
 	ch        *amqp.Channel
 	conn      *link
-	holding   bool // of the stream, while there is more to send
+	holding   bool // outgoing.hold is in effect, while there is more to send
 
 	closed <-chan *amqp.Error
 	ended  bool        // the channel is lost
-	reason *amqp.Error // what closed said
+	reason *amqp.Error // received from closed
 
-	// The broker's returns, never more than there are messages on their way: a
-	// window of them, and one of those given up.
-	// A return reaches the client before the confirm of the same message, on the
-	// same reader: whoever sees a confirm and drains this finds it.
+	// The broker's returns, at most as many as unconfirmed messages: a window of them,
+	// and one of those given up. A return is received before the confirm of the same
+	// message, by the same reader: after a confirm, its return is already in this
+	// channel.
 	returns <-chan amqp.Return
 
-	suspect *Pending   // sent alone, and the broker has not answered to it yet
-	again   []*Pending // to be sent again, alone
+	suspect *Pending   // sent alone, not yet processed by the broker
+	again   []*Pending // to send again, alone
 
-	sent  []*Pending // oldest first, from head on; settled ones stay until they are the oldest
+	sent  []*Pending // oldest first, from head on; settled ones are removed once they are the oldest
 	head  int
 	timer *time.Timer
 }
@@ -48,7 +48,8 @@ func (p *Publisher) newWindow() (*window, error) {
 	return w, err
 }
 
-// start puts the message on the wire, unless it is not to be sent on this channel.
+// start publishes the message, unless its context has ended or it exceeds the
+// connection's frame-max.
 func (w *window) start(m *Pending) {
 	if !m.move(waiting, sending) {
 		return
@@ -70,7 +71,7 @@ func (w *window) start(m *Pending) {
 	switch {
 	case err == nil:
 		return
-	case !w.conn.explains(err): // check should have refused it
+	case !w.conn.explains(err): // not refused by Message.check
 		w.finish(m, m.message.refused(codeSyntax, err.Error()))
 		return
 	}
@@ -97,8 +98,8 @@ func (w *window) end(reason *amqp.Error) {
 	w.ended, w.reason = true, reason
 }
 
-// wait waits for something to do: a message to send, which it returns, a confirm,
-// a change of the connection, the end. A nil submit is not waited for.
+// wait waits for the next event: a message to send, which it returns, a confirm, a
+// change of the connection, or the end of the channel. A nil submit never delivers.
 func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending {
 	if m := w.next(submit); m != nil {
 		return m
@@ -125,10 +126,10 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	return nil
 }
 
-// next is a message that is there to be sent, nil if there is none.
+// next returns a submitted message, nil if there is none.
 func (w *window) next(submit <-chan *Pending) *Pending {
 	if w.holding && len(submit) == 0 {
-		runtime.Gosched() // callers that can submit one now, do
+		runtime.Gosched() // let other goroutines submit one
 	}
 	select {
 	case m := <-submit:
@@ -138,7 +139,7 @@ func (w *window) next(submit <-chan *Pending) *Pending {
 	}
 }
 
-// oldest is the first message that has no outcome, nil if all have.
+// oldest returns the first message without outcome, nil if there is none.
 func (w *window) oldest() *Pending {
 	for ; w.head < len(w.sent); w.head++ {
 		if m := w.sent[w.head]; !m.settled {
@@ -151,7 +152,8 @@ func (w *window) oldest() *Pending {
 	return nil
 }
 
-// compact keeps the queue as long as the window, and not as all that was ever sent.
+// compact removes the settled messages from sent, which would otherwise grow with
+// every message.
 func (w *window) compact() {
 	if w.head > cap(w.publisher.slots) {
 		w.sent = w.sent[:copy(w.sent, w.sent[w.head:])]
@@ -159,7 +161,8 @@ func (w *window) compact() {
 	}
 }
 
-// settle takes the outcomes that have come: those of the oldest messages, or of all.
+// settle finishes messages whose outcome is known: the oldest up to the first
+// without outcome, or with all every one.
 func (w *window) settle(all bool) {
 	for m := w.oldest(); m != nil && w.outcome(m); m = w.oldest() {
 	}
@@ -173,7 +176,7 @@ func (w *window) settle(all bool) {
 	}
 }
 
-// outcome finishes a message that has an outcome; false if it has none yet.
+// outcome finishes a message whose outcome is known; false if it is not.
 func (w *window) outcome(m *Pending) bool {
 	select {
 	case <-m.confirm.Done():
@@ -186,14 +189,15 @@ func (w *window) outcome(m *Pending) bool {
 	case m.doubtful:
 		w.sendAgain(m)
 	case w.ch.IsClosed():
-		return false // the confirm stands for the loss of the channel
+		return false // the client library resolves confirms when the channel is lost
 	default:
 		w.finish(m, &NackedError{Exchange: m.message.Exchange, RoutingKey: m.message.RoutingKey})
 	}
 	return true
 }
 
-// known finishes a message that was certainly returned, or certainly routed and confirmed.
+// known finishes a message that was certainly returned, or certainly routed and
+// confirmed; false for others.
 func (w *window) known(m *Pending) bool {
 	switch {
 	case m.returned != nil:
@@ -211,13 +215,13 @@ func (w *window) finish(m *Pending, err error) {
 	w.publisher.finish(m, err)
 }
 
-// sendAgain takes a message out of the window, to be sent alone.
+// sendAgain moves a message from the window to the messages to send again, alone.
 func (w *window) sendAgain(m *Pending) {
 	w.drop(m)
 	w.again = append(w.again, m)
 }
 
-// drop takes a message out of the window without an outcome.
+// drop removes a message from the window without an outcome.
 func (w *window) drop(m *Pending) {
 	m.settled = true
 	if !m.move(sending, waiting) {
@@ -225,8 +229,8 @@ func (w *window) drop(m *Pending) {
 	}
 }
 
-// collect takes what has no outcome now that the channel is gone, oldest first,
-// what was given up included.
+// collect empties the window after the channel has closed, and returns the messages
+// without outcome, oldest first, including those given up.
 func (w *window) collect() []*Pending {
 	w.match()
 	var lost []*Pending

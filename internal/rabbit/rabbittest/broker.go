@@ -1,5 +1,5 @@
-// Package rabbittest gives tests real brokers, faults between them and us, and
-// the means to see that nothing is left behind.
+// Package rabbittest provides tests with brokers, network faults, and checks for
+// leaked goroutines.
 package rabbittest
 
 import (
@@ -14,16 +14,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Broker is one that a test may use, and must not fill or configure.
+// Broker is a broker for tests. Tests must not fill its disk or memory, or change
+// its configuration.
 type Broker struct {
 	Version       string // such as 3.10.8
 	URL           string
-	ManagementURL string // "" where there is none
-	Own           bool   // no other test uses it
+	ManagementURL string // "" without management API
+	Own           bool   // not shared with other tests
 }
 
-// Each runs a test on the embedded broker, which is always there, and on every
-// RabbitMQ that there is for tests.
+// Each runs a test on the embedded broker and on every RabbitMQ of
+// WATERSHIP_TEST_AMQP_URLS.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
@@ -34,8 +35,8 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	EachServer(t, test)
 }
 
-// EachServer runs a test on every RabbitMQ of WATERSHIP_TEST_AMQP_URLS. Without any
-// it skips the test, or fails it where WATERSHIP_TEST_REQUIRED is set.
+// EachServer runs a test on every RabbitMQ of WATERSHIP_TEST_AMQP_URLS. If there is
+// none it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
 func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	for _, b := range servers(t) {
@@ -43,8 +44,8 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	}
 }
 
-// Newest is one broker, for what does not depend on the version: the embedded one
-// where there is no RabbitMQ for tests, and none is required.
+// Newest returns the newest RabbitMQ, for tests that do not depend on its version,
+// or the embedded broker if there is no RabbitMQ and none is required.
 func Newest(t testing.TB) Broker {
 	t.Helper()
 	if noServers() && os.Getenv("WATERSHIP_TEST_REQUIRED") == "" {
@@ -53,8 +54,8 @@ func Newest(t testing.TB) Broker {
 	return NewestServer(t)
 }
 
-// NewestServer is the newest RabbitMQ. Without any it skips the test as
-// EachServer does.
+// NewestServer returns the newest RabbitMQ. If there is none it skips the test, or
+// fails it if WATERSHIP_TEST_REQUIRED is set.
 func NewestServer(t testing.TB) Broker {
 	t.Helper()
 	all := servers(t)
@@ -100,13 +101,14 @@ func version(t testing.TB, url string) string {
 	return text
 }
 
-// Name is a name that no other test uses.
+// Name returns a unique name for a queue or exchange.
 func Name(t testing.TB) string {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	return "test." + name + "." + rand.Text()[:10]
 }
 
-// Admin is a plain connection beside the code under test. It ends with the test.
+// Admin opens a plain connection, independent of the code under test, and closes it
+// when the test ends.
 func (b Broker) Admin(t testing.TB) *amqp.Connection {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
@@ -117,7 +119,7 @@ func (b Broker) Admin(t testing.TB) *amqp.Connection {
 	return conn
 }
 
-// Channel is a channel of its own Admin connection.
+// Channel opens a channel on a new Admin connection.
 func (b Broker) Channel(t testing.TB) *amqp.Channel {
 	t.Helper()
 	ch, err := b.Admin(t).Channel()
@@ -127,7 +129,8 @@ func (b Broker) Channel(t testing.TB) *amqp.Channel {
 	return ch
 }
 
-// Queue declares a durable queue with a name of its own, which goes with the test.
+// Queue declares a durable queue with a unique name, and deletes it when the test
+// ends.
 func (b Broker) Queue(t testing.TB, args amqp.Table) string {
 	t.Helper()
 	name := Name(t)
@@ -163,7 +166,7 @@ func (b Broker) cleanup(f func(*amqp.Channel)) {
 	}
 }
 
-// Len is the number of messages ready in a queue.
+// Len returns the number of ready messages in a queue.
 func (b Broker) Len(t testing.TB, queue string) int {
 	t.Helper()
 	q, err := b.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -173,7 +176,7 @@ func (b Broker) Len(t testing.TB, queue string) int {
 	return q.Messages
 }
 
-// Take takes n messages out of a queue, in their order, and acknowledges them.
+// Take consumes n messages from a queue, in order, and acknowledges them.
 func (b Broker) Take(t testing.TB, queue string, n int) []amqp.Delivery {
 	t.Helper()
 	ch := b.Channel(t)
@@ -193,8 +196,8 @@ func (b Broker) Take(t testing.TB, queue string, n int) []amqp.Delivery {
 	return taken
 }
 
-// NeedServices skips a test that stops or restarts brokers where nothing can, or
-// fails it where WATERSHIP_TEST_REQUIRED is set.
+// NeedServices skips a test that stops or restarts brokers if scripts/services is
+// not available, or fails it if WATERSHIP_TEST_REQUIRED is set.
 func NeedServices(t testing.TB) {
 	t.Helper()
 	if os.Getenv("WATERSHIP_TEST_SERVICES") != "" {
@@ -207,7 +210,7 @@ func NeedServices(t testing.TB) {
 	t.Skip(reason)
 }
 
-// NeedFaults skips a test that stops every publisher of a broker, unless
+// NeedFaults skips a test that blocks all publishers of a broker, unless
 // WATERSHIP_TEST_FAULTS is set.
 func NeedFaults(t testing.TB) {
 	t.Helper()
@@ -217,8 +220,7 @@ func NeedFaults(t testing.TB) {
 	NeedServices(t)
 }
 
-// Alarm lets a broker find that it has too little memory, until lift is called or
-// the test ends.
+// Alarm raises a broker's memory alarm until lift is called or the test ends.
 func (b Broker) Alarm(t testing.TB) (lift func()) {
 	t.Helper()
 	lift = func() { b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.7") } // as in scripts/services.d
@@ -228,8 +230,7 @@ func (b Broker) Alarm(t testing.TB) (lift func()) {
 }
 
 // Service runs scripts/services for this broker, such as Service(t, "restart") or
-// Service(t, "ctl", "status").
-// It may be called by any goroutine.
+// Service(t, "ctl", "status"). It is safe for concurrent use.
 func (b Broker) Service(t testing.TB, verb string, args ...string) {
 	t.Helper()
 	script := os.Getenv("WATERSHIP_TEST_SERVICES")

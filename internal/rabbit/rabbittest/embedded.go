@@ -6,8 +6,8 @@ import (
 	"github.com/watershipmq/watership/broker"
 )
 
-// Embedded is a broker inside the process, with its management API, that ends
-// with the test.
+// Embedded starts an embedded broker with management API, and stops it when the
+// test ends.
 func Embedded(t testing.TB) Broker {
 	t.Helper()
 	inside := broker.Start(t, broker.Config{})

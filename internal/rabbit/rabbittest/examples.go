@@ -12,10 +12,10 @@ import (
 	"github.com/watershipmq/watership/broker"
 )
 
-// WithExamples runs the tests of a package whose examples connect to AMQP_URL:
-// to the newest real broker, where they have a virtual host of their own since
-// they use the names that everybody uses; without one to a broker inside the
-// process. It returns the exit code.
+// WithExamples runs the tests of a package whose examples connect to AMQP_URL. It
+// sets AMQP_URL to the newest RabbitMQ, with a new virtual host since examples use
+// common names, or to an embedded broker if there is no RabbitMQ. It returns the
+// exit code.
 func WithExamples(m *testing.M) int {
 	address, remove, err := exampleBroker()
 	if err == nil {
@@ -41,8 +41,8 @@ func exampleBroker() (address string, remove func(), err error) {
 	return NewVirtualHost(brokers[newest], managements[newest])
 }
 
-// NewVirtualHost makes a virtual host and gives the URL of the broker with it.
-// Remove deletes it with all that is in it.
+// NewVirtualHost creates a virtual host and returns its AMQP URL. Remove deletes
+// the virtual host with everything in it.
 func NewVirtualHost(brokerURL, managementURL string) (address string, remove func(), err error) {
 	u, err := url.Parse(brokerURL)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FailListener makes the listener of this process at an address fail: the system
-// accepts no connection for it any more.
+// FailListener makes the listener of this process at an address fail: Accept
+// returns an error from then on.
 func FailListener(t testing.TB, address net.Addr) {
 	t.Helper()
 	port := address.(*net.TCPAddr).Port

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// Log keeps what was logged, for tests that count.
+// Log records log messages, for tests that count them.
 type Log struct {
 	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-// Logger logs into l.
+// Logger returns a logger that writes to l.
 func (l *Log) Logger() *slog.Logger { return slog.New(logHandler{l}) }
 
-// Count is the number of lines with the text in their message.
+// Count returns the number of lines whose message contains the text.
 func (l *Log) Count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *Log) Count(text string) int {
 	return n
 }
 
-// String is all that was logged.
+// String returns all log lines.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Proxy stands between a test and its broker, and can misbehave.
+// Proxy is a toxiproxy between a test and its broker.
 type Proxy struct {
-	URL string // the broker's, by way of the proxy
+	URL string // the broker's URL, through the proxy
 
 	t     testing.TB
 	proxy *toxiproxy.Proxy
@@ -36,10 +36,10 @@ func (b Broker) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// Cut closes every connection and takes no new ones.
+// Cut closes every connection and refuses new ones.
 func (p *Proxy) Cut() { p.proxy.Stop() }
 
-// Mend takes connections again, on the same port.
+// Mend accepts connections again, on the same port.
 func (p *Proxy) Mend() {
 	p.t.Helper()
 	if err := p.proxy.Start(); err != nil {

@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// frames changes frames (AMQP 0-9-1 §4.2.3) on their way: it returns what is sent
-// on in place of one, which may be nothing or several.
+// frames rewrites frames (AMQP 0-9-1 §4.2.3): it returns the bytes to forward in
+// place of one frame, which may be none or several frames.
 type frames func(frame []byte) []byte
 
-// Rewrite starts a proxy before the broker that lets down change each frame on its
-// way to the client, as a broker with message interceptors changes messages. It
-// returns the broker's URL by way of the proxy, which ends with the test.
+// Rewrite starts a proxy for the broker that applies down to each frame sent to the
+// client, as message interceptors change messages. It returns the broker's URL
+// through the proxy, which stops when the test ends.
 func (b Broker) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
 	return b.between(t, func() (frames, frames) { return same, down })
 }
 
-// RewriteSent is Rewrite for the frames on their way to the broker.
+// RewriteSent starts a proxy like Rewrite, but for frames sent to the broker.
 func (b Broker) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
 	return b.between(t, func() (frames, frames) { return up, same })
 }
 
-// between calls new for each connection: what it returns sees the frames that go
-// up to the broker, and those that come down.
+// between starts a proxy and calls new for each connection: up rewrites the frames
+// sent to the broker, down those sent to the client.
 func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
 	t.Helper()
 	u, err := url.Parse(b.URL)
@@ -55,7 +55,7 @@ func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
 			open.Go(func() { pass(client, broker, new) })
 		}
 	})
-	t.Cleanup(func() { // after the connections of the test, which end the copying
+	t.Cleanup(func() { // runs after the test's connections are closed, which ends the copying
 		listener.Close()
 		open.Wait()
 	})
@@ -106,9 +106,9 @@ const (
 	flagHeaders   = 0x2000
 )
 
-// AddHeader adds a header with a value as on the wire, type first, to a content
-// header frame (AMQP 0-9-1 §4.2.6.1). Clients take it for the value of a header of
-// that name which is there already. Other frames it leaves alone.
+// AddHeader adds a header with an encoded value, field type first, to a content
+// header frame (AMQP 0-9-1 §4.2.6.1). Clients decode it in place of an existing
+// header of that name. Other frames stay unchanged.
 func AddHeader(frame []byte, name, value string) []byte {
 	if frame[0] != contentHeader {
 		return frame
@@ -116,7 +116,7 @@ func AddHeader(frame []byte, name, value string) []byte {
 	entry := string([]byte{byte(len(name))}) + name + value
 	flags := binary.BigEndian.Uint16(frame[flagsAt:])
 	at := flagsAt + 2
-	for _, text := range [...]uint16{0x8000, 0x4000} { // content type and encoding come before
+	for _, text := range [...]uint16{0x8000, 0x4000} { // content type and encoding precede headers
 		if flags&text != 0 {
 			at += 1 + int(frame[at])
 		}
@@ -135,8 +135,8 @@ func AddHeader(frame []byte, name, value string) []byte {
 	return changed
 }
 
-// SetFrameMax makes the broker propose smaller frames in connection.tune (AMQP 0-9-1
-// §1.4.2.5). Other frames it leaves alone.
+// SetFrameMax sets frame-max in connection.tune (AMQP 0-9-1 §1.4.2.5). Other frames
+// stay unchanged.
 func SetFrameMax(frame []byte, frameMax uint32) []byte {
 	const tune = "\x00\x0a\x00\x1e" // class 10, method 30; then the channel limit, 2 bytes
 	if frame[0] == methodFrame && string(frame[frameStart:frameStart+4]) == tune {
@@ -145,8 +145,9 @@ func SetFrameMax(frame []byte, frameMax uint32) []byte {
 	return frame
 }
 
-// SetTimestamp sets timestamp_in_ms to another value each time, as RabbitMQ does where
-// message_interceptors.incoming.set_header_timestamp is configured to overwrite it.
+// SetTimestamp sets timestamp_in_ms to a new value in each frame, as RabbitMQ does
+// if message_interceptors.incoming.set_header_timestamp is configured to overwrite
+// it.
 func SetTimestamp(frame []byte) []byte {
 	now := binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))
 	return AddHeader(frame, "timestamp_in_ms", "l"+string(now))

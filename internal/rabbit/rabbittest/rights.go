@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// Rights are patterns of the names that a user may configure, write and read
-// (https://www.rabbitmq.com/docs/access-control). "" is no name.
+// Rights are the patterns of names that a user may configure, write and read
+// (https://www.rabbitmq.com/docs/access-control). "" matches no name.
 type Rights struct {
 	Configure string `json:"configure"`
 	Write     string `json:"write"`
 	Read      string `json:"read"`
 }
 
-// VHost is the broker with an empty virtual host, which goes with the test. The
-// embedded broker is the test's own already.
+// VHost returns the broker with a new virtual host, deleted when the test ends. The
+// embedded broker is returned unchanged, since it is not shared.
 func (b Broker) VHost(t testing.TB) Broker {
 	t.Helper()
 	if b.Own {
@@ -37,8 +37,8 @@ func (b Broker) VHost(t testing.TB) Broker {
 	return b
 }
 
-// Login is the broker as a new user with rights in its virtual host sees it. The
-// embedded broker has no rights: there it is the broker as it is.
+// Login returns the broker with a new user that has rights in its virtual host. The
+// embedded broker has no permissions and is returned unchanged.
 func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
 	t.Helper()
 	if b.Own {
@@ -53,7 +53,7 @@ func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
 	return as
 }
 
-// Grant gives the user of a Login other rights.
+// Grant replaces the permissions of a Login's user.
 func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
 	t.Helper()
 	u, err := url.Parse(as.URL)
@@ -67,7 +67,7 @@ func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
 	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
 }
 
-// VHostName is the virtual host that the URL names.
+// VHostName returns the virtual host in the URL.
 func (b Broker) VHostName(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(b.URL)
@@ -97,15 +97,15 @@ func withUser(t testing.TB, address, user string) string {
 	return u.String()
 }
 
-// DocumentedRights are those that docs/security.md gives to Watership, with other names
-// in place of those of the page: watership, shop and orders.
+// DocumentedRights returns the permissions that docs/security.md lists for
+// Watership, with the given names in place of watership, shop and orders.
 func DocumentedRights(t testing.TB, prefix, exchange, queue string) Rights {
 	t.Helper()
 	return DocumentedRightsOf(t, "watership", map[string]string{"watership": prefix, "shop": exchange, "orders": queue})
 }
 
-// DocumentedRightsOf are those that docs/security.md gives to a user, with other names in
-// place of those of exchanges and queues.
+// DocumentedRightsOf returns the permissions that docs/security.md lists for a
+// user, with the names of exchanges and queues replaced.
 func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Rights {
 	t.Helper()
 	command := regexp.MustCompile("(?m)^rabbitmqctl set_permissions --vhost / " + regexp.QuoteMeta(user) + " '(.*)' '(.*)' '(.*)'$")
@@ -121,7 +121,7 @@ func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Righ
 	return Rights{replaced.Replace(found[1]), replaced.Replace(found[2]), replaced.Replace(found[3])}
 }
 
-// document is a file of the repository.
+// document returns the content of a file of the repository.
 func document(t testing.TB, path string) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -8,15 +8,16 @@ import (
 	"testing"
 )
 
-// Secure is a broker's TLS listener, which wants a certificate of its clients.
+// Secure is a broker's TLS listener, which requires a client certificate.
 type Secure struct {
 	Broker                           // the same broker without TLS
 	CA, ClientCert, ClientKey string // files
 	bare                      string
 }
 
-// TLS is the listener of WATERSHIP_TEST_AMQPS_URL. Without it, as where the
-// broker is not one that scripts/services started, the test is skipped.
+// TLS returns the listener of WATERSHIP_TEST_AMQPS_URL. If that is not set it skips
+// the test, or fails it if WATERSHIP_TEST_REQUIRED is set and scripts/services
+// started the broker.
 func TLS(t testing.TB) Secure {
 	t.Helper()
 	address, files := os.Getenv("WATERSHIP_TEST_AMQPS_URL"), os.Getenv("WATERSHIP_TEST_TLS")
@@ -33,8 +34,8 @@ func TLS(t testing.TB) Secure {
 	}
 }
 
-// URL is the listener's with the files named, as RabbitMQ's clients take them;
-// those that are "" are left out.
+// URL returns the listener's URL with the files in RabbitMQ's query parameters;
+// files that are "" are left out.
 func (s Secure) URL(ca, cert, key string) string {
 	query := url.Values{}
 	for name, file := range map[string]string{"cacertfile": ca, "certfile": cert, "keyfile": key} {

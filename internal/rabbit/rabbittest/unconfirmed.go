@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Unconfirmed starts a proxy before the broker by way of which messages with a
-// routing key are taken and never confirmed, as by a quorum queue without a
-// majority, until recover is called: what is published from then on is confirmed. It
-// returns the broker's URL by way of the proxy, which ends with the test.
+// Unconfirmed starts a proxy for the broker that drops the confirms of messages
+// with a routing key, like a quorum queue without a majority. Messages published
+// after recover is called are confirmed. It returns the broker's URL through the
+// proxy, which stops when the test ends.
 func (b Broker) Unconfirmed(t testing.TB, key string) (url string, recover func()) {
 	t.Helper()
 	var over atomic.Bool
@@ -22,7 +22,7 @@ func (b Broker) Unconfirmed(t testing.TB, key string) (url string, recover func(
 	return url, func() { over.Store(true) }
 }
 
-// confirms are those of one connection.
+// confirms rewrites the confirms of one connection.
 type confirms struct {
 	key      string
 	over     *atomic.Bool
@@ -30,14 +30,15 @@ type confirms struct {
 	channels map[uint16]*published
 }
 
-// published are the messages of a channel that are not confirmed.
+// published holds the unconfirmed messages of a channel.
 type published struct {
 	last  uint64
 	open  []uint64
 	stuck map[uint64]bool
 }
 
-// Methods, with their class (AMQP 0-9-1 §1.8; confirm.select is RabbitMQ's).
+// Method ids with their class (AMQP 0-9-1 §1.8; confirm.select is an extension of
+// RabbitMQ).
 const (
 	confirmSelect = 85<<16 | 10
 	basicPublish  = 60<<16 | 40
@@ -68,7 +69,8 @@ func (c *confirms) up(frame []byte) []byte {
 	return frame
 }
 
-// down confirms one message at a time, and those that are stuck not at all.
+// down splits an acknowledgement of several messages into one per message, and
+// drops those of stuck messages.
 func (c *confirms) down(frame []byte) []byte {
 	name, channel, arguments := method(frame)
 	if name != basicAck {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what must happen.
+// Patience is how long a test waits for an event that must happen.
 const Patience = 30 * time.Second
 
-// Receive takes one value, or fails the test.
+// Receive receives one value. It fails the test if the channel is closed, or after
+// Patience.
 func Receive[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
 	timer := time.NewTimer(Patience)
@@ -27,7 +28,7 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	panic("unreachable")
 }
 
-// Eventually waits until the condition holds, or fails the test.
+// Eventually waits until the condition is true, or fails the test after Patience.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -38,7 +39,7 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Fatalf("never came true: %s", what)
 }
 
-// NoLeaks fails the test if goroutines of ours or of the AMQP client outlive it.
+// NoLeaks fails the test if goroutines of Watership or the AMQP client outlive it.
 // Call it first: cleanups run last in, first out. Not for parallel tests.
 func NoLeaks(t testing.TB) {
 	t.Helper()
@@ -54,7 +55,8 @@ func NoLeaks(t testing.TB) {
 	})
 }
 
-// ours are the stacks of goroutines that run our code or the AMQP client's.
+// ours returns the stacks of goroutines that run code of Watership or the AMQP
+// client.
 func ours() []string {
 	buffer := make([]byte, 1<<20)
 	for {
@@ -77,7 +79,8 @@ func ours() []string {
 	return stacks
 }
 
-// Ends waits until a channel such as a context's Done is closed, or fails the test.
+// Ends waits until a channel such as a context's Done is closed, or fails the test
+// after Patience.
 func Ends(t testing.TB, done <-chan struct{}) {
 	t.Helper()
 	timer := time.NewTimer(Patience)
