@@ -172,7 +172,7 @@ func TestHTTPTimeout(t *testing.T) {
 
 // A connection that does not come about within the time-out is the service's fault.
 func TestHTTPConnectTimeout(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers the TLS handshake
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // no server answers the TLS handshake
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestHTTPUntrusted(t *testing.T) {
 	}
 }
 
-// A message's body and headers arrive as they are, and ours beside them.
+// A message's body and headers arrive unchanged, in addition to Watership's headers.
 func TestHTTPRequest(t *testing.T) {
 	requests := make(chan *http.Request, 1)
 	bodies := make(chan string, 1)
@@ -252,7 +252,7 @@ func TestHTTPRequest(t *testing.T) {
 }
 
 // The key is the same for every attempt, another for each queue and replay, and
-// absent where equal messages could not be told apart.
+// absent for messages without an id.
 func TestIdempotencyKey(t *testing.T) {
 	keys := make(chan []string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys <- r.Header["Idempotency-Key"] }))

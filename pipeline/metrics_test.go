@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // What dead letters name has a label of its own only where it is a queue, so that
-// whoever writes x-death headers makes no metrics.
+// publishers that write x-death headers make no metrics.
 func TestMetricsNameQueuesThatExist(t *testing.T) {
 	b := rabbittest.Newest(t)
 	registry := prometheus.NewPedanticRegistry()

@@ -28,7 +28,7 @@ type modelBroker struct {
 
 	queues  map[string][]amqp.Delivery // ready
 	full    map[string]bool
-	bound   map[string]bool // to the exchange of the last hop
+	bound   map[string]bool // to the return exchange
 	waiting []waiting
 	log     []amqp.Delivery
 	ends    map[string]int // events in the log, by action and body

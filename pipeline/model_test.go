@@ -129,7 +129,7 @@ func (m *model) wire() {
 // sleep lets a held message wait, or ends its delivery.
 func (m *model) sleep(context.Context, time.Duration) bool { return m.random.IntN(3) > 0 }
 
-// handle is the business handler: anything can happen.
+// handle is the handler of the route, with any result.
 func (m *model) handle(msg *message.Message) ([]*message.Message, error) {
 	outcome := m.random.IntN(8)
 	if outcome > 5 && m.patient > 0 {

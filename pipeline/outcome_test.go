@@ -197,7 +197,7 @@ func TestPoisonedEventSaysEverything(t *testing.T) {
 	})
 }
 
-// What became of a message cannot be recorded, since a right is missing: the message is
+// The result of a message cannot be recorded, since a right is missing: the message is
 // heldMessage and shown, and its handler is not called again.
 func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 	t.Parallel() // a message is held for seconds before that is a problem
@@ -234,7 +234,7 @@ func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 // A handler that does not return at its time-out is reported once, and the end
 // of the pipeline does not wait for it for ever.
 func TestHangingHandler(t *testing.T) {
-	t.Parallel() // it waits for what is tried again after seconds
+	t.Parallel() // it waits for retries after seconds
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		queue := rabbittest.Name(t)

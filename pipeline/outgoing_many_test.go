@@ -51,7 +51,7 @@ func TestManyOutgoingDoNotWaitForOneAnother(t *testing.T) {
 			}
 		}
 		proxy.Remove("deaf")
-		proxy.Cut() // what was not confirmed is published again
+		proxy.Cut() // unconfirmed messages are published again
 		proxy.Mend()
 		r.wait(schemas.Handled)
 	})

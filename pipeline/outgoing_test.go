@@ -173,7 +173,7 @@ func foreignCopy[T any](t *testing.T, r *rig, arrivals <-chan T, target string) 
 // An outgoing message that reaches no queue is a failure of the attempt, and
 // one that a full queue refuses makes the message wait.
 func TestUndeliverableOutgoing(t *testing.T) {
-	t.Parallel() // it waits for what is tried again after seconds
+	t.Parallel() // it waits for retries after seconds
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		queue := rabbittest.Name(t)

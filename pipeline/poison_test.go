@@ -61,7 +61,7 @@ func TestParkingAndHook(t *testing.T) {
 	})
 }
 
-// A parking queue that somebody deleted comes back with the next message.
+// A deleted parking queue is declared again with the next message.
 func TestParkingQueueComesBack(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue := rabbittest.Name(t)
@@ -79,7 +79,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 	rabbittest.Eventually(t, "the message is parked", func() bool { return publishDelayed(t, b, queue+".poison") })
 }
 
-// What somebody puts by hand into queues of ours is not lost either.
+// Messages published by hand to queues of Watership are not lost either.
 func TestStrayMessages(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
@@ -271,7 +271,7 @@ func (l faultyLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return faultyLog{l.Handler.WithAttrs(attrs), l.faults}
 }
 
-// A hook that does not return holds up nobody for longer than its time.
+// A hook that does not return blocks no message for longer than its time-out.
 func TestHookThatDoesNotReturn(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue, release := rabbittest.Name(t), make(chan struct{})

@@ -18,7 +18,7 @@ import (
 // A queue that confirms nothing, as a quorum queue without a majority: more messages
 // than the retry handler moves at once are due for it, and those of another queue come
 // back all the same. None of its own is lost or given up.
-func TestTargetThatDoesNotConfirm(t *testing.T) {
+func TestQueueThatDoesNotConfirm(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const messages = ownConcurrency + 50
 		stuck := rabbittest.Name(t)
@@ -76,7 +76,7 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 
 // A queue that does not confirm takes a share of the places, and one place as soon as
 // that is known. Messages beyond that are not sent, so they do not arrive twice.
-func TestTargetsBoundASilentQueue(t *testing.T) {
+func TestQueueLimiterBoundsAQueueThatDoesNotConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queueLimiter := newQueueLimiter(nil, func() (publisher, func()) { return nil, func() {} }, 30*time.Second, queueShare)
 		var sent atomic.Int32
@@ -134,7 +134,7 @@ func TestTargetsBoundASilentQueue(t *testing.T) {
 // A quorum queue that stands still, as one does that has no majority, on RabbitMQ
 // itself, which stops reading a connection that waits for too many of its confirms:
 // the messages of others go on.
-func TestQuorumQueueThatStandsStill(t *testing.T) {
+func TestQuorumQueueWithoutMajority(t *testing.T) {
 	rabbittest.NeedServices(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		const messages, others = ownConcurrency + 50, 1000

@@ -17,7 +17,7 @@ import (
 
 // Two queues get a message from one exchange and one of them fails: it goes to
 // that one again and to no other, as it was, and not before its time, whatever
-// TTL its publisher set, and not behind a message that waits longer.
+// TTL its publisher set, and not after a message that waits longer.
 func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange := topicExchange(t, b)
@@ -131,7 +131,7 @@ func TestForeignConsumer(t *testing.T) {
 	})
 }
 
-// Deaths are told apart: what was rejected is tried again, the rest is final
+// Deaths differ: rejected messages are tried again, the rest is final
 // with its reason, as long as the configuration says nothing else.
 func TestDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
@@ -263,7 +263,7 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 }
 
 // A queue that comes back within the grace period gets its message, though its
-// binding for the last hop went with it.
+// binding to the return exchange went with it.
 func TestRecreatedTarget(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnPause = 300 * time.Millisecond })

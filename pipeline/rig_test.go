@@ -63,7 +63,7 @@ func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	return r
 }
 
-// startSilent is start for tests that do not look at events; nobody takes them.
+// startSilent is start for tests that do not consume events.
 func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
@@ -217,7 +217,7 @@ func (r *rig) lives() string {
 	return text
 }
 
-// quiet fails the test where a queue of ours still holds a message.
+// quiet fails the test if a queue of Watership still has a message.
 func (r *rig) quiet() {
 	r.t.Helper()
 	rabbittest.Eventually(r.t, "our queues are empty", func() bool {

@@ -99,7 +99,7 @@ func TestUnfinishedMessageHoldsBackNoAck(t *testing.T) {
 		}
 		again.Ack()
 		publish(t, newTestPublisher(t, cfg), queue, numbered(99)...)
-		for range 99 { // as many as the broker hands out beside the first
+		for range 99 { // as many as the broker delivers in addition to the first
 			rabbittest.Receive(t, messages).Ack()
 		}
 		held["0"].Ack()

@@ -37,7 +37,7 @@ func withConnection(f func(ctx context.Context, conn *rabbit.Connection) error) 
 	}
 }
 
-// Declare may be called again: what is there stays as it is.
+// Declare is idempotent: existing exchanges and queues stay unchanged.
 func ExampleDeclare() {
 	withConnection(func(ctx context.Context, conn *rabbit.Connection) error {
 		for range 2 {
@@ -67,7 +67,7 @@ func ExampleLiveTopology_DeclareDelay() {
 	// Output: declared watership.wait.90000
 }
 
-// A publisher that brings back exchanges and queues of ours that were deleted.
+// A publisher that declares deleted exchanges and queues of Watership again.
 func ExampleNewSelfHealingPublisher() {
 	withConnection(func(ctx context.Context, conn *rabbit.Connection) error {
 		live := transport.LiveTopology{Conn: conn, Config: shop()}

@@ -83,7 +83,7 @@ func TestDeletedExchangeIsDeclaredAgain(t *testing.T) {
 
 func TestPublishEndsWithItsContextItsTimeoutOrClose(t *testing.T) {
 	rabbittest.NoLeaks(t)
-	cfg := wamqp.NewDurableQueueConfig("amqp://127.0.0.1:1/") // nobody is there
+	cfg := wamqp.NewDurableQueueConfig("amqp://127.0.0.1:1/") // no server
 	p := newTestPublisher(t, cfg, StopTimeout(50*time.Millisecond))
 	msg := message.NewMessage("id", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

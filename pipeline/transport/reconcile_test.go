@@ -39,7 +39,7 @@ func service(t *testing.T, b rabbittest.Broker, cfg *TopologyConfig) (exchange, 
 	return exchange, queue
 }
 
-// deploy deletes the exchange of a service and makes it anew, with settings of the
+// deploy deletes the exchange of a service and declares it again, with settings of the
 // service's own.
 func deploy(t *testing.T, ch *amqp.Channel, exchange string) {
 	t.Helper()
@@ -73,7 +73,7 @@ func reachesBy(t *testing.T, b rabbittest.Broker, exchange, key string, queues .
 	})
 }
 
-func TestKeepTapsAnExchangeThatWasMadeAnew(t *testing.T) {
+func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := topology(t, b, Classic)
@@ -84,7 +84,7 @@ func TestKeepTapsAnExchangeThatWasMadeAnew(t *testing.T) {
 	})
 }
 
-func TestKeepLeavesTheExchangesOfServicesToThem(t *testing.T) {
+func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := topology(t, b, Classic)
 		exchange, _ := service(t, b, &cfg)
@@ -113,8 +113,8 @@ func TestKeepLeavesTheExchangesOfServicesToThem(t *testing.T) {
 	})
 }
 
-// TestKeepLooksAtOnceAfterALoss: meanwhile somebody may have changed everything.
-func TestKeepLooksAtOnceAfterALoss(t *testing.T) {
+// TestReconcileChecksAtOnceAfterAReconnect: the topology may have changed.
+func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := topology(t, b, Classic)
@@ -130,7 +130,7 @@ func TestKeepLooksAtOnceAfterALoss(t *testing.T) {
 	})
 }
 
-func TestKeepBringsBackWhatIsOurs(t *testing.T) {
+func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := topology(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)

@@ -414,7 +414,7 @@ func TestWhatNobodyHandlesGoesBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestMaxBytes: what is in flight and what waits in the client is bounded by bytes;
+// TestMaxBytes: messages in flight and prefetched messages are bounded by bytes;
 // small messages get all places.
 func TestMaxBytes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
