@@ -10,50 +10,50 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerBundled says that the body is a bundle. Its value is the version of
-// that form.
+// headerBundled marks a message whose body is a bundle. Its value is the version of
+// the bundle format.
 const (
 	headerBundled  = "watership-bundled"
 	bundledVersion = 1
 )
 
-// Bundle is several events of one action on their way as one message, which
-// costs the broker as much as any of them would alone. The zero value is empty.
+// Bundle collects several events of one action into one message, which costs the
+// broker as much as a single event would. The zero value is empty.
 //
-// Its body is gzip (RFC 1952) of a line for each event: its document, without
-// what is in that only to be searched.
+// The body is gzip (RFC 1952) of one line per event: its document without the
+// fields that exist only for searching.
 type Bundle struct {
 	lines []byte
 	len   int
-	zip   *gzip.Writer // which is large, and so is used again
+	zip   *gzip.Writer // reused, since a writer is large
 }
 
-// Add takes an event, all of it but Sequence, Ingested, Source and VHost, which
-// are the indexer's to say.
+// Add appends an event without Sequence, Ingested, Source and VHost, which the
+// indexer sets.
 func (b *Bundle) Add(e Event) {
 	e.Sequence = 0
 	b.lines = append(appendKept(b.lines, e), '\n')
 	b.len++
 }
 
-// Len is how many events there are.
+// Len returns the number of events in the bundle.
 func (b *Bundle) Len() int { return b.len }
 
-// Size is how many bytes they take before they are compressed.
+// Size returns the size of the events in bytes before compression.
 func (b *Bundle) Size() int { return len(b.lines) }
 
-// Publishing is the message of all events that were added. It leaves the bundle
-// empty.
+// Publishing returns a message with all events that were added, and empties the
+// bundle.
 func (b *Bundle) Publishing() amqp.Publishing {
 	var zipped bytes.Buffer
 	zipped.Grow(len(b.lines) / 6)
 	if b.zip == nil {
-		b.zip, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // which is a level
+		b.zip, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // BestSpeed is a valid level
 	}
 	b.zip.Reset(&zipped)
 	_, written := b.zip.Write(b.lines)
 	if err := errors.Join(written, b.zip.Close()); err != nil {
-		panic(fmt.Sprintf("schemas: compressing in memory: %v", err)) // a bytes.Buffer takes all
+		panic(fmt.Sprintf("schemas: compressing in memory: %v", err)) // a bytes.Buffer accepts every write
 	}
 	b.lines, b.len = b.lines[:0], 0
 	headers := ours{headerVersion: int64(WireVersion), headerBundled: int64(bundledVersion)}
@@ -63,16 +63,17 @@ func (b *Bundle) Publishing() amqp.Publishing {
 	}
 }
 
-// What is read of a bundle: far more than anybody writes. Whoever may publish to the
-// exchange of events makes the store keep no more than that with one small message.
+// The limits for reading a bundle, far above the size of any bundle that Watership
+// writes. A publisher to the exchange of events can make the store keep no more
+// than this with one small message.
 const (
-	mostBundled   = 1000     // events; the replayer sends 100 together
+	mostBundled   = 1000     // events; the replayer sends 100 per bundle
 	largestBundle = 16 << 20 // bytes of lines; the replayer stops at 128 KiB
 )
 
-// Unbundle gives the events of a bundle from the log, in order and without a
-// Sequence. It says no to what is none that this version can read to its end,
-// which is for Lifecycle.
+// Unbundle returns the events of a bundle from the log, in order and without a
+// Sequence. bundled is false for a message that is no bundle or that this version
+// cannot read to its end; Lifecycle reads those.
 func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 	headers := ours(d.Headers)
 	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() ||
@@ -106,8 +107,7 @@ func unzip(body []byte) ([]byte, error) {
 	return lines, err
 }
 
-// belongs says whether it is an event that may have been added to a bundle of
-// such events.
+// belongs reports whether a bundle of this action may hold the event.
 func (e Event) belongs(action Action) bool {
 	return e.Action == action && e.checkFields() == nil
 }

@@ -6,19 +6,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Death is why and where a message was dead-lettered
+// Death is the reason and the place of one dead-lettering
 // (https://www.rabbitmq.com/docs/dlx#effects).
 type Death struct {
 	Queue      string
 	Reason     string // rejected, expired, maxlen, delivery_limit
-	Exchange   string // with which it came to the queue
+	Exchange   string // with which the message was routed to the queue
 	RoutingKey string
-	Expiration string // milliseconds as text; the broker took it off
+	Expiration string // milliseconds as text; the broker removed it from the message
 	Time       time.Time
 	Count      int64
 }
 
-// lateDeath is the newest death in a queue of tap copies, whichever its limit.
+// lateDeath returns the newest death in a queue of tap copies, with any limit.
 func (t Topology) lateDeath(headers amqp.Table) (Death, bool) {
 	for _, death := range deathsOf(headers) {
 		if _, former := t.FormerIndex(death.Queue); former || death.Queue == t.Index() {
@@ -28,7 +28,7 @@ func (t Topology) lateDeath(headers amqp.Table) (Death, bool) {
 	return Death{}, false
 }
 
-// deathsOf reads x-death, the newest death first.
+// deathsOf parses x-death, the newest death first.
 func deathsOf(headers amqp.Table) []Death {
 	list, _ := headers["x-death"].([]any)
 	var deaths []Death
@@ -53,19 +53,20 @@ func readDeath(entry amqp.Table) Death {
 	if keys, _ := entry["routing-keys"].([]any); len(keys) > 0 {
 		death.RoutingKey, _ = keys[0].(string)
 	}
-	if death.Exchange == "" { // the default exchange, whatever a publisher wrote
+	if death.Exchange == "" { // the default exchange, even if a publisher set the header
 		death.RoutingKey = death.Queue
 	}
 	return death
 }
 
-// DeadLetter is the envelope of a dead letter as it was before it died, its newest
-// death, and whether the message is a dead letter at all.
+// DeadLetter returns the envelope of a dead letter as it was before dead-lettering,
+// its newest death, and whether the message is a dead letter at all.
 //
-// A message that died more than once on its way has its origin in the oldest death that
-// leads to the newest: leads says whether a death took the message to the exchange of
-// the death after it; nil: none does. RabbitMQ before 4.0 adds to an x-death that a
-// publisher copied from another message, whose deaths these are not.
+// A message that was dead-lettered more than once has its origin in the oldest
+// death that leads to the newest. leads reports whether a death routed the message
+// to the exchange of the next death; a nil leads means that none did. RabbitMQ
+// before 4.0 adds to an x-death that a publisher copied from another message, whose
+// deaths do not belong to this one.
 func DeadLetter(arrived Envelope, leads func(older, newer Death) bool) (Envelope, Death, bool) {
 	deaths := deathsOf(arrived.Headers)
 	if len(deaths) == 0 {
@@ -78,7 +79,7 @@ func DeadLetter(arrived Envelope, leads func(older, newer Death) bool) (Envelope
 	return arrived.asBefore(deaths[origin]), deaths[0], true
 }
 
-// asBefore undoes what dead-lettering did to a message.
+// asBefore reverts the changes that dead-lettering made to a message.
 func (e Envelope) asBefore(death Death) Envelope {
 	e.Exchange, e.RoutingKey = death.Exchange, death.RoutingKey
 	if e.Properties.Expiration == "" {

@@ -4,20 +4,20 @@ import (
 	"time"
 )
 
-// DocumentVersion is the version of the document; documents of a newer one are
-// refused by ParseDocument rather than guessed at.
+// DocumentVersion is the version of the document format. ParseDocument refuses
+// documents with a newer version.
 const DocumentVersion = 1
 
-// Stream says which of the two data streams a document belongs to.
+// Stream names one of the two data streams.
 type Stream string
 
-// Failures are kept longer than traffic.
+// The two data streams. Failures are kept longer than traffic.
 const (
 	Traffic  Stream = "traffic"
 	Failures Stream = "failures"
 )
 
-// Stream is where the documents of an action are kept.
+// Stream returns the data stream for events of the action.
 func (a Action) Stream() Stream {
 	if a == Published || a == Handled {
 		return Traffic
@@ -25,28 +25,29 @@ func (a Action) Stream() Stream {
 	return Failures
 }
 
-// Document is an event as the store keeps it.
+// Document is an event in the form that the store keeps.
 type Document struct {
 	ID     string
 	Stream Stream
 	Source []byte // JSON
 }
 
-// DocumentFormat says what of an event is made searchable. Everything is kept
-// exactly, whatever is searchable. The zero value indexes the text of the body
-// and its JSON, and no labels.
+// DocumentFormat selects the parts of an event that are searchable. Every event is
+// stored exactly in any case. The zero value indexes the text of the body and its
+// JSON, and no labels.
 type DocumentFormat struct {
-	Labels        []string // headers that are also labels.NAME keywords
-	NumericLabels []string // headers that are also numeric_labels.NAME numbers
+	Labels        []string // headers that are also indexed as labels.NAME keywords
+	NumericLabels []string // headers that are also indexed as numeric_labels.NAME numbers
 	NoBodyText    bool
 	NoBodyJSON    bool
 
-	// MaxValues is how many values the JSON of a body may have to be searchable by
-	// its fields: a store takes some 30 µs for each. Zero: DefaultMaxValues.
+	// MaxValues is the number of values up to which the JSON of a body is
+	// searchable by field: indexing takes a store about 30 µs for each. Zero:
+	// DefaultMaxValues.
 	MaxValues int
 }
 
-// DefaultMaxValues is as many as some hundred lines of an order have.
+// DefaultMaxValues is enough for an order of some hundred lines.
 const DefaultMaxValues = 5000
 
 func (f DocumentFormat) maxValues() int {
@@ -56,7 +57,7 @@ func (f DocumentFormat) maxValues() int {
 	return f.MaxValues
 }
 
-// Document writes an event as a document.
+// Document converts an event to a document.
 func (f DocumentFormat) Document(e Event) Document {
 	return Document{ID: e.EventID, Stream: e.Action.Stream(), Source: f.Append(nil, e)}
 }
@@ -79,7 +80,7 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	return o.end()
 }
 
-// appendKept appends of an event what ParseDocument reads, and nothing else.
+// appendKept appends only the fields of an event that ParseDocument reads.
 func appendKept(dst []byte, e Event) []byte {
 	var room [keysRoom]string
 	o := beginObject(dst)
@@ -102,8 +103,8 @@ func appendKept(dst []byte, e Event) []byte {
 	return o.end()
 }
 
-// appendContent makes headers and body searchable, but for a document that
-// stands for a refused one: that has nothing that a store could refuse again.
+// appendContent appends the searchable fields of headers and body. A document that
+// replaces a refused one gets none, so that the store cannot refuse it again.
 func (f DocumentFormat) appendContent(o *object, e *Event, headers []string) {
 	if e.Action != Quarantined {
 		f.appendHeaders(o, e.Envelope.Headers, headers)
@@ -219,7 +220,7 @@ func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 	return append(dst, ']')
 }
 
-// storable leaves out a time that a date field would refuse.
+// storable returns the zero time for a time that a date field would refuse.
 func storable(t time.Time) time.Time {
 	if year := t.UTC().Year(); year < 0 || year > 9999 {
 		return time.Time{}

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// appendBody keeps the body exactly, as text where it is UTF-8, and makes a
-// JSON object of it searchable by field where Elasticsearch can take it.
+// appendBody appends the exact body, as text where it is UTF-8, and makes a JSON
+// object searchable by field where Elasticsearch accepts it.
 func (f DocumentFormat) appendBody(o *object, body []byte) {
 	switch {
 	case len(body) == 0:
@@ -26,8 +26,8 @@ func (f DocumentFormat) appendBody(o *object, body []byte) {
 	}
 }
 
-// appendOneLine appends valid JSON, in which a line can end only between values:
-// a document is one line in a bulk request and in lists.
+// appendOneLine appends valid JSON without line breaks, which JSON has only between
+// values: a document must be one line in a bulk request and in lists.
 func appendOneLine(dst, body []byte) []byte {
 	begin := len(dst)
 	dst = append(dst, body...)

@@ -8,9 +8,9 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// appendExact writes the envelope, but for its body, from which replay
-// restores it to the last bit. Nothing else of the document is read for that.
-// keys are those of the headers, sorted.
+// appendExact appends the envelope without its body. Replay restores the properties
+// and headers, bit for bit, from this field alone. keys are the sorted keys of the
+// headers.
 func appendExact(o *object, e Envelope, keys []string) {
 	o.text("exchange", e.Exchange)
 	o.text("routing_key", e.RoutingKey)
@@ -40,7 +40,8 @@ func appendProperties(o *object, p Properties) {
 	o.text("app_id", p.AppID)
 }
 
-// text writes a string exactly, as name or, where it is not UTF-8, as name64.
+// text appends a string exactly: as name, or as name64 in base64 if it is not
+// UTF-8.
 func (o *object) text(name, value string) {
 	switch {
 	case value == "":
@@ -107,7 +108,7 @@ func readProperties(r *jsonscan.Reader) Properties {
 	return p
 }
 
-// exactText reads what object.text wrote: base64 where its name ends in 64.
+// exactText reads a string that object.text wrote: base64 if its name ends in 64.
 func exactText(r *jsonscan.Reader, encoded bool) string {
 	if encoded {
 		return string(r.Bytes())

@@ -13,20 +13,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// What a flattened field accepts
+// The limits of a flattened field
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/flattened.html).
-// What is beyond is left out of the search and is in the exact envelope all the same.
+// Values beyond the limits are not searchable, but the exact envelope has them.
 const (
 	flattenedDepth = 20
 	flattenedTerm  = 32766 // bytes of a key's path and its value together
 )
 
-// mostHeaderValues is how many values of headers are searchable, in the order of the
-// headers' names: a store takes as long for each as for one of a body.
+// mostHeaderValues is the number of header values that are searchable, in the order
+// of the headers' names. Indexing one takes a store as long as a value of a body.
 const mostHeaderValues = 1000
 
-// appendHeaders makes headers searchable: all of them as text, and those on
-// the lists as labels. keys are those of the table, sorted.
+// appendHeaders appends the searchable fields of the headers: all of them as text,
+// and the headers on the lists as labels. keys are the sorted keys of the table.
 func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string) {
 	headers := o.open("headers")
 	left := mostHeaderValues
@@ -50,16 +50,16 @@ func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string
 	o.close(labels)
 }
 
-// labelName has no dots, which would make an object of the label (ECS labels).
+// labelName replaces dots, which would make the label an object (ECS labels).
 func labelName(header string) string { return strings.ReplaceAll(header, ".", "_") }
 
-// namedBefore says whether an earlier header has the same label: a duplicate
-// key would spoil the document.
+// namedBefore reports whether an earlier header has the same label: a duplicate key
+// would make the document invalid.
 func namedBefore(headers []string, i int) bool {
 	return slices.ContainsFunc(headers[:i], func(other string) bool { return labelName(other) == labelName(headers[i]) })
 }
 
-// appendFlattened appends values as long as there are some left.
+// appendFlattened appends values until left reaches zero.
 func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int, left *int) {
 	var replaced map[string]bool
 	for _, key := range keys {
@@ -102,7 +102,7 @@ func appendFlattenedValue(o *object, name string, value any, depth, path int, le
 		}
 	case string:
 		*left--
-		if 3*len(v)+path < flattenedTerm { // so long at most when it is made UTF-8
+		if 3*len(v)+path < flattenedTerm { // the greatest length after conversion to UTF-8
 			o.anyKey(name)
 			o.dst = appendString(o.dst, v)
 			return
@@ -142,7 +142,7 @@ func appendStrings(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// scalarText is a header's value as one would type it in a search.
+// scalarText returns a header's value as a user would type it in a search.
 func scalarText(value any) (string, bool) {
 	switch v := value.(type) {
 	case nil, amqp.Table, []any:
@@ -179,7 +179,8 @@ func finiteNumber(value any) (float64, bool) {
 	return number, err == nil && !math.IsNaN(number) && !math.IsInf(number, 0)
 }
 
-// traceID is the trace of a W3C traceparent header (https://www.w3.org/TR/trace-context/#traceparent-header).
+// traceID returns the trace id of a W3C traceparent header
+// (https://www.w3.org/TR/trace-context/#traceparent-header).
 func traceID(headers amqp.Table) string {
 	parent := ours(headers).text("traceparent")
 	_, rest, _ := strings.Cut(parent, "-")

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// isSearchableObject says whether a flattened field takes the body: a JSON
-// object (RFC 8259), not too deep, no duplicate key, no NUL in a key, no value
-// too long, no more values than most, and all of them together not too large. The
-// body must be UTF-8.
+// isSearchableObject reports whether a flattened field accepts the body: a JSON
+// object (RFC 8259) with limited depth, no duplicate key, no NUL in a key, no value
+// too long, no more values than most, and a limited total size. The body must be
+// UTF-8.
 //
-// It reads the body once and by itself: the standard library's tokens would
-// cost more than everything else that is done to a message.
+// It scans the body once and without encoding/json, whose tokens would cost more
+// than all other work on a message.
 func isSearchableObject(body []byte, most int) bool {
 	s := scanner{data: body, room: flattenedTerms, values: most}
 	s.space()
@@ -23,32 +23,33 @@ func isSearchableObject(body []byte, most int) bool {
 	return s.at == len(body)
 }
 
-// longestNumber is the most that Elasticsearch's parser reads of one
+// longestNumber is the longest number that Elasticsearch's parser accepts
 // (StreamReadConstraints.getMaxNumberLength).
 const longestNumber = 1000 // characters
 
-// Elasticsearch holds each value with the whole path to it, several times over,
-// while it indexes a document, and nothing bounds that: a body of 2 MiB can end a
-// node of 1 GiB. What flattenedTerms allows takes about a tenth of such a node.
+// Elasticsearch holds each value with its whole path in memory, several times,
+// while it indexes a document, and has no limit for that: a body of 2 MiB can crash
+// a node of 1 GiB. The number of bytes that flattenedTerms allows takes about a
+// tenth of such a node.
 const (
 	flattenedTerms = 32 << 20 // bytes of all values with their paths
-	termOverhead   = 256      // bytes that each of them counts besides
+	termOverhead   = 256      // additional bytes that each value counts
 )
 
 type scanner struct {
 	data   []byte
 	at     int
 	room   int // bytes left of flattenedTerms
-	values int // that may still come
+	values int // number of values that are still allowed
 
-	// The keys of the objects that are open, as far as there is room: places in
-	// data, since pointers would let the scanner escape to the heap.
+	// keys are the keys of the open objects, as far as there is room. They are
+	// offsets into data, since pointers would let the scanner escape to the heap.
 	keys  [32]place
 	known int
 }
 
-// value reads a value that is depth objects and arrays deep and whose keys so
-// far have path bytes.
+// value scans a value that is nested in depth objects and arrays and whose path of
+// keys has path bytes.
 func (s *scanner) value(depth, path int) bool {
 	s.space()
 	if s.at == len(s.data) {
@@ -73,7 +74,8 @@ func (s *scanner) value(depth, path int) bool {
 	return s.number() && s.at-begin <= longestNumber && s.term(path+s.at-begin)
 }
 
-// term says whether a value of so many bytes with its path can be taken, too.
+// term reports whether a value with its path, of this many bytes, still fits the
+// limits.
 func (s *scanner) term(bytes int) bool {
 	s.room -= bytes + termOverhead
 	s.values--
@@ -107,8 +109,8 @@ func (s *scanner) array(depth, path int) bool {
 	return s.skip(']')
 }
 
-// next says whether another member or element follows, and reads the comma
-// before it. Where something is wrong, what is read next will not fit.
+// next reports whether another member or element follows, and reads the comma
+// before it. After invalid JSON it returns false, and the caller finds no end.
 func (s *scanner) next(end byte, first bool) bool {
 	s.space()
 	if s.at == len(s.data) || s.data[s.at] == end {
@@ -145,7 +147,8 @@ func (s *scanner) literal(word string, path int) bool {
 	return true
 }
 
-// string reads a string, and says whether it has escapes and whether it is one.
+// string scans a string, and reports whether it has escapes and whether it is
+// valid.
 func (s *scanner) string() (escaped, ok bool) {
 	for s.at++; s.at < len(s.data); {
 		if s.at = skipPlain(s.data, s.at); s.at == len(s.data) {

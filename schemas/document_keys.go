@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// place is where a key without escapes is in the scanner's data.
+// place is the position of a key without escapes in the scanner's data.
 type place struct{ begin, end int }
 
-// key reads a key, and undoes its escapes: it has a place only without any.
+// key scans a key and decodes its escapes. Only a key without escapes has a place.
 func (s *scanner) key() (key []byte, at place, ok bool) {
 	s.space()
 	begin := s.at
@@ -31,14 +31,14 @@ func (s *scanner) key() (key []byte, at place, ok bool) {
 	return []byte(text), place{}, true
 }
 
-// keys are an object's besides those that the scanner has the places of.
+// keys are the keys of an object that have no place in the scanner.
 type keys struct {
-	marks uint64          // a bit for each key of the object; others may have the same
-	rest  map[string]bool // those with escapes, and those that found no room
+	marks uint64          // one bit for each key of the object; several keys may share a bit
+	rest  map[string]bool // keys with escapes, and keys beyond the room of the scanner
 }
 
-// seen keeps a key, and says whether the object had it before. The object's
-// places are those from outer on.
+// seen records a key, and reports whether the object had it before. The object's
+// places start at index outer.
 func (s *scanner) seen(key []byte, at place, outer int, own *keys) bool {
 	before := own.marks
 	if own.marks |= mark(key); own.marks == before && s.has(key, outer, own) {
@@ -65,7 +65,8 @@ func (s *scanner) has(key []byte, outer int, own *keys) bool {
 	return own.rest[string(key)]
 }
 
-// mark is one bit of 64, by what keys mostly differ in: their length and end.
+// mark returns one bit of 64, chosen by the length and the end of a key, in which
+// most keys differ.
 func mark(key []byte) uint64 {
 	sum := len(key)
 	for _, c := range key[max(0, len(key)-4):] {

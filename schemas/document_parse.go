@@ -8,8 +8,8 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// ParseDocument reads the source of a document back into its event. It refuses
-// what is no document of ours and what a newer version wrote.
+// ParseDocument converts the source of a document back to its event. It refuses
+// JSON that is no document of Watership, and documents with a newer version.
 func ParseDocument(source []byte) (Event, error) {
 	r := jsonscan.New(source)
 	event := ReadDocument(r)
@@ -19,7 +19,7 @@ func ParseDocument(source []byte) (Event, error) {
 	return event, nil
 }
 
-// ReadDocument is ParseDocument where the source is a part of what is read.
+// ReadDocument is ParseDocument for a document inside a larger JSON value.
 func ReadDocument(r *jsonscan.Reader) Event {
 	event := Event{State: State{Version: WireVersion}}
 	version := 0
@@ -76,7 +76,8 @@ func readEventFields(r *jsonscan.Reader, e *Event) {
 	})
 }
 
-// readMessaging reads the one thing there that is nowhere else.
+// readMessaging reads the only field of messaging that the document has nowhere
+// else.
 func readMessaging(r *jsonscan.Reader, e *Event) {
 	within := func(wanted string, read func()) func([]byte) {
 		return func(name []byte) {

@@ -1,7 +1,7 @@
-// Package schemas says what Watership's data looks like: the envelope of a
-// message, what travels with it, the events of its life, the document that is
-// kept of each, and the query language that finds them. It is the leaf of the
-// import graph and does no I/O.
+// Package schemas defines Watership's data: the envelope of a message, the state
+// that travels in its headers, the events of its life, the document that the store
+// keeps of each event, and the query language that finds them. It imports no
+// package of Watership outside its own folder, and does no I/O.
 package schemas
 
 import (
@@ -12,10 +12,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Envelope is a message with all that is needed to publish it again unchanged.
+// Envelope is a message with all properties that are needed to publish it again
+// unchanged.
 //
-// An absent property and an empty one are the same here, since the AMQP client
-// does not tell them apart. BCC never reaches a consumer and cannot be kept.
+// An absent property and an empty one are equal here, since the AMQP client does
+// not distinguish them. A consumer never receives BCC, so it cannot be kept.
 type Envelope struct {
 	Exchange   string // "" is the default exchange
 	RoutingKey string
@@ -24,8 +25,8 @@ type Envelope struct {
 	Body       []byte
 }
 
-// Properties are the properties of the AMQP basic class (AMQP 0-9-1 §1.8.1)
-// but for the headers. The zero value of each means that it is absent.
+// Properties are the properties of the AMQP basic class (AMQP 0-9-1 §1.8.1) without
+// the headers. The zero value of each property means that it is absent.
 type Properties struct {
 	ContentType     string
 	ContentEncoding string
@@ -41,8 +42,8 @@ type Properties struct {
 	AppID           string
 }
 
-// FromDelivery takes the envelope out of what a consumer received.
-// The envelope shares headers and body with the delivery.
+// FromDelivery returns the envelope of a delivery. The envelope shares headers and
+// body with the delivery.
 func FromDelivery(d amqp.Delivery) Envelope {
 	return Envelope{
 		Exchange:   d.Exchange,
@@ -66,8 +67,8 @@ func FromDelivery(d amqp.Delivery) Envelope {
 	}
 }
 
-// Publishing is the envelope as the client publishes it; exchange and routing
-// key are given beside it. It shares headers and body with the envelope.
+// Publishing converts the envelope to the client's type, which has no exchange and
+// no routing key. It shares headers and body with the envelope.
 func (e Envelope) Publishing() amqp.Publishing {
 	p := e.Properties
 	return amqp.Publishing{

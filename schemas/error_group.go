@@ -8,10 +8,10 @@ import (
 
 const errorGroupLimit = 256 // bytes
 
-// ErrorGroup folds the ids and numbers of an error message, so that failures
-// of one kind have one text: every word that has a digit becomes "#", and a number
-// with its fraction, or an address of numbers, is one word. Names of queues and
-// exchanges stay, and a status, as in `status code 503`.
+// ErrorGroup replaces the ids and numbers in an error message by "#", so that
+// failures of one kind have one text. Every word with a digit is replaced; a number
+// with its fraction, or an IP address, is one word. Names of queues and exchanges
+// stay, and so does a status, as in `status code 503`.
 func ErrorGroup(message string, names ...string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	var folded strings.Builder
@@ -32,21 +32,21 @@ func ErrorGroup(message string, names ...string) string {
 	return shorten(strings.ToValidUTF8(folded.String(), ""), errorGroupLimit)
 }
 
-// folds says whether a word of a message differs in failures of one kind.
+// folds reports whether ErrorGroup replaces a word of a message.
 func folds(word, before string, names []string) bool {
 	const longestStatus = 3
 	isStatus := len(word) <= longestStatus && saysStatus(before) && strings.Trim(word, "0123456789") == ""
 	return strings.ContainsAny(word, "0123456789") && !isStatus && !slices.Contains(names, word)
 }
 
-// saysStatus says whether a number after the word is a status: of HTTP, a process or
-// a database. "answered" is what our HTTP handler writes.
+// saysStatus reports whether a number after the word is a status of HTTP, a process
+// or a database. "answered" is the word of Watership's HTTP handler.
 func saysStatus(word string) bool {
 	return slices.ContainsFunc([]string{"answered", "code", "HTTP", "status"}, func(known string) bool { return strings.EqualFold(word, known) })
 }
 
-// leadingName is the length of the longest name that the message begins with, as a
-// word or several.
+// leadingName returns the length of the longest name, of one word or several, with
+// which the message begins.
 func leadingName(message string, names []string) int {
 	longest := 0
 	for _, name := range names {

@@ -10,27 +10,27 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Action says what an event is about.
+// Action is the kind of an event.
 type Action string
 
-// The events of a message's life.
+// The events in the life of a message.
 const (
-	Published      Action = "published"       // seen by the tap
+	Published      Action = "published"       // the tap has copied the message
 	Handled        Action = "handled"         // a handler succeeded
 	RetryScheduled Action = "retry_scheduled" // an attempt failed, another follows
 	Poisoned       Action = "poisoned"        // given up
-	Replayed       Action = "replayed"        // sent again by a job
-	Discarded      Action = "discarded"       // an operator decided against it
-	Quarantined    Action = "quarantined"     // stands for a document that the store refused
-	Dropped        Action = "dropped"         // about no message: a gap in the record of what was published
-	Paused         Action = "paused"          // about no message: the breaker of a route opened, or still is open
+	Replayed       Action = "replayed"        // published again by a replay job
+	Discarded      Action = "discarded"       // an operator decided not to replay it
+	Quarantined    Action = "quarantined"     // replaces a document that the store refused
+	Dropped        Action = "dropped"         // about no message: messages may be missing from the record
+	Paused         Action = "paused"          // about no message: the breaker of a route opened, or is still open
 	Resumed        Action = "resumed"         // about no message: the breaker of a route closed
 )
 
-// OfNoMessage says whether events of the action are about no message.
+// OfNoMessage reports whether events of the action are about no message.
 func (a Action) OfNoMessage() bool { return a == Dropped || a == Paused || a == Resumed }
 
-// Outcome is the value of event.outcome (ECS).
+// Outcome returns the value of event.outcome (ECS).
 func (a Action) Outcome() string {
 	switch a {
 	case Handled, Replayed:
@@ -41,38 +41,38 @@ func (a Action) Outcome() string {
 	return "unknown"
 }
 
-// TimeSource says where an event's time comes from.
+// TimeSource is the origin of an event's time.
 type TimeSource string
 
-// The sources of time, the best first.
+// The sources of time, the most reliable first.
 const (
-	TimeOfEvent     TimeSource = "event"     // we were there when it happened
+	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
 	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
 	TimeOfPublisher TimeSource = "publisher" // the timestamp property
-	TimeTaken       TimeSource = "taken"     // when the indexer took it
+	TimeTaken       TimeSource = "taken"     // when the indexer received the message
 )
 
-// Event is one fact about a message. It is written to the store once.
+// Event is one step in the life of a message. The store writes it once.
 type Event struct {
 	State // EventID is the document's id
 
 	Action     Action
 	TimeSource TimeSource
-	Sequence   int64     // microseconds; the order in which the indexer took it, see Decoder
+	Sequence   int64     // microseconds; the order in which the indexer received the events, see Decoder
 	Ingested   time.Time // when it was stored
 	Source     string    // configured name of the RabbitMQ system
 	VHost      string
 
 	Envelope Envelope
-	BodySize int       // bytes, also where the body is elsewhere
+	BodySize int       // bytes, also where the event has no body
 	BodyIn   BodyPlace // where the body is
 
-	QuarantinedAction Action // of a quarantined event: what it stands for
+	QuarantinedAction Action // the action of the event that a quarantined event replaces
 
 	second bool // the id has the sequence appended already
 }
 
-// BodyPlace says where the body of an event is.
+// BodyPlace is the place where the body of an event is stored.
 type BodyPlace string
 
 // The places where a body can be.
@@ -82,20 +82,20 @@ const (
 	BodyInUnstorable BodyPlace = "unstorable" // in the queue of messages too large for the store
 )
 
-// Decoder makes events of what reaches the indexer.
+// Decoder converts deliveries of the indexer's queues to events.
 type Decoder struct {
 	Source   string
 	VHost    string
 	Topology Topology
-	Keys     StateKeys // of those that publish events and replays
+	Keys     StateKeys // keys of the processes that publish events and replays
 }
 
 func (dec Decoder) verifier() *Verifier { return &Verifier{Topology: dec.Topology, Keys: dec.Keys} }
 
-// Lifecycle reads an event from the log, taken at a time with a sequence: an
-// ordinary message that one of ours published to the exchange of events, its
-// action as the routing key. What is no such message gives an error, and is
-// for Unreadable.
+// Lifecycle decodes an event from the log: a message that Watership published to
+// the exchange of events, with the action as the routing key. taken and sequence
+// are the time and the place in the order at which the indexer received it. Any
+// other message gives an error; Unreadable makes an event of it.
 func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (Event, error) {
 	arrived := FromDelivery(d)
 	if d.Exchange != dec.Topology.Events() {
@@ -123,9 +123,9 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 	return event, nil
 }
 
-// Unreadable is the quarantined event of a message in the log that is no event,
-// for the reason why. Its envelope is the message as it arrived, with every
-// header.
+// Unreadable returns a quarantined event for a message in the log that Lifecycle
+// cannot decode, with the reason why. Its envelope is the message as it arrived,
+// with every header.
 func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, why error) Event {
 	arrived := FromDelivery(d)
 	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: arrived.Fingerprint()})
@@ -134,15 +134,16 @@ func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, 
 	return event.Quarantine(why.Error())
 }
 
-// Tapped makes a `published` event of a copy that the tap took at a time with
-// a sequence. Its origin is always the delivery's. Nothing that a message
-// carries can make it fail. Where it says that a replay sent it, there may be no such
-// replay: then the event is that of TappedUnmarked.
+// Tapped converts a tap copy, which the indexer received at a time with a sequence,
+// to a `published` event. The event's origin is always the exchange and routing key
+// of the delivery. No content of a message makes Tapped fail. Headers may claim a
+// replay that does not exist; then TappedUnmarked gives the right event.
 func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Event {
 	return dec.tapped(d, taken, sequence, dec.verifier().VerifyMark)
 }
 
-// TappedUnmarked is Tapped for a copy that no replay sent, whatever its headers say.
+// TappedUnmarked is Tapped for a copy that no replay published, even if its headers
+// claim one.
 func (dec Decoder) TappedUnmarked(d amqp.Delivery, taken time.Time, sequence int64) Event {
 	return dec.tapped(d, taken, sequence, newMessage)
 }
@@ -154,11 +155,11 @@ func (dec Decoder) tapped(d amqp.Delivery, taken time.Time, sequence int64, veri
 			arrived = arrived.asBefore(death)
 		}
 	}
-	if d.Redelivered && arrived.Headers != nil { // our own queue has counted
+	if d.Redelivered && arrived.Headers != nil { // the queue of tap copies has incremented x-delivery-count
 		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
 	}
 	verified := verify(arrived)
-	if ours(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, meaning nothing here
+	if ours(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, but without a meaning in this version
 		verified.Envelope = arrived
 	}
 	event := dec.event(Published, verified.Envelope, verified.State)
@@ -175,8 +176,8 @@ func (dec Decoder) event(action Action, e Envelope, s State) Event {
 	}
 }
 
-// IDFromContent says whether the event's id follows from its content alone, so
-// that a second, equal message has the same one.
+// IDFromContent reports whether the event's id follows from its content alone, so
+// that a second, equal message has the same id.
 func (e Event) IDFromContent() bool {
 	action := e.Action
 	if action == Quarantined {
@@ -185,8 +186,8 @@ func (e Event) IDFromContent() bool {
 	return action == Published && !e.second && e.Envelope.Properties.MessageID != ""
 }
 
-// tapID is the same for each delivery of one copy where the message has an id
-// of its own; else the sequence tells equal messages apart.
+// tapID returns an id that is the same for each delivery of one copy if the message
+// has an id of its own. Otherwise the sequence distinguishes equal messages.
 func (dec Decoder) tapID(e Event) string {
 	id := make([]byte, 0, 128)
 	id = append(append(append(id, dec.Source...), ':'), e.Fingerprint...)
@@ -203,15 +204,15 @@ func (e Event) appendSequence(id []byte) []byte {
 	return strconv.AppendInt(append(id, ':'), e.Sequence, 10)
 }
 
-// Second is the event of a second message, equal to one that is stored under
+// Second returns the event for another message that is equal to one stored under
 // the same id: its id has its sequence appended.
 func (e Event) Second() Event {
 	e.EventID, e.second = string(e.appendSequence([]byte(e.EventID))), true
 	return e
 }
 
-// At is the event in another place of the order. An id with its sequence in it goes
-// with that.
+// At returns the event with another sequence. An id that contains the sequence
+// changes with it.
 func (e Event) At(sequence int64) Event {
 	id, made := strings.CutSuffix(e.EventID, string(e.appendSequence(nil)))
 	e.Sequence = sequence
@@ -221,19 +222,20 @@ func (e Event) At(sequence int64) Event {
 	return e
 }
 
-// Quarantine is the event that stands for one whose document the store refused.
-// It keeps the id, and its document holds the envelope raw.
+// Quarantine returns the event that replaces an event whose document the store
+// refused. It keeps the id, and its document holds the envelope without searchable
+// fields.
 func (e Event) Quarantine(reason string) Event {
 	e.QuarantinedAction, e.Action = e.Action, Quarantined
 	e.Failure = Failure{Type: "quarantined", Message: reason}
 	return e
 }
 
-// publishedAt is the best that is known of when a message was published. Both of its
-// times can be its publisher's word, as a broker that sets timestamp_in_ms may leave
-// one that is there: they are believed as far as a copy can have waited for the
-// indexer. A replay has the times of the message that it repeats, but for what the
-// broker has set since.
+// publishedAt returns the best known time at which a message was published, and its
+// source. A publisher can set both times, since a broker that sets timestamp_in_ms
+// may leave an existing one. So a time counts only within the longest time that a
+// copy can wait for the indexer. A replay has the times of the message that it
+// repeats, except for times that the broker has set since.
 func publishedAt(arrived Envelope, replayed bool, taken time.Time) (time.Time, TimeSource) {
 	headers := ours(arrived.Headers)
 	ms := headers.int(headerBrokerTime)
@@ -247,11 +249,12 @@ func publishedAt(arrived Envelope, replayed bool, taken time.Time) (time.Time, T
 }
 
 const (
-	longestLag  = 7 * 24 * time.Hour // of an indexer that was away
-	clocksApart = 5 * time.Minute    // of two machines, at most
+	longestLag  = 7 * 24 * time.Hour // an indexer that was down
+	clocksApart = 5 * time.Minute    // the greatest difference between the clocks of two machines
 )
 
 func plausible(t, taken time.Time) bool {
-	// Not by Before, which the farthest times that a header can hold overflow.
+	// time.Time.Before would overflow with the most distant times that a header can
+	// hold.
 	return t.Unix() > taken.Add(-longestLag).Unix() && t.Unix() < taken.Add(clocksApart).Unix()
 }

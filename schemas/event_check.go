@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSequence is the highest event.sequence that stores and indexers take for one: the
-// year 2255. Beyond it JSON's numbers are not exact for everybody who reads them.
+// MaxSequence is the highest event.sequence that stores and indexers accept: the
+// year 2255. Above it, many JSON parsers lose precision.
 const MaxSequence = 1 << 53
 
-// Check says what is wrong with an event that comes from outside, such as a file, for
-// a machine where it is now. Nothing that Watership wrote is refused, unless another
-// clock was a day ahead.
+// Check returns an error for an invalid event from an outside source, such as a
+// file. now is the time of the local clock. It accepts every event that Watership
+// wrote, unless the clock of its host was a day ahead.
 func (e Event) Check(now time.Time) error {
 	if err := e.checkFields(); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (e Event) Check(now time.Time) error {
 	return nil
 }
 
-// checkFields wants what every reader of events relies on.
+// checkFields checks the fields that all readers of events rely on.
 func (e Event) checkFields() error {
 	switch {
 	case checkID(e.EventID) != nil:
@@ -40,7 +40,7 @@ func (e Event) checkFields() error {
 	return checkFingerprint(e.Fingerprint)
 }
 
-// longestID is what Elasticsearch takes as an _id
+// longestID is the longest _id that Elasticsearch accepts
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/mapping-id-field.html).
 const longestID = 512 // bytes
 
@@ -54,7 +54,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// longestFingerprint leaves room for other kinds than v1 and SHA-256.
+// longestFingerprint leaves room for other versions than v1 and other hashes than
+// SHA-256.
 const longestFingerprint = 256 // bytes
 
 func checkFingerprint(fingerprint string) error {

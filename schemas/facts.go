@@ -2,13 +2,13 @@ package schemas
 
 import "time"
 
-// Fact is the little of an event that says what it is about. A store reads it
-// without loading the document, so a hundred thousand take seconds.
+// Fact is a summary of an event. A store reads it without loading the document, so
+// a hundred thousand take seconds.
 type Fact struct {
 	EventID     string
 	Sequence    int64
-	Time        time.Time // to the millisecond, as it is searched
-	Action      Action    // of a quarantined event: what it stands for
+	Time        time.Time // to the millisecond, the precision of the date field
+	Action      Action    // of a quarantined event: the action of the event that it replaces
 	Fingerprint string
 	MessageID   string // the publisher's
 	Message     string // the instance id
@@ -16,11 +16,11 @@ type Fact struct {
 	Class       string
 	ErrorType   string
 	ErrorGroup  string
-	Replay      string // the job
-	ReplayOf    string // the event that was sent again, or discarded
+	Replay      string // the id of the replay job
+	ReplayOf    string // the id of the event that was replayed or discarded
 }
 
-// Fact is what a store reads of the event, once it is stored.
+// Fact returns the summary that a store returns for the event once it is stored.
 func (e Event) Fact() Fact {
 	action := e.Action
 	if action == Quarantined {
@@ -38,8 +38,8 @@ func (e Event) errorGroup() string {
 	return ErrorGroup(e.Failure.Message, e.Queue, e.Envelope.Exchange)
 }
 
-// Among are values, one of which a field has.
+// Among is a terms filter: the field has one of the values.
 type Among struct {
 	Field  string   // a keyword
-	Values []string // at most 65,536, which is Elasticsearch's bound
+	Values []string // at most 65,536, the limit of Elasticsearch
 }

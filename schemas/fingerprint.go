@@ -14,29 +14,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// fingerprintVersion names the encoding below. Another encoding is another version.
+// fingerprintVersion names the encoding below. A change of the encoding needs a new
+// version.
 const fingerprintVersion = "v1:"
 
-// Fingerprint is what a message is known by: "v1:" and the SHA-256 (in hex) of
-// only what no broker and no hop of ours changes, so that the tap's copy, the
-// queue's copy and retried and replayed ones have the same. Exchange and
-// routing key must be the origin's.
+// Fingerprint identifies a message by its content: "v1:" and the SHA-256 (in hex)
+// of the parts that neither a broker nor Watership changes on the way. So a message
+// has the same fingerprint in the tap's copy, in its queue, and after retries and
+// replays. Exchange and routing key must be the values of the first publish.
 //
-// Left out are: expiration, user_id, CC, priority and delivery_mode, which
-// cannot travel as they are; headers that begin with "x-" (RabbitMQ's) or
-// "watership-" (ours), and BCC; timestamp and timestamp_in_ms where the latter
-// is present, since then the broker set both.
+// It excludes expiration, user_id, CC, priority and delivery_mode, which cannot
+// travel unchanged; headers that begin with "x-" (RabbitMQ's) or "watership-", and
+// BCC; and timestamp and timestamp_in_ms where the latter is present, since then
+// the broker set both.
 func (e Envelope) Fingerprint() string {
 	hash := sha256.New()
 	hash.Write(e.appendCanonical(make([]byte, 0, 1024)))
-	hash.Write(e.Body) // not copied: it may be large
+	hash.Write(e.Body) // without a copy, since the body may be large
 	text := make([]byte, 0, len(fingerprintVersion)+2*sha256.Size)
 	return string(hex.AppendEncode(append(text, fingerprintVersion...), hash.Sum(nil)))
 }
 
-// appendCanonical appends the canonical encoding up to the body's bytes: every
-// value has a tag or a fixed place, and everything of variable length is
-// preceded by that length, so that no two different messages have the same.
+// appendCanonical appends the canonical encoding up to the bytes of the body. Every
+// value has a tag or a fixed place, and a length precedes everything of variable
+// length, so two different messages never have the same encoding.
 func (e Envelope) appendCanonical(dst []byte) []byte {
 	p := e.Properties
 	for _, text := range [...]string{
@@ -72,7 +73,8 @@ func canonicalHeaders(dst []byte, table amqp.Table) []byte {
 	return canonicalMembers(dst, table, keys)
 }
 
-// changesOnTheWay says whether brokers or we may add, change or remove a header.
+// changesOnTheWay reports whether a broker or Watership may add, change or remove a
+// header.
 func changesOnTheWay(name string) bool {
 	return strings.HasPrefix(name, "x-") || ownedByUs(name) ||
 		name == headerCC || name == headerBCC || name == headerBrokerTime
@@ -90,7 +92,7 @@ func canonicalMembers(dst []byte, table amqp.Table, keys []string) []byte {
 	return dst
 }
 
-// keysRoom is how many headers are sorted without allocating.
+// keysRoom is the number of headers that are sorted without allocating.
 const keysRoom = 32
 
 // sortedKeys appends the keys of a table and sorts them all.
@@ -102,7 +104,8 @@ func sortedKeys(dst []string, table amqp.Table) []string {
 	return dst
 }
 
-// canonicalValue has the tags of RabbitMQ's table field types.
+// canonicalValue appends a header value with the tag of RabbitMQ's table field
+// type.
 func canonicalValue(dst []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:

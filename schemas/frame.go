@@ -4,28 +4,28 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// All properties and headers of a message travel in one frame, of which
-// RabbitMQ by default and amqp091-go at most take 128 KiB
-// (https://www.rabbitmq.com/docs/configure#config-items, frame_max). A larger
-// one ends the connection, and the broker itself makes one larger when it
-// dead-letters a message and adds x-death.
+// All properties and headers of a message travel in one frame, of at most 128 KiB
+// by default in RabbitMQ and always in amqp091-go
+// (https://www.rabbitmq.com/docs/configure#config-items, frame_max). A larger frame
+// closes the connection. The broker itself enlarges the frame when it dead-letters
+// a message and adds x-death.
 const (
 	frameMax  = 128 << 10 // bytes
-	deathRoom = 4 << 10   // for x-death, of a message that passes two queues of ours
-	stateRoom = 12 << 10  // for our headers, without a stack
+	deathRoom = 4 << 10   // for x-death of a message that passes two of Watership's queues
+	stateRoom = 12 << 10  // for Watership's headers without a stack
 	signRoom  = 1 + len(headerSignature) + 5 + 43
 )
 
-// LeavesRoom is FrameMax.LeavesRoom for RabbitMQ's default.
+// LeavesRoom calls FrameMax.LeavesRoom with RabbitMQ's default.
 func (e Envelope) LeavesRoom() bool { return FrameMax(0).LeavesRoom(e) }
 
-// FrameMax is the size in bytes of the largest frame that a connection and its broker
-// have agreed on; 0: RabbitMQ's default, or no limit.
+// FrameMax is the size in bytes of the largest frame that a client and its broker
+// have negotiated. Zero: RabbitMQ's default, or no limit.
 type FrameMax int
 
-// LeavesRoom says whether a message's headers leave room for ours. One that
-// leaves none cannot go back to a queue with its state, so it is not tried
-// again.
+// LeavesRoom reports whether the message's headers leave room in the frame for
+// Watership's. A message without that room cannot return to a queue with its state,
+// so it is not retried.
 func (f FrameMax) LeavesRoom(e Envelope) bool {
 	return HeaderFrameSize(e.Publishing())+f.stateRoom()+f.deathRoom() <= f.limit()
 }
@@ -37,14 +37,15 @@ func (f FrameMax) limit() int {
 	return min(int(f), frameMax)
 }
 
-// Of a smaller frame the rooms are a part, as they are of the default.
+// deathRoom and stateRoom are limited to a part of the frame, if it is smaller than
+// the default.
 func (f FrameMax) deathRoom() int { return min(deathRoom, f.limit()/4) }
 func (f FrameMax) stateRoom() int { return min(stateRoom, f.limit()*3/8) }
 
-// HeaderFrameSize is the size in bytes of the frame in which a message's
-// properties and headers travel (AMQP 0-9-1 §4.2.6.1): around them are the
-// frame's header and end, class, weight, body size and property flags. Headers
-// must be of types that AMQP has.
+// HeaderFrameSize returns the size in bytes of the frame with a message's
+// properties and headers (AMQP 0-9-1 §4.2.6.1), including the frame's header and
+// end, class, weight, body size and property flags. Headers must have types that
+// AMQP supports.
 func HeaderFrameSize(p amqp.Publishing) int {
 	size := 7 + 1 + 2 + 2 + 8 + 2
 	for _, text := range [...]string{

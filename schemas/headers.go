@@ -8,11 +8,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// WireVersion is the version of the headers below. A message whose version is
-// newer is kept as it is and never guessed at.
+// WireVersion is the version of the headers below. Watership keeps a message with a
+// newer version unchanged.
 const WireVersion = 1
 
-// Our headers. None begins with "x-": RabbitMQ owns those.
+// Watership's headers. None begins with "x-", which RabbitMQ reserves.
 const (
 	headerPrefix = "watership-"
 
@@ -49,15 +49,18 @@ const (
 	headerPriority     = "watership-priority"
 	headerDeliveryMode = "watership-delivery-mode"
 
-	// What RabbitMQ may set on each hop, where it is configured to: see saveTimes.
+	// The times that RabbitMQ may overwrite on each hop, if it is configured to:
+	// see saveTimes.
 	headerTimestamp  = "watership-timestamp"
 	headerBrokerCopy = "watership-timestamp-in-ms"
 )
 
-// HeaderQueue names the queue that failed. The exchange of the last hop routes by it.
+// HeaderQueue is the header with the name of the queue whose consumer failed. The
+// exchange of the last hop routes by it.
 const HeaderQueue = headerQueue
 
-// Headers with a meaning for RabbitMQ (https://www.rabbitmq.com/docs/sender-selected,
+// Headers with a meaning in RabbitMQ
+// (https://www.rabbitmq.com/docs/sender-selected,
 // https://www.rabbitmq.com/docs/message-interceptors).
 const (
 	headerCC         = "CC"
@@ -65,15 +68,16 @@ const (
 	headerBrokerTime = "timestamp_in_ms"
 )
 
-// Our own headers fit a budget, since all headers of a message share one frame.
+// The size limits of Watership's headers, since all headers of a message share one
+// frame.
 const (
 	errorBudget = 1 << 10 // bytes
 	stackBudget = 8 << 10 // bytes
 )
 
-// SetByBroker says whether RabbitMQ itself writes a header
-// (https://www.rabbitmq.com/docs/dlx#effects). Brokers before 4.0 believe an
-// x-death that a client publishes, so none is published again.
+// SetByBroker reports whether RabbitMQ itself writes a header
+// (https://www.rabbitmq.com/docs/dlx#effects). Brokers before 4.0 trust an x-death
+// that a client publishes, so Watership never publishes one.
 func SetByBroker(name string) bool {
 	if name == "x-death" || countsDeliveries(name) {
 		return true
@@ -85,7 +89,8 @@ func countsDeliveries(name string) bool {
 	return name == "x-delivery-count" || name == "x-acquired-count"
 }
 
-// ours reads our headers out of a table, whatever types a client gave them.
+// ours reads Watership's headers from a table, with any type that a client gave
+// them.
 type ours amqp.Table
 
 func (h ours) text(name string) string {
@@ -95,7 +100,7 @@ func (h ours) text(name string) string {
 
 func (h ours) int(name string) int64 { return integer(h[name]) }
 
-// integer is 0 for what is no integer.
+// integer returns 0 for a value that is no integer.
 func integer(value any) int64 {
 	switch v := value.(type) {
 	case int64:
@@ -144,7 +149,7 @@ func (h ours) setTime(name string, value time.Time) {
 	}
 }
 
-// shorten cuts s to at most limit bytes without cutting a character in two.
+// shorten cuts s to at most limit bytes, between two characters.
 func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s

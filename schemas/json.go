@@ -12,15 +12,14 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string (RFC 8259 §7). Bytes that are not
-// UTF-8 become U+FFFD: where that would lose something, the caller writes
-// base64 instead.
+// appendString appends s as a JSON string (RFC 8259 §7). Bytes that are not UTF-8
+// become U+FFFD; where they matter, the caller writes base64 instead.
 func appendString(dst []byte, s string) []byte {
-	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // which only reads it
+	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // appendQuoted only reads it
 }
 
-// appendQuoted copies eight bytes at a time and takes back what cannot simply be
-// copied: JSON in a JSON string has a quote in every few bytes.
+// appendQuoted copies eight bytes at a time, and then removes the bytes that need
+// an escape: JSON in a JSON string has a quote in every few bytes.
 func appendQuoted(dst, s []byte) []byte {
 	dst = append(dst, '"')
 	for len(s) >= 8 {
@@ -31,7 +30,7 @@ func appendQuoted(dst, s []byte) []byte {
 			continue
 		}
 		dst = dst[:len(dst)-8+plain]
-		if c := s[0]; c == '"' || c == '\\' { // nearly always
+		if c := s[0]; c == '"' || c == '\\' { // the most frequent case
 			dst, s = append(dst, '\\', c), s[1:]
 			continue
 		}
@@ -48,7 +47,7 @@ func appendQuoted(dst, s []byte) []byte {
 }
 
 // appendSpecial appends the first character of s, which is not plain, and returns
-// what is behind it.
+// the rest of s.
 func appendSpecial(dst, s []byte) (longer, rest []byte) {
 	if s[0] < utf8.RuneSelf {
 		return appendEscape(dst, s[0]), s[1:]
@@ -60,21 +59,21 @@ func appendSpecial(dst, s []byte) (longer, rest []byte) {
 	return append(dst, s[:size]...), s[size:]
 }
 
-// isPlain says whether a byte can simply be copied: no control character, quote or
-// backslash, and not beyond ASCII.
+// isPlain reports whether a byte can be copied without an escape: ASCII, but no
+// control character, quote or backslash.
 func isPlain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf }
 
-// plainBytes is how many of the first of eight bytes are plain.
+// plainBytes returns the number of plain bytes at the start of eight bytes.
 func plainBytes(w uint64) int {
 	const ones, highest = 0x0101010101010101, 0x8080808080808080
 	quote, backslash := w^(ones*'"'), w^(ones*'\\')
-	// Subtracting borrows into a byte's highest bit only where the byte is too
-	// small, or behind one that is: the first found is right.
+	// A subtraction sets a byte's highest bit only if the byte is too small, or if
+	// it follows such a byte, so the first bit found is always right.
 	found := (w | (w - ones*' ') | (quote - ones) | (backslash - ones)) & highest
-	return bits.TrailingZeros64(found) / 8 // of none: 64
+	return bits.TrailingZeros64(found) / 8 // 64 if no bit is set
 }
 
-// skipPlain is the place of the next byte that is not plain.
+// skipPlain returns the index of the next byte that is not plain.
 func skipPlain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		if plain := plainBytes(binary.LittleEndian.Uint64(s[i:])); plain < 8 {
@@ -107,9 +106,8 @@ func appendBase64(dst, data []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendTime writes a time as Elasticsearch's strict_date_optional_time reads
-// it, in UTC, with microseconds, which is as fine as event.sequence. Its year
-// has four digits.
+// appendTime appends a time for Elasticsearch's strict_date_optional_time, in UTC,
+// with microseconds, the precision of event.sequence. Its year has four digits.
 func appendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -134,8 +132,8 @@ func appendDigits(dst []byte, value, digits int) []byte {
 	return dst
 }
 
-// object appends a JSON object member by member; members without a value are
-// left out, and so are objects within it that come out empty.
+// object appends a JSON object member by member. It omits members without a value
+// and nested objects without members.
 type object struct {
 	dst   []byte
 	empty bool
@@ -145,13 +143,13 @@ func beginObject(dst []byte) object { return object{append(dst, '{'), true} }
 
 func (o *object) end() []byte { return append(o.dst, '}') }
 
-// opened is where an object within an object begins.
+// opened is the place where a nested object begins.
 type opened struct {
 	mark  int
 	empty bool
 }
 
-// open begins an object within the object, to be ended by close.
+// open begins a nested object; close ends it.
 func (o *object) open(name string) opened {
 	begun := opened{len(o.dst), o.empty}
 	o.anyKey(name)
@@ -167,7 +165,7 @@ func (o *object) close(begun opened) {
 	o.dst = append(o.dst, '}')
 }
 
-// key begins a member with a name of ours, which needs no escapes.
+// key begins a member whose name is a constant of Watership and needs no escapes.
 func (o *object) key(name string) {
 	o.comma()
 	o.dst = appendName(o.dst, name)

@@ -6,23 +6,23 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerKeptFor and headerKeptSince say for how long a message is kept in the queue of
-// unstorable messages.
+// headerKeptFor has the data stream of the document, whose retention applies to the
+// message as well; headerKeptSince has the time from which it counts.
 const (
 	headerKeptFor   = "watership-kept-for"
 	headerKeptSince = "watership-kept-since"
 )
 
-// Kept says what a message in the queue of unstorable messages is kept for: a document
-// without its body.
+// Kept names the document for which the queue of unstorable messages holds a
+// message: the document lacks the body.
 type Kept struct {
 	EventID string // the document's id
 	Stream  Stream
 	Since   time.Time
 }
 
-// WrapKept is Wrap for the queue of unstorable messages, for the event whose document
-// is without its body.
+// WrapKept is Wrap for the queue of unstorable messages, for an event whose
+// document lacks the body.
 func WrapKept(e Event, since time.Time) amqp.Publishing {
 	p := Wrap(e.Envelope, e.State)
 	ours(p.Headers).keep(e.Action.Stream(), since)
@@ -34,8 +34,8 @@ func (h ours) keep(stream Stream, since time.Time) {
 	h.setTime(headerKeptSince, since)
 }
 
-// KeptFor reads it, and says no where a message is kept for no document: nothing but
-// the queue has it.
+// KeptFor reads the document for which a message is kept. It returns false for a
+// message without a document: then only the queue has the message.
 func KeptFor(arrived Envelope) (Kept, bool) {
 	h := ours(arrived.Headers)
 	k := Kept{EventID: h.text(headerEventID), Stream: Stream(h.text(headerKeptFor)), Since: h.time(headerKeptSince)}

@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// TemplateVersion is the version of the templates that Install writes; it is
-// in their _meta, beside the mark that they are ours.
+// TemplateVersion is the version of the templates that Install writes. Their _meta
+// has it, next to the mark that they are Watership's.
 const TemplateVersion = 1
 
 // mappings is the component template that both data streams are composed of.
@@ -22,12 +22,12 @@ var mappings []byte
 //go:embed templates/stream.json
 var streamTemplate []byte
 
-// MappingsTemplate is the body of the component template that says how
-// documents are indexed.
+// MappingsTemplate returns the body of the component template with the mappings of
+// documents.
 func MappingsTemplate() []byte { return mappings }
 
-// StreamTemplate is the body of the index template of one data stream. An empty
-// retention keeps documents for ever.
+// StreamTemplate returns the body of the index template of one data stream. With an
+// empty retention, documents are never deleted.
 func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 	var body map[string]any
 	if err := json.Unmarshal(streamTemplate, &body); err != nil {
@@ -45,8 +45,8 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 // LagField is computed by Kibana, from the time of an event to its storing.
 const LagField = "watership.lag"
 
-// Fields are the fields of the document that can be searched: those of the
-// mapping, and the families of labels, which the mapping makes as they come.
+// Fields returns the fields of the document that can be searched: the fields of the
+// mapping, and the families of labels, which the mapping creates dynamically.
 func Fields() (query.Fields, error) {
 	var template struct {
 		Template struct {
@@ -68,7 +68,7 @@ func Fields() (query.Fields, error) {
 	}, nil
 }
 
-// LabelFields are the full names of the labels that documents of this format
+// LabelFields returns the full names of the labels that documents of this format
 // have, such as labels.tenant.
 func (f DocumentFormat) LabelFields() []string {
 	var names []string
