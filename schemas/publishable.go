@@ -6,9 +6,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// PublisherHeaders is a copy of a header table with what a publisher may set:
-// without what is Watership's and without what RabbitMQ itself writes, which
-// mean nothing in a message that they were copied to.
+// PublisherHeaders returns a copy of a header table with only the headers that a
+// publisher may set. It omits the headers of Watership and the headers that
+// RabbitMQ itself writes, which have no meaning in another message.
 func PublisherHeaders(table amqp.Table) amqp.Table {
 	kept := make(amqp.Table, len(table))
 	for name, value := range table {

@@ -14,29 +14,31 @@ import (
 
 // StateKeys sign the state that travels with messages (HMAC-SHA-256, RFC 2104), for
 // virtual hosts in which others may publish to Watership's exchanges or queues. The
-// zero value neither signs nor checks: ParseStateKeys makes others.
+// zero value neither signs nor verifies. ParseStateKeys returns StateKeys with
+// keys.
 type StateKeys struct {
 	keys     [][]byte // the first signs, all verify
-	unsigned bool     // a state without a signature counts as well
+	unsigned bool     // accept a state without a signature as well
 }
 
-// use is what a state is signed for. Signed for one, it counts for no other: services
-// see the states of the messages that they consume.
+// use is the purpose of a signature. A signature for one purpose is invalid for any
+// other, since services see the states of the messages that they consume.
 type use string
 
-// The uses of a state besides those of forEvent.
+// The uses of a state, in addition to forEvent.
 const (
-	forQueue   use = "queue"   // the last hop, to the queue that the state names
+	forQueue   use = "queue"   // the last hop, to the queue named by the state
 	forDelay   use = "delay"   // a delay queue
-	forPoison  use = "poison"  // the queue of messages that were given up
+	forPoison  use = "poison"  // the queue of poison messages
 	forReplay  use = "replay"  // the mark of a replay to an exchange
-	forKeeping use = "keeping" // another queue of ours, where it counts for nothing
+	forKeeping use = "keeping" // another queue of Watership, in which no state counts
 )
 
-// forEvent is the use of a state in an event of an action.
+// forEvent returns the use of a state in an event of an action.
 func forEvent(action Action) use { return use("event " + action) }
 
-// useOf is the use of what is published to an exchange with a routing key.
+// useOf returns the use of a message that is published to an exchange with a
+// routing key.
 func (t Topology) useOf(exchange, key string) use {
 	switch {
 	case exchange == t.Events():
@@ -53,8 +55,8 @@ func (t Topology) useOf(exchange, key string) use {
 	return forReplay
 }
 
-// Sign signs what Wrap or another function of this package made, as it is published to
-// an exchange with a routing key. Without keys, or a state, it changes nothing.
+// Sign signs a message that Wrap or another function of this package made, for an
+// exchange and a routing key. Without keys, or without a state, it changes nothing.
 func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing {
 	if v.Keys.Signs() && ours(p.Headers).int(headerVersion) > 0 {
 		sum := signature(v.Keys.keys[0], p.Headers, p.Body, v.Topology.useOf(exchange, key))
@@ -66,15 +68,16 @@ func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing
 const (
 	shortestKey = 32 // bytes, as many as SHA-256 gives
 
-	// unsignedToo is a line of keys that stands for none: what travels unsigned since
-	// before there was a key counts until the line is taken away.
+	// unsignedToo is a line in place of a key: states without a signature count as
+	// well, until an operator removes the line.
 	unsignedToo = "unsigned"
 )
 
-// ParseStateKeys reads keys, one a line of at least 32 bytes. The first signs and all
-// verify, so that a key is replaced in three steps: the new one second everywhere, then
-// first, then alone. A line "unsigned" makes states without a signature count too, for
-// the time until what travels without has arrived.
+// ParseStateKeys parses keys, one per line, of at least 32 bytes each. The first
+// key signs and all verify, so a key is replaced in three steps: add the new one as
+// the second everywhere, make it the first, remove the old one. With a line
+// "unsigned", states without a signature count too, until messages that were
+// published without one have arrived.
 func ParseStateKeys(text []byte) (StateKeys, error) {
 	var k StateKeys
 	for n, line := range bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n")) {
@@ -94,12 +97,13 @@ func ParseStateKeys(text []byte) (StateKeys, error) {
 	return k, nil
 }
 
-// Signs says whether there are keys; Unsigned whether states without a signature count
-// all the same.
+// Signs reports whether there are keys; Unsigned whether states without a signature
+// count as well.
 func (k StateKeys) Signs() bool    { return len(k.keys) > 0 }
 func (k StateKeys) Unsigned() bool { return !k.Signs() || k.unsigned }
 
-// signed says whether the headers of a message were signed for a use, or need not be.
+// signed reports whether the headers of a message have a valid signature for a use,
+// or need none.
 func (k StateKeys) signed(arrived Envelope, u use) bool {
 	text, present := arrived.Headers[headerSignature]
 	if !present {
@@ -115,9 +119,9 @@ func (k StateKeys) signed(arrived Envelope, u use) bool {
 	})
 }
 
-// signature covers the use and every header of Watership's, with the fingerprint, which
-// stands for the message. A body that holds more than that of the message is covered
-// itself.
+// signature covers the use and every header of Watership, with the fingerprint,
+// which represents the message. If the body holds more than the message's body, the
+// signature covers it as well.
 func signature(key []byte, headers amqp.Table, body []byte, u use) []byte {
 	mac := hmac.New(sha256.New, key)
 	var room [keysRoom]string

@@ -6,25 +6,26 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// State is what Watership knows of a message beside its envelope. It travels
-// in headers. The zero value is the state of a message that never failed.
+// State is Watership's own data about a message. It travels in headers. The zero
+// value is the state of a message that never failed.
 type State struct {
-	Version     int    // of the format; 0 where no state travelled
-	Fingerprint string // what the message is known by
+	Version     int    // of the format; 0 if no state travelled
+	Fingerprint string // identifies the message by its content
 	Message     string // instance id, given at the first failure
 	Queue       string // the queue that failed, or handled
-	Attempt     int    // attempts so far, the one that this state is about included
+	Attempt     int    // attempts so far, including the one that this state is about
 	FirstFailed time.Time
 	Failure     Failure         // of the latest attempt
 	Attempts    []FailedAttempt // the newest maxAttempts, oldest first
 
-	// Waits counts the failures that lost no attempt, since the service was
+	// Waits counts the failures that used no attempt, since the service was
 	// unavailable; WaitsSince is the time of the first.
 	Waits      int
 	WaitsSince time.Time
 
-	// MissingSince is when the queue was first found gone as the message was due; zero
-	// where it was there. It travels between our own queues alone.
+	// MissingSince is the time at which the queue was first found missing when the
+	// message was due; zero if it existed. It travels only between Watership's
+	// queues.
 	MissingSince time.Time
 
 	EventID  string        // id of the event that is about this step
@@ -33,28 +34,28 @@ type State struct {
 	Duration time.Duration // of the attempt
 	Parent   string        // fingerprint of the message whose handler published this one
 
-	Replay   string // the job that sent it again
-	ReplayOf string // the event that the job was about
+	Replay   string // id of the replay job
+	ReplayOf string // id of the event that the job replayed
 }
 
-// Failure is why an attempt failed.
+// Failure is the reason why an attempt failed.
 type Failure struct {
 	Message string // shortened to 1 KiB on the wire
 	Type    string
-	Class   string // chooses the delays within a policy
+	Class   string // selects the delays within a policy
 	Stack   string // shortened to 8 KiB on the wire
 }
 
-// FailedAttempt is one line of a message's history.
+// FailedAttempt is one entry in a message's history of attempts.
 type FailedAttempt struct {
 	Time  time.Time `json:"time"`
 	Class string    `json:"class,omitempty"`
 }
 
-// maxAttempts bounds the history that travels.
+// maxAttempts limits the history that travels.
 const maxAttempts = 32
 
-// Failed is the state after one more attempt failed at a queue.
+// Failed returns the state after one more attempt failed at a queue.
 func (s State) Failed(at time.Time, took time.Duration, queue string, why Failure) State {
 	s.Queue = queue
 	s.Attempt++
@@ -69,8 +70,7 @@ func (s State) Failed(at time.Time, took time.Duration, queue string, why Failur
 	return s
 }
 
-// Waited is the state after the message waited once more for an unavailable
-// service.
+// Waited returns the state after one more wait for an unavailable service.
 func (s State) Waited(at time.Time) State {
 	s.Waits++
 	if s.WaitsSince.IsZero() {
@@ -138,11 +138,11 @@ func readState(h ours) State {
 const (
 	mostCounted  = 1 << 20 // attempts, or waits
 	longestDelay = (1<<32 - 1) * time.Millisecond
-	longestName  = 255 // bytes, of what names a queue or an instance
+	longestName  = 255 // bytes, of the name of a queue or an instance
 )
 
-// bounded is a state within the bounds of those that Watership writes: what reads it
-// need not expect a publisher's.
+// bounded limits the values of a state to the range that Watership itself writes,
+// since a publisher can write any.
 func bounded(s State) State {
 	s.Version = max(0, s.Version)
 	s.Attempt = min(max(0, s.Attempt), mostCounted)

@@ -7,35 +7,35 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// Status is what a store did with one document.
+// Status is the result of indexing one document.
 type Status int
 
-// A document is in exactly one of these states after it was sent.
+// The results for a document. Each document that was sent has exactly one.
 const (
-	Created  Status = iota + 1 // durable
-	Conflict                   // a document with this id was there before
-	Refused                    // will never be accepted as it is
-	Busy                       // not now; send it again later
-	TooLarge                   // more than it takes at once; send less, or less of the document
+	Created  Status = iota + 1 // stored durably
+	Conflict                   // a document with this id already exists
+	Refused                    // the store will never accept the document unchanged
+	Busy                       // temporarily refused; send it again later
+	TooLarge                   // too large for one request; send less, or less of the document
 )
 
 // Result is a store's answer for one document.
 type Result struct {
 	Status Status
-	Index  string // of the document that was there before, for Conflict
+	Index  string // of the existing document, for Conflict
 	Reason string // in the store's words, for Refused, Busy and TooLarge
 }
 
-// Stored names a document that is in the store.
+// Stored identifies a document in the store.
 type Stored struct {
 	Index string
 	ID    string
 }
 
-// StoreErrorKind says what to do about a request that failed as a whole.
+// StoreErrorKind classifies the errors of a whole request.
 type StoreErrorKind int
 
-// The ways in which a whole request fails.
+// The errors of a whole request.
 const (
 	StoreAway     StoreErrorKind = iota + 1 // no answer, or 5xx: wait and send again
 	StoreBusy                               // 429: send again after RetryAfter, less at once
@@ -44,12 +44,12 @@ const (
 	StoreRefused                            // 400: some document spoils the request; split it
 )
 
-// StoreError is a request that failed as a whole: what became of its documents
-// is not known.
+// StoreError is the failure of a whole request. The results of its documents are
+// unknown.
 type StoreError struct {
 	Kind       StoreErrorKind
-	RetryAfter time.Duration // 0 where the store did not say
-	Reason     string        // what was being done, and the store's words
+	RetryAfter time.Duration // 0 if the store named none
+	Reason     string        // the operation, and the error text of the store
 	Err        error         // may be nil
 }
 
@@ -65,25 +65,26 @@ func (e *StoreError) Unwrap() error { return e.Err }
 // Order is the order in which events are read.
 type Order int
 
-// Events are read newest first by time, or in the order in which they were taken.
+// The orders: newest first by time, or in the order in which the indexer received
+// the events.
 const (
 	NewestFirst Order = iota
 	BySequence
 )
 
-// Selection says which events are read, and how. The zero value reads all of
-// them whole, newest first.
+// Selection selects events, and the way to read them. The zero value reads all
+// events with all fields, newest first.
 type Selection struct {
-	Query       query.Node // nil matches everything
+	Query       query.Node // nil matches every event
 	Order       Order
 	Limit       int    // 0: no limit
-	After       Cursor // BySequence only: read on behind it
-	UpTo        int64  // highest sequence; 0: no bound
-	WithoutBody bool   // leaves the body where it is, to read many events fast
+	After       Cursor // BySequence only: continue after this place
+	UpTo        int64  // highest sequence; 0: no limit
+	WithoutBody bool   // omits the body, to read many events fast
 }
 
-// Cursor is a place in the order BySequence. It outlives any view of the store.
-// The zero value is before everything.
+// Cursor is a place in the order BySequence. It is valid longer than a point in
+// time of Elasticsearch. The zero value is before every event.
 type Cursor struct {
 	Sequence int64  `json:"sequence"`
 	EventID  string `json:"event_id"`

@@ -10,14 +10,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// AppendTable appends an AMQP table as JSON that keeps every type to the last
-// bit: a list of members, sorted by key, each with its key and one typed value,
-// such as {"key":"attempts","int32":3}. A list, since a key may be empty, hold
-// dots or be no UTF-8 (then "key64" has it as base64), none of which a JSON
-// object of a document store is safe with.
+// AppendTable appends an AMQP table as JSON that keeps every type and value
+// exactly: a list of members, sorted by key, each with its key and one typed value,
+// such as {"key":"attempts","int32":3}. It is a list since a key may be empty, have
+// dots or be no UTF-8 (then "key64" has it in base64), and a document store accepts
+// none of these as the key of a JSON object.
 //
-// It takes every type that amqp091-go can write; it panics on others, which
-// cannot have come from a broker (amqp.Table.Validate tells).
+// It accepts every type that amqp091-go can write. It panics on others, which
+// cannot have come from a broker (amqp.Table.Validate finds them).
 func AppendTable(dst []byte, table amqp.Table) []byte {
 	var room [keysRoom]string
 	return appendMembers(dst, table, sortedKeys(room[:0], table))
@@ -51,7 +51,8 @@ func appendArray(dst []byte, values []any) []byte {
 	return append(dst, ']')
 }
 
-// appendText appends a member that holds s exactly: name, or name64 where s is not UTF-8.
+// appendText appends a member with the exact s: as name, or as name64 in base64 if
+// s is not UTF-8.
 func appendText(dst []byte, name, s string) []byte {
 	if utf8.ValidString(s) {
 		return appendString(appendName(dst, name), s)
@@ -116,7 +117,7 @@ func appendNumber(dst []byte, value any) []byte {
 	panic(fmt.Sprintf("schemas: a %T cannot be in an AMQP table", value))
 }
 
-// appendFloat writes the bits where JSON has no number for the value.
+// appendFloat appends the bits of a value for which JSON has no number.
 func appendFloat(dst []byte, name string, v float64, size int, bits uint64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.AppendUint(appendName(dst, name+"_bits"), bits, 10)

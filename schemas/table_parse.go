@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// ParseTable reads what AppendTable wrote. An empty list is a nil table, as an
-// empty table is not sent at all.
+// ParseTable parses the JSON of AppendTable. An empty list is a nil table, since
+// AMQP clients do not send an empty table.
 func ParseTable(data []byte) (amqp.Table, error) {
 	r := jsonscan.New(data)
 	table := readTable(r)

@@ -2,27 +2,28 @@ package schemas
 
 import "time"
 
-// Tally says which values a field has in the events of a selection, and how often.
+// Tally has the values of a field in the events of a selection, with their counts.
 type Tally struct {
 	Values []Value // the most frequent, most frequent first; over time: all, in order
 
-	Others  int64 // events with values that are not among these
+	Others  int64 // events with values that are not in Values
 	Without int64 // events without the field
 
-	// Inexact is by how much a count may be too low: more than 0 only where
-	// Elasticsearch keeps the events in several shards and values are many.
+	// Inexact is the greatest error of a count, which may be too low: more than 0
+	// only if Elasticsearch keeps the events in several shards and the field has
+	// many values.
 	Inexact int64
 }
 
-// Value is one value of a field.
+// Value is one value of a field with its count.
 type Value struct {
 	Text  string
 	Count int64
 }
 
-// RoundStep is the shortest round step of time by which a span has at most n of
-// them. One is spare, since steps begin at round times and not where the span
-// does.
+// RoundStep returns the shortest round step of time that divides a span into at
+// most n steps. One of the n is spare, since steps begin at round times and not
+// where the span does.
 func RoundStep(span time.Duration, n int) time.Duration {
 	const day = 24 * time.Hour
 	for _, step := range []time.Duration{
@@ -36,8 +37,8 @@ func RoundStep(span time.Duration, n int) time.Duration {
 	return 365 * day
 }
 
-// ZoneOffset is how far the clocks of a zone are ahead of UTC at a time, in
-// milliseconds since 1970.
+// ZoneOffset returns the offset of a zone from UTC at a time, given in milliseconds
+// since 1970.
 func ZoneOffset(zone *time.Location, millis int64) time.Duration {
 	_, seconds := time.UnixMilli(millis).In(zone).Zone()
 	return time.Duration(seconds) * time.Second

@@ -4,39 +4,42 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Verifier decides which messages carry Watership's headers rightly, and signs those
-// that do. Services copy headers from what they consume to what they publish, a
-// publisher may write any, and the fingerprint is no secret. So a state counts only
-// where the message came by an exchange that Watership alone publishes to, and, with
-// Keys, is signed.
+// Verifier decides which messages have valid headers of Watership, and signs
+// messages. Services copy headers from messages that they consume to messages that
+// they publish, a publisher may write any header, and the fingerprint is no secret.
+// So a state counts only if the message came by an exchange to which Watership
+// alone publishes and, with Keys, has a valid signature.
 //
-// Headers that do not count are taken off, and the message is new.
+// Headers that do not count are removed, and the message is new.
 type Verifier struct {
 	Topology Topology
 	Keys     StateKeys
 
-	// FormerRelease: a state also counts where the message came by the default
-	// exchange, as a former release sent it.
+	// FormerRelease accepts a state also if the message came by the default
+	// exchange, as a former release published it.
 	FormerRelease bool
 }
 
-// VerifiedState is a message with the state that is its own.
+// VerifiedState is a message with its verified state.
 type VerifiedState struct {
-	Envelope Envelope // its exchange and routing key are the origin; may share with what arrived
-	State    State    // with the fingerprint always set
+	Envelope Envelope // its exchange and routing key are the origin; may share memory with the message that arrived
+	State    State    // always with the fingerprint
 
-	// Mismatch says that the message carried a state for this queue that does not
-	// count, since a publisher has copied or forged it; of one in a queue of ours, that
-	// the fingerprint of its state is another's, since it changed there.
+	// Mismatch reports that the message had a state for this queue that does not
+	// count, since a publisher copied or forged it. For a message in one of
+	// Watership's queues it reports that its content changed there, so that the
+	// fingerprint differs.
 	Mismatch bool
 }
 
-// Verify reads a message that came to a queue by an exchange. Its state counts where
-// the exchange is Watership's and the state names the queue, has the message's
-// fingerprint, and is signed where there are keys. It fails only with a
-// NewerVersionError, for a state of a newer version that came by such an exchange.
+// Verify verifies a message that came to a queue by an exchange. Its state counts
+// if the exchange is Watership's and the state names the queue, has the message's
+// fingerprint, and, with keys, has a valid signature. The only error is a
+// NewerVersionError, for a state with a newer version that came by such an
+// exchange.
 //
-// The exchange and routing key of arrived are the origin of a message without a state.
+// The exchange and routing key of arrived are the origin of a message without a
+// state.
 func (v *Verifier) Verify(arrived Envelope, by, queue string) (VerifiedState, error) {
 	headers := ours(arrived.Headers)
 	if queue == "" || headers.text(headerQueue) != queue || headers.int(headerVersion) <= 0 {
@@ -56,7 +59,7 @@ func (v *Verifier) Verify(arrived Envelope, by, queue string) (VerifiedState, er
 	return fresh, nil
 }
 
-// publishesTo says whether Watership alone publishes to an exchange.
+// publishesTo reports whether Watership alone publishes to an exchange.
 func (v *Verifier) publishesTo(exchange string) bool {
 	switch exchange {
 	case v.Topology.Direct(), v.Topology.Return():
@@ -65,8 +68,9 @@ func (v *Verifier) publishesTo(exchange string) bool {
 	return exchange == "" && v.FormerRelease
 }
 
-// VerifyDue reads a message that should have waited in a delay queue: the broker wrote
-// its newest death. The state is its own where found is true; else the message is new.
+// VerifyDue verifies a message that should have waited in a delay queue, by its
+// newest death, which the broker wrote. found reports whether the state counts;
+// otherwise the message is new.
 func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bool, err error) {
 	waited := false
 	if deaths := deathsOf(arrived.Headers); len(deaths) > 0 {
@@ -81,12 +85,12 @@ func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bo
 	return verified, found, err
 }
 
-// VerifyPoison reads a message from the queue of those that were given up.
+// VerifyPoison verifies a message from the queue of poison messages.
 func (v *Verifier) VerifyPoison(arrived Envelope) (verified VerifiedState, found bool, err error) {
 	return v.verifyHop(arrived, v.publishesTo(arrived.Exchange), forPoison)
 }
 
-// verifyHop reads a message in one of our own queues.
+// verifyHop verifies a message in one of Watership's queues.
 func (v *Verifier) verifyHop(arrived Envelope, sent bool, u use) (verified VerifiedState, found bool, err error) {
 	if !sent || !v.Keys.signed(arrived, u) {
 		return v.VerifyMark(arrived), false, nil
@@ -102,10 +106,10 @@ func (v *Verifier) verifyHop(arrived Envelope, sent bool, u use) (verified Verif
 	return VerifiedState{e, state, !omitted && e.Fingerprint() != state.Fingerprint}, true, nil
 }
 
-// VerifyMark reads a message whose state cannot count. The mark of a replay does where
-// it has the message's fingerprint, and is signed where there are keys: a replay to an
-// exchange comes by the exchange of publishers. Whether there is such a replay is for
-// the indexer to say.
+// VerifyMark verifies a message whose state cannot count, except for the mark of a
+// replay. The mark counts if it has the message's fingerprint and, with keys, a
+// valid signature: a replay to an exchange comes by the same exchange as
+// publishers' messages. The indexer checks whether the replay exists.
 func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 	if !carriesOurs(arrived.Headers) {
 		return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
@@ -121,7 +125,8 @@ func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 	return newMessage(arrived)
 }
 
-// sentAgain is a message that a replay sent, with the times of the first publish.
+// sentAgain returns a message that a replay published, with the times of the first
+// publish.
 func sentAgain(arrived Envelope) VerifiedState {
 	times := ours(arrived.Headers)
 	arrived.Headers = without(arrived.Headers, ownedByUs, 0)
@@ -134,14 +139,14 @@ func newMessage(arrived Envelope) VerifiedState {
 	return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 }
 
-// isMark says whether the state names a job and an event that it sent again, as it may
-// name them: they become part of ids and are printed.
+// isMark reports whether the state names a replay job and an event in valid form:
+// both become part of ids and are printed.
 func (s State) isMark() bool {
 	return s.Version > 0 && s.Version <= WireVersion &&
 		isName(s.Replay, longestJob) && (s.ReplayOf == "" || isName(s.ReplayOf, longestID))
 }
 
-// isName: 1 to limit bytes of printable ASCII.
+// isName reports whether text is 1 to limit bytes of printable ASCII.
 func isName(text string, limit int) bool {
 	if text == "" || len(text) > limit {
 		return false

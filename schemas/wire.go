@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// NewerVersionError says that a message carries headers of a newer Watership.
-// It must be kept as it is, which Wrap does.
+// NewerVersionError reports that a message has headers of a newer version of
+// Watership. Such a message must be kept unchanged; Wrap does so.
 type NewerVersionError struct {
 	Version int
 }
@@ -20,15 +20,15 @@ func (e *NewerVersionError) Error() string {
 		"upgrade this one, or stop the newer one", headerVersion, e.Version, WireVersion)
 }
 
-// Wrap makes what travels between our own queues: the envelope, whose exchange
-// and routing key are the origin, with its state in headers. The five
-// properties that cannot travel as they are become headers too, and our copies
-// are persistent. A stack is shortened where space is short. A message whose
-// headers leave no room for ours, or are those of a newer version, travels in front
-// of its own body.
+// Wrap returns a message for Watership's queues: the envelope, whose exchange and
+// routing key are the origin, with its state in headers. The five properties that
+// cannot travel unchanged become headers too, and the message is persistent. A
+// stack is shortened if space is short. If the envelope's headers leave no room for
+// Watership's, or have a newer version, Wrap moves them into the body, before the
+// message's own.
 func Wrap(e Envelope, s State) amqp.Publishing { return FrameMax(0).Wrap(e, s) }
 
-// Wrap is the function Wrap for a connection with that limit.
+// Wrap is the function Wrap for a connection with this limit.
 func (f FrameMax) Wrap(e Envelope, s State) amqp.Publishing {
 	if !f.LeavesRoom(e) || ours(e.Headers).int(headerVersion) > WireVersion {
 		return f.shortened(wrapInBody(e, s))
@@ -56,19 +56,20 @@ func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	return p
 }
 
-// OmittedBody is the body of a message that travels without it.
+// OmittedBody describes the body of a message that travels without it.
 type OmittedBody struct {
 	Size int // bytes
 	In   BodyPlace
 }
 
-// WrapWithoutBody is Wrap for an event whose body is in the `published` event of the
-// same message; the size of the body is said instead.
+// WrapWithoutBody is Wrap for an event whose body is in the `published` event of
+// the same message; a header has the size of the body instead.
 func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
 	return FrameMax(0).WrapWithoutBody(e, s, OmittedBody{Size: len(e.Body), In: BodyInPublished})
 }
 
-// WrapWithoutBody is Wrap but for the body, of which it says where it is.
+// WrapWithoutBody is Wrap without the body. Headers have the body's place and size
+// instead.
 func (f FrameMax) WrapWithoutBody(e Envelope, s State, body OmittedBody) amqp.Publishing {
 	e.Body = nil
 	p := f.Wrap(e, s)
@@ -79,8 +80,8 @@ func (f FrameMax) WrapWithoutBody(e Envelope, s State, body OmittedBody) amqp.Pu
 	return p
 }
 
-// BodyOmitted says where the body of what came from one of our own queues is, and
-// whether it travelled without.
+// BodyOmitted returns the place of the body of a message in one of Watership's
+// queues, and reports whether the message travelled without it.
 func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
 	h := ours(arrived.Headers)
 	if _, omitted = h[headerBodySize]; !omitted {
@@ -93,8 +94,9 @@ func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
 	return body, true
 }
 
-// WrapBody makes what keeps the body of a message that is too large with its headers:
-// the body, and what it is recognised by, for as long as failures are kept.
+// WrapBody returns a message with the body of e and only the headers that identify
+// e, for a message that is too large with all of its headers. The queue of
+// unstorable messages keeps it as long as failures.
 func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 	alone := Envelope{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Body: e.Body}
 	p := f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
@@ -102,17 +104,17 @@ func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 	return p
 }
 
-// WrapForQueue is Wrap for the last hop, to the single queue s.Queue: the
-// properties are as first published again. user_id is restored only where it
-// is login, since RabbitMQ refuses another's; CC is not, since it would reach
-// other queues. A message whose headers leave no room for ours takes only what
-// it is recognised by, or, if even that does not fit, the name of the queue
-// alone, and is new there.
+// WrapForQueue is Wrap for the last hop, to the single queue s.Queue: it restores
+// the properties of the first publish. It restores user_id only if it equals login,
+// since RabbitMQ refuses any other. It omits CC, which would route the message to
+// other queues. If the message's headers leave no room for Watership's, it adds
+// only the headers that identify the message, or, if even these do not fit, only
+// the name of the queue, and the message is new there.
 func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	return FrameMax(0).WrapForQueue(e, s, login)
 }
 
-// WrapForQueue is the function WrapForQueue for a connection with that limit.
+// WrapForQueue is the function WrapForQueue for a connection with this limit.
 func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	if !f.LeavesRoom(e) {
 		s = State{
@@ -135,9 +137,9 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 	return p
 }
 
-// shortened makes room for what the broker adds: at the expense of the stack, then of
-// older attempts and of the error, which only frames smaller than RabbitMQ's default
-// need.
+// shortened makes room for the headers that the broker adds. It shortens the stack
+// first, then drops older attempts and shortens the error, which only frames
+// smaller than RabbitMQ's default need.
 func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 	excess := func() int { return HeaderFrameSize(p) + signRoom + f.deathRoom() - f.limit() }
 	cut := func(name string) {
@@ -154,11 +156,11 @@ func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 	return p
 }
 
-// WrapForExchange makes a replay to the exchange and routing key of e: the
-// message as first published, marked with fingerprint and replay alone. It
-// begins anew, without attempts and without an instance id. Where its headers
-// leave no room even for the mark, it goes without. RabbitMQ lets user_id name login
-// alone, so another's is left out.
+// WrapForExchange returns a replay to the exchange and routing key of e: the
+// message as first published, marked only with the fingerprint and the replay. It
+// is a new message, without attempts and without an instance id. If its headers
+// leave no room for the mark, it has none. It omits a user_id that differs from
+// login, since RabbitMQ refuses it.
 func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
 	headers := ours(without(e.Headers, ofState, roomForMark))
@@ -174,9 +176,9 @@ func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	return p
 }
 
-// Unwrap is the inverse of Wrap, for what came from our own queues. A message
-// without our headers has a zero state and the exchange and routing key it
-// arrived with. It fails only with a NewerVersionError.
+// Unwrap is the inverse of Wrap, for messages in Watership's queues. A message
+// without Watership's headers has a zero state and the exchange and routing key of
+// its arrival. The only error is a NewerVersionError.
 func Unwrap(arrived Envelope) (Envelope, State, error) {
 	e, state, err := unwrapHeaders(arrived)
 	if inBody, wrapped := unwrapBody(arrived); err == nil && wrapped {
@@ -207,9 +209,10 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 	return e, state, nil
 }
 
-// saveTimes keeps the timestamp and timestamp_in_ms of a message, or that it has none:
-// a broker with message_interceptors.incoming.set_header_timestamp sets both on each
-// hop, and with overwrite replaces them
+// saveTimes saves the timestamp and timestamp_in_ms of a message in headers, or
+// that it has none: a broker with
+// message_interceptors.incoming.set_header_timestamp sets both on each hop, and
+// with overwrite replaces them
 // (https://www.rabbitmq.com/docs/message-interceptors).
 func (h ours) saveTimes(e Envelope) {
 	h[headerTimestamp] = ""
@@ -221,8 +224,8 @@ func (h ours) saveTimes(e Envelope) {
 	}
 }
 
-// restoreTimes undoes what brokers did to the times that saveTimes kept. Where it kept
-// none, they stay as they are. The headers of e are its own.
+// restoreTimes restores the times that saveTimes saved. Without saved times it
+// changes nothing. It writes to the headers of e, which e must not share.
 func (h ours) restoreTimes(e *Envelope) {
 	saved, kept := h[headerTimestamp].(string)
 	if !kept {
@@ -238,14 +241,16 @@ func (h ours) restoreTimes(e *Envelope) {
 	}
 }
 
-// withoutState copies a header table without what is ours and what is the broker's.
+// withoutState copies a header table without the headers of Watership and of the
+// broker.
 func withoutState(table amqp.Table) amqp.Table { return without(table, ofState, roomForState) }
 
 func ofState(name string) bool { return ownedByUs(name) || SetByBroker(name) }
 
 func ownedByUs(name string) bool { return strings.HasPrefix(name, headerPrefix) }
 
-// without copies a header table without some, with room for headers of ours.
+// without copies a header table without the headers selected by not, with room for
+// Watership's.
 func without(table amqp.Table, not func(name string) bool, room int) amqp.Table {
 	kept := make(amqp.Table, len(table)+room)
 	for name, value := range table {
@@ -256,8 +261,8 @@ func without(table amqp.Table, not func(name string) bool, room int) amqp.Table 
 	return kept
 }
 
-// Room saves a header table from growing when our headers are added. More than is
-// needed makes every reading of the table slower.
+// roomForState and roomForMark keep a header table from growing when Watership's
+// headers are added. More room than needed makes every iteration over it slower.
 const (
 	roomForState = 12
 	roomForMark  = 5

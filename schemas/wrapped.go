@@ -8,16 +8,16 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// headerWrapped says that the body begins with the properties and headers,
-// which left no room for ours. Its value is the version of that form.
+// headerWrapped marks a message whose body begins with its properties and headers,
+// which left no room for Watership's. Its value is the version of the format.
 const (
 	headerWrapped  = "watership-wrapped"
 	wrappedVersion = 1
 )
 
-// wrapInBody puts an envelope into a body: the length of what follows as four
-// bytes (big-endian), the envelope as JSON of the document's `amqp` object, the
-// message's own body. Our headers are the only ones.
+// wrapInBody moves an envelope into a body: the length of the JSON as four bytes
+// (big-endian), the envelope as JSON of the document's `amqp` object, and the
+// message's own body. The message has no headers but Watership's.
 func wrapInBody(e Envelope, s State) amqp.Publishing {
 	const prefix = 4
 	o := beginObject(make([]byte, prefix, frameMax+len(e.Body)))
@@ -32,8 +32,8 @@ func wrapInBody(e Envelope, s State) amqp.Publishing {
 	}
 }
 
-// unwrapBody is the inverse of wrapInBody. What is not of that form is not
-// wrapped: somebody copied a header of ours.
+// unwrapBody is the inverse of wrapInBody. It returns false for a body of another
+// form, from a message to which a header of Watership was copied.
 func unwrapBody(arrived Envelope) (Envelope, bool) {
 	if ours(arrived.Headers).int(headerWrapped) != wrappedVersion || len(arrived.Body) < 4 {
 		return Envelope{}, false
