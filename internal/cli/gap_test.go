@@ -70,7 +70,7 @@ func TestDropOldest(t *testing.T) {
 		if got["watership_index_dropping"] != 0 || got["watership_index_dropped_messages_total"] != float64(estimate) || got["watership_index_fingerprint_mismatches_total"] != 0 {
 			t.Errorf("metrics: %v", got)
 		}
-		if out := i.must(t, "replay", "action: dropped", "--dry-run"); !strings.Contains(out, "about no message") {
+		if out := i.must(t, "replay", "action: dropped", "--dry-run"); !strings.Contains(out, "not about a message") {
 			t.Errorf("replay says %s", out)
 		}
 		serving.stop(t)

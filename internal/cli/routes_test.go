@@ -170,7 +170,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		if text := i.run(t, "doctor").out; !strings.Contains(text, "paused        no route is") {
 			t.Error(text)
 		}
-		wantRun(t, i.run(t, "replay", "action: paused", "--dry-run"), 0, "about no message")
+		wantRun(t, i.run(t, "replay", "action: paused", "--dry-run"), 0, "not about a message")
 	})
 }
 
