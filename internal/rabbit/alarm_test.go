@@ -9,9 +9,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// A broker that is really short of memory takes nothing from publishers. They
-// wait, and say so once; whoever waits may stop waiting; and when there is memory
-// again everything arrives, each message that was not given up once.
+// TestMemoryAlarm raises the memory alarm of a real broker, which blocks
+// publishers. The connection logs that once, Publish ends with its context, and
+// after the alarm every message that was not given up arrives exactly once.
 func TestMemoryAlarm(t *testing.T) {
 	rabbittest.NeedFaults(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
@@ -24,7 +24,7 @@ func TestMemoryAlarm(t *testing.T) {
 			t.Fatal(err)
 		}
 		lift := b.Alarm(t)
-		// The broker says that it blocks a connection when that publishes.
+		// The broker sends connection.blocked at the first publish.
 		results := make(chan error)
 		for _, body := range []string{"1", "2", "3"} {
 			go func() { results <- p.Publish(patient(t), to(queue, body)) }()

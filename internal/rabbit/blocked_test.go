@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// injecting is a stream into which a test can put method frames of the broker's,
-// between those of a real one: a real alarm would stop everybody's work.
+// injecting is a stream to a real broker into which a test injects the broker's
+// method frames: a real alarm would block all other tests.
 type injecting struct {
 	net.Conn
 	inject chan []byte
@@ -57,7 +57,7 @@ func (c *injecting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close lets the reading goroutine go.
+// Close closes the stream and unblocks the reading goroutine.
 func (c *injecting) Close() error {
 	err := c.Conn.Close()
 	go func() {
@@ -67,7 +67,7 @@ func (c *injecting) Close() error {
 	return err
 }
 
-// blockedFrame is connection.blocked with a reason, or connection.unblocked
+// blockedFrame returns connection.blocked with a reason, or connection.unblocked
 // (https://www.rabbitmq.com/docs/connection-blocked).
 func blockedFrame(reason string) []byte {
 	arguments := []byte{0, classConn, 0, 61}
@@ -103,7 +103,7 @@ func TestBlockedConnectionIsWaitedForAndToldOnce(t *testing.T) {
 	}
 	stream := rabbittest.Receive(t, streams)
 	stream.inject <- blockedFrame("low on memory")
-	stream.inject <- blockedFrame("low on disk") // a second alarm while the first lasts
+	stream.inject <- blockedFrame("low on disk") // another alarm during the first
 	rabbittest.Eventually(t, "both alarms", func() bool { return log.Count("takes no messages") == 1 && len(stream.inject) == 0 })
 
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -120,7 +120,7 @@ func TestBlockedConnectionIsWaitedForAndToldOnce(t *testing.T) {
 	if log.Count("takes no messages") != 1 || log.Count("takes messages again") != 1 {
 		t.Errorf("logged more than once:\n%s", log)
 	}
-	for i, d := range b.Take(t, queue, 2) { // the one given up did not arrive
+	for i, d := range b.Take(t, queue, 2) { // the message given up was not published
 		if !strings.HasPrefix(string(d.Body), string(rune('0'+i))) {
 			t.Errorf("got %s", d.Body)
 		}

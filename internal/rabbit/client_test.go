@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// speaker is a peer that speaks as much AMQP as it takes to deliver frames to the
-// client, by way of frames.
+// speaker is a minimal AMQP server that delivers messages to the client library
+// through frames.
 type speaker struct {
 	to         net.Conn
 	client     *amqp.Connection
@@ -35,7 +35,7 @@ func onChannel(n byte, frame []byte) []byte {
 	return frame
 }
 
-// answer is what a broker answers to a method of the client, nil for nothing.
+// answer returns the reply to a method of the client, nil for none.
 func answer(class, method uint16) []byte {
 	switch uint32(class)<<16 | uint32(method) {
 	case 10<<16 | 11: // start-ok
@@ -117,8 +117,9 @@ func (s *speaker) deliver(content []byte) (amqp.Delivery, error) {
 	return amqp.Delivery{}, errClientClosed
 }
 
-// FuzzClientReads: the client reads every message whose headers were looked at, with
-// the headers that were to be kept, and can publish it again if it was a table at all.
+// FuzzClientReads checks that the client library can decode every message that
+// passed through frames, with all headers that were kept, and can publish it again
+// if its table was well-formed.
 func FuzzClientReads(f *testing.F) {
 	for _, table := range [][]byte{
 		nil, deep(3), deep(31), deep(32), deep(33), deep(40), wireTable("a", "Z"), wireTable("a", ofLength('A', []byte("VVt\x01"))),
@@ -160,7 +161,7 @@ func FuzzClientReads(f *testing.F) {
 	})
 }
 
-// wellFormed says whether a table is one on the wire, but for types that nobody knows.
+// wellFormed reports whether a table is well-formed apart from unknown field types.
 func wellFormed(table []byte) bool {
 	sound := true
 	end := eachEntry(table, func(e entry) { sound = sound && judge(e.kind, e.content, len(table), len(table)) != broken })

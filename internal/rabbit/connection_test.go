@@ -53,7 +53,7 @@ func TestChannelSaysWhyThereIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener.Close() // nobody listens there now
+	listener.Close() // nothing listens at the address now
 	c := open(t, "amqp://user:secret@"+listener.Addr().String(), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -74,7 +74,8 @@ func TestWrongPasswordIsTheReason(t *testing.T) {
 	})
 }
 
-// Another broker at the address of the one that is meant gets no messages.
+// TestOtherInstanceIsRefused checks that a broker with another Instance at the same
+// address is refused.
 func TestOtherInstanceIsRefused(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
@@ -123,8 +124,8 @@ func TestSilentBrokerIsGivenUp(t *testing.T) {
 		cfg.DialTimeout = 50 * time.Millisecond
 		cfg.Logger = log.Logger()
 	})
-	var silent []net.Conn // kept, since a collected connection is a closed one
-	for range 3 {         // it comes back, and is told once
+	var silent []net.Conn // referenced, since garbage collection would close them
+	for range 3 {         // reconnects, and logs each event once
 		silent = append(silent, rabbittest.Receive(t, accepted))
 	}
 	defer func() {
@@ -235,7 +236,7 @@ func TestConnectionHasItsName(t *testing.T) {
 	}
 }
 
-// unwritable is a stream that fails when it is written to, once it is broken.
+// unwritable is a stream whose writes fail once broken is set.
 type unwritable struct {
 	net.Conn
 	broken atomic.Bool
@@ -248,8 +249,8 @@ func (c *unwritable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestDoGoesOnWhereAWriteFails: such an error comes before the client calls itself
-// closed, so that it is not always seen to be so.
+// TestDoGoesOnWhereAWriteFails checks that Do retries after a failed write. The
+// client library returns the error before it marks the connection as closed.
 func TestDoGoesOnWhereAWriteFails(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	var stream atomic.Pointer[unwritable]
@@ -274,7 +275,8 @@ func TestDoGoesOnWhereAWriteFails(t *testing.T) {
 	}
 }
 
-// TestDoDoesNotRepeatWhatEndsTheConnection: others work on the connection as well.
+// TestDoDoesNotRepeatWhatEndsTheConnection checks that Do stops repeating a
+// function that ends the connection, which has other users too.
 func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)

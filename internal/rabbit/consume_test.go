@@ -14,7 +14,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// consuming runs Consume until the test ends and hands out what comes.
+// consuming runs Consume until the test ends and passes on its sessions and
+// deliveries.
 type consuming struct {
 	sessions   chan *Session
 	deliveries chan amqp.Delivery
@@ -76,7 +77,7 @@ func TestConsumeOutlivesItsSessions(t *testing.T) {
 		}
 		proxy.Mend()
 		second := rabbittest.Receive(t, r.sessions)
-		for range 2 { // the stale ack has taken nothing
+		for range 2 { // the stale ack removed no message
 			d := rabbittest.Receive(t, r.deliveries)
 			if err := second.Ack(d.DeliveryTag, false); err != nil {
 				t.Error(err)
@@ -213,8 +214,8 @@ func TestCancelDrainsAndKeepsTheSession(t *testing.T) {
 	rabbittest.Eventually(t, "only the later messages left", func() bool { return b.Len(t, queue) == 2 })
 }
 
-// TestResumeDeliversOnce resumes with messages that are neither acknowledged nor given
-// back, as a subscriber with busy handlers does.
+// TestResumeDeliversOnce resumes while messages are unacknowledged, as a subscriber
+// with busy handlers does.
 func TestResumeDeliversOnce(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []string{"classic", "quorum"} {
@@ -280,8 +281,8 @@ func TestConsumeEndsWithContextAndConnection(t *testing.T) {
 	}
 }
 
-// TestLargeFrames: the broker adds x-death to headers that are nearly too large,
-// and sends the result.
+// TestLargeFrames checks that a consumer receives headers that exceed the
+// negotiated frame-max because the broker added x-death.
 func TestLargeFrames(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-// scripted is a stream that reads what it is given and keeps what is written.
+// scripted is a stream with fixed input that records its output.
 type scripted struct {
 	net.Conn
 	in  io.Reader
@@ -38,7 +38,7 @@ func tune(method uint16, frameMax uint32) []byte {
 func TestFrameMaxIsRaisedForTheClientOnly(t *testing.T) {
 	for proposed, seen := range map[uint32]uint32{131072: largeFrameMax, 0: 0, largeFrameMax: largeFrameMax, 1 << 30: 1 << 30} {
 		start := methodFrame(classConn, 10, []byte("start")...)
-		later := tune(methodTune, 4096) // no handshake any more: must pass unchanged
+		later := tune(methodTune, 4096) // after the handshake: must pass unchanged
 		in := bytes.Join([][]byte{start, tune(methodTune, proposed), later}, nil)
 		stream := &scripted{in: iotest.OneByteReader(bytes.NewReader(in))}
 		c := newFrames(stream, true)
@@ -47,7 +47,7 @@ func TestFrameMaxIsRaisedForTheClientOnly(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("proposed %d: read %v, %v", proposed, got, err)
 		}
-		for range 2 { // the second is no handshake any more
+		for range 2 { // the second is after the handshake
 			if _, err := c.Write(tune(methodTuneOK, seen)); err != nil {
 				t.Fatal(err)
 			}
@@ -58,9 +58,9 @@ func TestFrameMaxIsRaisedForTheClientOnly(t *testing.T) {
 	}
 }
 
-// FuzzFrames: whatever comes, the client reads as many bytes as were sent, and
-// all of them but the frame-max of a tune unchanged, unless it was told otherwise
-// in a content header.
+// FuzzFrames checks that the client reads as many bytes as were sent, and all of
+// them unchanged except the frame-max of a tune and unreadable headers in a content
+// header.
 func FuzzFrames(f *testing.F) {
 	f.Add(tune(methodTune, 131072))
 	f.Add([]byte("AMQP\x00\x00\x09\x01"))
@@ -70,7 +70,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(append(contentFrame(deep(3)), methodFrame(60, 60)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if bytes.ContainsRune(in, frameContent) {
-			t.Skip() // FuzzSetAside has those
+			t.Skip() // FuzzSetAside covers these
 		}
 		c := newFrames(&scripted{in: iotest.HalfReader(bytes.NewReader(in))}, true)
 		got, err := io.ReadAll(c)
@@ -89,8 +89,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// TestFramesArePassedInPieces: wherever the stream is cut, what the client cannot
-// read is replaced on the way in and restored on the way out, and nothing else is.
+// TestFramesArePassedInPieces splits the stream at every offset and checks that
+// only unreadable headers are replaced on receipt and restored on sending.
 func TestFramesArePassedInPieces(t *testing.T) {
 	body := append([]byte{frameBody, 0, 1, 0, 0, 0, 5}, "hello\xce"...)
 	plain, unfit := contentFrame(deep(2)), contentFrame(deep(40))
@@ -123,8 +123,8 @@ func TestFramesArePassedInPieces(t *testing.T) {
 	}
 }
 
-// BenchmarkRead is what looking at frames adds to reading a message of 1 KiB with
-// eight headers, as the client does, from a stream that costs nothing.
+// BenchmarkRead measures the cost of inspecting frames when the client reads a
+// message of 1 KiB with eight headers from a stream in memory.
 func BenchmarkRead(b *testing.B) {
 	const messages = 100
 	var headers []string

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// open connects and closes with the test; without leaks. Adjust may be nil.
+// open opens a connection and closes it when the test ends. Adjust may be nil.
 func open(t testing.TB, url string, adjust func(*Config)) *Connection {
 	t.Helper()
 	cfg := Config{URL: url, Name: t.Name(), Backoff: Backoff{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond}}
@@ -41,7 +41,7 @@ func publisher(t testing.TB, c *Connection, window int) *Publisher {
 	return p
 }
 
-// patient ends when a test has waited long enough.
+// patient returns a context that ends after rabbittest.Patience.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Patience)
 	t.Cleanup(cancel)
@@ -52,7 +52,7 @@ func to(queue, body string) Message {
 	return Message{RoutingKey: queue, Publishing: amqp.Publishing{Body: []byte(body), DeliveryMode: amqp.Persistent}}
 }
 
-// sendAll sends numbered messages at once, without waiting for any.
+// sendAll sends n numbered messages without waiting for their confirms.
 func sendAll(t testing.TB, p *Publisher, queue string, n int) []*Pending {
 	t.Helper()
 	ctx := patient(t)
@@ -76,8 +76,8 @@ func waitAll(t testing.TB, all []*Pending) {
 	}
 }
 
-// wantAll fails unless the queue holds each of n numbered messages; it returns
-// how many there are more than once.
+// wantAll fails unless the queue holds each of n numbered messages; it returns the
+// number of duplicates.
 func wantAll(t testing.TB, b rabbittest.Broker, queue string, n int) (duplicates int) {
 	t.Helper()
 	seen := map[string]int{}

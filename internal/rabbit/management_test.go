@@ -104,8 +104,8 @@ func TestManagementFailures(t *testing.T) {
 	}
 }
 
-// TestManagementFollowsNoRedirect: another port of the same host is another server,
-// which is not to see the password.
+// TestManagementFollowsNoRedirect checks that another port of the same host, which
+// is another server, does not receive the password.
 func TestManagementFollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("asked for %s with %q", r.URL, r.Header.Get("Authorization"))
@@ -119,9 +119,9 @@ func TestManagementFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// FuzzManagementAnswers: whatever answers, there is an answer or an error that says who
-// answered, without the password and not much longer for a long answer, and routes are
-// decided from it.
+// FuzzManagementAnswers checks that any response yields a result or an error that
+// names the server, is bounded in length and does not contain the password, and
+// that routes can be computed from the result.
 func FuzzManagementAnswers(f *testing.F) {
 	for _, answer := range []string{
 		"", "null", "[]", "{}", `""`, `{"tags":"administrator,monitoring"}`, `{"tags":["administrator"],"name":1}`,

@@ -21,7 +21,7 @@ func TestPublishConfirmsAndReturns(t *testing.T) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 100)
-		// Half go to a queue and half nowhere, all mixed on one channel.
+		// Half of the messages match a queue and half do not, mixed on one channel.
 		var calls sync.WaitGroup
 		for i := range 500 {
 			calls.Go(func() {
@@ -30,7 +30,7 @@ func TestPublishConfirmsAndReturns(t *testing.T) {
 				}
 			})
 			calls.Go(func() {
-				m := to(queue+".missing", fmt.Sprint(i%7)) // many are equal to the byte
+				m := to(queue+".missing", fmt.Sprint(i%7)) // many are identical
 				m.Publishing.Headers = amqp.Table{"n": i % 3, "when": time.Unix(100, 5), "list": []any{int64(1), []byte("x")}}
 				var lost *UnroutableError
 				if err := p.Publish(patient(t), m); !errors.As(err, &lost) || lost.RoutingKey != m.RoutingKey || lost.Code != 312 {
@@ -79,7 +79,7 @@ func TestFullQueueNacksOneMessageOnly(t *testing.T) {
 	})
 }
 
-// pills are messages that no broker takes, each for another reason.
+// pills are messages that every broker refuses, each for another reason.
 func pills(queue string) map[string]Message {
 	foreign := to(queue, "pill")
 	foreign.Publishing.UserId = "somebody"
@@ -162,7 +162,8 @@ func TestOversizeBodyIsRefused(t *testing.T) {
 	})
 }
 
-// TestHeadersUpToTheLimit shows that what is let through is taken, to the byte.
+// TestHeadersUpToTheLimit checks that the broker accepts headers of the maximum
+// size, to the byte.
 func TestHeadersUpToTheLimit(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, nil)
@@ -220,7 +221,7 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 	if err := p.Publish(patient(t), to(queue, "first")); err != nil {
 		t.Fatal(err)
 	}
-	// Confirms do not come any more.
+	// No confirms arrive from here on.
 	proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -240,8 +241,9 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 }
 
-// TestPublishWithoutABroker: nobody takes messages from the publisher, whose room
-// those given up do not leave.
+// TestPublishWithoutABroker checks that messages given up by their callers while
+// disconnected free their slots, although they stay in the submit channel and fill
+// it.
 func TestPublishWithoutABroker(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	p := NewPublisher(open(t, "amqp://127.0.0.1:1/", nil), PublisherConfig{Window: 2})
@@ -316,9 +318,10 @@ func TestPublisherEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedMessagesHoldUpNobody: a queue may confirm nothing, as one without a
-// majority. What its callers give up takes no place from others, not even when the
-// channel has to be opened again for a message that the broker refuses.
+// TestUnconfirmedMessagesHoldUpNobody publishes to a queue that confirms nothing,
+// like one without a majority. Messages given up by their callers occupy no slots
+// of other messages, even when the channel is opened again because the broker
+// refused a message.
 func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
@@ -346,7 +349,7 @@ func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
 			pill := to(queue, "pill")
 			pill.Exchange = "test.no.such.exchange"
 			waiting, cancel := context.WithCancel(patient(t))
-			held, err := p.Send(waiting, to(stuck, "held")) // is sent again with the others
+			held, err := p.Send(waiting, to(stuck, "held")) // sent again with the others
 			if err != nil {
 				t.Fatal(err)
 			}

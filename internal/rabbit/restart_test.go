@@ -8,8 +8,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestBrokerRestart publishes and consumes while the broker goes down and comes
-// up: everything arrives, and the loss and the return are told once each.
+// TestBrokerRestart publishes and consumes during a broker restart: every message
+// arrives, and the loss and the reconnect are logged once each.
 func TestBrokerRestart(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
 		t.Skip("WATERSHIP_TEST_FAULTS is not set: this test restarts the brokers, which others may be using")
@@ -29,7 +29,7 @@ func TestBrokerRestart(t *testing.T) {
 		seen := map[string]bool{string(first.Body): true}
 		_ = session.Ack(first.DeliveryTag, false)
 
-		go func() { // the consumer goes on meanwhile
+		go func() { // the consumer continues during the restart
 			defer close(restarted)
 			b.Service(t, "restart")
 		}()
@@ -51,7 +51,8 @@ func TestBrokerRestart(t *testing.T) {
 	})
 }
 
-// sendUntil sends numbered messages, each confirmed, until done, and returns how many.
+// sendUntil sends numbered messages, each confirmed, until done, and returns their
+// number.
 func sendUntil(t *testing.T, p *Publisher, queue string, done <-chan struct{}) int {
 	for i := 0; ; i++ {
 		select {

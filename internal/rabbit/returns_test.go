@@ -12,8 +12,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestReturnsBelongToTheirMessages: a broker may change what it returns. Messages
-// that differ in a header alone, by which they are routed, still get what is theirs.
+// TestReturnsBelongToTheirMessages checks that a return modified by the broker is
+// matched to its message, even among messages that differ only in a header used for
+// routing.
 func TestReturnsBelongToTheirMessages(t *testing.T) {
 	change := map[string]func([]byte) []byte{
 		"unchanged": func(frame []byte) []byte { return frame },
@@ -73,7 +74,7 @@ func TestReturnsBelongToTheirMessages(t *testing.T) {
 	})
 }
 
-// aMessage is one of few, so that many are alike.
+// aMessage returns one of a few messages, so that many are identical.
 func aMessage(a, b byte) Message {
 	m := Message{Exchange: "e", RoutingKey: string('a' + a&1), Optional: a&2 > 0}
 	p := &m.Publishing
@@ -103,8 +104,8 @@ func aMessage(a, b byte) Message {
 	return m
 }
 
-// aReturn is how a broker returns a message, which changes it in some of the ways
-// that brokers do, and with 8 in another.
+// aReturn returns m as a broker returns it, with changes that brokers make, and
+// with bit 8 of how another change.
 func aReturn(m *Message, how byte) amqp.Return {
 	p := &m.Publishing
 	r := amqp.Return{
@@ -131,8 +132,8 @@ func aReturn(m *Message, how byte) amqp.Return {
 	return r
 }
 
-// FuzzReturns: of messages that cannot be told from one another, no more are called
-// confirmed than were routed, and no more returned than were returned.
+// FuzzReturns checks that, among identical messages, at most as many are confirmed
+// as were routed, and at most as many returned as the broker returned.
 func FuzzReturns(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 0, 0}, byte(0))
 	f.Add([]byte{0, 4, 0, 0, 64, 1, 0, 68, 1}, byte(1))

@@ -14,10 +14,11 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// slow lets next to nothing through to the broker, so that writes wait for room.
+// slow limits the bandwidth to the broker to 1 KB/s, so that writes block.
 const slow = `{"name":"slow","type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`
 
-// TestVanishedPeerIsReplacedInMidWrite: the operating system would wait for minutes.
+// TestVanishedPeerIsReplacedInMidWrite checks that a write to a vanished peer does
+// not wait minutes for the operating system's timeout.
 func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
@@ -53,8 +54,8 @@ func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
 	})
 }
 
-// TestNothingWaitsForAWriteThatIsStuck: a broker short of memory stops reading in the
-// middle of a message.
+// TestNothingWaitsForAWriteThatIsStuck checks other calls during a blocked write: a
+// broker short of memory stops reading in the middle of a message.
 func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
@@ -71,7 +72,7 @@ func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
-		for range 5 { // the first may be written yet
+		for range 5 { // the first may still be written
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			go func() { done <- c.Do(ctx, func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }) }()

@@ -18,8 +18,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// A client with the certificate that the broker wants publishes, whether files in
-// the URL or the configuration name it.
+// TestTLS publishes with the client certificate that the broker requires, named in
+// the URL or in the configuration.
 func TestTLS(t *testing.T) {
 	s := rabbittest.TLS(t)
 	rabbittest.NoLeaks(t)
@@ -44,7 +44,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// What is wrong with certificates is said once, and as it is.
+// TestTLSErrors checks that certificate errors are logged once and name the cause.
 func TestTLSErrors(t *testing.T) {
 	s := rabbittest.TLS(t)
 	empty := filepath.Join(t.TempDir(), "empty.pem")
@@ -90,7 +90,7 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// anotherCA is the file of a certificate authority that signed nothing.
+// anotherCA returns the file of a certificate authority that signed no certificate.
 func anotherCA(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,8 +18,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// wireTable is the content of a table on the wire: names and values in turn, the
-// values with their type.
+// wireTable returns the encoded entries of a table: arguments are alternately names
+// and values, the values with their field type.
 func wireTable(namesAndValues ...string) []byte {
 	var table []byte
 	for pair := range slices.Chunk(namesAndValues, 2) {
@@ -33,7 +33,7 @@ func ofLength(kind byte, content []byte) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(content)))) + string(content)
 }
 
-// deep is a table with one header of n tables, each in the one before.
+// deep returns an encoded table with one header of n nested tables.
 func deep(n int) []byte {
 	value := "V"
 	for range n {
@@ -42,7 +42,8 @@ func deep(n int) []byte {
 	return wireTable("t", value)
 }
 
-// contentFrame is a content header with a content type, the headers and a message id.
+// contentFrame returns a content header frame with a content type, the headers and
+// a message id.
 func contentFrame(table []byte) []byte {
 	payload := append([]byte{0, 60, 0, 0}, make([]byte, 8)...)
 	payload = binary.BigEndian.AppendUint16(payload, flagContentType|flagHeaders|0x0080)
@@ -107,8 +108,8 @@ func TestSetAsideKeepsWhatCanBeRead(t *testing.T) {
 	}
 }
 
-// TestWhatIsObeyedIsNeverPutBack: a publisher whose CC the client cannot read would
-// else reach, with the rights of the next who publishes the message, any queue.
+// TestWhatIsObeyedIsNeverPutBack checks that an unreadable CC is not restored: the
+// message would reach any queue with the permissions of the next publisher.
 func TestWhatIsObeyedIsNeverPutBack(t *testing.T) {
 	unfit := ofLength('A', []byte(ofLength('S', []byte("victim"))+ofLength('F', deep(40))))
 	for _, name := range []string{"CC", "BCC", "x-death", "x-first-death-queue", "x-delivery-count", "watership-queue"} {
@@ -148,16 +149,16 @@ func TestPutBackPrefersWhatWasSetSince(t *testing.T) {
 	}
 }
 
-// entries are those of a table, sorted.
+// entries returns the encoded entries of a table, sorted.
 func entries(table []byte) []string {
 	var all []string
 	end := eachEntry(table, func(e entry) { all = append(all, string(e.whole)) })
 	return slices.Sorted(slices.Values(append(all, string(end))))
 }
 
-// FuzzSetAside: of any headers the client gets those that it can read, and what is
-// published again has the same ones, but for those that brokers obey. A second time
-// changes nothing.
+// FuzzSetAside checks that the client receives only readable headers, that
+// republishing restores the original ones except obeyed headers, and that a second
+// hop changes nothing.
 func FuzzSetAside(f *testing.F) {
 	for _, table := range [][]byte{
 		nil, deep(3), deep(40), wireTable("a", "Z"), wireTable("a", ofLength('A', []byte("VVt\x01"))),
@@ -171,7 +172,7 @@ func FuzzSetAside(f *testing.F) {
 		names := map[string]bool{}
 		eachEntry(table, func(e entry) {
 			if names[string(e.name)] {
-				t.Skip() // no table: names are unique
+				t.Skip() // invalid table: names are unique
 			}
 			names[string(e.name)] = true
 		})
@@ -186,7 +187,7 @@ func FuzzSetAside(f *testing.F) {
 		})
 		back := putBack(instead)
 		if back == nil {
-			return // none was set aside
+			return // no UnreadableHeaders
 		}
 		got := tableOf(t, back)
 		if all := entries(table); !slices.Equal(entries(got), all) && !slices.Equal(entries(got), entries(lawful(table, tableOf(t, instead)))) {
@@ -198,8 +199,9 @@ func FuzzSetAside(f *testing.F) {
 	})
 }
 
-// lawful is a table without what is obeyed and not readable, and without the end that
-// cannot be taken apart, and with the record of a CC that the client gets.
+// lawful returns the table without unreadable obeyed headers and without an end
+// that cannot be split into entries, with the UnreadableCC that the client
+// received.
 func lawful(table, seen []byte) (rest []byte) {
 	count, recorded := 0, false
 	eachEntry(seen, func(e entry) {
@@ -218,7 +220,7 @@ func lawful(table, seen []byte) (rest []byte) {
 	return append(rest, unsplit(end)...)
 }
 
-// BenchmarkHeaders is what it costs to look at a message of eight headers.
+// BenchmarkHeaders measures the inspection of a message with eight headers.
 func BenchmarkHeaders(b *testing.B) {
 	headers := []string{"x-death", ofLength('A', []byte(ofLength('F', wireTable(
 		"count", "l\x00\x00\x00\x00\x00\x00\x00\x01", "queue", ofLength('S', []byte("orders.created")),
@@ -239,7 +241,8 @@ func BenchmarkHeaders(b *testing.B) {
 	}
 }
 
-// nested is deep for the client, whose writer has no limit; every type is in it.
+// nested returns headers nested deeper than the client library can decode; its
+// encoder has no limit. They contain every field type.
 func nested(depth int) amqp.Table {
 	value := amqp.Table{
 		"text": "ü", "bytes": []byte{0, 255}, "void": nil, "bool": true, "int8": int8(-1), "uint8": uint8(200),
@@ -253,7 +256,7 @@ func nested(depth int) amqp.Table {
 	return value
 }
 
-// recorder keeps what the broker sent on one connection, as it was sent.
+// recorder records the bytes that the broker sent on one connection.
 type recorder struct {
 	mu  sync.Mutex // guards all
 	all []byte
@@ -277,7 +280,7 @@ func (r *recorder) dial(network, addr string) (net.Conn, error) {
 	return recorded{conn, r}, err
 }
 
-// headers are the tables of the content headers that came.
+// headers returns the headers tables of the recorded content headers.
 func (r *recorder) headers(t testing.TB) (tables [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,7 +298,8 @@ func (r *recorder) headers(t testing.TB) (tables [][]byte) {
 	return tables
 }
 
-// unreadable are headers that the client cannot read, each for a reason of its own.
+// unreadable returns headers that the client library cannot decode, each for
+// another reason.
 func unreadable() map[string]amqp.Table {
 	crowded := amqp.Table{}
 	for i := range 9000 {
@@ -356,7 +360,7 @@ func TestUnreadableHeadersStopNobody(t *testing.T) {
 	})
 }
 
-// passOn publishes a delivery again and wants the headers that it had at first.
+// passOn republishes a delivery and expects its original headers.
 func passOn(t *testing.T, b rabbittest.Broker, d amqp.Delivery, original []byte) {
 	t.Helper()
 	queue := b.Queue(t, nil)
@@ -382,8 +386,8 @@ func passOn(t *testing.T, b rabbittest.Broker, d amqp.Delivery, original []byte)
 	}
 }
 
-// TestUnreadableHeadersKeepTheirState: what a message is known by is the same
-// after every hop of ours, also where the broker itself takes it to the next queue.
+// TestUnreadableHeadersKeepTheirState checks that the fingerprint of a message is
+// the same after every hop, including dead-lettering by the broker.
 func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		c := open(t, b.URL, func(c *Config) { c.LargeFrames = true })
@@ -402,7 +406,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 		var known string
 		for attempt := range 4 {
 			d := rabbittest.Receive(t, r.deliveries)
-			verifier := schemas.Verifier{FormerRelease: true} // which used the default exchange
+			verifier := schemas.Verifier{FormerRelease: true} // former releases used the default exchange
 			belief, err := verifier.Verify(schemas.FromDelivery(d), d.Exchange, last)
 			if err != nil || belief.Mismatch || belief.State.Attempt != attempt {
 				t.Fatalf("attempt %d: %+v, %v; headers %.500v", attempt, belief.State, err, d.Headers)
@@ -425,8 +429,8 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 	})
 }
 
-// TestUnreadableHeadersCanBeReturned: the broker gives back a message that reaches
-// no queue, on the connection that publishes.
+// TestUnreadableHeadersCanBeReturned checks that an unroutable message with such
+// headers is returned on the publishing connection without ending it.
 func TestUnreadableHeadersCanBeReturned(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		var logged rabbittest.Log

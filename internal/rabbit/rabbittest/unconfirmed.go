@@ -70,7 +70,7 @@ func (c *confirms) up(frame []byte) []byte {
 }
 
 // down splits an acknowledgement of several messages into one per message, and
-// drops those of stuck messages.
+// drops the acknowledgements of stuck messages.
 func (c *confirms) down(frame []byte) []byte {
 	name, channel, arguments := method(frame)
 	if name != basicAck {
