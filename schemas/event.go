@@ -18,7 +18,7 @@ const (
 	Published      Action = "published"       // the tap has copied the message
 	Handled        Action = "handled"         // a handler succeeded
 	RetryScheduled Action = "retry_scheduled" // an attempt failed, another follows
-	Poisoned       Action = "poisoned"        // given up
+	Poisoned       Action = "poisoned"        // no further attempt
 	Replayed       Action = "replayed"        // published again by a replay job
 	Discarded      Action = "discarded"       // an operator decided not to replay it
 	Quarantined    Action = "quarantined"     // replaces a document that the store refused

@@ -42,7 +42,7 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// LagField is computed by Kibana, from the time of an event to its storing.
+// LagField is a field that Kibana computes: the time from an event until it was stored.
 const LagField = "watership.lag"
 
 // Fields returns the fields of the document that can be searched: the fields of the

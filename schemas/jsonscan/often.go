@@ -7,20 +7,21 @@ const (
 	longestOften = 40 // bytes
 )
 
-// often has short strings that were read lately: names of headers and exchanges come
-// with each of a page's documents, and need not be made anew for each. Of strings that
-// share a place the last one has it.
+// often caches short strings that were read recently: the names of headers and
+// exchanges repeat in each document of a page, so they need no new allocation. Of
+// several strings with the same place, the cache has the last one.
 type often struct {
 	seed   maphash.Seed
-	places [oftenPlaces]any // strings
+	places [oftenPlaces]any // each holds a string
 }
 
-// NewOfMany is New for data that holds many values of one kind.
+// NewOfMany returns a Reader for data in which values repeat.
 func NewOfMany(data []byte) *Reader {
 	return &Reader{data: data, often: &often{seed: maphash.MakeSeed()}}
 }
 
-// value is a string as an any: to make that of one takes a piece of memory too.
+// value returns a string as an any. The cache holds values of type any, since the
+// conversion of a string allocates too.
 func (o *often) value(text []byte) any {
 	if o == nil || len(text) > longestOften {
 		return string(text)

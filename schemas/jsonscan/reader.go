@@ -1,10 +1,10 @@
-// Package jsonscan reads JSON whose form the caller knows, several times as
-// fast as encoding/json: in one pass, without reflection, and past whatever the
-// caller does not ask for. It is for what a store gives back, a thousand large
-// documents at a time.
+// Package jsonscan reads JSON of a known form several times as fast as
+// encoding/json: in one pass, without reflection, and without decoding values that
+// the caller does not read. It reads the responses of a store, of up to a thousand
+// large documents.
 //
-// What is skipped is not checked beyond where it ends. Everything else is, and
-// the first thing that is wrong is the Reader's error.
+// A skipped value is only scanned for its end. Everything else is checked, and the
+// first fault is the Reader's error.
 package jsonscan
 
 import (
@@ -15,37 +15,35 @@ import (
 	"time"
 )
 
-// deepest is how many objects and arrays may be within one another, as in
-// encoding/json.
+// deepest is the greatest nesting depth of objects and arrays, as in encoding/json.
 const deepest = 10_000
 
-// Reader reads one JSON value (RFC 8259) from its beginning to its end. After
-// an error every method gives the zero value; see Err. A null is the zero value
-// of whatever is asked for.
+// Reader reads one JSON value (RFC 8259) from its beginning to its end. After an
+// error every method returns the zero value; see Err. A null reads as the zero
+// value of every type.
 type Reader struct {
 	data  []byte
 	at    int
 	depth int
 	err   error
-	often *often // nil: strings are made anew
+	often *often // nil: no cache
 }
 
-// New returns a reader of data, which must not change while it reads.
+// New returns a Reader of data, which must not change until the Reader is done.
 func New(data []byte) *Reader { return &Reader{data: data} }
 
-// Err is the first thing that was wrong; nil if nothing was.
+// Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
 
-// Fail makes err the error of the reader, unless it has one: the caller found
-// something wrong with what it read.
+// Fail sets the error of the reader, unless it has one already. Callers report
+// values that are valid JSON but wrong for them.
 func (r *Reader) Fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// End is for the end of the data, behind which there may be nothing but space.
-// It returns Err.
+// End checks that only white space follows, and returns Err.
 func (r *Reader) End() error {
 	if r.space(); r.at < len(r.data) {
 		r.wrong("something behind the end")
@@ -53,9 +51,8 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Object reads an object. It calls member with the name of each of its members,
-// which is valid during the call; a member that the call does not read is
-// skipped.
+// Object reads an object. It calls member with the name of each member; the name is
+// valid during the call. If member does not read the value, Object skips it.
 func (r *Reader) Object(member func(name []byte)) {
 	if !r.open('{') {
 		return
@@ -70,8 +67,8 @@ func (r *Reader) Object(member func(name []byte)) {
 	r.depth--
 }
 
-// Array reads an array. It calls element for each of its elements; one that the
-// call does not read is skipped.
+// Array reads an array. It calls element for each element. If element does not read
+// the value, Array skips it.
 func (r *Reader) Array(element func()) {
 	if !r.open('[') {
 		return
@@ -100,7 +97,7 @@ func (r *Reader) Text() string {
 	return r.often.value(r.quoted()).(string)
 }
 
-// TextValue is Text as a value of a table.
+// TextValue reads a string as an any, the type of a table's values.
 func (r *Reader) TextValue() any {
 	if r.null() {
 		return ""
@@ -108,7 +105,7 @@ func (r *Reader) TextValue() any {
 	return r.often.value(r.quoted())
 }
 
-// TextBytes reads a string as bytes of the caller's own, nil for a null.
+// TextBytes reads a string into new bytes, nil for a null.
 func (r *Reader) TextBytes() []byte {
 	if r.null() {
 		return nil
@@ -120,8 +117,7 @@ func (r *Reader) TextBytes() []byte {
 	return bytes.Clone(inside)
 }
 
-// Bytes reads a string that is base64 (RFC 4648 §4). They are not nil unless it
-// is null.
+// Bytes reads a string in base64 (RFC 4648 §4). The result is nil only for a null.
 func (r *Reader) Bytes() []byte {
 	if r.null() {
 		return nil
@@ -134,7 +130,7 @@ func (r *Reader) Bytes() []byte {
 	return decoded
 }
 
-// Int reads a whole number of so many bits.
+// Int reads an integer of the given size in bits.
 func (r *Reader) Int(bits int) int64 {
 	if r.null() {
 		return 0
@@ -146,7 +142,7 @@ func (r *Reader) Int(bits int) int64 {
 	return n
 }
 
-// Uint reads a whole number of so many bits that is not below zero.
+// Uint reads an unsigned integer of the given size in bits.
 func (r *Reader) Uint(bits int) uint64 {
 	if r.null() {
 		return 0
@@ -158,7 +154,7 @@ func (r *Reader) Uint(bits int) uint64 {
 	return n
 }
 
-// Float reads a number of so many bits.
+// Float reads a number of the given size in bits.
 func (r *Reader) Float(bits int) float64 {
 	if r.null() {
 		return 0
@@ -182,7 +178,7 @@ func (r *Reader) Bool() bool {
 	return word == "true"
 }
 
-// Time reads a string that is a time (RFC 3339).
+// Time reads a string with a time (RFC 3339).
 func (r *Reader) Time() time.Time {
 	if r.null() {
 		return time.Time{}
@@ -194,7 +190,7 @@ func (r *Reader) Time() time.Time {
 	return t
 }
 
-// Raw reads any value and gives it as it is, a part of the reader's data.
+// Raw returns any value undecoded, as a slice of the reader's data.
 func (r *Reader) Raw() []byte {
 	r.space()
 	begin := r.at
@@ -205,9 +201,9 @@ func (r *Reader) Raw() []byte {
 	return r.data[begin:r.at]
 }
 
-// Part has a value read by a reader of its own, whose error, which it returns,
-// does not concern this one: that goes on behind the value. Bytes in the error
-// are counted from the beginning of the value.
+// Part reads one value with a reader of its own and returns the error of that
+// reader, so that r can continue after the value. Offsets in the error count from
+// the start of the value.
 func (r *Reader) Part(read func(*Reader)) error {
 	r.space()
 	part := Reader{data: r.data[r.at:], depth: r.depth, often: r.often}
@@ -220,7 +216,7 @@ func (r *Reader) Part(read func(*Reader)) error {
 	return nil
 }
 
-// null reads a null, if there is one.
+// null reads a null, if one follows.
 func (r *Reader) null() bool {
 	r.space()
 	if !bytes.HasPrefix(r.data[r.at:], []byte("null")) {
@@ -230,7 +226,7 @@ func (r *Reader) null() bool {
 	return true
 }
 
-// wrong ends the reading, with all of the data behind it.
+// wrong sets a syntax error and skips the rest of the data.
 func (r *Reader) wrong(what string) {
 	r.Fail(fmt.Errorf("JSON: %s at byte %d", what, r.at))
 	r.at = len(r.data)

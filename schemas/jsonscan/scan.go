@@ -11,7 +11,7 @@ import (
 
 func (r *Reader) space() {
 	for r.at < len(r.data) {
-		// Mostly there is none: one comparison tells.
+		// Most JSON has no white space: one comparison detects that.
 		if c := r.data[r.at]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return
 		}
@@ -19,7 +19,7 @@ func (r *Reader) space() {
 	}
 }
 
-// open reads the beginning of an object or array; it says no to a null.
+// open reads the start of an object or array. It returns false for a null.
 func (r *Reader) open(with byte) bool {
 	if r.null() {
 		return false
@@ -31,8 +31,8 @@ func (r *Reader) open(with byte) bool {
 	return r.err == nil
 }
 
-// next says whether another member or element follows, and reads the comma
-// before it, or the end.
+// next reports whether another member or element follows, and reads the comma
+// before it, or the end of the object or array.
 func (r *Reader) next(end byte, first bool) bool {
 	if r.err != nil {
 		return false
@@ -57,7 +57,7 @@ func (r *Reader) take(c byte) {
 	r.space()
 }
 
-// Skip reads past any value.
+// Skip reads any value without decoding it.
 func (r *Reader) Skip() {
 	r.space()
 	for open := 0; r.at < len(r.data); {
@@ -106,8 +106,8 @@ func endsLiteral(c byte) bool {
 	return false
 }
 
-// string reads past a string. It gives what is between the quotes, and whether
-// there are escapes in it.
+// string scans a string. It returns the part between the quotes, and whether that
+// has escapes.
 func (r *Reader) string() (inside []byte, escaped bool) {
 	if r.at == len(r.data) || r.data[r.at] != '"' {
 		r.wrong("no string")
@@ -128,14 +128,14 @@ func (r *Reader) string() (inside []byte, escaped bool) {
 	}
 }
 
-// special is the place of the next quote or backslash, or the end of the data. It
-// looks at eight bytes at a time: most strings are short.
+// special returns the index of the next quote or backslash, or of the end of the
+// data. It compares eight bytes at a time, which suits short strings.
 func special(data []byte, at int) int {
 	const ones, highest = 0x0101010101010101, 0x8080808080808080
 	for ; at+8 <= len(data); at += 8 {
 		word := binary.LittleEndian.Uint64(data[at:])
 		quote, backslash := word^(ones*'"'), word^(ones*'\\')
-		// The lowest bit that is found is right: subtracting borrows only upwards.
+		// The lowest bit found is always right: a subtraction borrows only upwards.
 		if found := ((quote-ones)&^quote | (backslash-ones)&^backslash) & highest; found != 0 {
 			return at + bits.TrailingZeros64(found)/8
 		}
@@ -146,7 +146,7 @@ func special(data []byte, at int) int {
 	return at
 }
 
-// quoted reads a string; without escapes it is a part of the data.
+// quoted reads a string. Without escapes the result is a slice of the data.
 func (r *Reader) quoted() []byte {
 	inside, escaped := r.string()
 	if !escaped {
@@ -155,7 +155,7 @@ func (r *Reader) quoted() []byte {
 	return r.plain(inside)
 }
 
-// plain is a copy of the inside of a string with what its escapes stand for.
+// plain returns a copy of a string's inside with its escapes decoded.
 func (r *Reader) plain(inside []byte) []byte {
 	plain := make([]byte, 0, len(inside))
 	for {
@@ -164,7 +164,7 @@ func (r *Reader) plain(inside []byte) []byte {
 			return append(plain, inside...)
 		}
 		plain = append(plain, inside[:at]...)
-		if c := inside[at+1]; c == '"' || c == '\\' { // nearly always
+		if c := inside[at+1]; c == '"' || c == '\\' { // the most frequent case
 			plain, inside = append(plain, c), inside[at+2:]
 			continue
 		}
@@ -177,8 +177,9 @@ func (r *Reader) plain(inside []byte) []byte {
 	}
 }
 
-// appendEscaped appends what an escape stands for (RFC 8259 §7), and says how
-// long the escape is, 0 for none. A half of a character becomes U+FFFD.
+// appendEscaped appends the character of an escape (RFC 8259 §7), and returns the
+// length of the escape, 0 for an invalid one. Half of a surrogate pair becomes
+// U+FFFD.
 func appendEscaped(dst, escape []byte) ([]byte, int) {
 	const names, values = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	if at := bytes.IndexByte([]byte(names), escape[1]); at >= 0 {
@@ -193,10 +194,10 @@ func appendEscaped(dst, escape []byte) ([]byte, int) {
 			return utf8.AppendRune(dst, both), 12
 		}
 	}
-	return utf8.AppendRune(dst, first), 6 // which writes U+FFFD for a surrogate
+	return utf8.AppendRune(dst, first), 6 // AppendRune writes U+FFFD for a surrogate
 }
 
-// unit is the UTF-16 unit of \uXXXX.
+// unit decodes the UTF-16 code unit of \uXXXX.
 func unit(escape []byte) (rune, bool) {
 	if len(escape) < 6 || escape[0] != '\\' || escape[1] != 'u' {
 		return 0, false

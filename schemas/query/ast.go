@@ -1,23 +1,22 @@
-// Package query is Kibana's query language (KQL), so that a query means the
-// same here, in Kibana and in a script:
+// Package query implements Kibana's query language (KQL), so that a query means
+// the same in Watership, in Kibana and in a script:
 //
 //	event.action: poisoned and headers.tenant: (acme or umbrella) and not error.type: Timeout*
 //
-// The steps are apart. [Parse] makes a tree of a text and knows nothing of
-// fields; [Resolve] checks the tree against the fields that there are; a store
-// compiles what comes out. A tree prints itself as a query that parses to an
+// A query passes three steps. [Parse] converts a text to a tree without regard to
+// fields; [Resolve] checks the tree against the fields of a store; the store
+// compiles the resolved tree. A tree prints itself as a query that parses to an
 // equal tree.
 //
-// The rules are those of the package kbn-es-query of Kibana: grammar.peggy for
-// the language, functions/is.ts and range.ts for what it means. Where we differ
-// the comment says so.
+// The rules follow Kibana's package kbn-es-query: grammar.peggy for the syntax,
+// functions/is.ts and range.ts for the meaning. Comments name the differences.
 package query
 
-// A Node is a query or a part of one: [All], [And], [Or], [Not], [Is],
-// [Exists] or [Range].
+// Node is a query or a part of one: [All], [And], [Or], [Not], [Is], [Exists] or
+// [Range].
 type Node interface {
-	// String is the node in canonical form: Parse makes an equal node of it,
-	// provided that Parse could have made this one.
+	// String returns the node in canonical form. Parse returns an equal node for
+	// it, if Parse can return this node at all.
 	String() string
 	node()
 }
@@ -25,30 +24,32 @@ type Node interface {
 // All matches every document. It is the empty query, and `*: *`.
 type All struct{}
 
-// And matches what all of its nodes match; Parse gives it two or more.
+// And matches the documents that all of its nodes match. Parse returns it with two
+// nodes or more.
 type And []Node
 
-// Or matches what any of its nodes matches; Parse gives it two or more.
+// Or matches the documents that any of its nodes matches. Parse returns it with two
+// nodes or more.
 type Or []Node
 
-// Not matches what its node does not.
+// Not matches the documents that its node does not match.
 type Not struct{ Node Node }
 
-// Is asks for a value in a field, or in any field of the store's choice if
-// Field is nil.
+// Is matches a value in a field. If Field is nil, the store chooses the fields to
+// search.
 type Is struct {
 	Field Pattern
 	Value Value
 	At    Place
 }
 
-// Exists asks for documents in which the field has any value: `field: *`.
+// Exists matches documents in which the field has any value: `field: *`.
 type Exists struct {
 	Field Pattern
 	At    Place
 }
 
-// Range compares a field with a value, which has no wildcards.
+// Range compares a field with a value without wildcards.
 type Range struct {
 	Field Pattern
 	Op    Op
@@ -56,10 +57,10 @@ type Range struct {
 	At    Place
 }
 
-// Op is how a Range compares.
+// Op is the operator of a Range.
 type Op string
 
-// The comparisons, as they are written.
+// The operators, as a query contains them.
 const (
 	Less           Op = "<"
 	LessOrEqual    Op = "<="
@@ -67,17 +68,17 @@ const (
 	GreaterOrEqual Op = ">="
 )
 
-// Value is what a field is compared with. A quoted value has no wildcards and
-// means a phrase: its words in this order. One without quotes is everything up
-// to the next operator, so it may have spaces within but none around it.
+// Value is the operand of a comparison. A quoted value has no wildcards and is a
+// phrase: its words in this order. An unquoted value extends to the next operator,
+// so it may have spaces inside but none around it.
 type Value struct {
 	Pattern Pattern
 	Quoted  bool
 	At      Place
 }
 
-// Place is where in the text of a query something stands. It is there for
-// errors only: Equal ignores it, and its zero value is a place not known.
+// Place is a position in the text of a query, for error messages. Equal ignores it.
+// The zero value is an unknown position.
 type Place struct {
 	Query  string
 	Offset int // in bytes

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The dates that Elasticsearch reads with its default format,
-// strict_date_optional_time||epoch_millis, and its date math. Its rarest forms
-// (a time after a year alone, years of five digits) are left out.
+// The dates that Elasticsearch parses with its default format,
+// strict_date_optional_time||epoch_millis, and its date math. Its rarest forms (a
+// time after a year alone, years of five digits) are not supported.
 var (
 	instant  = regexp.MustCompile(`^(?:(\d{4}(?:-\d\d){0,2})|(\d{4}-\d\d-\d\dT\d\d(?::\d\d(?::\d\d(?:[.,]\d{1,9})?)?)?)(Z|[+-]\d\d(?::?\d\d)?)?)$`)
 	dateMath = regexp.MustCompile(`^(?:[+-]\d*[yMwdhHms]|/[yMwdhHms])*$`)
@@ -26,7 +26,8 @@ func isDate(text string) bool {
 	return isDateMath(math) && (isEpoch(anchor) || isInstant(anchor))
 }
 
-// isDateMath also knows that the amounts of it have 32 bits.
+// isDateMath reports whether text is date math. The amounts in it have at most 32
+// bits.
 func isDateMath(text string) bool {
 	for _, digits := range amount.FindAllString(text, -1) {
 		if _, err := strconv.ParseInt(digits, 10, 32); err != nil {
@@ -41,7 +42,8 @@ func isEpoch(text string) bool {
 	return err == nil && text[0] != '+'
 }
 
-// isInstant also knows that there is no 30th of February.
+// isInstant reports whether text is an existing date or time, so no 30th of
+// February.
 func isInstant(text string) bool {
 	parts := instant.FindStringSubmatch(text)
 	if parts == nil {
@@ -53,14 +55,14 @@ func isInstant(text string) bool {
 	return err == nil && isOffset(zone)
 }
 
-// isOffset knows those of Java: up to 18 hours.
+// isOffset reports whether zone is an offset that Java accepts: up to 18 hours.
 func isOffset(zone string) bool {
 	const farthest = 18 * 60
 	hours, minutes := offsetOf(zone)
 	return minutes < 60 && hours*60+minutes <= farthest
 }
 
-// offsetOf reads Z, +02, +0200 or +02:00, without its sign.
+// offsetOf parses Z, +02, +0200 or +02:00, and ignores the sign.
 func offsetOf(zone string) (hours, minutes int) {
 	digits := strings.ReplaceAll(strings.TrimLeft(zone, "+-Z"), ":", "")
 	if digits == "" {

@@ -7,31 +7,31 @@ import (
 	"unicode"
 )
 
-// SyntaxError says where a text stops being a query.
+// SyntaxError is the place at which a text is no valid query.
 type SyntaxError struct {
 	Query    string
 	Offset   int    // in bytes
-	Found    string // what stands there
-	Expected string // what could stand there
-	Hint     string // a way out, if one is known
+	Found    string // the text at the place
+	Expected string // the text that Parse expected
+	Hint     string // a correction, if one is known
 }
 
-// Error is the problem, the query, and a caret under the place.
+// Error returns the problem, the query, and a caret under the place.
 func (e *SyntaxError) Error() string {
 	message := fmt.Sprintf("found %s, expected %s", e.Found, e.Expected)
 	return withCaret(message, e.Hint, Place{e.Query, e.Offset})
 }
 
-// FieldError says that a query asks for what the fields cannot answer.
+// FieldError reports that the fields cannot answer a query.
 type FieldError struct {
 	Field   string // as the query has it
 	Problem string
-	Hint    string   // a way out, if one is known
-	Near    []string // the names that could have been meant
+	Hint    string   // a correction, if one is known
+	Near    []string // similar names
 	At      Place
 }
 
-// Error is the problem, the query, and a caret under the place.
+// Error returns the problem, the query, and a caret under the place.
 func (e *FieldError) Error() string {
 	hint := e.Hint
 	if len(e.Near) > 0 {
@@ -40,7 +40,7 @@ func (e *FieldError) Error() string {
 	return withCaret(e.Problem, hint, e.At)
 }
 
-// alternatives are names as a query has them.
+// alternatives formats names as a query has them.
 func alternatives(names []string) string {
 	written := make([]string, len(names))
 	for i, name := range names {
@@ -53,7 +53,7 @@ func alternatives(names []string) string {
 	return strings.Join(written[:last], ", ") + " or " + written[last]
 }
 
-// withCaret shows the one line of the query that matters.
+// withCaret formats a message with the line of the query that has the error.
 func withCaret(message, hint string, at Place) string {
 	if hint != "" {
 		message += "; " + hint
@@ -68,11 +68,11 @@ func withCaret(message, hint string, at Place) string {
 }
 
 const (
-	longestLine = 400 // characters of a query that are shown whole
-	context     = 80  // characters on each side that are shown of a longer one
+	longestLine = 400 // characters up to which a line of a query is shown whole
+	context     = 80  // characters on each side of the caret in a longer line
 )
 
-// nearby shortens a line at both ends, so that its caret can be found.
+// nearby shortens a line at both ends, so that its caret stays visible.
 func nearby(before, after string) (string, string) {
 	left, right := []rune(before), []rune(after)
 	if len(left)+len(right) <= longestLine {
@@ -87,8 +87,8 @@ func nearby(before, after string) (string, string) {
 	return before, after
 }
 
-// visible keeps the caret in its column, and what steers a terminal out of it:
-// control characters, and those that change the direction of text.
+// visible replaces characters that would move the caret out of its column: control
+// characters, and characters that change the direction of text.
 func visible(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Cf) {
 		return ' '
@@ -100,7 +100,7 @@ func (s *scanner) fail(offset int, found, expected, hint string) *SyntaxError {
 	return &SyntaxError{Query: s.text, Offset: offset, Found: found, Expected: expected, Hint: hint}
 }
 
-// found names what stands here.
+// found describes the text at the scanner's place.
 func (s *scanner) found() string {
 	rest := s.rest()
 	switch {

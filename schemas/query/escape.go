@@ -9,10 +9,10 @@ import (
 
 const escapes = `one of \\ \( \) \: \< \> \" \* \{ \} \t \r \n \uXXXX \and \or \not`
 
-// escape reads what a backslash begins in an unquoted literal: white space, a
-// special character, a code unit or a keyword, tried in Kibana's order with one
-// exception: `\not` as a word of its own. Kibana writes it to escape the keyword
-// and then reads a line break and "ot".
+// escape reads an escape in an unquoted literal: white space, a special character,
+// a code unit or a keyword. It tries them in Kibana's order with one exception:
+// `\not` as a word of its own. Kibana writes it to escape the keyword, but reads it
+// as a line break and "ot".
 func (s *scanner) escape() (string, error) {
 	if s.wordBegins() && s.escapesNot() {
 		return s.escaped(len("not")), nil
@@ -33,8 +33,8 @@ func (s *scanner) escape() (string, error) {
 	return "", s.fail(s.pos, strconv.Quote(s.rest()[:1+size]), escapes, `a backslash itself is \\`)
 }
 
-// quotedCharacter reads one character between quotes. A backslash that begins
-// no escape stands for itself there, so that "C:\dir" is what it looks like.
+// quotedCharacter reads one character between quotes. A backslash without an escape
+// is literal there, so "C:\dir" needs no escape.
 func (s *scanner) quotedCharacter() (string, error) {
 	if text, ok, err := s.anywhere(); ok || err != nil {
 		return text, err
@@ -47,7 +47,7 @@ func (s *scanner) quotedCharacter() (string, error) {
 	return s.text[s.pos-size : s.pos], nil
 }
 
-// escaped takes a backslash and the size bytes after it, which stand for themselves.
+// escaped reads a backslash and the size bytes after it, which are literal.
 func (s *scanner) escaped(size int) string {
 	s.pos += 1 + size
 	return s.text[s.pos-size : s.pos]
@@ -62,7 +62,7 @@ func (s *scanner) escapesNot() bool {
 	return rest == "" || spaceAt(rest) > 0 || strings.IndexByte(special, rest[0]) >= 0
 }
 
-// anywhere reads the escapes that exist both with quotes and without.
+// anywhere reads the escapes that are valid both inside quotes and outside.
 func (s *scanner) anywhere() (text string, ok bool, err error) {
 	switch {
 	case s.take(`\t`):
@@ -75,8 +75,8 @@ func (s *scanner) anywhere() (text string, ok bool, err error) {
 	return s.codePoint()
 }
 
-// codePoint reads \uXXXX. It is a UTF-16 code unit, so a character beyond the
-// first 65,536 is two of them.
+// codePoint reads \uXXXX. It is a UTF-16 code unit, so a character beyond the first
+// 65,536 needs two.
 func (s *scanner) codePoint() (text string, ok bool, err error) {
 	start := s.pos
 	unit, ok := s.codeUnit()

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// FieldType is what a field holds, by the names of Elasticsearch's mapping.
-// Types that are not named here are asked without checks.
+// FieldType is the type of a field in Elasticsearch's mapping. Values for types
+// without a constant are not checked.
 type FieldType string
 
-// The types whose values are checked or compiled in their own way.
+// The types whose values are checked or compiled specially.
 const (
 	Keyword   FieldType = "keyword"
 	Text      FieldType = "text"
@@ -20,10 +20,10 @@ const (
 	Flattened FieldType = "flattened"
 )
 
-// Field is something that can be asked about.
+// Field is a searchable field.
 type Field struct {
-	// Name is the full name. One that ends in ".*" stands for every name below
-	// it: {"labels.*", Keyword} says that labels.tenant is a keyword.
+	// Name is the full name. A name that ends in ".*" covers every name below it:
+	// {"labels.*", Keyword} means that labels.tenant is a keyword.
 	Name string
 	Type FieldType
 	// Parent is set by Lookup for a key of a flattened field: for
@@ -33,7 +33,7 @@ type Field struct {
 
 func (f Field) family() bool { return strings.HasSuffix(f.Name, ".*") }
 
-// key is what name has below the field, if the field has names below it.
+// key returns the part of name below the field, if the field covers names below it.
 func (f Field) key(name string) (key string, ok bool) {
 	if !f.family() && f.Type != Flattened {
 		return "", false
@@ -42,22 +42,21 @@ func (f Field) key(name string) (key string, ok bool) {
 	return key, ok && key != ""
 }
 
-// Fields is all that can be asked about.
+// Fields are the searchable fields of a store.
 type Fields struct {
-	// Known are the fields and families of the store. A flattened one also
-	// stands for every key below it.
+	// Known are the fields and families of the store. A flattened field also covers
+	// every key below it.
 	Known []Field
-	// Labels are names below families and flattened fields that are known to
-	// exist, such as labels.tenant and headers.tenant. They may be written
-	// without what stands before the key; of two with the same key the earlier
-	// one is meant.
+	// Labels are existing names below families and flattened fields, such as
+	// labels.tenant and headers.tenant. A query may use the key alone. If two have
+	// the same key, it means the earlier one.
 	Labels []string
-	// Unsearched are names that users know and no query can have, each with the
-	// reason. They stand for all names below them.
+	// Unsearched are names that users know but cannot search, each with the reason.
+	// A name covers all names below it.
 	Unsearched map[string]string
 }
 
-// Lookup finds a field by its full name.
+// Lookup returns the field with a full name.
 func (f Fields) Lookup(name string) (Field, bool) {
 	for _, known := range f.Known {
 		if known.Name == name && !known.family() {
@@ -68,7 +67,7 @@ func (f Fields) Lookup(name string) (Field, bool) {
 	return field, ok
 }
 
-// below finds a name that a family or a flattened field stands for.
+// below finds the family or flattened field that covers a name.
 func (f Fields) below(name string) (field Field, key string, ok bool) {
 	for _, known := range f.Known {
 		if key, ok := known.key(name); ok {
@@ -82,8 +81,8 @@ func (f Fields) below(name string) (field Field, key string, ok bool) {
 	return Field{}, "", false
 }
 
-// Below finds the fields and families below an object, which is a part of the
-// document and no field itself. There are none if the name is not that of an object.
+// Below returns the fields and families below an object, which is a part of the
+// document and no field itself. It returns none if name is no object.
 func (f Fields) Below(object string) []Field {
 	if _, isField := f.Lookup(object); isField {
 		return nil
@@ -97,9 +96,9 @@ func (f Fields) Below(object string) []Field {
 	return found
 }
 
-// Match finds the fields whose names are of a pattern. All keys of a flattened
-// field, `headers.*`, are that field itself; other patterns find only those
-// keys and labels whose names are known.
+// Match returns the fields whose names match a pattern. All keys of a flattened
+// field, `headers.*`, are that field itself; other patterns match only keys and
+// labels with known names.
 func (f Fields) Match(pattern Pattern) []Field {
 	var found []Field
 	for _, known := range f.Known {
@@ -116,10 +115,10 @@ func (f Fields) Match(pattern Pattern) []Field {
 	return found
 }
 
-// Expand finds the fields that a resolved name stands for. Of those that a
-// pattern finds it leaves out the ones that do not fit, for which Elasticsearch
-// would refuse the whole query. A name that nobody knows stays, as in Kibana:
-// other indices may have it.
+// Expand returns the fields for a resolved name or pattern. From the matches of a
+// pattern it omits the fields that do not fit, for which Elasticsearch would refuse
+// the whole query. It keeps an unknown name, as Kibana does: other indices may have
+// it.
 func (f Fields) Expand(name Pattern, fits func(Field) bool) []Field {
 	if !name.Wild() {
 		field, ok := f.Lookup(name.Text())
@@ -137,8 +136,8 @@ func (f Fields) Expand(name Pattern, fits func(Field) bool) []Field {
 	return found
 }
 
-// short finds the fields that a name without its first segments can mean. Of two
-// within one object it means the outer: class is watership.class, and not
+// short returns the fields that a name without its first segments can mean. Of two
+// within one object it returns the outer: class is watership.class, and not
 // watership.attempts.class.
 func (f Fields) short(name string) []Field {
 	var found []Field

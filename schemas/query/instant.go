@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// End says which end of the time that a date names is meant: 2026-01-31 is a
-// day, and now/d is one too.
+// End is one end of the time span of a date: 2026-01-31 is a whole day, and so is
+// now/d.
 type End int
 
-// The first millisecond of it, or the last.
+// The first millisecond of the span, or the last.
 const (
 	First End = iota
 	Last
 )
 
-// End is the end that a comparison with a date means: after a day is after its
-// last
+// End returns the end of a date's span that a comparison uses: after a day is after
+// its last millisecond
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/query-dsl-range-query.html#range-query-date-math-rounding).
 func (op Op) End() End {
 	if op == Greater || op == LessOrEqual {
@@ -27,13 +27,13 @@ func (op Op) End() End {
 	return First
 }
 
-// Instant reads a date as Elasticsearch does: an ISO 8601 date or time, milliseconds
-// since 1970, or date math. The zone of now is that of a date that names none and the
-// one to round in, as time_zone is in a request
+// Instant parses a date as Elasticsearch does: an ISO 8601 date or time,
+// milliseconds since 1970, or date math. The zone of now applies to a date without
+// a zone and to rounding, as time_zone does in a request
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/query-dsl-range-query.html#range-query-time-zone).
-// It is exact to the millisecond, and gives UTC; before the year 0 and after 9999,
-// where no event can be, the end of that time. The error is for what [Resolve]
-// refuses.
+// The result is in UTC and exact to the millisecond. Dates before the year 0 or
+// after 9999, in which no event can be, become the first or last instant of those
+// years. The error is for a text that [Resolve] refuses.
 func Instant(text string, now time.Time, end End) (time.Time, error) {
 	if !isDate(text) {
 		return time.Time{}, fmt.Errorf("%q is not a date", text)
@@ -48,7 +48,7 @@ func Instant(text string, now time.Time, end End) (time.Time, error) {
 	return bounded(instantOf(text, end, now.Location())), nil
 }
 
-// bounded keeps to what [InstantLayout] can write.
+// bounded limits a time to the range that [InstantLayout] can write.
 func bounded(at time.Time) time.Time {
 	at = at.UTC()
 	switch {
@@ -60,7 +60,7 @@ func bounded(at time.Time) time.Time {
 	return at
 }
 
-// instantOf reads what isDate has found to be one, and gives it in a zone.
+// instantOf parses a text that isDate accepts, and returns it in a zone.
 func instantOf(text string, end End, zone *time.Location) time.Time {
 	parts := instant.FindStringSubmatch(text)
 	if parts == nil {
@@ -83,8 +83,8 @@ func layoutOf(plain string) string {
 	return layout[:min(len(plain), len(layout))]
 }
 
-// lengthOf is the length of the time that a date names. As in Elasticsearch a year and
-// a month stand for their first day.
+// lengthOf returns the length of the time span of a date. As in Elasticsearch a
+// year and a month mean their first day.
 func lengthOf(plain string) time.Duration {
 	switch {
 	case len(plain) <= len("2006-01-02"):
@@ -108,7 +108,7 @@ func zoneOf(text string) *time.Location {
 	return time.FixedZone(text, seconds)
 }
 
-// calculate does what isDate has found to be date math, such as -1d/d.
+// calculate evaluates date math that isDate accepts, such as -1d/d.
 func calculate(at time.Time, math string, end End) time.Time {
 	for math != "" {
 		op := math[0]
@@ -150,13 +150,13 @@ func add(at time.Time, unit byte, count int) time.Time {
 	}
 }
 
-// addSeconds takes more than the three hundred years of a time.Duration.
+// addSeconds adds seconds beyond the three hundred years of a time.Duration.
 func addSeconds(at time.Time, count int) time.Time {
 	return time.Unix(at.Unix()+int64(count), int64(at.Nanosecond())).In(at.Location())
 }
 
-// addMonths keeps to the last day of a shorter month, where AddDate would go on
-// into the next.
+// addMonths ends at the last day of a shorter month, where AddDate would continue
+// into the next month.
 func addMonths(at time.Time, count int) time.Time {
 	wall := wallOf(at)
 	moved := wall.AddDate(0, count, 0)
@@ -166,8 +166,8 @@ func addMonths(at time.Time, count int) time.Time {
 	return relocate(at, moved)
 }
 
-// round finds the first or the last millisecond of the unit of time that at is
-// in. A week begins on Monday.
+// round returns the first or the last millisecond of the unit of time around at. A
+// week begins on Monday.
 func round(at time.Time, unit byte, end End) time.Time {
 	at = begin(at, unit)
 	if end == Last {

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// special has the characters that an unquoted literal must escape.
+// special are the characters that an unquoted literal must escape.
 const special = `\():<>"*{}`
 
-// scanner reads the words of the language. What a word is depends on where it
-// stands ("or" begins a value, but joins two), so the parser asks for what may
-// come next instead of being handed tokens.
+// scanner splits the text of a query into words. The meaning of a word depends on
+// its place ("or" begins a value, but joins two), so the parser asks for the words
+// that are valid next instead of receiving tokens.
 type scanner struct {
 	text  string
 	pos   int
-	begin int // of the unquoted literal being read
+	begin int // of the current unquoted literal
 }
 
 func (s *scanner) rest() string { return s.text[s.pos:] }
@@ -34,8 +34,8 @@ func (s *scanner) spaces() {
 	s.pos = len(s.text) - len(strings.TrimLeftFunc(s.rest(), isSpace))
 }
 
-// joined takes "and" or "or" between two operands. It needs space on both
-// sides: `(a)or(b)` is an error in Kibana too.
+// joined reads "and" or "or" between two operands. It needs space on both sides:
+// `(a)or(b)` is an error in Kibana too.
 func (s *scanner) joined(word string) bool {
 	start := s.pos
 	s.spaces()
@@ -48,7 +48,7 @@ func (s *scanner) joined(word string) bool {
 	return false
 }
 
-// negated takes a "not" before an operand.
+// negated reads a "not" before an operand.
 func (s *scanner) negated() bool {
 	if !keywordAt(s.rest(), "not") {
 		return false
@@ -78,9 +78,9 @@ func (s *scanner) bare() (Pattern, error) {
 	return trim(append(parts, part.String())), nil
 }
 
-// bareEnds is where the lookaheads of the rule UnquotedCharacter stop. Kibana
-// stops at "not" within a word too, so that `cannot connect` is an error there;
-// here it is a value.
+// bareEnds reports whether an unquoted literal ends here, by the lookaheads of the
+// rule UnquotedCharacter. Kibana ends it at "not" within a word too, so that
+// `cannot connect` is an error there; here it is a value.
 func (s *scanner) bareEnds() bool {
 	rest := s.rest()
 	if rest == "" {
@@ -128,8 +128,8 @@ func (s *scanner) quoted() (string, error) {
 	return "", s.fail(open, `a quote that is never closed`, `a second "`, `write \" for a quote within a value`)
 }
 
-// trim takes away the white space around a literal, as JavaScript's trim does
-// in Kibana: of any kind, escaped or not.
+// trim removes the white space around a literal, as JavaScript's trim does in
+// Kibana: of any kind, escaped or not.
 func trim(p Pattern) Pattern {
 	last := len(p) - 1
 	p[0] = strings.TrimLeftFunc(p[0], isTrimmed)
@@ -142,13 +142,13 @@ func isTrimmed(r rune) bool {
 	return unicode.IsSpace(r) && r != nextLine || r == byteOrderMark
 }
 
-// isSpace is the rule Space: what separates words.
+// isSpace is the rule Space: the characters that separate words.
 func isSpace(r rune) bool {
 	const noBreak = '\u00A0'
 	return r == ' ' || r == '\t' || r == '\r' || r == '\n' || r == noBreak
 }
 
-// spaceAt is the size of the space at the head of text, 0 if there is none.
+// spaceAt returns the size of the space at the start of text, 0 if there is none.
 func spaceAt(text string) int {
 	if r, size := utf8.DecodeRuneInString(text); isSpace(r) {
 		return size
@@ -156,13 +156,13 @@ func spaceAt(text string) int {
 	return 0
 }
 
-// keywordAt reports whether text begins with the keyword, in any case, and
-// space after it: without one it is a word like any other.
+// keywordAt reports whether text begins with the keyword, in any case, followed by
+// space: without space it is an ordinary word.
 func keywordAt(text, word string) bool {
 	return hasFold(text, word) && spaceAt(text[len(word):]) > 0
 }
 
-// hasFold is strings.HasPrefix in any case.
+// hasFold is strings.HasPrefix without regard to case.
 func hasFold(text, prefix string) bool {
 	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
 }

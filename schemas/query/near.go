@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// near finds up to three names that a wrong one could stand for: by a slip of
-// the fingers in the whole name or its last segment, or by its end missing.
+// near returns up to three names similar to a wrong one: with a typing error in the
+// whole name or its last segment, or with the end missing.
 func (f Fields) near(name string) []string {
 	type candidate struct {
 		name     string
@@ -34,7 +34,7 @@ func (f Fields) near(name string) []string {
 	return names
 }
 
-// unknown says why there is no field of a name.
+// unknown returns the error for a name without a field.
 func (f Fields) unknown(name string, at Place) *FieldError {
 	none := &FieldError{Field: name, At: at}
 	if none.Problem = f.unsearched(name); none.Problem != "" {
@@ -54,7 +54,8 @@ func (f Fields) unknown(name string, at Place) *FieldError {
 	return none
 }
 
-// unsearched says why a name, or one that it is below, cannot be searched, if that is so.
+// unsearched returns the reason why a name, or a name above it, cannot be searched,
+// or "".
 func (f Fields) unsearched(name string) string {
 	for known, reason := range f.Unsearched {
 		if name == known || strings.HasPrefix(name, known+".") {
@@ -72,8 +73,8 @@ func namesOf(fields []Field) []string {
 	return names
 }
 
-// asKey says how a name is written that was meant as a key of a flattened field, or
-// which names there are in the object that it begins with.
+// asKey returns a hint for a name: how to write it as a key of a flattened field,
+// or the names in the object with which it begins.
 func (f Fields) asKey(name string) string {
 	object, _, _ := strings.Cut(name, ".")
 	if below := f.Below(object); len(below) > 0 {
@@ -101,8 +102,8 @@ func (f Fields) names() []string {
 	return append(names, f.Labels...)
 }
 
-// distance is the number of characters to add, take away or change to make one
-// name of the other (Levenshtein), in any case.
+// distance returns the number of characters to insert, delete or replace to turn
+// one name into the other (Levenshtein), without regard to case.
 func distance(a, b string) int {
 	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
 	row := make([]int, len(to)+1)

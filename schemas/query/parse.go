@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep parentheses may nest. They are what makes the parser,
-// and everybody who walks a tree, recurse.
+// maxDepth is the greatest nesting depth of parentheses. Only they make the
+// parser, and functions on a tree, recurse.
 const maxDepth = 200
 
-// Parse reads a query. Its error is a *SyntaxError.
+// Parse converts the text of a query to a tree. Its error is a *SyntaxError.
 //
 //	or      = and { "or" and }
 //	and     = not { "and" not }
@@ -43,7 +43,7 @@ type parser struct {
 	depth int
 }
 
-// An operand is what a level of the grammar joins, negates or groups.
+// operand parses one operand of "and", "or", "not" or parentheses.
 type operand func() (Node, error)
 
 func (p *parser) or(next operand) (Node, error) {
@@ -76,7 +76,7 @@ func (p *parser) list(word string, next operand) ([]Node, error) {
 	}
 }
 
-// not takes one "not" only: as in Kibana a second one needs parentheses.
+// not accepts one "not" only: as in Kibana a second one needs parentheses.
 func (p *parser) not(next operand) (Node, error) {
 	if !p.negated() {
 		return p.group(next)
@@ -123,7 +123,7 @@ func (p *parser) clause() (Node, error) {
 	return Is{Value: head, At: head.At}, nil
 }
 
-// values reads what follows `field:`, one value or a group of them.
+// values reads one value or a group of values after `field:`.
 func (p *parser) values(field Value) (Node, error) {
 	p.spaces()
 	return p.group(func() (Node, error) {
@@ -141,7 +141,7 @@ func (p *parser) values(field Value) (Node, error) {
 	})
 }
 
-// comparison reads what follows `field >`. Kibana takes a wildcard there for a
+// comparison reads the value after `field >`. Kibana treats a wildcard there as a
 // letter, which finds nothing; here it is an error.
 func (p *parser) comparison(field Value, op Op) (Node, error) {
 	p.spaces()
@@ -174,7 +174,7 @@ func (p *parser) literal(expected string) (Value, error) {
 	return Value{Pattern: pattern, At: at}, nil
 }
 
-// joinExpected is the error of a clause that does not end where it should.
+// joinExpected returns the error of a clause that does not end at its expected end.
 func (p *parser) joinExpected(end string) *SyntaxError {
 	hint := ""
 	switch {

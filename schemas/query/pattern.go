@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Pattern is a text with wildcards: the texts before, between and after them.
-// So an escaped `*` stays a letter like any other.
+// Pattern is a text with wildcards, as a list of the texts before, between and after
+// them. So an escaped `*` is an ordinary character.
 //
 //	order    Pattern{"order"}
 //	order*   Pattern{"order", ""}
@@ -20,7 +20,8 @@ func (p Pattern) Wild() bool { return len(p) > 1 }
 // it is a value with two wildcards.
 func (p Pattern) Any() bool { return len(p) == 2 && p[0] == "" && p[1] == "" }
 
-// Prefix is the text before the wildcard of a pattern that ends in its only one.
+// Prefix returns the text before the wildcard, if the pattern's only wildcard is at
+// its end.
 func (p Pattern) Prefix() (string, bool) {
 	if len(p) != 2 || p[1] != "" {
 		return "", false
@@ -28,11 +29,12 @@ func (p Pattern) Prefix() (string, bool) {
 	return p[0], true
 }
 
-// Text is the pattern with `*` for the wildcards: the text itself if there are none.
+// Text returns the pattern with `*` for the wildcards: the text itself if there are
+// none.
 func (p Pattern) Text() string { return strings.Join(p, "*") }
 
-// Join is the pattern in another language: the texts in that language's escapes
-// with its wildcard between them.
+// Join converts the pattern to another language: its texts, escaped by escape, with
+// that language's wildcard between them.
 func (p Pattern) Join(wildcard string, escape func(string) string) string {
 	parts := make([]string, len(p))
 	for i, part := range p {
@@ -41,7 +43,7 @@ func (p Pattern) Join(wildcard string, escape func(string) string) string {
 	return strings.Join(parts, wildcard)
 }
 
-// Match reports whether the whole of text is of the pattern.
+// Match reports whether the whole of text matches the pattern.
 func (p Pattern) Match(text string) bool {
 	if !p.Wild() {
 		return text == p.Text()
@@ -59,8 +61,8 @@ func (p Pattern) Match(text string) bool {
 	return strings.HasSuffix(text, p[last])
 }
 
-// Equal reports whether two trees ask the same in the same shape, wherever they
-// stand.
+// Equal reports whether two trees have the same nodes in the same shape, whatever
+// their places.
 func Equal(a, b Node) bool {
 	switch a := a.(type) {
 	case And:

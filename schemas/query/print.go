@@ -28,7 +28,7 @@ func (n Range) String() string {
 	return fieldString(n.Field) + " " + string(n.Op) + " " + n.Value.String()
 }
 
-// String is the value as it stands in a query.
+// String returns the value as a query contains it.
 func (v Value) String() string {
 	if v.Quoted {
 		return quote(v.Pattern.Text())
@@ -36,8 +36,7 @@ func (v Value) String() string {
 	return bare(v.Pattern)
 }
 
-// fieldString quotes only a name that cannot do without: whether a field was
-// quoted means nothing.
+// fieldString quotes a name only if it must: quotes around a field have no meaning.
 func fieldString(field Pattern) string {
 	name := field.Text()
 	if !field.Wild() && (name == "" || name != trim(Pattern{name}).Text()) {
@@ -54,8 +53,9 @@ func join(outer Node, nodes []Node, word string) string {
 	return strings.Join(parts, word)
 }
 
-// within is a node inside another, in parentheses where it would not come out
-// as one otherwise. Those of `(a and b) and c` stay: the tree has them.
+// within prints a node inside another, in parentheses if it would not parse as one
+// node otherwise. The parentheses of `(a and b) and c` stay, since the tree has
+// them.
 func within(outer, inner Node) string {
 	switch inner.(type) {
 	case Or:
@@ -84,7 +84,7 @@ func quote(text string) string {
 	return b.String() + `"`
 }
 
-// bare is a pattern without quotes.
+// bare prints a pattern without quotes.
 func bare(pattern Pattern) string {
 	var b strings.Builder
 	for i, part := range pattern {
@@ -96,19 +96,19 @@ func bare(pattern Pattern) string {
 	return b.String()
 }
 
-// bareText escapes every word that is a keyword, even where Parse would not take
-// it for one: what comes next to it is not known here.
+// bareText escapes every keyword, even where Parse would not read it as one, since
+// bareText does not know the text that follows.
 func bareText(b *strings.Builder, text string, wordBegins bool) {
 	for i, r := range text {
 		if strings.ContainsRune(special, r) || wordBegins && beginsKeyword(text[i:]) {
 			b.WriteByte('\\')
 		}
 		if r == '\n' && hasFold(text[i+1:], "ot") {
-			b.WriteString(codeUnits(r)) // else it would look like an escaped "not"
+			b.WriteString(codeUnits(r)) // without an escape it would look like an escaped "not"
 		} else {
 			b.WriteString(printable(r))
 		}
-		wordBegins = r == ' ' // other space is not printed as such
+		wordBegins = r == ' ' // other white space is escaped
 	}
 }
 
@@ -119,7 +119,8 @@ func beginsKeyword(text string) bool {
 	return strings.EqualFold(text, "and") || strings.EqualFold(text, "or") || strings.EqualFold(text, "not")
 }
 
-// printable escapes what cannot be seen, or could steer a terminal.
+// printable escapes invisible characters, and characters that could control a
+// terminal.
 func printable(r rune) string {
 	switch {
 	case r == '\t':

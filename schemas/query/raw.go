@@ -1,8 +1,8 @@
 package query
 
-// Raw is a condition in a store's own language, such as Elasticsearch's query
-// DSL. Parse never makes one, and Resolve leaves it as it is; another store
-// must refuse it.
+// Raw is a condition in a store's own language, such as Elasticsearch's query DSL.
+// Parse never returns one, and Resolve leaves it unchanged. A store with another
+// language must refuse it.
 type Raw struct {
 	JSON string
 }

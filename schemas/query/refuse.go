@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Fits reports whether the field can answer. A store that expands a pattern of
-// fields leaves out those that cannot: one text among the numbers would make it
+// Fits reports whether the field can answer the query. A store that expands a
+// pattern of fields omits the others: one text field among numbers would make it
 // refuse the whole query.
 func (n Is) Fits(field Field) bool { return n.refusal(field) == nil }
 
-// Fits reports whether the field can answer.
+// Fits reports whether the field can answer the query.
 func (n Range) Fits(field Field) bool { return n.refusal(field) == nil }
 
 func (n Is) refusal(field Field) *FieldError {
@@ -25,9 +25,10 @@ func (n Is) refusal(field Field) *FieldError {
 
 func (n Exists) refusal(Field) *FieldError { return nil }
 
-// refusal of a range: Elasticsearch compares the values of a flattened field as
-// text, by which 9 is more than 10, and only between two bounds. To Kibana null is no
-// bound at all, so that every event with the field matches.
+// refusal returns the error of a range on a field that cannot answer it.
+// Elasticsearch compares the values of a flattened field as text, by which 9 is
+// more than 10, and only between two bounds. Kibana treats null as no bound at all,
+// so that every event with the field matches.
 func (n Range) refusal(field Field) *FieldError {
 	if !n.Value.Quoted && n.Value.Pattern.Text() == "null" {
 		return &FieldError{
@@ -53,10 +54,11 @@ func (n Range) refusal(field Field) *FieldError {
 	}
 }
 
-// wildRefusal of a flattened key is narrower than Elasticsearch, which keeps keys and
-// values in one text: there `headers.a: *x` also finds what ends in x under any other
-// key, and `headers.a: b*x` what does so under a key that begins with b, but nothing
-// under the key a (8.19).
+// wildRefusal returns the error of wildcards on a field that cannot answer them. On a
+// flattened key Elasticsearch accepts wildcards that match wrongly, since it keeps
+// keys and values in one text: `headers.a: *x` also finds values that end in x under
+// any other key, and `headers.a: b*x` finds such values under a key that begins with
+// b, but none under the key a (8.19).
 func (n Is) wildRefusal(field Field) *FieldError {
 	_, prefix := n.Value.Pattern.Prefix()
 	refused := &FieldError{Field: field.Name, At: n.Value.At}
@@ -72,7 +74,7 @@ func (n Is) wildRefusal(field Field) *FieldError {
 	return refused
 }
 
-// refusal says why the field cannot have the value.
+// refusal returns the error of a value that the field cannot have.
 func (v Value) refusal(field Field) *FieldError {
 	text := v.Pattern.Text()
 	refused := &FieldError{Field: field.Name, At: v.At}
@@ -90,10 +92,10 @@ func (v Value) refusal(field Field) *FieldError {
 	return refused
 }
 
-// written is the name of a field as a query has it.
+// written returns the name of a field as a query contains it.
 func (f Field) written() string { return fieldString(Pattern{f.Name}) }
 
-// keys names a flattened field by what is in it.
+// keys names the contents of a flattened field.
 func (f Field) keys() string {
 	if f.Parent != "" {
 		return f.Parent + ".*"
@@ -101,8 +103,8 @@ func (f Field) keys() string {
 	return f.Name
 }
 
-// labelHint is the way out for headers, which a list in the configuration
-// copies to fields of their own.
+// labelHint suggests a list in the configuration that copies headers to fields of
+// their own.
 func (f Field) labelHint(list string) string {
 	if f.Parent != "headers" {
 		return ""
@@ -111,8 +113,8 @@ func (f Field) labelHint(list string) string {
 	return fmt.Sprintf("put the header on the list %s and query %s", list, fieldString(Pattern{label}))
 }
 
-// isLong says whether a number without what follows its point has 64 bits. A float64
-// cannot tell the numbers next to the bounds from one another.
+// isLong reports whether the integer part of a number fits 64 bits. A float64
+// cannot distinguish the numbers next to the limits.
 func isLong(number string) bool {
 	const beyond = 1 << 63
 	value, _ := strconv.ParseFloat(number, 64)
@@ -123,7 +125,7 @@ func isLong(number string) bool {
 	return ok && new(big.Int).Quo(exact.Num(), exact.Denom()).IsInt64()
 }
 
-// isNumber takes the decimal numbers, and not what else Go reads as one.
+// isNumber accepts decimal numbers only; strconv parses more forms.
 func isNumber(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil && !strings.ContainsAny(text, "xXpPiInN_")

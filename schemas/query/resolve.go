@@ -5,19 +5,18 @@ import (
 	"strconv"
 )
 
-// Resolve checks a tree against the fields that there are, and writes their
-// full names into it:
+// Resolve checks a tree against the fields of a store, and replaces names in it by
+// full names:
 //
 //   - a full name, a key of a flattened field or a name of a family stays;
-//   - the last segments of a known name mean that field, if only one ends so;
+//   - the last segments of a known name mean that field, if no other name ends so;
 //   - a key of Fields.Labels means that label;
-//   - a pattern stays if it finds a field that can answer;
-//   - the name of an object stays where its existence is asked: it exists where a
-//     field below it does.
+//   - a pattern stays if it matches a field that can answer the query;
+//   - the name of an object stays in an Exists: it exists if a field below it does.
 //
-// Kibana sends unknown names as they are and finds nothing. Here a query also
-// selects what is replayed, so a name that cannot be right is an error, and so
-// is a value that the store would refuse or misread. The error is a *FieldError.
+// Kibana sends unknown names unchanged and finds nothing. In Watership a query also
+// selects the messages of a replay, so an unknown name is an error, and so is a
+// value that the store would refuse or misread. The error is a *FieldError.
 func Resolve(node Node, fields Fields) (Node, error) {
 	switch n := node.(type) {
 	case And:
@@ -63,8 +62,8 @@ func resolveAll(nodes []Node, fields Fields) ([]Node, error) {
 	return resolved, nil
 }
 
-// resolve finds the fields that a name or pattern means. refusal says why a
-// field cannot answer; a pattern needs only one that can.
+// resolve returns the full name of a field, or a pattern that at least one field can
+// answer. refusal returns the error of a field that cannot.
 func (f Fields) resolve(name Pattern, at Place, refusal func(Field) *FieldError) (Pattern, error) {
 	found, err := f.find(name, at)
 	if err != nil {

@@ -1,17 +1,18 @@
 package query
 
-// OneOf asks a keyword for any of some values.
+// OneOf matches a keyword field with any of the values.
 type OneOf struct {
 	Field  Field
 	Values []string
 }
 
-// fewValues of a field are looked for one by one, as Kibana does it.
+// fewValues is the number of values of a field up to which a store searches for
+// each separately, as Kibana does.
 const fewValues = 100
 
-// Together takes out of a resolved node what asks a keyword for one value after
-// another, so that a store can look for all of them at once: thousands of ids, one
-// by one, are more than it accepts, or than anybody waits for.
+// Together splits a resolved node into lists of values for one keyword field each,
+// and the other nodes. A store can search a list at once: thousands of separate
+// conditions, such as ids, exceed its limit or take too long.
 func (f Fields) Together(n Or) (lists []OneOf, others Or) {
 	values := map[string][]string{}
 	for _, node := range n {
@@ -34,7 +35,8 @@ func (f Fields) Together(n Or) (lists []OneOf, others Or) {
 	return lists, others
 }
 
-// keyword is what a node asks a keyword for, where it asks for one whole value.
+// keyword returns the field and the value of a node that searches a keyword field
+// for one whole value.
 func (f Fields) keyword(node Node) (field Field, value string, ok bool) {
 	is, ok := node.(Is)
 	if !ok || is.Field == nil || is.Field.Wild() || is.Value.Pattern.Wild() {

@@ -2,24 +2,24 @@ package query
 
 import "time"
 
-// wallOf is the local time that at has in its zone, written as if it were UTC, so that
-// calendars can be calculated with: there is no change of clocks in UTC.
+// wallOf returns the local time of at in its zone, written as UTC. Calendar
+// arithmetic is safe in UTC, which has no change of clocks.
 func wallOf(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// relocate is a local time in the zone of at, on the same side of a change of clocks
-// where there are two.
+// relocate returns the instant of a local time in the zone of at. If there are two,
+// it has the offset of at.
 func relocate(at, wall time.Time) time.Time {
 	_, offset := at.Zone()
 	return local(wall, at.Location(), offset)
 }
 
-// local is the instant at which a zone has a local time. It decides as Java does, and
-// so Elasticsearch, where clocks are changed: a time that they skip is moved forward by
-// the length of the gap; of a time that they show twice the preferred offset (in seconds
-// east of UTC) is taken if it is one of the two, and the earlier instant if not
+// local returns the instant of a local time in a zone. At a change of clocks it
+// follows Java, and so Elasticsearch: a skipped time moves forward by the length of
+// the gap; a time that occurs twice has the preferred offset (in seconds east of
+// UTC) if it is one of the two, and is the earlier instant otherwise
 // (https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/time/ZonedDateTime.html).
 func local(wall time.Time, zone *time.Location, preferred int) time.Time {
 	year, month, day := wall.Date()
@@ -34,7 +34,8 @@ func local(wall time.Time, zone *time.Location, preferred int) time.Time {
 	return chosen(at, wall, preferred)
 }
 
-// chosen is at, or the other instant at which its zone has the local time.
+// chosen returns at, or the other instant at which its zone has the same local
+// time.
 func chosen(at, wall time.Time, preferred int) time.Time {
 	start, end := at.ZoneBounds()
 	for _, near := range []time.Time{start.Add(-1), end} {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Width is how many columns of a terminal a text takes, so that a caret stands
-// under what it points at: two for each wide character of East Asia
+// Width returns the number of terminal columns of a text, so that a caret has the
+// right column: two for each wide character of East Asia
 // (https://www.unicode.org/reports/tr11/) and most emoji, none for marks that
 // combine with the character before. Control characters count as one.
 func Width(text string) int {
@@ -18,7 +18,7 @@ func Width(text string) int {
 	return columns
 }
 
-// runeWidth is Width of one character.
+// runeWidth returns the Width of one character.
 func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me) {
 		return 0

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// InZone makes instants of the dates whose meaning depends on a time zone: those
-// without one, and those calculated in the calendar, such as now/d or now-1M. They are
-// in the zone of now, as Kibana takes them to be in that of its setting dateFormat:tz;
-// a store takes them to be UTC. For the fields of a pattern that are no dates the text
-// means something else, so each field gets a node of its own. The node is one that
-// [Resolve] gave.
+// InZone replaces the dates that depend on a time zone by instants: dates without a
+// zone, and dates with calendar arithmetic, such as now/d or now-1M. It reads them
+// in the zone of now, as Kibana does with its setting dateFormat:tz; a store would
+// read them in UTC. In a field that is no date the text has another meaning, so
+// each field of a pattern gets its own node. The node must come from [Resolve].
 func InZone(node Node, fields Fields, now time.Time) Node {
 	return Rewrite(node, func(leaf Node) Node {
 		switch n := leaf.(type) {
@@ -27,7 +26,7 @@ func InZone(node Node, fields Fields, now time.Time) Node {
 	})
 }
 
-// apart makes a node of each field that a name or pattern stands for.
+// apart returns one node for each field of a name or pattern, joined by Or.
 func (f Fields) apart(name Pattern, fits func(Field) bool, node func(Field) Node) Node {
 	var nodes Or
 	for _, field := range f.Expand(name, fits) {
@@ -58,7 +57,7 @@ func (n Range) inZone(field Field, now time.Time) Node {
 	return n
 }
 
-// dependsOnZone says whether a date names another instant in another zone.
+// dependsOnZone reports whether a date is another instant in another zone.
 func (v Value) dependsOnZone() bool {
 	text := v.Pattern.Text()
 	if v.Pattern.Wild() || !isDate(text) {
@@ -83,11 +82,11 @@ func (v Value) instant(now time.Time, end End) Value {
 	return Value{Pattern: Pattern{at.Format(InstantLayout)}, Quoted: true, At: v.At}
 }
 
-// InstantLayout is how we write an instant in a query: whole to the millisecond, so
-// that it stands for nothing longer.
+// InstantLayout is the layout of instants in a query: with milliseconds, so that
+// the span of the date is one millisecond.
 const InstantLayout = "2006-01-02T15:04:05.000Z"
 
-// Rewrite gives a tree with other leaves.
+// Rewrite returns a copy of a tree with each leaf replaced.
 func Rewrite(node Node, leaf func(Node) Node) Node {
 	each := func(nodes []Node) []Node {
 		list := make([]Node, len(nodes))
@@ -107,7 +106,7 @@ func Rewrite(node Node, leaf func(Node) Node) Node {
 	return leaf(node)
 }
 
-// IsDate says whether a name is a date's, or one of those that a pattern finds.
+// IsDate reports whether the name is a date field, or a pattern that matches one.
 func (f Fields) IsDate(name Pattern) bool {
 	if !name.Wild() {
 		field, known := f.Lookup(name.Text())
