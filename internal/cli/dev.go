@@ -215,12 +215,12 @@ func (d *dev) greet(v *vitals) {
 
 // command is how whoever started this can run another command.
 func (d *dev) command() string {
-	name := quoted(os.Args[0])
+	name := terminal.Quoted(os.Args[0])
 	if path, err := os.Executable(); err == nil && isTemporary(path) {
 		name = "go run ./cmd/watership"
 	}
 	if d.cfg.IsSet("data") {
-		name += " --data " + quoted(d.cfg.Data)
+		name += " --data " + terminal.Quoted(d.cfg.Data)
 	}
 	return name
 }

@@ -180,11 +180,3 @@ func (f *figures) clear() {
 func isTemporary(program string) bool {
 	return strings.Contains(filepath.ToSlash(program), "/go-build")
 }
-
-// quoted is an argument as a shell takes it.
-func quoted(argument string) string {
-	if !strings.ContainsAny(argument, " \t'\"\\$`&|;<>()*?[]#~!{}") {
-		return argument
-	}
-	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
-}

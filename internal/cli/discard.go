@@ -113,7 +113,7 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
 	}
-	yes, err := d.Ask(ctx, fmt.Sprintf("Discard %s?", plural(failures, "failure")))
+	yes, err := d.Ask(ctx, fmt.Sprintf("Discard %s?", terminal.Plural(failures, "failure")))
 	if err == nil && !yes {
 		err = errors.New("nothing was discarded")
 	}
@@ -132,7 +132,7 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 		}
 		return nil
 	})
-	fmt.Fprintf(d.Out, "discarded %s\n", plural(discarded, "failure"))
+	fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s system) awaitDiscarded(ctx context.Context, d discard, store eventStore,
 			return err
 		}
 		if time.Now().After(deadline) {
-			fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", plural(missing, "event"))
+			fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", terminal.Plural(missing, "event"))
 			return nil
 		}
 		select {

@@ -114,7 +114,7 @@ func (d *doctor) report(to list, format output) error {
 		return err
 	}
 	if errors > 0 {
-		return fmt.Errorf("doctor found %s", plural(errors, "error"))
+		return fmt.Errorf("doctor found %s", terminal.Plural(errors, "error"))
 	}
 	return nil
 }
@@ -135,5 +135,5 @@ func (d *doctor) write(to list, format output, errors, warnings int) error {
 			}
 		}
 	}
-	return to.say("%s, %s", plural(errors, "error"), plural(warnings, "warning"))
+	return to.say("%s, %s", terminal.Plural(errors, "error"), terminal.Plural(warnings, "warning"))
 }

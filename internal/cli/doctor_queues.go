@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // ours names every queue of ours, and which of them are delay queues.
@@ -57,7 +58,7 @@ func (d *doctor) checkOurQueues() {
 		d.say("topology", wrong, "missing: "+few(missing), "run watership setup")
 	}
 	if len(d.findings) == problems {
-		d.fine("topology", "%s are there and unlimited", plural(len(all), "queue"))
+		d.fine("topology", "%s are there and unlimited", terminal.Plural(len(all), "queue"))
 	}
 }
 
@@ -69,7 +70,7 @@ func (d *doctor) sayLimited(limited map[limiting][]string) {
 	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
 		d.say("topology", wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
-			by.policies, by.limits, plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
+			by.policies, by.limits, terminal.Plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
 	}
 }
 
@@ -139,7 +140,7 @@ func (d *doctor) checkRouteQueues() {
 				d.vhost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.topology.Retry()))
 	}
 	if len(d.findings) == problems && len(d.cfg.Routes) > 0 {
-		d.fine("routes", "%s, none of which drops messages", plural(len(d.cfg.Routes), "queue"))
+		d.fine("routes", "%s, none of which drops messages", terminal.Plural(len(d.cfg.Routes), "queue"))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // checkTrust says whether states are signed, and names the logins that could forge them
@@ -26,7 +27,7 @@ func (d *doctor) checkTrust(ctx context.Context) {
 		d.fine("trust", "states are not signed, and the broker has one login")
 	case err != nil:
 		d.say("trust", warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
-			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", quoted(d.vhost)))
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", terminal.Quoted(d.vhost)))
 	case len(forgers) > 0:
 		d.say("trust", warning, "states are not signed, and other logins could forge them: "+few(forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
@@ -118,13 +119,13 @@ func (d *doctor) grant() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.vhost, quoted(d.login), pattern(configure), pattern(write), pattern(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.vhost, terminal.Quoted(d.login), pattern(configure), pattern(write), pattern(read))
 }
 
 // pattern matches some names, each given as a pattern, and no others.
 func pattern(names []string) string {
 	slices.Sort(names)
-	return quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
+	return terminal.Quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
 }
 
 // checkExchanges looks for exchanges of ours that are missing, or open to publishers

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // checkDelays looks for delay queues whose messages have waited and cannot go on.
@@ -21,7 +23,7 @@ func (d *doctor) checkDelays(ctx context.Context) {
 		return
 	}
 	_, delays := d.ours()
-	d.fine("delays", "%s, none of which is stuck", plural(len(delays), "delay queue"))
+	d.fine("delays", "%s, none of which is stuck", terminal.Plural(len(delays), "delay queue"))
 }
 
 const stuckPause = time.Second
@@ -73,13 +75,13 @@ func (d *doctor) checkLag() {
 		switch {
 		case !there:
 		case d.topology.IndexLimit > 0 && found.Messages >= d.topology.IndexLimit && slices.Contains([]string{d.topology.Index(), d.topology.IndexLate()}, queue.name):
-			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > muchLag:
-			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			d.say("lag", warning, fmt.Sprintf("%s has %s and no consumer", queue.name, plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", warning, fmt.Sprintf("%s has %s and no consumer", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
-			d.fine("lag", "%s has %s", queue.name, plural(int(found.Messages), "message"))
+			d.fine("lag", "%s has %s", queue.name, terminal.Plural(int(found.Messages), "message"))
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/runfile"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -188,7 +189,7 @@ func (e *embedded) loss(topology schemas.Topology) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", plural(all, "message"), unrecorded)
+	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", terminal.Plural(all, "message"), unrecorded)
 }
 
 // end leaves nothing behind but the store.

@@ -156,7 +156,7 @@ func (l list) groups(groups []*group, format output) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return l.say("%s in %s", plural(total, "failure"), plural(len(groups), "group"))
+	return l.say("%s in %s", terminal.Plural(total, "failure"), terminal.Plural(len(groups), "group"))
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

@@ -78,7 +78,7 @@ func (l list) jobs(jobs []replayer.Job) error {
 	}
 	t := terminal.NewTable(l.Out, l.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.Row(job.ID, oneLine(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, terminal.Time(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 		time time.Time
 	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
 		if !at.time.IsZero() {
-			field(at.name, oneLine(at.time))
+			field(at.name, terminal.Time(at.time))
 		}
 	}
 	writeFailures(&page, job)

@@ -100,7 +100,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 		err = w.end()
 	}
 	if err == nil && unreadable > 0 {
-		err = fmt.Errorf("%s could not be read", plural(unreadable, "document"))
+		err = fmt.Errorf("%s could not be read", terminal.Plural(unreadable, "document"))
 	}
 	return found + unreadable, err
 }

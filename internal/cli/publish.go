@@ -50,7 +50,7 @@ broker cannot tell, since the tap takes it.`,
 			}
 			sent, err := s.publish(cmd.Context(), streamsOf(cmd), p, files)
 			if sent > 0 || err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", plural(sent, "message"))
+				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", terminal.Plural(sent, "message"))
 			}
 			return err
 		},

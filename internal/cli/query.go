@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/query"
 )
@@ -115,20 +115,11 @@ func is(field, value string) query.Node {
 	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
 }
 
-func oneLine(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
-
 // localTime is a time of a document as people are shown it.
 func localTime(text string) string {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return text
 	}
-	return oneLine(at)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, what)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return terminal.Time(at)
 }

@@ -9,6 +9,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
 // retireDelays deletes the delay queues of a former release that are empty. What waits
@@ -43,7 +44,7 @@ func (s system) retireDelays(ctx context.Context, out io.Writer) (err error) {
 		case err != nil:
 			return err
 		case left > 0:
-			fmt.Fprintf(out, "delays      %s holds %s of a former release: run setup again once it is empty\n", q.Name, plural(int(left), "message"))
+			fmt.Fprintf(out, "delays      %s holds %s of a former release: run setup again once it is empty\n", q.Name, terminal.Plural(int(left), "message"))
 		default:
 			fmt.Fprintf(out, "delays      %s of a former release is empty, and deleted\n", q.Name)
 		}

@@ -73,7 +73,7 @@ func (s system) listRoutes(ctx context.Context, to list, format output) error {
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {
-			since = oneLine(*r.Since)
+			since = terminal.Time(*r.Since)
 		}
 		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
 			return err
@@ -184,7 +184,7 @@ func (d *doctor) checkPaused(ctx context.Context) {
 	}
 	for _, queue := range slices.Sorted(maps.Keys(paused)) {
 		e := paused[queue]
-		d.say("paused", warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, oneLine(e.FirstFailed), e.Failure.Message),
+		d.say("paused", warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, terminal.Time(e.FirstFailed), e.Failure.Message),
 			"mend its service: the route resumes by itself when a message succeeds")
 	}
 	if len(paused) == 0 {

@@ -121,7 +121,7 @@ const (
 )
 
 func (p *page) body(e schemas.Event) {
-	p.title(fmt.Sprintf("body (%s)", plural(e.BodySize, "byte")))
+	p.title(fmt.Sprintf("body (%s)", terminal.Plural(e.BodySize, "byte")))
 	body := e.Envelope.Body
 	switch {
 	case e.BodyIn == schemas.BodyInUnstorable:

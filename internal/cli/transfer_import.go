@@ -64,7 +64,7 @@ func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader
 	i := importing{store: store, format: s.format(), pause: importPause, bar: bar}
 	err = i.read(ctx, in)
 	bar.End()
-	fmt.Fprintf(t.Out, "created %s, %d were there already\n", plural(i.created, "event"), i.there)
+	fmt.Fprintf(t.Out, "created %s, %d were there already\n", terminal.Plural(i.created, "event"), i.there)
 	return errors.Join(err, i.failed())
 }
 
@@ -199,7 +199,7 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 		}
 	}
 	if len(docs) > 0 && err == nil {
-		err = fmt.Errorf("the store would not take %s", plural(len(docs), "event"))
+		err = fmt.Errorf("the store would not take %s", terminal.Plural(len(docs), "event"))
 	}
 	return err
 }
@@ -253,7 +253,7 @@ func (i *importing) failed() error {
 
 func wasOrWere(n int, what string) string {
 	if n == 1 {
-		return plural(n, what) + " was"
+		return terminal.Plural(n, what) + " was"
 	}
-	return plural(n, what) + " were"
+	return terminal.Plural(n, what) + " were"
 }
