@@ -26,8 +26,8 @@ func benchDelivery() amqp.Delivery {
 	}
 }
 
-// BenchmarkTapped and BenchmarkDocument are what a message costs us between
-// the broker's client and the store's.
+// BenchmarkTapped and BenchmarkDocument measure Watership's own work on a message,
+// between the broker's client and the store's.
 func BenchmarkTapped(b *testing.B) {
 	d, dec, now := benchDelivery(), Decoder{Source: "rabbit@shop/"}, time.Now()
 	b.ReportAllocs()

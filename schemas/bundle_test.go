@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bundled are events in one delivery.
+// bundled returns a delivery with several events.
 func bundled(dec Decoder, events ...Event) amqp.Delivery {
 	var b Bundle
 	for _, e := range events {
@@ -30,8 +30,8 @@ func replayedEvents() []Event {
 	for n, e := range []Envelope{everyEnvelope(), {RoutingKey: "orders", Body: []byte("x")}, nearlyFull(frameMax)} {
 		state := fullState(e.Fingerprint())
 		state.EventID = string(rune('a' + n))
-		state.MissingSince = time.Time{}                   // in no document
-		state.Time = state.Time.Truncate(time.Microsecond) // as fine as documents have it
+		state.MissingSince = time.Time{}                   // no document has it
+		state.Time = state.Time.Truncate(time.Microsecond) // the precision of documents
 		state.FirstFailed = state.FirstFailed.Truncate(time.Microsecond)
 		for i := range state.Attempts {
 			state.Attempts[i].Time = state.Attempts[i].Time.Truncate(time.Microsecond)
@@ -60,7 +60,7 @@ func TestBundledEventsAreThoseThatWentIn(t *testing.T) {
 	}
 }
 
-// A bundle is used again: what was in it does not come twice.
+// A bundle that is used again has none of its former events.
 func TestABundleIsEmptyOncePublished(t *testing.T) {
 	var b Bundle
 	for _, e := range replayedEvents() {
@@ -74,8 +74,8 @@ func TestABundleIsEmptyOncePublished(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoBundleStaysAsItIs: a service may have copied our headers, a newer
-// version may have written another form.
+// TestWhatIsNoBundleStaysAsItIs: a service may have copied Watership's headers, or
+// a newer version may have written another format.
 func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 	var dec Decoder
 	events := replayedEvents()

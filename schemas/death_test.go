@@ -12,8 +12,9 @@ func death(queue, reason, exchange, key string) amqp.Table {
 	}
 }
 
-// TestDeadLetterOfAChain: rejected in one queue, whose dead letters expired in
-// another: it failed in the second and came from before the first.
+// TestDeadLetterOfAChain: a message rejected in one queue, whose dead letters
+// expired in another, failed in the second queue and has its origin before the
+// first.
 func TestDeadLetterOfAChain(t *testing.T) {
 	first := death("orders", "rejected", "shop", "order.created")
 	first["original-expiration"] = "60000"
@@ -35,8 +36,9 @@ func TestDeadLetterOfAChain(t *testing.T) {
 	}
 }
 
-// TestDeathsOfAnother: a service copied the headers of a message that had died to the
-// one that it published, which died as well. RabbitMQ 3.x takes them for its own.
+// TestDeathsOfAnother: a service copied the headers of a dead letter to the message
+// that it published, which was dead-lettered as well. RabbitMQ 3.x adds to the
+// copied deaths.
 func TestDeathsOfAnother(t *testing.T) {
 	theirs := death("orders", "rejected", "shop", "order.paid")
 	theirs["original-expiration"] = "60000"

@@ -94,7 +94,7 @@ func TestParseDocumentRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// All headers are kept, of very many only some are searchable.
+// All headers are kept, but of many headers only some are searchable.
 func TestManyHeadersAreNotSearchable(t *testing.T) {
 	many, list := amqp.Table{}, make([]any, 2000)
 	for n := range list {
@@ -136,13 +136,14 @@ func leaves(value any) (count int) {
 	return count
 }
 
-// Elasticsearch runs out of memory over a document with more than this, which it
-// would be sent again and again, and one with less takes either store seconds.
+// Elasticsearch runs out of memory when it indexes a document with more values than
+// this, and would receive it again after each restart. A document with fewer values
+// takes either store seconds.
 func TestManyValuesAreNotSearchable(t *testing.T) {
 	object := func(key, value string, values int) []byte {
 		return []byte(`{"` + key + `":[` + strings.Repeat(value+",", values-1) + value + "]}")
 	}
-	const as, many = 0, 10_000_000 // by default, and as many as one likes
+	const as, many = 0, 10_000_000 // the default, and practically no limit
 	for name, c := range map[string]struct {
 		body       []byte
 		most       int

@@ -46,7 +46,8 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 	}
 }
 
-// A replay is published when it is sent, not when the message that it repeats was.
+// The time of a replay is the time of its own publish, not of the message that it
+// repeats.
 func TestWhenAReplayWasPublished(t *testing.T) {
 	first := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	original := Envelope{
@@ -73,7 +74,7 @@ func TestWhenAReplayWasPublished(t *testing.T) {
 	}
 }
 
-// Whether the limit of the queue is now another or not.
+// The limit of the queue may have changed since.
 func TestALateCopyHasItsOrigin(t *testing.T) {
 	for _, limit := range []int64{0, 20} {
 		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{}.Index())

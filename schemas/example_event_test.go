@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// What the tap copied becomes an event, the event a document, and the document
-// the same event again.
+// A tap copy becomes an event, the event a document, and the document the same
+// event again.
 func ExampleDecoder() {
 	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	event := schemas.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{
@@ -23,7 +23,7 @@ func ExampleDecoder() {
 	// Output: traffic published order.created <nil>
 }
 
-// Headers on the list can be searched as labels.
+// Documents can be searched by the headers on the list.
 func ExampleDocumentFormat() {
 	format := schemas.DocumentFormat{Labels: []string{"tenant"}}
 	source := format.Append(nil, schemas.Event{
@@ -33,7 +33,7 @@ func ExampleDocumentFormat() {
 	// Output: true
 }
 
-// An event whose document the store refused is kept all the same.
+// An event whose document the store refused is not lost.
 func ExampleEvent_Quarantine() {
 	event := schemas.Event{Action: schemas.Handled}
 	event.EventID = "1"
@@ -79,13 +79,13 @@ func ExampleStreamTemplate() {
 	// Output: true <nil>
 }
 
-// A histogram of a day in at most thirty bars has one for each hour.
+// A histogram of a day with at most thirty bars has one bar per hour.
 func ExampleRoundStep() {
 	fmt.Println(schemas.RoundStep(24*time.Hour, 30))
 	// Output: 1h0m0s
 }
 
-// Steps of a day begin at midnight where the operator is.
+// Steps of a day begin at midnight in the operator's time zone.
 func ExampleZoneOffset() {
 	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)
 	fmt.Println(schemas.ZoneOffset(kathmandu, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).UnixMilli()))

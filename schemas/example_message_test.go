@@ -20,7 +20,7 @@ func order() schemas.Envelope {
 	}
 }
 
-// The fingerprint is the same wherever the message is met again.
+// The fingerprint of a message is the same in every queue.
 func ExampleEnvelope() {
 	published := order()
 	arrived := schemas.FromDelivery(amqp.Delivery{
@@ -38,8 +38,8 @@ func ExampleNewContext() {
 	// Output: shop true
 }
 
-// What travels between our queues has its state in headers, and what would
-// shorten its life is one of them.
+// A message in Watership's queues has its state in headers, and so its expiration,
+// which would remove it from the queue.
 func ExampleWrap() {
 	state := schemas.State{}.Failed(time.Time{}, 0, "stock", schemas.Failure{Message: "no such table"})
 	p := schemas.Wrap(order(), state)
@@ -56,14 +56,14 @@ func ExampleUnwrap() {
 	// Output: shop order.created 60000 stock 2 <nil>
 }
 
-// A replay to the original exchange begins anew: no attempt travels with it.
+// A replay to the original exchange is a new message: no attempt travels with it.
 func ExampleWrapForExchange() {
 	p := schemas.WrapForExchange(order(), schemas.State{Attempt: 3, Replay: "job-1"}, "guest")
 	fmt.Println(p.Expiration, p.Headers["watership-replay"], p.Headers["watership-attempt"])
 	// Output: 60000 job-1 <nil>
 }
 
-// On the last hop the properties are as first published again.
+// The last hop restores the properties of the first publish.
 func ExampleWrapForQueue() {
 	p := schemas.WrapForQueue(order(), schemas.State{Queue: "stock", Attempt: 2}, "guest")
 	fmt.Println(p.Expiration, p.Headers["watership-queue"], p.Headers["watership-attempt"])
@@ -84,7 +84,7 @@ func ExampleOmittedBody() {
 	// Output: 8 published true
 }
 
-// A connection that agreed on small frames leaves less room for headers.
+// A connection that negotiated small frames leaves less room for headers.
 func ExampleFrameMax() {
 	e := order()
 	e.Headers["report"] = strings.Repeat("x", 10<<10)
@@ -111,8 +111,8 @@ func ExampleStateKeys() {
 	// 2 false <nil>
 }
 
-// A state counts that came by an exchange to which Watership alone publishes. That a
-// service, or anybody else, sent with a message of its own does not.
+// A state counts if it came by an exchange to which Watership alone publishes. It
+// does not count if a service sent it with a message of its own.
 func ExampleVerifier() {
 	var verifier schemas.Verifier
 	e := order()
@@ -137,7 +137,7 @@ func ExampleState_Failed() {
 	// Output: 2 stock no such table
 }
 
-// A message that a consumer in any language rejected.
+// DeadLetter reads a message that a consumer in any language rejected.
 func ExampleDeadLetter() {
 	letter, death, dead := schemas.DeadLetter(schemas.Envelope{
 		Exchange: schemas.Topology{}.Retry(), RoutingKey: "order.created",
@@ -164,7 +164,7 @@ func ExamplePublisherHeaders() {
 	// Output: map[tenant:acme]
 }
 
-// Every type survives.
+// Every type is kept.
 func ExampleAppendTable() {
 	text := schemas.AppendTable(nil, amqp.Table{"attempts": int32(3), "paid": true})
 	fmt.Println(string(text))
@@ -187,7 +187,7 @@ func ExampleTopology() {
 	// Output: shop.messages.retry shop.messages.wait.1500 false
 }
 
-// Many events travel as one message, and are taken apart where they are read.
+// Many events travel as one message, and Unbundle returns them one by one.
 func ExampleBundle() {
 	var bundle schemas.Bundle
 	fingerprint := schemas.Envelope{Exchange: "shop", Body: []byte("an order")}.Fingerprint()
@@ -211,8 +211,8 @@ func ExampleBundle() {
 	// 18
 }
 
-// A store that never takes a document with its body gets it without, and the message is
-// kept in a queue for as long.
+// A store that refuses a document because of its size gets it without the body, and
+// a queue keeps the message for as long.
 func ExampleWrapKept() {
 	message := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte("a very long order")}
 	event := schemas.Event{Action: schemas.Published, Envelope: message}
@@ -224,7 +224,7 @@ func ExampleWrapKept() {
 	// a very long order of shop, <nil>
 }
 
-// What the queue of unstorable messages keeps for a document can go with that.
+// The queue of unstorable messages can delete a message with its document.
 func ExampleKept() {
 	event := schemas.Event{Action: schemas.Poisoned}
 	event.EventID = "shop:17"

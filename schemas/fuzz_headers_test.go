@@ -13,8 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// named makes a table of arbitrary bytes whose names are often those of names, and
-// whose values often have the type and the form that is expected there.
+// named returns a table made from arbitrary bytes. Its keys are often from names,
+// and its values often have the expected type and form.
 func (m *tableMaker) named(names []string) amqp.Table {
 	table := amqp.Table{}
 	for n := m.take(1)[0] % 16; n > 0; n-- {
@@ -58,8 +58,8 @@ var stateHeaders = []string{
 	headerBundled, headerKeptFor, headerKeptSince, headerCC, headerBCC, headerBrokerTime, "x-death", "tenant",
 }
 
-// hostile is a message that Watership sent, with other headers, body and exchange, and
-// with the fingerprint and exchange that its sender takes for right.
+// hostile returns a message that Watership sent, with other headers, body and
+// exchange, and with the fingerprint and exchange that its sender claims.
 func hostile(data, body []byte, exchange uint8) Envelope {
 	e := everyEnvelope()
 	state := State{Message: "01J", Attempt: 2, EventID: "01K", Time: time.Unix(1_700_000_000, 0), Replay: "job", ReplayOf: "01A"}
@@ -77,7 +77,7 @@ func hostile(data, body []byte, exchange uint8) Envelope {
 	return arrived
 }
 
-// The first two are Watership's alone.
+// The first two belong to Watership alone.
 var exchanges = []string{
 	Topology{}.Direct(), Topology{}.Return(), "", "shop", Topology{}.Events(), Topology{}.Retry(), Topology{}.Late(), Topology{}.Tap(),
 }
@@ -93,10 +93,10 @@ func addHostile(f *testing.F) {
 	f.Add([]byte{1, 33, 1, 1}, []byte("\x00\x00\x00\x02{}rest"), uint8(128))
 }
 
-// FuzzVerify holds every message in any queue to this: its state is within bounds and
-// has its fingerprint; no header of Watership's is taken for the publisher's; by an
-// exchange of others nothing of a state counts but the mark of a replay; unsigned
-// nothing does where there are keys; and a state that counts is sent on as it is.
+// FuzzVerify checks every message in any queue: its state is within bounds and has
+// its fingerprint; no header of Watership's passes for the publisher's; from an
+// exchange of others nothing of a state counts except the mark of a replay; with
+// keys nothing counts unsigned; and a state that counts is sent on unchanged.
 func FuzzVerify(f *testing.F) {
 	addHostile(f)
 	keys, err := ParseStateKeys([]byte(strings.Repeat("k", shortestKey)))
@@ -128,7 +128,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// readers are the ways to read a message, by the queue that it came to.
+// readers returns the functions that read a message, by its queue.
 func readers(arrived Envelope) map[string]func(v *Verifier) (VerifiedState, error) {
 	return map[string]func(v *Verifier) (VerifiedState, error){
 		"queue": func(v *Verifier) (VerifiedState, error) { return v.Verify(arrived, arrived.Exchange, "orders") },
@@ -197,8 +197,8 @@ func checkBounds(t *testing.T, s State) {
 	}
 }
 
-// FuzzEvents: of any message in the queues of tap copies and of events comes an event
-// whose document a store takes, with an id that it takes, or an error with words.
+// FuzzEvents: any message in the queues of tap copies and of events gives an event
+// with a document and an id that a store accepts, or an error with a text.
 func FuzzEvents(f *testing.F) {
 	addHostile(f)
 	dec := Decoder{Source: "shop", VHost: "/"}
@@ -236,15 +236,15 @@ func checkEvent(t *testing.T, e Event) {
 
 var deathHeaders = []string{"queue", "reason", "exchange", "routing-keys", "count", "time", "original-expiration"}
 
-// FuzzDeadLetter: whatever an x-death says, undoing the newest death of a message gives
-// it as it was before, its other headers as they are; what is undone is no dead letter;
-// and no more deaths are asked about than there are.
+// FuzzDeadLetter: with any x-death, reverting the newest death of a message gives
+// the message before it, with its other headers unchanged; the result is no dead
+// letter; and DeadLetter asks about no more deaths than there are.
 func FuzzDeadLetter(f *testing.F) {
 	f.Add([]byte{}, uint8(0), "shop", "order.created")
 	f.Add([]byte{2, 0, 0, 3, 'a', 'b', 'c', 3, 5, 0, 0}, uint8(3), "", "\xff")
 	f.Add([]byte{5, 0, 1, 9, 1, 1, 9, 2, 1, 9, 3, 4, 2, 0, 4, 1, 0x80}, uint8(9), "a", "")
 	f.Fuzz(func(t *testing.T, data []byte, older uint8, exchange, key string) {
-		if exchange == "" { // which takes messages to the queue that the key names
+		if exchange == "" { // which routes messages to the queue named by the key
 			key = "orders"
 		}
 		maker := &tableMaker{data}

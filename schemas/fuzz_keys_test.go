@@ -10,8 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// FuzzStateKeys: of any file come keys that are long enough, the same whatever its
-// ends of lines, and that verify what they sign; or an error that shows nothing of it.
+// FuzzStateKeys: any file gives keys that are long enough, that do not depend on
+// its line ends, and that verify their own signatures, or an error that shows no
+// part of the file.
 func FuzzStateKeys(f *testing.F) {
 	key := strings.Repeat("0123456789abcdef", 4)
 	for _, text := range []string{
@@ -54,7 +55,7 @@ func FuzzStateKeys(f *testing.F) {
 	})
 }
 
-// mask is a file whose lines are as long and say nothing.
+// mask returns a file with lines of the same lengths and without the keys.
 func mask(text []byte) []byte {
 	lines := bytes.Split(text, []byte("\n"))
 	for i, line := range lines {

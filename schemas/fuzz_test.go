@@ -16,7 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// FuzzTable: a table comes back from a document as it was, whatever it holds.
+// FuzzTable: any table is unchanged after a document.
 func FuzzTable(f *testing.F) {
 	for kind := range byte(20) {
 		f.Add([]byte{1, kind, 3, 'k', 'e', 'y', 0xff, 0xc0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
@@ -39,7 +39,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// tableMaker makes a table of arbitrary bytes.
+// tableMaker makes a table from arbitrary bytes.
 type tableMaker struct{ data []byte }
 
 func (m *tableMaker) take(n int) []byte {
@@ -117,7 +117,8 @@ func throughDocument(t *testing.T, e Event) Event {
 	return parsed
 }
 
-// unacceptable says what Elasticsearch would refuse of a document's syntax.
+// unacceptable returns the reason why Elasticsearch would refuse a document's
+// syntax.
 func unacceptable(source []byte) string {
 	switch {
 	case !json.Valid(source):
@@ -168,8 +169,8 @@ func duplicateKey(source []byte) bool {
 	}
 }
 
-// FuzzBody: any bytes come back from a document, and what is made searchable
-// as JSON is what the standard library takes for JSON.
+// FuzzBody: any bytes are unchanged after a document, and JSON is searchable only
+// if encoding/json accepts it.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
 		"", "text", `{"a":1}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"\u0000":1}`, "{\n\"a\" :\r[1, -0.5e+3,null]}\t", "\xff", "\u2028é",
@@ -192,7 +193,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// wideObject is a JSON object with the keys k0, k1 and so on, and a last member.
+// wideObject returns a JSON object with the keys k0, k1 and so on, and a last
+// member.
 func wideObject(keys int, last string) string {
 	var members []string
 	for key := range keys {

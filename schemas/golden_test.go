@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// goldenEnvelopes are messages whose fingerprints and ids are written down below.
+// goldenEnvelopes are messages with the fingerprints and ids below.
 func goldenEnvelopes() map[string]Envelope {
 	order := Envelope{
 		Exchange: "shop", RoutingKey: "order.created", Body: []byte(`{"order":42}`),
@@ -32,13 +32,13 @@ func goldenEnvelopes() map[string]Envelope {
 }
 
 // These values identify messages that are in stores and on the wire. They never
-// change; another encoding is another version.
+// change; a change of the encoding needs a new version.
 func TestGoldenFingerprints(t *testing.T) {
 	want := map[string]string{
 		"nothing at all":         "v1:8186b22817748a11b06758389bdf4adc1bd3cf14a12e9ff39911820838c16e6f",
 		"an order":               "v1:2c3e2c3f88073bf38cfdb611b0bce855cac86e047eeecb2ee57083b67f08d401",
 		"everything":             "v1:b4460c9f07a5f63a253162b5e1c7fc7aa416d6f3b2165ac4880ba8f28ebe94d8",
-		"broker's time":          "v1:2c3e2c3f88073bf38cfdb611b0bce855cac86e047eeecb2ee57083b67f08d401", // as without it
+		"broker's time":          "v1:2c3e2c3f88073bf38cfdb611b0bce855cac86e047eeecb2ee57083b67f08d401", // same as without it
 		"int32 and int64 differ": "v1:d004957a9fce507a2b937a50d5ff82f342bb4509305bbc9aa5db3725a0acf3f7",
 		"a body of one space":    "v1:f8c300768dec7e81fa8a55d7902812aaca98b603f9ab5252871302342755ea19",
 	}
@@ -80,7 +80,7 @@ func TestGoldenEventIDs(t *testing.T) {
 	}
 }
 
-// delivery is an envelope as a consumer receives it.
+// delivery returns an envelope as a consumer receives it.
 func delivery(e Envelope) amqp.Delivery {
 	p := e.Publishing()
 	return amqp.Delivery{
@@ -91,7 +91,7 @@ func delivery(e Envelope) amqp.Delivery {
 	}
 }
 
-// testdata/document.json shows what a document is, to people as well.
+// testdata/document.json is an example of a document, for readers as well.
 func TestGoldenDocument(t *testing.T) {
 	const file = "testdata/document.json"
 	format := DocumentFormat{Labels: []string{"tenant", "a.b"}, NumericLabels: []string{"attempt"}}
@@ -142,7 +142,7 @@ func goldenEvent() Event {
 	}
 }
 
-// An id of another event may be as long as Elasticsearch takes.
+// An id of another event may have the greatest length that Elasticsearch accepts.
 func TestGoldenDerivedIDs(t *testing.T) {
 	longest := strings.Repeat("x", 512)
 	for _, test := range []struct{ of, want string }{

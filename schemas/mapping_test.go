@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// The mapping has fields that Elasticsearch only stores. A query for one of them says
-// what to search instead.
+// The mapping has fields that Elasticsearch only stores. The error of a query for
+// one of them names the fields to search instead.
 func TestStoredFieldsSayWhatToSearch(t *testing.T) {
 	fields, err := schemas.Fields()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The steps are never more than asked for, whatever the span.
+// The number of steps never exceeds n, for any span.
 func TestRoundStep(t *testing.T) {
 	for span := time.Second; span < 20*365*24*time.Hour; span = span * 3 / 2 {
 		step := RoundStep(span, 24)

@@ -15,10 +15,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// verifier is one of the default topology, without keys.
+// verifier returns a Verifier with the default topology, without keys.
 func verifier() *Verifier { return &Verifier{} }
 
-// returned is what comes by the exchange of the last hop.
+// returned returns a message as it arrives by the exchange of the last hop.
 func returned(p amqp.Publishing) Envelope {
 	return arriving(p, Topology{}.Direct(), "orders")
 }
@@ -50,7 +50,8 @@ func TestVerify(t *testing.T) {
 	own := func() Envelope { return returned(WrapForQueue(e, state, "guest")) }
 	marked := arriving(WrapForExchange(e, state, "guest"), e.Exchange, e.RoutingKey)
 	other := func(e Envelope) Envelope { e.Body = []byte("another"); return e }
-	// What a publisher sends who has computed the fingerprint that the message has there.
+	// A publisher that has computed the message's fingerprint can send these
+	// headers.
 	forged := by("shop", with(e, WrapForQueue(e, state, "guest").Headers))
 	for name, test := range map[string]struct {
 		arrived  Envelope
@@ -106,8 +107,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Nothing that a publisher wrote in a header of Watership's becomes a property, or a
-// header that brokers obey.
+// No header of Watership's that a publisher wrote becomes a property, or a header
+// that brokers obey.
 func TestHeadersOfAPublisherBecomeNoProperties(t *testing.T) {
 	e := Envelope{Exchange: "shop", RoutingKey: "k", Body: []byte("x")}
 	state := State{Queue: "orders", Replay: "job", ReplayOf: "01A", Attempt: -7}
@@ -143,7 +144,7 @@ func orNew(v VerifiedState, found bool, err error) VerifiedState {
 	return v
 }
 
-// died is what comes out of a delay queue.
+// died returns a message as it comes out of a delay queue.
 func died(p amqp.Publishing, queue, by, out string) Envelope {
 	arrived := arriving(p, out, Topology{}.Due())
 	arrived.Headers = maps.Clone(arrived.Headers)
@@ -223,7 +224,7 @@ func TestVerifyKeepsANewerVersionAsItIs(t *testing.T) {
 	wantEnvelope(t, event.Envelope, arrived)
 }
 
-// However far out of bounds what travels is, it is read within them.
+// A state with values out of bounds is limited when it is read.
 func TestStatesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	attempts := slices.Repeat([]any{amqp.Table{"time": "9999-12-31T23:59:59Z", "class": long}}, 1000)
@@ -243,7 +244,7 @@ func TestStatesAreBounded(t *testing.T) {
 	}
 }
 
-// A message that was published by somebody who knows our headers is indexed
+// A message from a publisher that uses the names of Watership's headers is indexed
 // and restored like any other.
 func TestHeadersNamedLikeOursAreNoTrouble(t *testing.T) {
 	e := Envelope{Exchange: "shop", RoutingKey: "k", Headers: amqp.Table{"tenant": "acme"}}
@@ -263,7 +264,7 @@ func TestHeadersNamedLikeOursAreNoTrouble(t *testing.T) {
 	}
 }
 
-// fullTable has every header of ours.
+// fullTable has every header of Watership.
 func fullTable() amqp.Table {
 	e := nearlyFull(frameMax)
 	all := Wrap(everyEnvelope(), fullState("v1:x")).Headers

@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// arriving is a publishing as whoever consumes it gets it.
+// arriving returns a publishing as its consumer receives it.
 func arriving(p amqp.Publishing, exchange, key string) Envelope {
 	return FromDelivery(amqp.Delivery{
 		Exchange: exchange, RoutingKey: key, Headers: p.Headers, Body: p.Body,
@@ -24,7 +24,7 @@ func arriving(p amqp.Publishing, exchange, key string) Envelope {
 	})
 }
 
-// everyEnvelope has what cannot travel as it is: the five properties.
+// everyEnvelope has the five properties that cannot travel unchanged.
 func everyEnvelope() Envelope {
 	headers := everyType()
 	headers["CC"] = []any{"audit", "\xff"}
@@ -33,7 +33,7 @@ func everyEnvelope() Envelope {
 	}
 }
 
-// fullState has everything, as long as it may be.
+// fullState has every field, at its greatest length.
 func fullState(fingerprint string) State {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 123456789, time.UTC)
 	s := State{
@@ -89,7 +89,8 @@ func TestWrapIsUndone(t *testing.T) {
 	}
 }
 
-// nearlyFull has properties and headers of so many bytes in a frame.
+// nearlyFull returns an envelope whose properties and headers have size bytes in a
+// frame.
 func nearlyFull(size int) Envelope {
 	e := everyEnvelope()
 	e.Headers["filler"] = ""
@@ -107,7 +108,7 @@ func TestOnlyWithoutRoomIsABodyWrapped(t *testing.T) {
 	}
 }
 
-// What a connection with smaller frames than RabbitMQ's default takes.
+// A message fits a connection with smaller frames than RabbitMQ's default.
 func TestWrapFitsTheFrame(t *testing.T) {
 	for _, limit := range []FrameMax{8 << 10, 16 << 10, 64 << 10, frameMax, 1 << 20} {
 		room := limit.limit() - limit.stateRoom() - limit.deathRoom()
@@ -133,8 +134,8 @@ func TestWrapFitsTheFrame(t *testing.T) {
 	}
 }
 
-// The body of a message that travels without is found by its fingerprint, and the rest
-// says where.
+// The body of a message that travels without it is found by its fingerprint, and a
+// header has its place.
 func TestBodyInAnotherQueue(t *testing.T) {
 	e := nearlyFull(frameMax)
 	state := fullState(e.Fingerprint())
@@ -278,8 +279,8 @@ func TestWhatTheBrokerAddedDoesNotTravel(t *testing.T) {
 	}
 }
 
-// A broker that sets the times of messages on every hop changes no message, whether it
-// was first published before it was configured to, or while it was.
+// A broker that sets the times of messages on every hop changes no message, whether
+// the message was first published before or after the broker was configured to.
 func TestTimesThatBrokersSet(t *testing.T) {
 	first, later := time.Unix(1700000000, 0), time.Unix(1800000000, 0)
 	set := map[string]func(*amqp.Publishing){
@@ -321,7 +322,8 @@ func TestTimesThatBrokersSet(t *testing.T) {
 	}
 }
 
-// setTimes does what message_interceptors.incoming.set_header_timestamp makes RabbitMQ do.
+// setTimes sets the times as RabbitMQ does with
+// message_interceptors.incoming.set_header_timestamp.
 func setTimes(p *amqp.Publishing, now time.Time, overwrite bool) {
 	p.Headers = maps.Clone(p.Headers)
 	if p.Timestamp.IsZero() || overwrite {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestOfMany reads strings that come again, that share places, and that are too long
-// to be kept, with a change of the data behind what was read.
+// TestOfMany reads strings that repeat, that share places, and that are too long
+// for the cache, and changes the data after each read.
 func TestOfMany(t *testing.T) {
 	var want []string
 	for n := range 10 * oftenPlaces {
@@ -41,7 +41,7 @@ func TestOfMany(t *testing.T) {
 	}
 }
 
-// TestOfManyMakesAStringOnce is what it is for.
+// TestOfManyMakesAStringOnce counts allocations, which the cache saves.
 func TestOfManyMakesAStringOnce(t *testing.T) {
 	data := []byte(`["` + strings.Repeat(`tenant","`, 1000) + `end"]`)
 	made := testing.AllocsPerRun(10, func() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// read builds what encoding/json makes of a value for any.
+// read returns the value that encoding/json decodes into an any.
 func read(r *Reader) any {
 	r.space()
 	switch rest := r.data[r.at:]; {
@@ -42,8 +42,8 @@ func read(r *Reader) any {
 	return nil
 }
 
-// FuzzReader: whatever encoding/json can read is read as it reads it, and
-// anything else is an error or at least does no harm.
+// FuzzReader: the Reader reads all JSON that encoding/json reads, with the same
+// result. Other data gives an error or at least no panic.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{
 		`{"a":[1,-2.5e3,true,false,null,{}],"b\u00e9\n":"x\ud83d\ude00\ud83d\\\"","":[]}`, ` [ ] `, `"\u12"`, `{"a" 1}`, `[1 2]`,
@@ -76,7 +76,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// utf8Valid does to texts what encoding/json does to those that are no UTF-8.
+// utf8Valid replaces bytes that are not UTF-8 as encoding/json does.
 func utf8Valid(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -168,7 +168,7 @@ func TestReaderReads(t *testing.T) {
 	}
 }
 
-// What a caller does to the bytes that it was given does no harm.
+// A caller may change the bytes that it received.
 func TestReaderGivesBytesOfTheCallersOwn(t *testing.T) {
 	data := []byte(`["plain","esc\"aped"]`)
 	want := string(data)
@@ -207,7 +207,7 @@ func TestReaderGoesOnBehindAPart(t *testing.T) {
 	}
 }
 
-// A part that has no end has none for the others either.
+// A part without an end is an error of the whole reader, too.
 func TestReaderRefusesPartsThatDoNotEnd(t *testing.T) {
 	for _, text := range []string{`[{"n":1`, `[}]`, `[`} {
 		r := New([]byte(text))

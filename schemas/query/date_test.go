@@ -2,8 +2,8 @@ package query
 
 import "testing"
 
-// What Elasticsearch 8.19 takes and refuses for a field of type date with its
-// default format.
+// The texts that Elasticsearch 8.19 accepts and refuses for a field of type date
+// with its default format.
 func TestIsDate(t *testing.T) {
 	for _, good := range []string{
 		"2026", "2026-01", "2026-01-31", "2026-01-31T10", "2026-01-31T10:00", "2026-01-31T10:00:59",

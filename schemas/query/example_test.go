@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// fields of a store, such as schemas.Fields gives.
+// fields returns the fields of a store, as schemas.Fields does.
 func fields() query.Fields {
 	return query.Fields{
 		Known: []query.Field{
@@ -20,7 +20,7 @@ func fields() query.Fields {
 	}
 }
 
-// Names may be short where they are clear.
+// Names may be short where they are unambiguous.
 func ExampleResolve() {
 	node, err := query.Parse("action: poisoned and tenant: acme and attempt >= 3")
 	if err != nil {
@@ -32,7 +32,7 @@ func ExampleResolve() {
 	// Output: event.action: poisoned and headers.tenant: acme and watership.attempt >= 3 <nil>
 }
 
-// A mistake is shown where it is.
+// The error shows the place of the mistake.
 func ExampleParse() {
 	_, err := query.Parse("action: (poisoned or")
 	fmt.Println(err)
@@ -55,7 +55,7 @@ func ExampleFields() {
 	// Output: flattened headers true
 }
 
-// A text cannot be in a field of numbers.
+// A numeric field cannot contain a text.
 func ExampleIs() {
 	node, _ := query.Parse("watership.*: soon")
 	is := node.(query.Is)
@@ -83,7 +83,7 @@ func ExampleOp() {
 	// Output: false
 }
 
-// A date is rounded as the comparison wants it: what is after a day is after its end.
+// The comparison decides the rounding of a date: after a day is after its end.
 func ExampleInstant() {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	day, err := query.Instant("now-1d/d", now, query.Greater.End())
@@ -91,7 +91,7 @@ func ExampleInstant() {
 	// Output: 2026-05-03 23:59:59.999 +0000 UTC <nil>
 }
 
-// A caret below a text stands where the text ends on the screen.
+// A caret has the same column as the end of the text above it.
 func ExampleWidth() {
 	const before = "headers.日本: "
 	fmt.Println(before + "x")

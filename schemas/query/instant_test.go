@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What Elasticsearch 8.19 makes of a date, at the first and the last
-// millisecond of it.
+// The instants that Elasticsearch 8.19 computes for a date, at the first and the
+// last millisecond of its span.
 func TestInstant(t *testing.T) {
 	now := time.Date(2026, 5, 6, 7, 8, 9, 987654321, time.UTC) // a Wednesday
 	for text, want := range map[string][2]string{
@@ -53,9 +53,9 @@ func TestInstant(t *testing.T) {
 	}
 }
 
-// What Elasticsearch 8.19 makes of local times that a change of clocks skips or shows
-// twice: those of a gap it moves forward, and of two it takes the earlier, unless date
-// math comes from the later side.
+// The instants that Elasticsearch 8.19 computes for local times that a change of
+// clocks skips or repeats: it moves a skipped time forward, and of two it uses the
+// earlier, unless date math starts from the later side.
 func TestInstantAtChangesOfClocks(t *testing.T) {
 	for _, tt := range []struct{ zone, text, first, last string }{
 		{"Europe/Berlin", "2026-10-25T02:30", "2026-10-25T00:30:00.000Z", "2026-10-25T00:30:59.999Z"},

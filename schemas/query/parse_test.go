@@ -21,7 +21,7 @@ func isPhrase(field, value string) Node {
 	return Is{Field: name(field), Value: Value{Pattern: Pattern{value}, Quoted: true}}
 }
 
-func isText(field, value string) Node { // with no wildcards, whatever is in it
+func isText(field, value string) Node { // without wildcards, even if it has an asterisk
 	return Is{Field: name(field), Value: Value{Pattern: Pattern{value}}}
 }
 
@@ -300,7 +300,7 @@ func TestParseBoundsDepth(t *testing.T) {
 	}
 }
 
-// A query that a program wrote may have thousands of values on one line.
+// A query from a program may have thousands of values on one line.
 func TestErrorsInALongLine(t *testing.T) {
 	values := strings.Repeat("size: 1 or ", 1000)
 	_, err := Parse(values + ") or " + values)

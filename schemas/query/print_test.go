@@ -45,7 +45,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// requireSame prints the tree and parses that.
+// requireSame prints the tree, parses the text, and compares.
 func requireSame(t *testing.T, node Node) {
 	t.Helper()
 	text := node.String()
@@ -65,7 +65,8 @@ func TestRandomTreesSurvivePrinting(t *testing.T) {
 	}
 }
 
-// forest grows trees such as Parse makes, of what is hard to print.
+// forest makes random trees that Parse can return, with texts that are hard to
+// print.
 type forest struct{ *rand.Rand }
 
 func (f forest) node(depth int) Node {
@@ -117,7 +118,7 @@ func (f forest) clause() Node {
 
 func (f forest) field() Pattern {
 	if f.IntN(4) == 0 {
-		return Pattern{f.text()} // as if it had been quoted
+		return Pattern{f.text()} // as if it were quoted
 	}
 	return f.value(true).Pattern
 }
@@ -149,9 +150,9 @@ func (f forest) text() string {
 	return b.String()
 }
 
-// FuzzParse holds every text to this: it does not panic, what parses prints as
-// what parses to the same, an error points into the text, and so it stays when
-// the fields are resolved.
+// FuzzParse checks every text: Parse does not panic; a parsed query prints as a
+// text that parses to the same tree; an error points into the text, also after the
+// fields are resolved.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		``, `*`, `foo bar`, `a: (b or "c d" and not e*) and f >= now-1h/d`, `"a\"b\\": \u0041\:\*`,

@@ -262,7 +262,7 @@ event.d*: abc
 	}
 }
 
-// A tree that was not parsed has no text to point into.
+// A tree that was not parsed has no text for a caret.
 func TestErrorWithoutPlace(t *testing.T) {
 	_, err := Resolve(is("foo", "x"), testFields)
 	if err == nil || err.Error() != `no field "foo"; a key of that name is body.json.foo or headers.foo` {
