@@ -80,6 +80,9 @@ const (
 // published without one have arrived.
 func ParseStateKeys(text []byte) (StateKeys, error) {
 	var k StateKeys
+	if len(bytes.TrimSpace(text)) == 0 {
+		return StateKeys{}, errors.New("there is no key")
+	}
 	for n, line := range bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n")) {
 		switch line = bytes.TrimSpace(line); {
 		case string(line) == unsignedToo:

@@ -200,6 +200,9 @@ func testReplaySelections(t *testing.T, a *playback) {
 	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
 		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
 	}
+	serving := a.serve(t)
+	a.eventually(t, "action: replayed", 2)
+	serving.stop(t)
 	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
 		"2  left out: beyond the limit", "header set: by:int=7", "sent 1 of 1")
 	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
