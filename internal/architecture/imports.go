@@ -35,6 +35,7 @@ func rules() []rule {
 		{why: "a store serves the parts and does not know them", from: stores, not: append(parts, "internal/cli", "cmd")},
 		{why: "only the command knows every part", from: []string{""}, not: []string{"internal/cli", "cmd"}},
 		{why: "kibana knows documents and no part", from: []string{"internal/kibana"}, not: slices.Concat(parts, stores)},
+		{why: "doctor checks and does the work of no part", from: []string{"internal/doctor"}, not: []string{"indexer", "replayer"}},
 		{why: "terminal prints and knows no part", from: []string{"internal/terminal"}, not: []string{""}, save: []string{"internal/terminal", "schemas"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"internal/store/storetest"}},
 		{why: "a program of another module can implement all that indexer needs", from: []string{"indexer"}, not: []string{"internal"}},

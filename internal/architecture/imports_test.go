@@ -51,6 +51,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},
+		"doctor of a part":          {"internal/doctor replayer", "internal/doctor → replayer: doctor checks"},
 		"the printer of a part":     {"internal/terminal indexer", "internal/terminal → indexer: terminal prints"},
 		"the suite outside tests":   {"internal/store/elastic internal/store/storetest", "internal/store/elastic → internal/store/storetest: the suite"},
 		"a name that only begins":   {"schemas indexerx, pipelinex internal/store/elastic", "schemas → indexerx: schemas is the leaf"},

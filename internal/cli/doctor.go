@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 )
@@ -25,92 +26,39 @@ each problem it says what to do. It exits with 1 if something is wrong, and with
 			if err != nil {
 				return err
 			}
-			d := &doctor{system: s}
-			d.examine(cmd.Context())
-			return d.report(list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+			findings := doctor.Run(cmd.Context(), s.examination())
+			return reportFindings(findings, list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 		},
 	}
 	format.addFlag(cmd, "table", "json")
 	return cmd
 }
 
-// verdict is how a check came out.
-type verdict string
-
-const (
-	fine    verdict = "ok"
-	warning verdict = "warning"
-	wrong   verdict = "error"
-)
-
-// finding is the result of one check.
-type finding struct {
-	Check   string  `json:"check"`
-	Verdict verdict `json:"verdict"`
-	Detail  string  `json:"detail"`
-	Remedy  string  `json:"remedy,omitempty"`
-}
-
-// doctor collects findings. Checks that need what another did not find are left out.
-type doctor struct {
-	system
-	findings []finding
-
-	conn       *rabbit.Connection // nil: the broker cannot be reached
-	management *rabbit.Management // nil: the management API cannot be asked
-	version    string             // of the broker; "" where it is not known
-	queues     map[string]rabbit.Queue
-	policies   []rabbit.Policy
-	store      eventStore // nil: the store cannot be reached
-}
-
-func (d *doctor) say(check string, v verdict, detail, remedy string) {
-	d.findings = append(d.findings, finding{check, v, detail, remedy})
-}
-
-func (d *doctor) fine(check, format string, args ...any) {
-	d.say(check, fine, fmt.Sprintf(format, args...), "")
-}
-
-// examine runs every check.
-func (d *doctor) examine(ctx context.Context) {
-	d.checkExposures()
-	d.checkBroker(ctx)
-	if d.conn != nil {
-		defer d.conn.Close()
+// examination is the system as the checks of doctor need it.
+func (s system) examination() doctor.Config {
+	return doctor.Config{
+		Settings: s.cfg, Topology: s.topology, Pipeline: s.pipeline(), Login: s.login, VHost: s.vhost,
+		StateKeys: s.secrets.stateKeys, Client: s.secrets.managementClient(), StoreKind: s.storeKind(), Timeout: commandPatience,
+		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return s.reach(ctx, "doctor") },
+		Management: s.managementAPI,
+		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return s.store(ctx) },
+		Ready:      func(ctx context.Context) (string, error) { return askServe(ctx, s.cfg.HTTP.Listen, "/readyz") },
+		Paused:     s.pausedRoutes,
 	}
-	d.checkManagement(ctx)
-	d.checkServe(ctx)
-	d.checkStore(ctx)
-	if d.store != nil {
-		defer d.store.Close()
-	}
-	d.checkPaused(ctx)
-	if d.management == nil {
-		return
-	}
-	d.checkOurQueues()
-	d.checkRouteQueues()
-	d.checkBindings(ctx)
-	d.checkExchanges(ctx)
-	d.checkTrust(ctx)
-	d.checkTapped(ctx)
-	d.checkDeadLetters(ctx)
-	d.checkDelays(ctx)
-	d.checkLag()
 }
 
-func (d *doctor) report(to list, format output) error {
+// reportFindings prints what doctor found, and fails where that has errors.
+func reportFindings(findings []doctor.Finding, to list, format output) error {
 	errors, warnings := 0, 0
-	for _, f := range d.findings {
+	for _, f := range findings {
 		switch f.Verdict {
-		case wrong:
+		case doctor.Wrong:
 			errors++
-		case warning:
+		case doctor.Warning:
 			warnings++
 		}
 	}
-	if err := d.write(to, format, errors, warnings); err != nil {
+	if err := writeFindings(findings, to, format, errors, warnings); err != nil {
 		return err
 	}
 	if errors > 0 {
@@ -119,12 +67,12 @@ func (d *doctor) report(to list, format output) error {
 	return nil
 }
 
-func (d *doctor) write(to list, format output, errors, warnings int) error {
+func writeFindings(findings []doctor.Finding, to list, format output, errors, warnings int) error {
 	if format.is("json") {
-		return terminal.WriteIndentedJSON(to.Out, d.findings)
+		return terminal.WriteIndentedJSON(to.Out, findings)
 	}
-	colours := map[verdict]terminal.Colour{fine: terminal.Green, warning: terminal.Yellow, wrong: terminal.Red}
-	for _, f := range d.findings {
+	colours := map[doctor.Verdict]terminal.Colour{doctor.Fine: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Wrong: terminal.Red}
+	for _, f := range findings {
 		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
 		if err := to.say("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
 			return err

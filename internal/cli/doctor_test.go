@@ -10,13 +10,14 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/store/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // findings are what doctor says, each with its remedy.
-func (i *installation) findings(t *testing.T) (list []finding, code int) {
+func (i *installation) findings(t *testing.T) (list []doctor.Finding, code int) {
 	t.Helper()
 	r := i.run(t, "doctor", "-o", "json")
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
@@ -25,7 +26,7 @@ func (i *installation) findings(t *testing.T) (list []finding, code int) {
 	return list, r.code
 }
 
-func saying(list []finding, v verdict, words ...string) *finding {
+func saying(list []doctor.Finding, v doctor.Verdict, words ...string) *doctor.Finding {
 	for _, f := range list {
 		all := f.Verdict == v
 		for _, word := range words {
@@ -38,7 +39,7 @@ func saying(list []finding, v verdict, words ...string) *finding {
 	return nil
 }
 
-func wantFinding(t *testing.T, list []finding, v verdict, remedy string, words ...string) {
+func wantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy string, words ...string) {
 	t.Helper()
 	found := saying(list, v, words...)
 	if found == nil || !strings.Contains(found.Remedy, remedy) {
@@ -55,7 +56,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("nothing is set up, and doctor exits with %d", code)
 		}
 		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
-			wantFinding(t, list, wrong, "watership setup", check)
+			wantFinding(t, list, doctor.Wrong, "watership setup", check)
 		}
 		channel := broker.Channel(t)
 		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
@@ -67,9 +68,9 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
 		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of " + p.kind} {
-			wantFinding(t, list, fine, "", check)
+			wantFinding(t, list, doctor.Fine, "", check)
 		}
-		wantFinding(t, list, warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
+		wantFinding(t, list, doctor.Warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
 		if p.policies {
 			i.checkLimiting(t, broker)
 		}
@@ -99,7 +100,7 @@ func TestAShardOnNoNode(t *testing.T) {
 	publish("meanwhile")
 	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
 	list, _ := i.findings(t)
-	wantFinding(t, list, wrong, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
+	wantFinding(t, list, doctor.Wrong, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
 	found()
 	i.wantReady(t)
 	until(t, "the other to be recorded", func() bool { return i.scrape(t)[published] == 2 })
@@ -109,14 +110,14 @@ func TestAShardOnNoNode(t *testing.T) {
 func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	t.Helper()
 	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":100},"priority":4,"apply-to":"queues"}`)
-	var list []finding
+	var list []doctor.Finding
 	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
 		list, _ = i.findings(t)
-		return saying(list, wrong, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, wrong, "routes") != nil
+		return saying(list, doctor.Wrong, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, doctor.Wrong, "routes") != nil
 	})
-	wantFinding(t, list, wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
+	wantFinding(t, list, doctor.Wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
-	wantFinding(t, list, wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	wantFinding(t, list, doctor.Wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
@@ -154,10 +155,10 @@ func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, chan
 			t.Fatal(err)
 		}
 	}
-	var list []finding
+	var list []doctor.Finding
 	until(t, "the queues", func() bool {
 		list, _ = i.findings(t)
-		return saying(list, warning, i.prefix+"-nowhere ("+i.prefix+"-gone)") != nil
+		return saying(list, doctor.Warning, i.prefix+"-nowhere ("+i.prefix+"-gone)") != nil
 	})
 	found := false
 	for _, f := range list {
@@ -178,12 +179,12 @@ func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
 	if err := channel.Publish("", topology.Delay(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
 		t.Fatal(err)
 	}
-	var list []finding
+	var list []doctor.Finding
 	until(t, "the delay queue to be stuck", func() bool {
 		list, _ = i.findings(t)
-		return saying(list, wrong, "delays", topology.Delay(100*time.Millisecond)) != nil
+		return saying(list, doctor.Wrong, "delays", topology.Delay(100*time.Millisecond)) != nil
 	})
-	wantFinding(t, list, wrong, "watership setup", "topology: missing: "+topology.Due())
+	wantFinding(t, list, doctor.Wrong, "watership setup", "topology: missing: "+topology.Due())
 }
 
 // policy sets a policy for names of this test alone, until it ends.
@@ -231,17 +232,6 @@ func TestDoctorIsNotLetIn(t *testing.T) {
 		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
 		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
 			t.Errorf("%+v, want %s", got, remedy)
-		}
-	}
-}
-
-func TestOlder(t *testing.T) {
-	for _, test := range []struct {
-		version, than string
-		want          bool
-	}{{"3.9.2", "3.10", true}, {"3.10.8", "3.10", false}, {"4.0.5", "4.0", false}, {"3.13", "4.0", true}, {"", "3.10", true}} {
-		if got := older(test.version, test.than); got != test.want {
-			t.Errorf("%s older than %s: %t", test.version, test.than, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -39,7 +40,7 @@ func TestDropOldest(t *testing.T) {
 			t.Fatalf("serve: %+v", r)
 		}
 		list, _ := i.findings(t)
-		wantFinding(t, list, wrong, "run watership setup", "queue "+keeps.Index()+" is bound to the tap")
+		wantFinding(t, list, doctor.Wrong, "run watership setup", "queue "+keeps.Index()+" is bound to the tap")
 		if out := i.must(t, "setup"); !strings.Contains(out, keeps.Index()+" is emptied and replaced by "+drops.Index()) {
 			t.Errorf("setup says %s", out)
 		}
@@ -54,7 +55,7 @@ func TestDropOldest(t *testing.T) {
 		until(t, "copies to be dropped", func() bool { return i.scrape(t)["watership_index_dropping"] == 1 })
 		until(t, "doctor to say so", func() bool { // as soon as the management API does
 			list, _ = i.findings(t)
-			return saying(list, warning, drops.IndexLate()+" is full") != nil
+			return saying(list, doctor.Warning, drops.IndexLate()+" is full") != nil
 		})
 		storeBack()
 		gap := i.eventually(t, "action: dropped", 1)[0]

@@ -3,28 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"slices"
-)
 
-// limits finds the policies and delivery limits by which the broker drops messages of
-// our queues and of queues of routes. Without the management API it finds none.
-func (s system) limits(ctx context.Context) []finding {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	d := &doctor{system: s}
-	management, err := d.managementAPI()
-	if err != nil || d.inspect(ctx, management) != nil {
-		return nil
-	}
-	d.checkOurQueues()
-	d.checkRouteQueues()
-	return slices.DeleteFunc(d.findings, func(f finding) bool { return f.Verdict != wrong })
-}
+	"github.com/watershipmq/watership/internal/doctor"
+)
 
 // refuseLimits fails with every limit and the command that lifts it.
 func (s system) refuseLimits(ctx context.Context) error {
 	var limits []error
-	for _, f := range s.limits(ctx) {
+	for _, f := range doctor.Limits(ctx, s.examination()) {
 		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Remedy))
 	}
 	return errors.Join(limits...)
@@ -38,7 +24,7 @@ func (v *vitals) reportLimits(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	for _, f := range v.limits(ctx) {
+	for _, f := range doctor.Limits(ctx, v.examination()) {
 		v.logger.Error("the broker may drop messages: "+f.Detail, "remedy", f.Remedy)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
@@ -145,7 +146,7 @@ func stateOfRoute(ctx context.Context, conn *rabbit.Connection, queue string) (r
 const saidRecently = pipeline.PausedEvery + 5*time.Minute
 
 // pausedRoutes are the newest events of routes that are paused, by their queues.
-func (s system) pausedRoutes(ctx context.Context, store eventStore) (map[string]schemas.Event, error) {
+func (s system) pausedRoutes(ctx context.Context, store doctor.Events) (map[string]schemas.Event, error) {
 	recent, err := timeBound(query.GreaterOrEqual, time.Now().Add(-saidRecently).UTC().Format(time.RFC3339))
 	if err != nil {
 		return nil, err
@@ -168,26 +169,4 @@ func (s system) pausedRoutes(ctx context.Context, store eventStore) (map[string]
 	}
 	maps.DeleteFunc(newest, func(_ string, e schemas.Event) bool { return e.Action != schemas.Paused })
 	return newest, nil
-}
-
-// checkPaused tells of routes whose messages fail one after the other.
-func (d *doctor) checkPaused(ctx context.Context) {
-	if d.store == nil {
-		return
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	paused, err := d.pausedRoutes(ctx, d.store)
-	if err != nil {
-		d.say("paused", warning, err.Error(), "")
-		return
-	}
-	for _, queue := range slices.Sorted(maps.Keys(paused)) {
-		e := paused[queue]
-		d.say("paused", warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, terminal.Time(e.FirstFailed), e.Failure.Message),
-			"mend its service: the route resumes by itself when a message succeeds")
-	}
-	if len(paused) == 0 {
-		d.fine("paused", "no route is")
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -62,11 +63,11 @@ func TestExposedSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, e := range exposures(config.Config{
+			for _, e := range doctor.Exposures(config.Config{
 				AMQP:  config.AMQP{URL: config.NewURL(test.broker), PasswordFile: test.file},
 				Store: config.Store{URL: config.NewURL(test.store)},
 			}) {
-				got = append(got, e.detail)
+				got = append(got, e.Detail)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
@@ -157,7 +158,7 @@ func (v *vitals) ready(ctx context.Context) error {
 	if err := v.store.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := indexHealth(ctx, v.store); err != nil {
+	if err := doctor.IndexHealth(ctx, v.store); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	running := v.indexing.Load()

@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 // checkBindings looks for our exchanges and what they are bound to.
 func (d *doctor) checkBindings(ctx context.Context) {
 	problems := len(d.findings)
-	d.checkBound(ctx, d.topology.Tap(), "", d.topology.Index())
-	d.checkBound(ctx, d.topology.Late(), "", d.topology.IndexLate())
-	d.checkBound(ctx, d.topology.Events(), "#", d.topology.Log())
-	d.checkBound(ctx, d.topology.Retry(), "#", d.topology.Retry())
-	d.checkBound(ctx, d.topology.Direct(), "", d.reachedDirectly()...)
+	d.checkBound(ctx, d.Topology.Tap(), "", d.Topology.Index())
+	d.checkBound(ctx, d.Topology.Late(), "", d.Topology.IndexLate())
+	d.checkBound(ctx, d.Topology.Events(), "#", d.Topology.Log())
+	d.checkBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
+	d.checkBound(ctx, d.Topology.Direct(), "", d.reachedDirectly()...)
 	if len(d.findings) == problems {
 		d.fine("bindings", "our queues are bound to our exchanges")
 	}
@@ -27,10 +27,10 @@ func (d *doctor) checkBindings(ctx context.Context) {
 // reachedDirectly are the queues that get messages by their names: ours, and those of
 // routes.
 func (d *doctor) reachedDirectly() []string {
-	queues := []string{d.topology.Due(), d.topology.Poison(), d.topology.Unstorable()}
+	queues := []string{d.Topology.Due(), d.Topology.Poison(), d.Topology.Unstorable()}
 	_, delays := d.ours()
 	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
-	for _, route := range d.cfg.Routes {
+	for _, route := range d.Settings.Routes {
 		queues = append(queues, route.Queue)
 	}
 	return queues
@@ -38,27 +38,27 @@ func (d *doctor) reachedDirectly() []string {
 
 // checkBound looks whether an exchange feeds queues, by a key or by their names.
 func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ...string) {
-	bindings, err := d.management.Bindings(ctx, d.vhost, exchange)
+	bindings, err := d.management.Bindings(ctx, d.VHost, exchange)
 	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
-		_, err = d.management.Exchange(ctx, d.vhost, exchange)
+		_, err = d.management.Exchange(ctx, d.VHost, exchange)
 	}
 	switch {
 	case errors.Is(err, rabbit.ErrNotFound):
-		d.say("bindings", wrong, "exchange "+exchange+" is missing", "run watership setup")
+		d.say("bindings", Wrong, "exchange "+exchange+" is missing", "run watership setup")
 		return
 	case err != nil:
-		d.say("bindings", wrong, err.Error(), "")
+		d.say("bindings", Wrong, err.Error(), "")
 		return
 	case d.formerBound(bindings):
 		return
 	}
 	for _, queue := range queues {
 		wanted := key
-		if exchange == d.topology.Direct() {
+		if exchange == d.Topology.Direct() {
 			wanted = queue
 		}
 		if !bound(bindings, "queue", queue, wanted) {
-			d.say("bindings", wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+			d.say("bindings", Wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ..
 // formerBound reports a queue of tap copies that has the limit of another configuration.
 func (d *doctor) formerBound(bindings []rabbit.Binding) bool {
 	for _, b := range bindings {
-		if _, former := d.topology.FormerIndex(b.Destination); former {
-			d.say("bindings", wrong, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.topology.Index()),
+		if _, former := d.Topology.FormerIndex(b.Destination); former {
+			d.say("bindings", Wrong, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}
@@ -84,44 +84,44 @@ func bound(bindings []rabbit.Binding, kind, destination, key string) bool {
 // checkTapped looks at each tapped exchange: its type, our bindings, and an
 // alternate exchange, which a tap keeps from ever taking effect.
 func (d *doctor) checkTapped(ctx context.Context) {
-	for _, tap := range d.cfg.Tap.Exchanges {
-		exchange, err := d.management.Exchange(ctx, d.vhost, tap.Name)
+	for _, tap := range d.Settings.Tap.Exchanges {
+		exchange, err := d.management.Exchange(ctx, d.VHost, tap.Name)
 		switch {
 		case errors.Is(err, rabbit.ErrNotFound):
-			d.say("tap", wrong, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
+			d.say("tap", Wrong, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
 			continue
 		case err != nil:
-			d.say("tap", wrong, err.Error(), "")
+			d.say("tap", Wrong, err.Error(), "")
 			continue
 		case exchange.Type != tap.Type:
-			d.say("tap", wrong, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
+			d.say("tap", Wrong, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
 			continue
 		}
 		d.checkTap(ctx, tap)
 		if alternate := d.alternate(exchange); alternate != "" {
-			d.say("tap", warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
+			d.say("tap", Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
 				"bind what the alternate exchange fed to the exchange itself, or do not tap it")
 		}
 	}
 }
 
 func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
-	bindings, err := d.management.Bindings(ctx, d.vhost, tap.Name)
+	bindings, err := d.management.Bindings(ctx, d.VHost, tap.Name)
 	if err != nil {
-		d.say("tap", wrong, err.Error(), "")
+		d.say("tap", Wrong, err.Error(), "")
 		return
 	}
 	keys := tap.Keys
 	if len(keys) == 0 && tap.Type == "topic" {
 		keys = []string{"#"}
 	} else if len(keys) == 0 && tap.Type == "direct" {
-		keys = boundByOthers(bindings, d.topology.Tap())
+		keys = boundByOthers(bindings, d.Topology.Tap())
 	} else if len(keys) == 0 {
 		keys = []string{""}
 	}
 	for _, key := range keys {
-		if !bound(bindings, "exchange", d.topology.Tap(), key) {
-			d.say("tap", wrong, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.topology.Tap(), key), "run watership setup")
+		if !bound(bindings, "exchange", d.Topology.Tap(), key) {
+			d.say("tap", Wrong, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.Topology.Tap(), key), "run watership setup")
 			return
 		}
 	}
@@ -158,12 +158,12 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
 		queue := d.queues[name]
 		exchange, has := queue.DeadLetterExchange()
-		if !has || d.topology.Owns(name) {
+		if !has || d.Topology.Owns(name) {
 			continue
 		}
 		there, known := exchanges[exchange]
 		if !known {
-			_, err := d.management.Exchange(ctx, d.vhost, exchange)
+			_, err := d.management.Exchange(ctx, d.VHost, exchange)
 			there = !errors.Is(err, rabbit.ErrNotFound)
 			exchanges[exchange] = there
 		}
@@ -175,10 +175,10 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 		}
 	}
 	if len(nowhere) > 0 {
-		d.say("dead letters", warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+few(nowhere), "declare the exchange, or take it out of the queue's policy")
+		d.say("dead letters", Warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+few(nowhere), "declare the exchange, or take it out of the queue's policy")
 	}
 	if len(loose) > 0 {
-		d.say("dead letters", warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+few(loose),
+		d.say("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+few(loose),
 			"quorum queues with dead-letter-strategy at-least-once and overflow reject-publish keep it")
 	}
 	if len(nowhere) == 0 && len(loose) == 0 {

@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -16,26 +16,26 @@ import (
 // where they are not.
 func (d *doctor) checkTrust(ctx context.Context) {
 	forgers, err := d.forgers(ctx)
-	keys := d.secrets.stateKeys
+	keys := d.StateKeys
 	switch {
 	case keys.Signs() && keys.Unsigned():
-		d.say("trust", warning, "states are signed, and those that are not count as well",
+		d.say("trust", Warning, "states are signed, and those that are not count as well",
 			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
 	case keys.Signs():
 		d.fine("trust", "states are signed")
 	case errors.Is(err, rabbit.ErrNotFound):
 		d.fine("trust", "states are not signed, and the broker has one login")
 	case err != nil:
-		d.say("trust", warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
-			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", terminal.Quoted(d.vhost)))
+		d.say("trust", Warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", terminal.Quoted(d.VHost)))
 	case len(forgers) > 0:
-		d.say("trust", warning, "states are not signed, and other logins could forge them: "+few(forgers),
+		d.say("trust", Warning, "states are not signed, and other logins could forge them: "+few(forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
 	default:
 		d.fine("trust", "states are not signed, and no other login may write to our exchanges and queues")
 	}
 	if older(d.version, "4.0") && !keys.Signs() {
-		d.say("trust", warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
+		d.say("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
 			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
 	}
 }
@@ -43,24 +43,24 @@ func (d *doctor) checkTrust(ctx context.Context) {
 // forgers are the other logins that may write or configure what is ours, each with the
 // names that it may.
 func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	permissions, err := d.management.Permissions(ctx, d.vhost)
+	permissions, err := d.management.Permissions(ctx, d.VHost)
 	if err != nil {
 		return nil, err
 	}
-	topics, err := d.management.TopicPermissions(ctx, d.vhost)
+	topics, err := d.management.TopicPermissions(ctx, d.VHost)
 	if err != nil {
 		return nil, err
 	}
 	queues, _ := d.ours()
 	for _, p := range permissions {
-		if p.User == d.login {
+		if p.User == d.Login {
 			continue
 		}
 		var may []string
-		for _, name := range append(append(d.topology.Exchanges(), defaultExchange), queues...) {
-			writes := allows(p.Write, name) && (name != d.topology.Events() || publishesEvents(topics, p.User, name))
+		for _, name := range append(append(d.Topology.Exchanges(), defaultExchange), queues...) {
+			writes := allows(p.Write, name) && (name != d.Topology.Events() || publishesEvents(topics, p.User, name))
 			if writes || name != defaultExchange && allows(p.Configure, name) {
 				may = append(may, name)
 			}
@@ -104,12 +104,12 @@ func firstOf(names []string) string {
 
 // grant is the command that gives our login the rights that it needs and no others.
 func (d *doctor) grant() string {
-	ours := regexp.QuoteMeta(prefixOf(d.topology.Log())) + `\..*`
+	ours := regexp.QuoteMeta(prefixOf(d.Topology.Log())) + `\..*`
 	configure, write, read := []string{ours}, []string{ours}, []string{ours}
-	for _, tap := range d.cfg.Tap.Exchanges {
+	for _, tap := range d.Settings.Tap.Exchanges {
 		write, read = append(write, regexp.QuoteMeta(tap.Name)), append(read, regexp.QuoteMeta(tap.Name))
 	}
-	for _, route := range d.pipeline().Routes {
+	for _, route := range d.Pipeline.Routes {
 		queue := regexp.QuoteMeta(route.Queue)
 		write, read = append(write, queue), append(read, queue)
 		for _, binding := range route.Bind {
@@ -119,7 +119,7 @@ func (d *doctor) grant() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.vhost, terminal.Quoted(d.login), pattern(configure), pattern(write), pattern(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, terminal.Quoted(d.Login), pattern(configure), pattern(write), pattern(read))
 }
 
 // pattern matches some names, each given as a pattern, and no others.
@@ -131,13 +131,13 @@ func pattern(names []string) string {
 // checkExchanges looks for exchanges of ours that are missing, or open to publishers
 // as a former release made them.
 func (d *doctor) checkExchanges(ctx context.Context) {
-	if _, err := d.management.Exchange(ctx, d.vhost, d.topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
-		d.say("bindings", wrong, "exchange "+d.topology.Return()+" is missing", "run watership setup")
+	if _, err := d.management.Exchange(ctx, d.VHost, d.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
+		d.say("bindings", Wrong, "exchange "+d.Topology.Return()+" is missing", "run watership setup")
 	}
-	for _, name := range []string{d.topology.Tap(), d.topology.Late(), d.topology.Retry()} {
-		exchange, err := d.management.Exchange(ctx, d.vhost, name)
+	for _, name := range []string{d.Topology.Tap(), d.Topology.Late(), d.Topology.Retry()} {
+		exchange, err := d.management.Exchange(ctx, d.VHost, name)
 		if err == nil && !exchange.Internal {
-			d.say("trust", warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+			d.say("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
 				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
 		}
 	}

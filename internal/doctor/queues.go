@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 
 // ours names every queue of ours, and which of them are delay queues.
 func (d *doctor) ours() (all []string, delays map[string]bool) {
-	topology := d.pipeline().TopologyConfig()
-	all = d.topology.Queues()
+	topology := d.Pipeline.TopologyConfig()
+	all = d.Topology.Queues()
 	delays = map[string]bool{}
 	for _, delay := range topology.Delays {
-		name := d.topology.Delay(delay)
+		name := d.Topology.Delay(delay)
 		if !delays[name] {
 			all = append(all, name)
 		}
 		delays[name] = true
 	}
 	for name := range d.queues {
-		if d.topology.IsDelay(name) && !delays[name] {
+		if d.Topology.IsDelay(name) && !delays[name] {
 			all = append(all, name) // made when a handler asked for it
 			delays[name] = true
 		}
@@ -44,8 +44,8 @@ func (d *doctor) checkOurQueues() {
 		switch {
 		case !there:
 			missing = append(missing, name)
-		case queue.Type != d.cfg.Topology.QueueType:
-			d.say("topology", wrong, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.cfg.Topology.QueueType),
+		case queue.Type != d.Settings.Topology.QueueType:
+			d.say("topology", Wrong, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.Settings.Topology.QueueType),
 				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix")
 		default:
 			if by := d.limitsOf(queue); by != (limiting{}) {
@@ -55,7 +55,7 @@ func (d *doctor) checkOurQueues() {
 	}
 	d.sayLimited(limited)
 	if len(missing) > 0 {
-		d.say("topology", wrong, "missing: "+few(missing), "run watership setup")
+		d.say("topology", Wrong, "missing: "+few(missing), "run watership setup")
 	}
 	if len(d.findings) == problems {
 		d.fine("topology", "%s are there and unlimited", terminal.Plural(len(all), "queue"))
@@ -69,7 +69,7 @@ type limiting struct{ policies, limits, remedy string }
 func (d *doctor) sayLimited(limited map[limiting][]string) {
 	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
-		d.say("topology", wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
+		d.say("topology", Wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
 			by.policies, by.limits, terminal.Plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
 	}
 }
@@ -90,10 +90,10 @@ func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
 	}
 	who := fmt.Sprintf("policy %q", queue.Policy)
 	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues watership-unlimited '^%s\.' '{"delivery-limit":%d}'`,
-		d.vhost, d.priority(queue.Policy)+1, prefixOf(d.topology.Log()), unlimited)
+		d.VHost, d.priority(queue.Policy)+1, prefixOf(d.Topology.Log()), unlimited)
 	if queue.OperatorPolicy != "" {
 		who += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
-		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(d.topology.Log()))
+		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(d.Topology.Log()))
 	}
 	if queue.Policy == "" {
 		who = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
@@ -125,22 +125,22 @@ func (d *doctor) priority(policy string) int {
 // often. A crash while a message is handled is a delivery.
 func (d *doctor) checkRouteQueues() {
 	problems := len(d.findings)
-	for _, route := range d.cfg.Routes {
+	for _, route := range d.Settings.Routes {
 		queue, there := d.queues[route.Queue]
 		if !there {
-			d.say("routes", wrong, "queue "+route.Queue+" is missing", "run watership setup")
+			d.say("routes", Wrong, "queue "+route.Queue+" is missing", "run watership setup")
 			continue
 		}
 		limit := d.deliveryLimit(queue)
 		if limit >= unlimited || hasDeadLetters(queue) {
 			continue
 		}
-		d.say("routes", wrong, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
+		d.say("routes", Wrong, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 			fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues %s-dead-letters '^%s$' '{"dead-letter-exchange":"%s"}'`,
-				d.vhost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.topology.Retry()))
+				d.VHost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.Topology.Retry()))
 	}
-	if len(d.findings) == problems && len(d.cfg.Routes) > 0 {
-		d.fine("routes", "%s, none of which drops messages", terminal.Plural(len(d.cfg.Routes), "queue"))
+	if len(d.findings) == problems && len(d.Settings.Routes) > 0 {
+		d.fine("routes", "%s, none of which drops messages", terminal.Plural(len(d.Settings.Routes), "queue"))
 	}
 }
 

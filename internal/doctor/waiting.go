@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 func (d *doctor) checkDelays(ctx context.Context) {
 	stuck, err := d.stuck(ctx)
 	if err != nil {
-		d.say("delays", warning, err.Error(), "")
+		d.say("delays", Warning, err.Error(), "")
 		return
 	}
 	if len(stuck) > 0 {
-		d.say("delays", wrong, "messages have waited long enough and do not get to "+d.topology.Due()+" from "+few(stuck),
-			"see whether "+d.topology.Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
+		d.say("delays", Wrong, "messages have waited long enough and do not get to "+d.Topology.Due()+" from "+few(stuck),
+			"see whether "+d.Topology.Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
 		return
 	}
 	_, delays := d.ours()
@@ -31,7 +31,7 @@ const stuckPause = time.Second
 // stuck looks twice: a message that is on its way for a moment is not stuck.
 func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	_, delays := d.ours()
-	first, err := d.management.DeadLettering(ctx, d.vhost)
+	first, err := d.management.DeadLettering(ctx, d.VHost)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	second, err := d.management.DeadLettering(ctx, d.vhost)
+	second, err := d.management.DeadLettering(ctx, d.VHost)
 	var stuck []string
 	for _, name := range slices.Sorted(maps.Keys(first)) {
 		if second[name] >= first[name] && d.dueIsIdle() {
@@ -56,7 +56,7 @@ func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 
 // dueIsIdle: while messages come out, those behind them are not stuck.
 func (d *doctor) dueIsIdle() bool {
-	due, there := d.queues[d.topology.Due()]
+	due, there := d.queues[d.Topology.Due()]
 	return !there || due.Messages == 0 || due.Consumers == 0
 }
 
@@ -64,22 +64,22 @@ const muchLag = 10_000 // messages
 
 func (d *doctor) checkLag() {
 	for _, queue := range []struct{ name, remedy string }{
-		{d.topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
-		{d.topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
-		{d.topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
-		{d.topology.Due(), "run watership serve: nothing takes what is to be tried again"},
-		{d.topology.Retry(), "run watership serve: nothing takes the dead letters"},
-		{d.topology.Poison(), "run watership serve: nothing records what was given up"},
+		{d.Topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
+		{d.Topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
+		{d.Topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
+		{d.Topology.Due(), "run watership serve: nothing takes what is to be tried again"},
+		{d.Topology.Retry(), "run watership serve: nothing takes the dead letters"},
+		{d.Topology.Poison(), "run watership serve: nothing records what was given up"},
 	} {
 		found, there := d.queues[queue.name]
 		switch {
 		case !there:
-		case d.topology.IndexLimit > 0 && found.Messages >= d.topology.IndexLimit && slices.Contains([]string{d.topology.Index(), d.topology.IndexLate()}, queue.name):
-			d.say("lag", warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+		case d.Topology.IndexLimit > 0 && found.Messages >= d.Topology.IndexLimit && slices.Contains([]string{d.Topology.Index(), d.Topology.IndexLate()}, queue.name):
+			d.say("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > muchLag:
-			d.say("lag", warning, fmt.Sprintf("%s has %s", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", Warning, fmt.Sprintf("%s has %s", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			d.say("lag", warning, fmt.Sprintf("%s has %s and no consumer", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
 			d.fine("lag", "%s has %s", queue.name, terminal.Plural(int(found.Messages), "message"))
 		}

@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 )
 
 func (d *doctor) checkStore(ctx context.Context) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	store, err := d.system.store(ctx)
+	store, err := d.OpenStore(ctx)
 	if err != nil {
-		d.say("store", wrong, err.Error(), "set store.url")
+		d.say("store", Wrong, err.Error(), "set store.url")
 		return
 	}
 	d.store = store
@@ -22,20 +22,20 @@ func (d *doctor) checkStore(ctx context.Context) {
 	}
 	there, err := store.Clock(ctx)
 	if err != nil {
-		d.say("store", wrong, err.Error(), d.storeRemedy())
+		d.say("store", Wrong, err.Error(), d.storeRemedy())
 		return
 	}
-	d.fine("store", "%s answers at %s", d.storeKind(), d.cfg.Store.URL)
-	d.checkClock(d.storeKind(), there)
-	if err := indexHealth(ctx, store); err != nil {
-		d.say("indices", wrong, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+	d.fine("store", "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
+	d.checkClock(d.StoreKind, there)
+	if err := IndexHealth(ctx, store); err != nil {
+		d.say("indices", Wrong, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
 		return
 	}
 	if err := store.Check(ctx); err != nil {
-		d.say("templates", wrong, err.Error(), "run watership setup")
+		d.say("templates", Wrong, err.Error(), "run watership setup")
 		return
 	}
-	d.fine("templates", "there for %s-*", d.cfg.Store.Stream)
+	d.fine("templates", "there for %s-*", d.Settings.Store.Stream)
 }
 
 // mayUseStore asks for our rights first: without some of them Elasticsearch does not
@@ -50,9 +50,9 @@ func (d *doctor) mayUseStore(ctx context.Context) bool {
 	login, err := secured.Login(ctx)
 	switch {
 	case err != nil:
-		d.say("store", wrong, err.Error(), d.storeRemedy())
+		d.say("store", Wrong, err.Error(), d.storeRemedy())
 	case len(login.Lacks) > 0:
-		d.say("rights", wrong, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
+		d.say("rights", Wrong, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
 			"add it to the role in Elasticsearch: docs/security.md has the whole")
 	case login.User != "":
 		d.fine("rights", "user %s has those of docs/security.md", login.User)
@@ -60,9 +60,9 @@ func (d *doctor) mayUseStore(ctx context.Context) bool {
 	return err == nil && len(login.Lacks) == 0
 }
 
-// indexHealth asks Elasticsearch whether its indices of ours take documents, which
-// templates and settings do not tell.
-func indexHealth(ctx context.Context, store eventStore) error {
+// IndexHealth asks Elasticsearch whether our indices can store documents, which
+// templates and settings do not show.
+func IndexHealth(ctx context.Context, store any) error {
 	if indices, asks := store.(interface {
 		Health(ctx context.Context) error
 	}); asks {
@@ -72,8 +72,8 @@ func indexHealth(ctx context.Context, store eventStore) error {
 }
 
 func (d *doctor) storeRemedy() string {
-	if d.cfg.Store.URL.File() != "" {
+	if d.Settings.Store.URL.File() != "" {
 		return "run watership setup, or set store.url to the file that is meant"
 	}
-	return "start Elasticsearch, or set store.url with a user that may read and write " + d.cfg.Store.Stream + "-*"
+	return "start Elasticsearch, or set store.url with a user that may read and write " + d.Settings.Store.Stream + "-*"
 }

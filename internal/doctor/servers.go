@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 )
 
 func (d *doctor) checkBroker(ctx context.Context) {
-	conn, err := d.reach(ctx, "doctor")
+	conn, err := d.Connect(ctx)
 	if err != nil {
-		d.say("broker", wrong, err.Error(), d.brokerRemedy(err))
+		d.say("broker", Wrong, err.Error(), d.brokerRemedy(err))
 		return
 	}
 	d.conn = conn
-	d.fine("broker", "answers at %s", d.cfg.AMQP.URL)
+	d.fine("broker", "answers at %s", d.Settings.AMQP.URL)
 	d.checkPermissions(ctx)
 }
 
@@ -30,7 +30,7 @@ var errBlocked = errors.New("the broker is short of memory or disk and takes no 
 
 // checkPermissions stops waiting where the broker takes no messages from anybody.
 func (d *doctor) checkPermissions(ctx context.Context) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -42,12 +42,12 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 	err := d.tryPermissions(ctx)
 	switch {
 	case err == nil:
-		d.fine("permissions", "user %s may configure, write and read %s.*", d.login, prefixOf(d.topology.Log()))
+		d.fine("permissions", "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
 	case errors.Is(context.Cause(ctx), errBlocked):
-		d.say("broker", wrong, errBlocked.Error(),
+		d.say("broker", Wrong, errBlocked.Error(),
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
-		d.say("permissions", wrong, fmt.Sprintf("user %s: %v", d.login, err),
+		d.say("permissions", Wrong, fmt.Sprintf("user %s: %v", d.Login, err),
 			d.grant()+" (docs/security.md)")
 	}
 }
@@ -59,7 +59,7 @@ func (d *doctor) brokerRemedy(err error) string {
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:
-		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.vhost, d.grant())
+		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.VHost, d.grant())
 	}
 	return "start RabbitMQ, or set amqp.url"
 }
@@ -67,7 +67,7 @@ func (d *doctor) brokerRemedy(err error) string {
 // tryPermissions does with an exchange and a queue, which it deletes, all that serve
 // does with ours.
 func (d *doctor) tryPermissions(ctx context.Context) error {
-	name := prefixOf(d.topology.Log()) + ".doctor." + rand.Text()[:8]
+	name := prefixOf(d.Topology.Log()) + ".doctor." + rand.Text()[:8]
 	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return useOnce(ch, name) })
 	if err != nil { // the queue goes with the connection, and with it an exchange that it is bound to
 		_ = d.conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
@@ -103,25 +103,25 @@ func useOnce(ch *amqp091.Channel, name string) error {
 const oldestBroker = "3.10"
 
 func (d *doctor) checkManagement(ctx context.Context) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	const remedy = "set amqp.management_url, and give the login the tag monitoring; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
-	management, err := d.managementAPI()
+	management, err := d.Management()
 	if err == nil {
 		err = d.inspect(ctx, management)
 	}
 	if err != nil {
-		d.say("management", warning, err.Error(), remedy)
+		d.say("management", Warning, err.Error(), remedy)
 		return
 	}
 	d.management = management
-	d.fine("management", "answers at %s", d.cfg.AMQP.ManagementURL)
+	d.fine("management", "answers at %s", d.Settings.AMQP.ManagementURL)
 	if older(d.version, oldestBroker) {
-		d.say("version", warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+		d.say("version", Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
 	} else {
 		d.fine("version", "RabbitMQ %s", d.version)
 	}
-	if there, err := httpClock(ctx, d.secrets.managementClient(), d.cfg.AMQP.ManagementURL.Reveal()); err == nil {
+	if there, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
 		d.checkClock("the broker", there)
 	}
 }
@@ -132,7 +132,7 @@ func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) err
 		return err
 	}
 	d.version = overview.Version
-	queues, err := management.Queues(ctx, d.vhost)
+	queues, err := management.Queues(ctx, d.VHost)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) err
 	for _, queue := range queues {
 		d.queues[queue.Name] = queue
 	}
-	d.policies, err = management.Policies(ctx, d.vhost)
+	d.policies, err = management.Policies(ctx, d.VHost)
 	return err
 }
 
@@ -169,7 +169,7 @@ const clockTolerance = 5 * time.Second
 func (d *doctor) checkClock(whose string, there time.Time) {
 	difference := time.Until(there).Round(time.Second)
 	if difference.Abs() > clockTolerance {
-		d.say("clock", warning, fmt.Sprintf("the clock of %s differs from ours by %s", whose, difference),
+		d.say("clock", Warning, fmt.Sprintf("the clock of %s differs from ours by %s", whose, difference),
 			"run NTP on both: events are searched by time")
 		return
 	}
@@ -178,17 +178,17 @@ func (d *doctor) checkClock(whose string, there time.Time) {
 
 // checkServe asks the serve that this configuration runs, where it runs here.
 func (d *doctor) checkServe(ctx context.Context) {
-	if d.cfg.HTTP.Listen == "" {
+	if d.Settings.HTTP.Listen == "" {
 		return
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	answer, err := askServe(ctx, d.cfg.HTTP.Listen, "/readyz")
+	answer, err := d.Ready(ctx)
 	switch {
 	case err == nil:
-		d.fine("serve", "is ready at %s", d.cfg.HTTP.Listen)
+		d.fine("serve", "is ready at %s", d.Settings.HTTP.Listen)
 	case answer != "":
-		d.say("serve", wrong, "is not ready: "+answer, "see in its log")
+		d.say("serve", Wrong, "is not ready: "+answer, "see in its log")
 	}
 }
 

@@ -1,0 +1,142 @@
+// Package doctor checks a RabbitMQ system and a store for all that Watership needs, and
+// says what to do. It changes nothing and prints nothing.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config is the system that is checked, and how to reach its parts.
+type Config struct {
+	Settings  config.Config
+	Topology  schemas.Topology
+	Pipeline  pipeline.Config // whose routes and queues are checked
+	Login     string          // at RabbitMQ
+	VHost     string
+	StateKeys schemas.StateKeys
+	Client    *http.Client  // for RabbitMQ's HTTP API
+	StoreKind string        // in findings
+	Timeout   time.Duration // of the requests of one check
+
+	Connect    func(ctx context.Context) (*rabbit.Connection, error)
+	Management func() (*rabbit.Management, error)
+	OpenStore  func(ctx context.Context) (Store, error)
+	Ready      func(ctx context.Context) (answer string, err error)                      // of serve
+	Paused     func(ctx context.Context, store Events) (map[string]schemas.Event, error) // by queue
+}
+
+// Store is a store that can be checked.
+type Store interface {
+	Events
+	Check(ctx context.Context) error
+	Clock(ctx context.Context) (time.Time, error)
+	Close() error
+}
+
+// Events reads events.
+type Events interface {
+	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]
+}
+
+// Verdict is how a check came out.
+type Verdict string
+
+// Verdicts.
+const (
+	Fine    Verdict = "ok"
+	Warning Verdict = "warning"
+	Wrong   Verdict = "error"
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	Detail  string  `json:"detail"`
+	Remedy  string  `json:"remedy,omitempty"`
+}
+
+// doctor collects findings. Checks that need what another did not find are left out.
+type doctor struct {
+	Config
+	findings []Finding
+
+	conn       *rabbit.Connection // nil: the broker cannot be reached
+	management *rabbit.Management // nil: the management API cannot be asked
+	version    string             // of the broker; "" where it is not known
+	queues     map[string]rabbit.Queue
+	policies   []rabbit.Policy
+	store      Store // nil: the store cannot be reached
+}
+
+func (d *doctor) say(check string, v Verdict, detail, remedy string) {
+	d.findings = append(d.findings, Finding{check, v, detail, remedy})
+}
+
+func (d *doctor) fine(check, format string, args ...any) {
+	d.say(check, Fine, fmt.Sprintf(format, args...), "")
+}
+
+// Run runs every check, and returns what each found.
+func Run(ctx context.Context, cfg Config) []Finding {
+	d := &doctor{Config: cfg}
+	d.examine(ctx)
+	return d.findings
+}
+
+// Limits finds the policies and delivery limits by which the broker drops messages of
+// our queues and of queues of routes. Without the management API it finds none.
+func Limits(ctx context.Context, cfg Config) []Finding {
+	d := &doctor{Config: cfg}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	management, err := d.Management()
+	if err != nil || d.inspect(ctx, management) != nil {
+		return nil
+	}
+	d.checkOurQueues()
+	d.checkRouteQueues()
+	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Wrong })
+}
+
+// bounded is for the requests of one check.
+func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %s", d.Timeout))
+}
+
+func (d *doctor) examine(ctx context.Context) {
+	d.findings = append(d.findings, Exposures(d.Settings)...)
+	d.checkBroker(ctx)
+	if d.conn != nil {
+		defer d.conn.Close()
+	}
+	d.checkManagement(ctx)
+	d.checkServe(ctx)
+	d.checkStore(ctx)
+	if d.store != nil {
+		defer d.store.Close()
+	}
+	d.checkPaused(ctx)
+	if d.management == nil {
+		return
+	}
+	d.checkOurQueues()
+	d.checkRouteQueues()
+	d.checkBindings(ctx)
+	d.checkExchanges(ctx)
+	d.checkTrust(ctx)
+	d.checkTapped(ctx)
+	d.checkDeadLetters(ctx)
+	d.checkDelays(ctx)
+	d.checkLag()
+}

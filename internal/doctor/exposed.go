@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// Exposures finds files with secrets that every user may read, passwords that travel in
+// clear, and the default login of RabbitMQ at a broker that others reach.
+func Exposures(cfg config.Config) []Finding {
+	var found []Finding
+	for key, file := range map[string]string{
+		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
+		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
+		"store.password_file": cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
+	} {
+		if readByAll(file) {
+			found = append(found, Finding{"secrets", Warning, fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 " + file})
+		}
+	}
+	broker, _ := url.Parse(cfg.AMQP.URL.Reveal())
+	if travels(broker, "amqp") && broker.User.Username() != "" {
+		found = append(found, Finding{"secrets", Warning, "amqp.url: the password travels in clear to " + broker.Host, "use amqps://"})
+		if password, _ := broker.User.Password(); broker.User.Username() == "guest" && password == "guest" {
+			found = append(found, Finding{"secrets", Warning, "amqp.url: " + broker.Host + " has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest"})
+		}
+	}
+	store, _ := url.Parse(cfg.Store.URL.Reveal())
+	if login := cfg.Store.Username != "" || cfg.Store.APIKeyFile != ""; travels(store, "http") && (login || store.User != nil) {
+		found = append(found, Finding{"secrets", Warning, "store.url: the login travels in clear to " + store.Host, "use https://"})
+	}
+	return found
+}
+
+// readByAll says whether every user may read a file. Container engines mount secrets so,
+// for the one user in the container.
+func readByAll(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode()&(fs.ModeType|0o004) == 0o004 &&
+		!strings.HasPrefix(file, "/run/secrets/") && !strings.HasPrefix(file, "/var/run/secrets/")
+}
+
+// travels says whether a URL is of a scheme without encryption and leaves the machine. A
+// host without a dot is a container, or a machine, of the same network.
+func travels(u *url.URL, scheme string) bool {
+	if u == nil || u.Scheme != scheme {
+		return false
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil {
+		return !ip.IsLoopback()
+	}
+	return strings.Contains(u.Hostname(), ".")
+}
