@@ -233,7 +233,7 @@ func TestDelayThatCannotBeDeclared(t *testing.T) {
 		})
 		r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 		r.wait(schemas.Handled)
-		if n := r.log.Count("messages wait for another time"); n != 1 {
+		if n := r.log.Count("messages wait for another delay"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 	})

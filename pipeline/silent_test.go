@@ -52,7 +52,7 @@ func TestSilentDelayQueue(t *testing.T) {
 			return len(handled) == 2
 		})
 		rabbittest.Eventually(t, "they wait in another queue", func() bool {
-			return r.log.Count("messages wait for another time") > 0
+			return r.log.Count("messages wait for another delay") > 0
 		})
 	})
 }

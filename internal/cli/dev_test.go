@@ -95,7 +95,7 @@ func TestDevelopmentToTheFirstReplay(t *testing.T) {
 	d.says(t, "--dry-run\n")
 	var lost string
 	wants := map[string]string{
-		"search": "handled", "search --by action": "published", "failed": "the payment provider answered",
+		"search": "published", "search --by action": "published", "failed": "the payment provider answered",
 		"show order-": "life\n", "show mine": "publish|nothing", "publish": "published 1 message",
 		"replay": "sent 1 of 1|to send",
 	}
