@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/kibana"
 )
 
-// kibanaAccess says where Kibana is and how to log in, as flags give it.
+// kibanaAccess holds the flags that say where Kibana is and how to log in.
 type kibanaAccess struct {
 	url, user, passwordFile, ca string
 }
@@ -21,7 +21,7 @@ func (a *kibanaAccess) addFlags(cmd *cobra.Command) {
 	addGiven(cmd.Flags(), &a.ca, "kibana-ca", "file with the certificates, in PEM, of authorities to trust for Kibana")
 }
 
-// open checks the flags; nil without --kibana.
+// open checks the flags and returns a client; nil without --kibana.
 func (a kibanaAccess) open() (*kibana.Client, error) {
 	if a.url == "" {
 		if a != (kibanaAccess{}) {

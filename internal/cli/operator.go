@@ -5,7 +5,7 @@ import (
 	"os/user"
 )
 
-// operator is who runs the command, and where.
+// operator returns USER@HOST of the process.
 func operator() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// output is the form in which a list is written.
+// output is the format in which a list is written.
 type output struct {
 	name  string
 	known []string
 }
 
-// addFlag lets one of the forms be chosen; the first is the usual one.
+// addFlag adds the flag that chooses one of the formats; the first is the default.
 func (o *output) addFlag(cmd *cobra.Command, known ...string) {
 	o.name, o.known = known[0], known
 	cmd.Flags().VarP(o, "output", "o", alternatives(known))
@@ -48,7 +48,7 @@ func (o *output) Type() string { return "format" }
 
 func (o *output) is(names ...string) bool { return slices.Contains(names, o.name) }
 
-// alternatives is "a, b or c".
+// alternatives joins words as "a, b or c".
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -57,7 +57,7 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// list is where a list goes.
+// list writes a list to the streams of a command.
 type list struct {
 	terminal.Streams
 	screen terminal.Screen
@@ -68,21 +68,21 @@ func (l list) say(format string, args ...any) error {
 	return err
 }
 
-// eventWriter writes events one by one. end writes what is still kept.
+// eventWriter writes events one by one. end flushes the rest of them.
 type eventWriter interface {
 	event(e schemas.Event) error
 	end() error
 }
 
-// write writes every event that can be read, and names those that cannot: they
-// make the command fail, but not before all others are written.
+// write writes every readable event, and names the unreadable ones: they make the
+// command fail, but not before all others are written.
 func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (found int, err error) {
 	unreadable := 0
 	for event, err := range events {
 		var failed *schemas.StoreError
 		switch {
 		case errors.As(err, &failed):
-			if found > 0 { // else not even a head
+			if found > 0 { // else not even a header
 				err = errors.Join(err, w.end())
 			}
 			return found, err

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// writer writes events in a form: whole documents, or the fields alone where
-// they were asked for.
+// writer returns the writer of a format. It writes whole documents, or the fields
+// alone if they were asked for.
 func (s system) writer(to list, format output, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
@@ -31,7 +31,7 @@ func document(e schemas.Event) []byte {
 	return terminal.SafeJSON(schemas.DocumentFormat{}.Append(nil, e))
 }
 
-// object is a JSON object of some fields alone.
+// object returns a JSON object with the given fields alone.
 func (r record) object(fields []field) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// publication is what was asked for on the command line.
+// publication holds the flags of `publish`.
 type publication struct {
 	exchange, key string
 	headers       []string
@@ -22,7 +22,7 @@ type publication struct {
 	count         int
 	rate          float64
 
-	ownExchange, ownKey bool // of --ndjson: each message has its own
+	ownExchange, ownKey bool // with --ndjson: each message has its own
 }
 
 func newPublish(from *settings) *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// bodies reads files one at a time, or standard input, as often as asked for.
+// bodies yields the content of each file, or of standard input, --count times.
 func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
 	if len(files) == 0 {
 		files = []string{"-"}
@@ -36,7 +36,7 @@ func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Messa
 }
 
 func (p publication) message(body []byte) rabbit.Message {
-	headers, _ := parseHeaders(p.headers) // validate has looked
+	headers, _ := parseHeaders(p.headers) // validate has checked them
 	e := schemas.Envelope{Properties: p.properties, Headers: headers, Body: body}
 	e.Properties.DeliveryMode = amqp091.Persistent
 	if e.Properties.ContentType == "" && indent.IsJSON(body) {
@@ -45,8 +45,8 @@ func (p publication) message(body []byte) rabbit.Message {
 	return rabbit.Message{Exchange: p.exchange, RoutingKey: p.key, Publishing: e.Publishing()}
 }
 
-// envelopes reads messages that export wrote. A user id other than our login's
-// would be refused by the broker, and is left out.
+// envelopes yields the messages that export wrote. The broker would refuse a user id
+// other than the login's, so it is left out.
 func (p publication) envelopes(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
 	if len(files) == 0 {
 		files = []string{"-"}

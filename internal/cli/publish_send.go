@@ -10,11 +10,11 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// inFlight is how many messages wait for their confirms at once.
+// inFlight is the most messages that wait for their confirms at once.
 const inFlight = 1000
 
-// send publishes in order and counts what the broker has confirmed, for progress
-// as well. It ends at the first message that is not.
+// send publishes in order and counts the confirmed messages, for progress as well. It
+// ends at the first message that is not confirmed.
 func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64, progress func(confirmed int)) (confirmed int, err error) {
 	pace := rate.NewLimiter(rate.Inf, 1)
 	if most > 0 {
@@ -37,14 +37,14 @@ func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[r
 	return out.confirmed, err
 }
 
-// outbox is what was sent.
+// outbox holds the unconfirmed messages, and counts the confirmed ones.
 type outbox struct {
 	progress  func(confirmed int)
 	waiting   []*rabbit.Pending
 	confirmed int
 }
 
-// add sends a message, and waits for the oldest where too many are on their way.
+// add publishes a message, and waits for the oldest confirm if inFlight are missing.
 func (o *outbox) add(ctx context.Context, publisher *rabbit.Publisher, m rabbit.Message) error {
 	pending, err := publisher.Send(ctx, m)
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *outbox) oldest(ctx context.Context) error {
 	return err
 }
 
-// drain waits for all; of several errors the first says enough.
+// drain waits for all confirms; of several errors the first says enough.
 func (o *outbox) drain(ctx context.Context) (first error) {
 	for len(o.waiting) > 0 {
 		if err := o.oldest(ctx); err != nil && first == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// parseQuery makes a query of what was typed, with the full names of fields. Times
-// without a zone are in that of the machine, in which times are shown, too.
+// parseQuery parses a query and resolves its fields to their full names. Times without
+// a zone are in the zone of the machine, in which times are shown, too.
 func (s system) parseQuery(text string) (query.Node, error) {
 	node, err := query.Parse(text)
 	if err != nil {
@@ -30,14 +30,14 @@ func (s system) parseQuery(text string) (query.Node, error) {
 	return query.InZone(node, fields, time.Now()), nil
 }
 
-// fields are those of the mapping, and the labels of the configuration.
+// fields returns the fields of the mapping, and the labels of the configuration.
 func (s system) fields() (query.Fields, error) {
 	fields, err := schemas.Fields()
 	fields.Labels = s.format().LabelFields()
 	return fields, err
 }
 
-// span is a period that a command is limited to.
+// span is the period to which a command is limited.
 type span struct{ since, from, to string }
 
 func (p *span) addFlags(cmd *cobra.Command) {
@@ -75,13 +75,14 @@ func (p *span) limit(node query.Node) (query.Node, error) {
 	return all, nil
 }
 
-// ago is date math for a duration in which several amounts may follow one another, as
-// Go writes them: 1h30m.
+// ago returns date math for a duration, in which several amounts may follow one
+// another, as Go writes them: 1h30m.
 func ago(duration string) string {
 	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
 }
 
-// timeBound also takes a time as it is shown, with a space.
+// timeBound compares @timestamp with a time, which may also be as it is shown, with a
+// space.
 func timeBound(op query.Op, text string) (query.Node, error) {
 	fields, err := schemas.Fields()
 	if err != nil {
@@ -97,7 +98,7 @@ func timeBound(op query.Op, text string) (query.Node, error) {
 	return query.InZone(compared, fields, time.Now()), nil
 }
 
-// about matches the events of a message by whatever it is called.
+// about matches the events of a message by any of its ids.
 func about(id string) query.Node {
 	var either query.Or
 	for _, field := range namingFields() {
@@ -106,7 +107,7 @@ func about(id string) query.Node {
 	return either
 }
 
-// namingFields are those whose values name a message.
+// namingFields returns the fields whose values name a message.
 func namingFields() []string {
 	return []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"}
 }
@@ -115,7 +116,7 @@ func is(field, value string) query.Node {
 	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
 }
 
-// localTime is a time of a document as people are shown it.
+// localTime formats a time of a document as the commands show it.
 func localTime(text string) string {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// reachPoll is how often a command looks whether the broker has answered.
+// reachPoll is how often reach checks whether the broker has answered.
 const reachPoll = 10 * time.Millisecond
 
-// reach is connect for commands that a person waits for: it fails as soon as
-// the broker is known to be away or to refuse the login, instead of trying on.
+// reach connects for commands that a user waits for: it fails as soon as the broker is
+// known to be away or to refuse the login, instead of retrying.
 func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, error) {
 	if s.away != nil {
 		return nil, s.away
@@ -44,8 +44,8 @@ func (s system) reach(ctx context.Context, name string) (*rabbit.Connection, err
 	}
 }
 
-// failed says whether an attempt has come to its end: then something lies behind
-// the error, and before it is only that there is no connection yet.
+// failed reports whether a connection attempt has failed: its error has a cause.
+// Before that, the error only says that there is no connection yet.
 func failed(err error) bool {
 	var network *net.OpError
 	var broker *amqp091.Error

@@ -60,7 +60,7 @@ the same, since the copy carries the id of the failure's event.`,
 	return cmd
 }
 
-// replay is what was asked for on the command line.
+// replay holds the arguments of `replay`.
 type replay struct {
 	terminal.Streams
 	query      string
@@ -116,8 +116,8 @@ func (s system) replay(ctx context.Context, r replay) (err error) {
 	return r.carryOut(ctx, replays, begun)
 }
 
-// preview shows a plan. Nothing is sent that could not be shown, and that is not
-// the end of a pipe like any other: whoever sends relies on it.
+// preview shows a plan. A plan that could not be shown is not sent, so a closed pipe
+// is an error here, unlike in other commands: the user relies on the preview.
 func (s system) preview(ctx context.Context, r replay, plan replayer.Plan) error {
 	if plan.Total == 0 && len(plan.LeftOut) == 0 {
 		if err := s.checkStore(ctx); err != nil {

@@ -73,8 +73,8 @@ func (r *replay) validate() error {
 	return nil
 }
 
-// agreed says whether a plan is to be carried out. An error is why it is not; a
-// look alone needs none.
+// agreed reports whether a plan may be run. If not, the error says why; --dry-run and
+// an empty plan need none.
 func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	gone := plan.Unroutable()
 	switch {

@@ -16,7 +16,7 @@ import (
 
 const mostShownRoutes = 20
 
-// writePreview says what a replay would do.
+// writePreview prints the plan of a replay.
 func writePreview(out io.Writer, plan replayer.Plan) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "%s to send", terminal.Plural(plan.Total, "message"))
@@ -51,7 +51,8 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	return err
 }
 
-// writeWarnings says what of other jobs is not known, or not minded.
+// writeWarnings prints conflicts with other jobs that --again allows, and the gaps in
+// the records of earlier replays.
 func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 	for _, rival := range plan.Rivals {
 		switch {
@@ -98,8 +99,8 @@ func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 
 const fatePause = 500 * time.Millisecond
 
-// observe waits for what becomes of the first messages of a job, and asks
-// whether to go on. Without anybody to ask each of them must have been sent and
+// observe waits for the outcomes of the first messages of a job, and asks whether to
+// go on. With --yes there is no question: each of them must have been sent and
 // handled.
 func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	outcomes, err := r.await(ctx, replays, job)

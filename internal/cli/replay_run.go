@@ -16,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// replayer makes one that can run jobs. What it gives beside is to be called in
-// the end. r may be nil where nothing is planned.
+// replayer returns a Replayer that can run jobs, and a function that closes its store
+// and connection. r may be nil if no replay is planned.
 func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, func() error, error) {
 	if r != nil && s.away != nil {
 		return nil, nil, s.away
@@ -50,7 +50,7 @@ func (s system) replayer(ctx context.Context, r *replay) (*replayer.Replayer, fu
 	return replayer.New(cfg), closing, nil
 }
 
-// log looks at the queue of events. A login that may not look knows nothing of it.
+// log returns the state of the log queue; Unknown if the login may not see the queue.
 func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -73,8 +73,7 @@ func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replay
 	return hop
 }
 
-// routes asks the broker where messages go. For exchanges that takes the
-// management API.
+// routes asks the broker where messages go. For exchanges it needs the management API.
 func (s system) routes(ctx context.Context, conn *rabbit.Connection, target replayer.Target) (replayer.Routes, error) {
 	management, err := s.managementAPI()
 	if err != nil {
@@ -107,7 +106,8 @@ func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job r
 	return reportJob(r.Streams, ran, err)
 }
 
-// runJob runs a job on, with a progress bar, and names on the way what could not be sent.
+// runJob runs the rest of a job with a progress bar, and prints failures to send as
+// they happen.
 func runJob(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
 	gctuning.Apply(0)
 	bar := terminal.NewBar(t.Err, job.Total)
@@ -142,7 +142,7 @@ func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 		fmt.Fprintf(t.Err, "%s left out: other jobs replayed them meanwhile\n", terminal.Plural(job.Skipped, "message"))
 	}
 	if err != nil && !job.Finished() {
-		// Not in the error: one that is an interruption is not printed.
+		// Not part of the error: the error of an interruption is not printed.
 		fmt.Fprintf(t.Err, "go on with: watership jobs resume %s\n", terminal.Cell(job.ID, 0))
 	}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// job is what the command line asks for.
+// job makes a job from the flags.
 func (s system) job(r replay) (replayer.Job, error) {
 	job := replayer.Job{
 		Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, Reason: r.reason,
@@ -47,7 +47,7 @@ func (r *replay) target() replayer.Target {
 	return replayer.Target{Kind: replayer.ToOrigin}
 }
 
-// selected is the query for all that the command line selects by.
+// selected returns the query for all that the command line selects by.
 func (s system) selected(r replay) (query.Node, error) {
 	var all query.And
 	if r.ids != "" {
@@ -75,7 +75,8 @@ func (s system) selected(r replay) (query.Node, error) {
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/common-options.html#date-math).
 const relativeTime = `"now(["+/-]|\|\|)`
 
-// readDSL refuses what would find something else when the job is resumed.
+// readDSL reads the query of --dsl. It refuses relative times, which would find other
+// events when the job is resumed.
 func (r *replay) readDSL() (json.RawMessage, error) {
 	if r.dsl == "" {
 		return nil, nil
@@ -90,7 +91,7 @@ func (r *replay) readDSL() (json.RawMessage, error) {
 	return json.RawMessage(raw.JSON), nil
 }
 
-// mostIDs fit into one query.
+// mostIDs is the most ids that fit into one query.
 const mostIDs = 10000
 
 func (r *replay) readIDs() (err error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// eachFormer does something with each former queue.
+// eachFormer calls do with each former queue.
 func (s system) eachFormer(ctx context.Context, do func(conn *rabbit.Connection, old formerQueue) error) (err error) {
 	conn, err := s.reach(ctx, "setup")
 	if err != nil {
@@ -32,7 +32,7 @@ func (s system) eachFormer(ctx context.Context, do func(conn *rabbit.Connection,
 	return nil
 }
 
-// refuseUsed fails while somebody consumes a former queue.
+// refuseUsed fails while a former queue has a consumer.
 func (s system) refuseUsed(ctx context.Context) error {
 	return s.eachFormer(ctx, func(conn *rabbit.Connection, old formerQueue) error {
 		_, err := unused(ctx, conn, old.name)
@@ -40,8 +40,8 @@ func (s system) refuseUsed(ctx context.Context) error {
 	})
 }
 
-// unbindFormer lets nothing more come into the former queues, once those that have
-// the limit of now are bound. What is published between the two is in both.
+// unbindFormer unbinds the former queues, after the queues with the present limit are
+// bound. Messages that are published between the two steps are in both.
 func (s system) unbindFormer(ctx context.Context) error {
 	return s.eachFormer(ctx, func(conn *rabbit.Connection, old formerQueue) error {
 		err := conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.QueueUnbind(old.name, "", old.exchange, nil) })
@@ -52,7 +52,7 @@ func (s system) unbindFormer(ctx context.Context) error {
 	})
 }
 
-// retire indexes what the former queues hold, and deletes them.
+// retire indexes the messages of the former queues, and deletes the queues.
 func (s system) retire(ctx context.Context, out io.Writer, store eventStore) error {
 	return s.eachFormer(ctx, func(conn *rabbit.Connection, old formerQueue) error {
 		if err := s.retireQueue(ctx, conn, store, old); err != nil {
@@ -80,9 +80,10 @@ func (s system) retireQueue(ctx context.Context, conn *rabbit.Connection, store 
 	}
 }
 
-const unusedPatience = 5 * time.Second // the broker counts consumers behind time
+const unusedPatience = 5 * time.Second // the broker's count of consumers lags
 
-// unused says how many messages a queue holds that nobody consumes.
+// unused returns the number of messages in a queue, and fails if it still has a
+// consumer.
 func unused(ctx context.Context, conn *rabbit.Connection, queue string) (messages int, err error) {
 	for since := time.Now(); ; {
 		there, err := look(ctx, conn, queue)
@@ -102,7 +103,7 @@ func unused(ctx context.Context, conn *rabbit.Connection, queue string) (message
 	}
 }
 
-// empty indexes what a queue holds.
+// empty indexes the messages of a queue.
 func (s system) empty(ctx context.Context, conn *rabbit.Connection, store eventStore, old formerQueue) error {
 	source, err := s.source(ctx, conn)
 	if err != nil {
@@ -124,7 +125,8 @@ func (s system) empty(ctx context.Context, conn *rabbit.Connection, store eventS
 	})
 }
 
-// deleteEmpty: nobody can have put anything in since it was unbound.
+// deleteEmpty deletes an empty queue: no message can have come in since it was
+// unbound.
 func (s system) deleteEmpty(ctx context.Context, conn *rabbit.Connection, queue string) error {
 	err := conn.Do(ctx, func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDelete(queue, false, false, false)

@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// retireDelays deletes the delay queues of a former release that are empty. What waits
-// in the others goes on by itself. Only the management API tells that at-least-once
+// retireDelays deletes the empty delay queues of a former release. Messages in the
+// others go on by themselves. Only the management API tells that at-least-once
 // dead-lettering is done with a queue, so without it none is deleted.
 func (s system) retireDelays(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := bounded(ctx)
@@ -52,8 +52,9 @@ func (s system) retireDelays(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// deleteDelay deletes a queue that is empty now, and was when the management API counted
-// some seconds ago, or says what is left. Quorum queues cannot be deleted only if empty.
+// deleteDelay deletes a queue that is empty now, and was when the management API
+// counted some seconds ago, or returns the number of messages left. Quorum queues
+// cannot be deleted with if-empty.
 func deleteDelay(ctx context.Context, conn *rabbit.Connection, queue string, counted int64) (left int64, err error) {
 	there, err := look(ctx, conn, queue)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
-// usageError is a mistake of whoever typed the command.
+// usageError is a mistake of the user who typed the command.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -57,16 +57,16 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 	return exitFailed
 }
 
-// outputUnwanted: whoever read our output has enough, and not a server that went
-// away while something was written to it.
+// outputUnwanted reports whether the reader of the output closed its pipe. A server
+// that closed its connection during a write does not count.
 func outputUnwanted(err error) bool {
 	var writing *fs.PathError
 	return errors.As(err, &writing) && errors.Is(writing, syscall.EPIPE)
 }
 
-// complaint is an error in words: each mistake of a configuration on a line of
-// its own, and what else has several lines, such as a query with its caret,
-// indented below the first.
+// complaint formats an error: each mistake of a configuration on a line of its own;
+// further lines of other errors, such as a query with its caret, are indented below
+// the first.
 func complaint(err error) string {
 	var mistakes config.Mistakes
 	if errors.As(err, &mistakes) {
@@ -75,7 +75,7 @@ func complaint(err error) string {
 	return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
 }
 
-// newRoot is the whole command line.
+// newRoot returns the command with all its subcommands.
 func newRoot(t terminal.Streams, environ []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "watership",
@@ -143,7 +143,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
 }
 
-// exactly wants so many arguments and says what they are.
+// exactly requires n arguments; its error describes them.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -158,7 +158,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// perhapsAFile is for commands that read standard input where no file is named.
+// perhapsAFile accepts one file, or none for standard input.
 func perhapsAFile(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usagef("expected one file, or none for standard input, got %d", len(args))

@@ -9,7 +9,8 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// pipeline is the configuration of the handlers, and of what they declare.
+// pipeline returns the configuration of the handlers, and of the topology that they
+// declare.
 func (s system) pipeline() pipeline.Config {
 	s.cfg = s.cfg.Clone()
 	cfg := pipeline.Config{

@@ -42,7 +42,7 @@ of its service; single messages probe until one succeeds.`,
 	return cmd
 }
 
-// routeState is how a route is doing.
+// routeState is the state of a route as `routes` lists it.
 type routeState struct {
 	Queue     string     `json:"queue"`
 	State     string     `json:"state"` // running, paused, no consumer or no queue
@@ -83,7 +83,7 @@ func (s system) listRoutes(ctx context.Context, to list, format output) error {
 	return t.Flush()
 }
 
-// routeStates asks the broker for the queues, and the store for what is paused.
+// routeStates asks the broker for the queues, and the store for the paused routes.
 func (s system) routeStates(ctx context.Context) (states []routeState, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -114,7 +114,8 @@ func (s system) routeStates(ctx context.Context) (states []routeState, err error
 	return states, nil
 }
 
-// routeQueues are those of the configuration, and others that are paused.
+// routeQueues returns the queues of the configured routes, then of other paused
+// routes.
 func (s system) routeQueues(paused map[string]schemas.Event) []string {
 	var queues []string
 	for _, route := range s.pipeline().Routes {
@@ -141,11 +142,11 @@ func stateOfRoute(ctx context.Context, conn *rabbit.Connection, queue string) (r
 	return state, err
 }
 
-// saidRecently: a route that is still paused says so again and again. One whose
-// process is gone does not.
+// saidRecently bounds the age of a paused event: a route that is still paused repeats
+// it. A route whose process has ended does not.
 const saidRecently = pipeline.PausedEvery + 5*time.Minute
 
-// pausedRoutes are the newest events of routes that are paused, by their queues.
+// pausedRoutes returns the newest event of each paused route, by queue.
 func (s system) pausedRoutes(ctx context.Context, store doctor.Events) (map[string]schemas.Event, error) {
 	recent, err := timeBound(query.GreaterOrEqual, time.Now().Add(-saidRecently).UTC().Format(time.RFC3339))
 	if err != nil {

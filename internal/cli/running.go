@@ -11,19 +11,19 @@ import (
 	"github.com/watershipmq/watership/internal/runfile"
 )
 
-// storeFile is where dev keeps events.
+// storeFile returns the path of dev's store.
 func storeFile(data string) string { return filepath.Join(data, "store.db") }
 
 // local is the embedded broker of another process, which a command uses.
 type local struct {
-	instance string // that it says in its server-properties; "": amqp.url names a broker
+	instance string // in its server-properties; "": amqp.url names a broker
 	away     error  // why there is none; nil: there is one, or amqp.url names one
 }
 
-// find puts in place of embedded:// the broker that runs on the data folder. Where
-// neither broker nor store nor a secret for one of them is configured and the data
-// folder has them, they are meant: of a dev that has ended, the store. Its error
-// refuses the folder.
+// find replaces embedded:// with the URL of the broker that runs on the data folder.
+// If neither broker nor store nor a secret for one of them is configured, it takes
+// both from the data folder, if that has them; of a dev that has ended, the store. An
+// error refuses the folder.
 func find(cfg *config.Config) (local, error) {
 	chosen := isChosen(cfg)
 	if chosen && !cfg.AMQP.URL.IsEmbedded() {
@@ -42,8 +42,8 @@ func find(cfg *config.Config) (local, error) {
 	return local{instance: running.Instance}, use(cfg, running, chosen)
 }
 
-// isChosen says whether the configuration is about servers that it names, or that
-// are at their default addresses.
+// isChosen reports whether the configuration names servers, or a secret for servers at
+// their default addresses.
 func isChosen(cfg *config.Config) bool {
 	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
 		if cfg.IsSet(key) {
@@ -58,7 +58,7 @@ func hasStore(data string) bool {
 	return err == nil
 }
 
-// use takes the broker that runs, and the store unless that was chosen.
+// use configures the running broker, and its store unless another was chosen.
 func use(cfg *config.Config, running runfile.Running, chosen bool) error {
 	cfg.AMQP.URL = config.NewURL(running.AMQP)
 	cfg.AMQP.PasswordFile = "" // the URL has the password
@@ -75,7 +75,7 @@ func use(cfg *config.Config, running runfile.Running, chosen bool) error {
 	return nil
 }
 
-// useEnded takes the store of a dev that has ended, unless one was chosen.
+// useEnded configures the store of a dev that has ended, unless another was chosen.
 func useEnded(cfg *config.Config, chosen bool) error {
 	cfg.AMQP.URL = config.NewURL(config.Embedded)
 	if !cfg.IsSet("amqp.management_url") {
