@@ -122,7 +122,7 @@ func (w *csvWriter) end() error {
 	return w.out.Error()
 }
 
-// tableWriter writes columns for people.
+// tableWriter writes aligned columns.
 type tableWriter struct {
 	system system
 	table  *terminal.Table

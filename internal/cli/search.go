@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// search is what was asked for on the command line.
+// search holds the arguments of `search`.
 type search struct {
 	selected selected
 	limit    int
@@ -104,13 +104,13 @@ func (s system) search(ctx context.Context, to list, asked search, sel schemas.S
 	}
 	err = to.nothing(ctx, store, asked.format, "[]")
 	if err == nil && asked.format.is("csv") {
-		err = w.end() // the names of the fields
+		err = w.end() // writes the names of the fields
 	}
 	return err
 }
 
-// nothing says why nothing was found, where it is because there is no store. In
-// JSON it is what an empty answer is.
+// nothing reports an empty result, and fails if it is empty because there is no store.
+// In JSON it prints empty.
 func (l list) nothing(ctx context.Context, store eventStore, format output, empty string) error {
 	if err := store.Check(ctx); err != nil {
 		return err

@@ -15,17 +15,17 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// secrets are what the configuration names files for.
+// secrets holds the content of the files that the configuration names.
 type secrets struct {
 	amqpTLS       *tls.Config // nil: as amqp.url says
-	storeTLS      *tls.Config // nil: what the system trusts
+	storeTLS      *tls.Config // nil: the certificates that the operating system trusts
 	storePassword string
 	storeAPIKey   string
 	stateKeys     schemas.StateKeys
 }
 
-// readSecrets reads the files, and puts the password of RabbitMQ where it is
-// needed. Each error names the key and the file.
+// readSecrets reads the files, and puts RabbitMQ's password into the URLs that need
+// it. Each error names the key and the file.
 func readSecrets(cfg *config.Config) (s secrets, err error) {
 	password, err := secret("amqp.password_file", cfg.AMQP.PasswordFile)
 	if err != nil {
@@ -52,7 +52,7 @@ func readSecrets(cfg *config.Config) (s secrets, err error) {
 	return s, err
 }
 
-// stateKeys are none where no file is named.
+// stateKeys reads the keys; none if no file is named.
 func stateKeys(file string) (schemas.StateKeys, error) {
 	const key = "amqp.state_key_file"
 	text, err := contentOf(key, file)
@@ -66,7 +66,7 @@ func stateKeys(file string) (schemas.StateKeys, error) {
 	return keys, nil
 }
 
-// secret is the text of a file without the line break at its end.
+// secret returns the text of a file without the line break at its end.
 func secret(key, file string) (string, error) {
 	text, err := contentOf(key, file)
 	if err != nil || file == "" {
@@ -91,8 +91,8 @@ func contentOf(key, file string) ([]byte, error) {
 	return content, err
 }
 
-// logIn gives the password to the login of amqp.url, and of the management API
-// where that is the same.
+// logIn adds the password to the login of amqp.url, and to the login of the management
+// API if it is the same.
 func logIn(amqp *config.AMQP, password string) error {
 	broker, err := url.Parse(amqp.URL.Reveal())
 	if err != nil {
@@ -118,7 +118,7 @@ func withLogin(u *url.URL, login, password string) config.URL {
 	return config.NewURL(u.String())
 }
 
-// tlsOf reads certificates; nil where none is named.
+// tlsOf reads certificates; nil if none is named.
 func tlsOf(key string, files config.TLS) (*tls.Config, error) {
 	if files == (config.TLS{}) {
 		return nil, nil
@@ -162,7 +162,7 @@ func addClientCertificate(conf *tls.Config, key string, files config.TLS) error 
 
 const managementTimeout = 10 * time.Second
 
-// managementClient trusts for RabbitMQ's HTTP API whom it trusts for AMQP.
+// managementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
 func (s secrets) managementClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if s.amqpTLS != nil {

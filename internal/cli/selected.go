@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// selected is how the events of a command are chosen: by a query, a period and
-// Elasticsearch's own query language, all of which must match.
+// selected chooses the events of a command: by a query, a period and Elasticsearch's
+// own query language, all of which must match.
 type selected struct {
 	period span
 	dsl    string
@@ -25,7 +25,7 @@ func (q *selected) addFlags(cmd *cobra.Command) {
 	addGiven(cmd.Flags(), &q.dsl, "dsl", "file with a query in Elasticsearch's query DSL as JSON; - is standard input")
 }
 
-// selection reads the DSL from in where its file is "-".
+// selection returns the selection, and reads the DSL from in if its file is "-".
 func (q *selected) selection(s system, text string, in io.Reader) (schemas.Selection, error) {
 	node, err := q.node(s, text, in)
 	return schemas.Selection{Query: node}, err
@@ -46,8 +46,8 @@ func (q *selected) node(s system, text string, in io.Reader) (query.Node, error)
 	return q.period.limit(node)
 }
 
-// readDSL takes a query, or the body of a search that has one, as Kibana's
-// Inspect shows it. Of such a body nothing else is taken.
+// readDSL reads a query, or the body of a search that has one, as Kibana's Inspect
+// shows it. The rest of such a body is ignored.
 func readDSL(name string, in io.Reader) (query.Raw, error) {
 	text, err := readFile(name, in)
 	if err != nil {
@@ -73,8 +73,8 @@ func readFile(name string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// wanted is the text of a query, which must be there: no query is everything,
-// and that has to be said.
+// wanted returns the text of a query, and fails if it is empty: no query selects
+// everything, which must be explicit.
 func wanted(args []string, doing string) (string, error) {
 	text := strings.Join(args, " ")
 	if strings.TrimSpace(text) == "" {

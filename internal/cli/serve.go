@@ -40,7 +40,7 @@ the rest back to the queues and exits with 0.`,
 	}
 }
 
-// serve runs what a configuration says, and a broker where that is embedded.
+// serve runs a configuration, with a broker if that is embedded.
 func serve(ctx context.Context, t terminal.Streams, cfg config.Config) (err error) {
 	e, err := embed(ctx, &cfg, broker.Config{Logger: newLogger(t, cfg.Log)})
 	if err != nil {
@@ -115,7 +115,7 @@ func (v *vitals) handle(ctx context.Context) error {
 	if refused != nil {
 		ended, end := context.WithCancel(ctx)
 		end()
-		ctx = ended // Run closes what there is
+		ctx = ended // Run closes its connections
 	}
 	return errors.Join(refused, v.handlers.Run(ctx))
 }
@@ -153,7 +153,7 @@ func (v *vitals) index(ctx context.Context) (err error) {
 	return x.Run(ctx)
 }
 
-// indexer is what the configuration says of it.
+// indexer returns the configuration of the indexer.
 func (s system) indexer(source string) indexer.Config {
 	return indexer.Config{
 		Logger: s.storing, Format: s.format(), Memory: s.cfg.Index.Memory, Retention: s.retention(),
@@ -166,7 +166,7 @@ func (s system) indexer(source string) indexer.Config {
 
 const installPause = 2 * time.Second
 
-// install puts the templates in place, and waits for a store that is away.
+// install installs the templates, and waits for a store that is away.
 func (s system) install(ctx context.Context, store eventStore) error {
 	for told := false; ; told = true {
 		err := store.Install(ctx)
@@ -185,7 +185,7 @@ func (s system) install(ctx context.Context, store eventStore) error {
 	}
 }
 
-// ignoreEnd: being stopped is no failure.
+// ignoreEnd drops an error after the end of ctx: being stopped is no failure.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -193,12 +193,12 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// streamsOf is where a command reads and writes.
+// streamsOf returns the streams that a command reads and writes.
 func streamsOf(cmd *cobra.Command) terminal.Streams {
 	return terminal.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 }
 
-// bounded is for requests of commands that a person waits for.
+// bounded limits the requests of commands that a user waits for.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, commandPatience,
 		fmt.Errorf("no answer within %s", commandPatience))

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// settings are where the configuration of a command comes from.
+// settings holds the sources of a command's configuration.
 type settings struct {
 	flags   *pflag.FlagSet
 	keys    []config.Key

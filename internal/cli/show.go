@@ -65,7 +65,7 @@ func (to list) raw(ctx context.Context, store eventStore, found lives) error {
 	return err
 }
 
-// lives prints each message apart.
+// lives prints each message separately.
 func (to list) lives(ctx context.Context, store eventStore, found lives) error {
 	for i, l := range found.list {
 		page := page{screen: to.screen}
@@ -85,7 +85,7 @@ func (to list) lives(ctx context.Context, store eventStore, found lives) error {
 	return nil
 }
 
-// page is what show prints.
+// page is the output of `show`.
 type page struct {
 	bytes.Buffer
 	screen terminal.Screen

@@ -18,8 +18,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// headersPreview is how much of the headers is shown: the name of a value is as
-// long as all the tables that it is in.
+// headersPreview bounds the headers that are shown: the name of a value is as long as
+// all the tables that contain it.
 const headersPreview = 64 << 10 // bytes
 
 func (p *page) headers(headers amqp091.Table) {
@@ -36,8 +36,8 @@ func (p *page) headers(headers amqp091.Table) {
 	}
 }
 
-// header writes a value with its AMQP type, and of a table or an array each
-// value within, unless the page is full by then.
+// header writes a value with its AMQP type, and each value within a table or an array,
+// unless the page is full by then.
 func (p *page) header(name string, value any, full int) {
 	if p.Len() >= full {
 		return
@@ -82,7 +82,7 @@ func headerText(value any) string {
 	return text
 }
 
-// decimal puts the point where the scale says.
+// decimal formats a decimal, with the point where its scale says.
 func decimal(d amqp091.Decimal) string {
 	digits := strconv.FormatInt(int64(d.Value), 10)
 	if d.Scale == 0 {
@@ -117,7 +117,7 @@ func typeName(value any) string {
 
 const (
 	bodyPreview = 64 << 10 // bytes of text
-	hexPreview  = 1 << 10  // bytes of what is no text
+	hexPreview  = 1 << 10  // bytes of a body that is not text
 )
 
 func (p *page) body(e schemas.Event) {
@@ -139,7 +139,7 @@ func (p *page) body(e schemas.Event) {
 	}
 }
 
-// preview writes the beginning of a body, and says whether that was all.
+// preview writes the beginning of a body, and reports whether that was all.
 func (p *page) preview(body []byte) bool {
 	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		p.block(hex.Dump(body[:min(len(body), hexPreview)]))

@@ -12,18 +12,18 @@ import (
 	"github.com/watershipmq/watership/schemas/query"
 )
 
-// life is a message and its events, in order, without bodies and headers.
+// life holds a message and its events, in order, without bodies and headers.
 type life struct {
 	events []schemas.Event
 	more   bool // there are older ones
 }
 
 const (
-	mostLives  = 20  // messages that show prints of those that share an id
-	mostEvents = 500 // events that show prints of a message, the newest
+	mostLives  = 20  // messages with the same id that show prints
+	mostEvents = 500 // events of a message that show prints, the newest
 )
 
-// lives are the messages that an id names.
+// lives holds the messages that an id names.
 type lives struct {
 	id   string
 	list []life
@@ -64,12 +64,12 @@ func findLives(ctx context.Context, store eventStore, id string) (lives, error) 
 	return found, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
 }
 
-// messageOf is the fingerprint of the message that an event is about. An event that
-// was recorded without one stands for itself.
+// messageOf returns the fingerprint of an event's message. An event that was recorded
+// without one stands for itself.
 func messageOf(f schemas.Fact) string { return cmp.Or(f.Fingerprint, f.EventID) }
 
-// readLife reads the events of a message, and of what a replay made of it with
-// other headers, which has a fingerprint of its own.
+// readLife reads the events of a message, and of its replays with other headers, which
+// have fingerprints of their own.
 func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, err error) {
 	its := is("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {
@@ -101,8 +101,9 @@ func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, e
 	return l, nil
 }
 
-// read adds the newest events of a query, without what only one of them is asked
-// for: equal messages without an id are one message here, however many there were.
+// read adds the newest events of a query, without bodies, headers and stack traces,
+// which show prints of one event only: equal messages without an id are one message
+// here, however many there were.
 func (l *life) read(ctx context.Context, store eventStore, node query.Node) error {
 	var events []schemas.Event
 	sel := schemas.Selection{Query: node, Limit: mostEvents + 1, WithoutBody: true}
@@ -122,13 +123,13 @@ func (l *life) read(ctx context.Context, store eventStore, node query.Node) erro
 	return ctx.Err()
 }
 
-// whole is an event that has the body, else the first, with all that is stored.
+// whole reads an event that has the body, else the first, with all that is stored.
 func (l life) whole(ctx context.Context, store eventStore) (schemas.Event, error) {
 	with := slices.IndexFunc(l.events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
 	return readWhole(ctx, store, l.events[max(with, 0)])
 }
 
-// readWhole reads what life leaves out.
+// readWhole reads an event with the fields that life leaves out.
 func readWhole(ctx context.Context, store eventStore, of schemas.Event) (schemas.Event, error) {
 	for event, err := range store.Events(ctx, schemas.Selection{Query: is("event.id", of.EventID), Limit: 1}) {
 		return event, err
@@ -136,9 +137,9 @@ func readWhole(ctx context.Context, store eventStore, of schemas.Event) (schemas
 	return of, ctx.Err() // it is too old by now
 }
 
-// inOrder sorts events by when they happened. Of a message that carries no time
-// it is known only when the tap's copy was recorded, which may be after its
-// first failure; it was published before anything else happened to it.
+// inOrder sorts events by the time at which they happened. If a message carries no
+// time, only the time at which the tap's copy was recorded is known, which may be
+// after its first failure; it was published before anything else happened to it.
 func inOrder(events []schemas.Event) []schemas.Event {
 	type passage struct{ fingerprint, job string }
 	first := map[passage]time.Time{}

@@ -38,7 +38,7 @@ func (p *page) properties(e schemas.Event) {
 	}
 }
 
-// life is a timeline: when, how long after the step before, what.
+// life writes a timeline: the time, the time since the step before, and the event.
 func (p *page) life(l life) {
 	p.title("life")
 	if l.more {
@@ -51,7 +51,7 @@ func (p *page) life(l life) {
 			since = "+" + shortDuration(gap)
 		}
 		before = e.Time
-		if e.TimeSource == schemas.TimeTaken { // it happened some time before
+		if e.TimeSource == schemas.TimeTaken { // it was published some time before
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
@@ -59,7 +59,7 @@ func (p *page) life(l life) {
 	}
 }
 
-// stepText says what an event is about.
+// stepText describes an event.
 func stepText(e schemas.Event, life []schemas.Event) string {
 	text := attempted(e)
 	switch e.Action {
@@ -95,7 +95,7 @@ func attempted(e schemas.Event) string {
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
-// waited says how often a message has waited for its service without an attempt.
+// waited returns how often a message has waited for its service without an attempt.
 func waited(e schemas.Event) string {
 	switch {
 	case e.Waits == 0:
@@ -113,7 +113,8 @@ func took(e schemas.Event, words string) string {
 	return words + shortDuration(e.Duration)
 }
 
-// of names the event that was sent again by what is to be seen of it.
+// of names the replayed event by its action and time, or by its id if the life does
+// not have it.
 func of(id string, life []schemas.Event) string {
 	for _, e := range life {
 		if e.EventID == id {
@@ -123,7 +124,7 @@ func of(id string, life []schemas.Event) string {
 	return ", from event " + terminal.Cell(id, 120)
 }
 
-// failure is the newest in full.
+// failure writes the newest failure in full.
 func (p *page) failure(ctx context.Context, store eventStore, events []schemas.Event) error {
 	var last schemas.Event
 	for _, e := range events {
@@ -154,7 +155,7 @@ func (p *page) failure(ctx context.Context, store eventStore, events []schemas.E
 	return nil
 }
 
-// block writes lines of somebody else's text, or the first of them.
+// block writes the lines of an untrusted text, or the first of them.
 func (p *page) block(text string) {
 	if len(text) > bodyPreview {
 		text = strings.ToValidUTF8(text[:bodyPreview], "") + "\n…"

@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// eventStore is what the commands need of a store; package sqlite documents its
+// eventStore is the store as the commands need it; package sqlite documents its
 // methods, and package elastic where they differ.
 type eventStore interface {
 	indexer.Store
@@ -30,7 +30,7 @@ type eventStore interface {
 	Close() error
 }
 
-// store opens what store.url names.
+// store opens the store that store.url names.
 func (s system) store(ctx context.Context) (eventStore, error) {
 	if path := s.cfg.Store.URL.File(); path != "" {
 		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.retention(), Labels: s.format().LabelFields(), Logger: s.logger})
@@ -46,7 +46,7 @@ func (s system) store(ctx context.Context) (eventStore, error) {
 	})
 }
 
-// checkStore says what an empty answer may be due to.
+// checkStore returns the error of the store that an empty result may be due to.
 func (s system) checkStore(ctx context.Context) error {
 	store, err := s.store(ctx)
 	if err != nil {
@@ -55,7 +55,8 @@ func (s system) checkStore(ctx context.Context) error {
 	return errors.Join(store.Check(ctx), store.Close())
 }
 
-// retention leaves out what is kept for ever.
+// retention returns the retention of each stream, without streams that are kept for
+// ever.
 func (s system) retention() map[schemas.Stream]time.Duration {
 	retention := map[schemas.Stream]time.Duration{}
 	for stream, kept := range map[schemas.Stream]time.Duration{
@@ -77,8 +78,8 @@ func (s system) storeKind() string {
 
 const retainEvery = time.Minute
 
-// retain removes what is older than the retention, where the store does not do
-// that by itself, until ctx ends.
+// retain removes events older than the retention until ctx ends, if the store does not
+// do that by itself.
 func (v *vitals) retain(ctx context.Context) error {
 	store, asked := v.store.(interface {
 		Retain(ctx context.Context) (removed int64, err error)

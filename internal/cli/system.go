@@ -17,11 +17,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// system makes the parts of Watership as the configuration says.
+// system makes the parts of Watership from the configuration.
 type system struct {
 	cfg      config.Config
 	logger   *slog.Logger
-	storing  *slog.Logger // of what keeps events out of the store
+	storing  *slog.Logger // logs problems that keep events out of the store
 	topology schemas.Topology
 	login    string
 	vhost    string
@@ -34,8 +34,8 @@ type system struct {
 	local
 }
 
-// system is for commands that use a broker which others run. What they do they
-// say themselves: unless it is asked for, only warnings are logged.
+// system is for commands that use a broker which another process runs. They print
+// their results themselves: unless log.level is set, only warnings are logged.
 func (s *settings) system(t terminal.Streams) (system, error) {
 	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
 	if err != nil {
@@ -87,12 +87,12 @@ func (s system) connect(name string, consuming bool) (*rabbit.Connection, error)
 	return rabbit.Open(cfg)
 }
 
-// broker is how to connect to the broker as others do.
+// broker configures a connection to amqp.url, as other clients connect.
 func (s system) broker(name string) rabbit.Config {
 	return rabbit.Config{URL: s.cfg.AMQP.URL.Reveal(), TLS: s.secrets.amqpTLS, Name: "watership " + name, Instance: s.instance}
 }
 
-// managementAPI asks RabbitMQ's HTTP API.
+// managementAPI returns a client of RabbitMQ's HTTP API.
 func (s system) managementAPI() (*rabbit.Management, error) {
 	if s.away != nil {
 		return nil, s.away
@@ -100,7 +100,7 @@ func (s system) managementAPI() (*rabbit.Management, error) {
 	return rabbit.NewManagement(s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient())
 }
 
-// source names the RabbitMQ system in every event.
+// source returns the name of the RabbitMQ system, which every event has.
 func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, error) {
 	if s.cfg.Source != "" {
 		return s.cfg.Source, nil
@@ -115,7 +115,7 @@ func (s system) source(ctx context.Context, conn *rabbit.Connection) (string, er
 	return cluster + "/" + s.vhost, nil
 }
 
-// signed signs the state of a message, where there are keys.
+// signed signs the state of a message, if there are keys.
 func (s system) signed(m rabbit.Message) rabbit.Message {
 	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.stateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// followPause is between two looks: as long as Elasticsearch takes to show
-	// what it has stored (index.refresh_interval).
+	// followPause is the pause between two reads: as long as Elasticsearch takes to show
+	// stored documents (index.refresh_interval).
 	followPause = time.Second
 
-	// lookBack is how much older than the newest event one may be that is shown
-	// only now. Documents that are written side by side become visible in any
-	// order, and a refused bulk is sent again. Ids of so long are in memory.
+	// lookBack bounds how much older than the newest event a late event may be. Documents
+	// that are written in parallel become visible in any order, and a refused bulk is sent
+	// again. The ids of that period are in memory.
 	lookBack = 30 * time.Second
 )
 
-// follower prints new events. It reads on behind the highest sequence it has
-// seen. Then it counts what is below, back to a bound: where there is more than
-// it has printed, something became visible late, and it looks for that.
+// follower prints new events. It reads on after the highest sequence it has seen. Then
+// it counts the events below, back to a bound: if there are more than it has printed,
+// an event became visible late, and it reads them again.
 type follower struct {
 	store    eventStore
 	selected schemas.Selection
@@ -31,8 +31,8 @@ type follower struct {
 	pause    time.Duration
 
 	newest schemas.Cursor
-	seen   map[string]int64 // sequence by id, of what is not older than lookBack
-	away   bool             // the store, and it was said
+	seen   map[string]int64 // sequence by id, of events not older than lookBack
+	away   bool             // the store is away, and the command has said so
 }
 
 func newFollower(store eventStore, sel schemas.Selection, to list, writer eventWriter) *follower {
@@ -48,14 +48,14 @@ func (f *follower) run(ctx context.Context, lines int) error {
 		case <-ctx.Done():
 			return f.writer.end()
 		}
-		if err = f.look(ctx); ctx.Err() == nil { // stopped while it looked: nothing is wrong
+		if err = f.look(ctx); ctx.Err() == nil { // else it was stopped during the read, which is no error
 			err = f.goOn(err)
 		}
 	}
 	return ignoreEnd(ctx, err)
 }
 
-// begin prints the newest events that there are, and remembers what is there.
+// begin prints the newest events, and remembers the recent ones.
 func (f *follower) begin(ctx context.Context, lines int) error {
 	if err := f.store.Check(ctx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (f *follower) goOn(err error) error {
 	return nil
 }
 
-// recent selects what is not older than lookBack, up to the newest seen.
+// recent selects the events not older than lookBack, up to the newest seen.
 func (f *follower) recent() schemas.Selection {
 	sel := f.selected
 	sel.After = schemas.Cursor{Sequence: max(0, f.newest.Sequence-lookBack.Microseconds())}
@@ -126,7 +126,7 @@ func (f *follower) look(ctx context.Context) error {
 	return f.writer.end()
 }
 
-// print writes what a selection has that was not written yet.
+// print writes the events of a selection that were not written yet.
 func (f *follower) print(ctx context.Context, sel schemas.Selection) error {
 	for e, err := range f.store.Events(ctx, sel) {
 		var failed *schemas.StoreError

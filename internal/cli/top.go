@@ -33,7 +33,7 @@ const (
 	timeSteps = 40     // most steps of a histogram over time
 )
 
-// by counts by the values of a field.
+// by counts events by the values of a field.
 func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.Selection, asked search) error {
 	f, err := s.fieldNamed(asked.by)
 	if err != nil {

@@ -47,7 +47,7 @@ store; publish --ndjson publishes the messages.`,
 	return cmd
 }
 
-// export ends with what is stored when it begins.
+// export ends with the newest event that is stored when it begins.
 func (s system) export(ctx context.Context, t terminal.Streams, sel schemas.Selection) error {
 	store, err := s.store(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s system) export(ctx context.Context, t terminal.Streams, sel schemas.Sele
 	return err
 }
 
-// exportBar returns no bar where the events themselves go to the terminal.
+// exportBar returns no bar if the events themselves go to the terminal.
 func exportBar(ctx context.Context, t terminal.Streams, store eventStore, sel schemas.Selection) (*terminal.Bar, error) {
 	if terminal.IsTerminal(t.Out) {
 		return terminal.NewBar(io.Discard, 0), nil

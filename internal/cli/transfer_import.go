@@ -48,7 +48,7 @@ func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader
 		return err
 	}
 	defer store.Close()
-	if store.Check(ctx) != nil { // a store that is new
+	if store.Check(ctx) != nil { // a new store
 		if err := store.Install(ctx); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader
 	return errors.Join(err, i.failed())
 }
 
-// linesAhead counts the lines of a file that is yet to be read; 0 for what can
+// linesAhead counts the lines of a file that is not read yet; 0 for an input that can
 // be read only once.
 func linesAhead(in io.Reader) (int, error) {
 	file, isFile := in.(*os.File)
@@ -106,11 +106,11 @@ func openInput(in io.Reader, args []string) (io.Reader, func() error, error) {
 const (
 	importEvents = 500
 	importBytes  = 5 << 20
-	importPause  = 500 * time.Millisecond // before what the store could not take now is sent again
+	importPause  = 500 * time.Millisecond // before documents that the store was too busy for are sent again
 	importTries  = 20
 )
 
-// importing is an import under way.
+// importing is the state of an import.
 type importing struct {
 	store   eventStore
 	format  schemas.DocumentFormat
@@ -119,12 +119,12 @@ type importing struct {
 	created int
 	there   int
 	refused int
-	reasons []string // of the first that were refused
+	reasons []string // of the first refused documents
 }
 
 const mostReasons = 10
 
-// read creates the documents of in, some at a time.
+// read creates the documents of in, in batches.
 func (i *importing) read(ctx context.Context, in io.Reader) error {
 	var batch []schemas.Document
 	size := 0
@@ -149,7 +149,7 @@ func (i *importing) read(ctx context.Context, in io.Reader) error {
 	return i.create(ctx, batch)
 }
 
-// create looks first for what is there, also in older indices.
+// create first looks for documents that are stored already, also in older indices.
 func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
 	ids := make([]string, len(docs))
 	for n, doc := range docs {
@@ -172,8 +172,8 @@ func (i *importing) create(ctx context.Context, docs []schemas.Document) error {
 	return err
 }
 
-// insist sends again what the store is too busy for, and in halves what it refuses as
-// a whole.
+// insist sends documents again that the store is too busy for, and sends the halves of
+// a batch that it refuses as a whole.
 func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 	var err error
 	for try := 0; len(docs) > 0 && try < importTries; try++ {
@@ -204,7 +204,7 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 	return err
 }
 
-// halve finds the document for which the store refuses all.
+// halve finds the document for which the store refuses the batch.
 func (i *importing) halve(ctx context.Context, docs []schemas.Document, why error) error {
 	if len(docs) == 1 {
 		i.refuse(docs[0].ID, why.Error())
@@ -240,7 +240,7 @@ func (i *importing) refuse(id, why string) {
 	}
 }
 
-// failed says which documents were refused, nil if none.
+// failed returns an error that names the refused documents; nil if there are none.
 func (i *importing) failed() error {
 	switch {
 	case i.refused == 0:

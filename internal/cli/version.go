@@ -24,7 +24,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version is what the Go toolchain recorded at build time.
+// version returns the version that the Go toolchain recorded at build time.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -21,8 +21,8 @@ import (
 	"github.com/watershipmq/watership/pipeline"
 )
 
-// vitals is what a running serve tells of itself on http.listen: whether it
-// lives, whether it is ready, and its metrics.
+// vitals is a running serve with its answers on http.listen: whether it lives, whether
+// it is ready, and its metrics.
 type vitals struct {
 	system
 	registry *prometheus.Registry
@@ -39,7 +39,7 @@ type indexing struct {
 	connections []*rabbit.Connection
 }
 
-// vitalsTimeout bounds the questions to the servers for one request.
+// vitalsTimeout bounds the requests to the servers for one HTTP request.
 const vitalsTimeout = 3 * time.Second
 
 // Bounds of http.listen: a client that sends or reads nothing, and any number of
@@ -58,7 +58,7 @@ func newListenServer(handler http.Handler) *http.Server {
 	}
 }
 
-// listen takes http.listen; nil where it is off.
+// listen opens http.listen; nil if it is off.
 func listen(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func listen(address string) (net.Listener, error) {
 	return netutil.LimitListener(listener, listenConnections), nil
 }
 
-// answer answers on http.listen until ctx ends.
+// answer serves http.listen until ctx ends.
 func (v *vitals) answer(ctx context.Context) (err error) {
 	if v.http == nil {
 		return nil
@@ -108,8 +108,8 @@ func (v *vitals) routes(live *gauges) http.Handler {
 	return mux
 }
 
-// answering answers with one line: ok, or why not. After ok there may be more lines,
-// about what is no problem of serve. more may be nil.
+// answering responds with one line: ok, or the problem. After ok there may be more
+// lines, about states that are no problem of serve. more may be nil.
 func answering(problem func(context.Context) error, more func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
@@ -128,7 +128,7 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 	}
 }
 
-// paused tells of routes whose breaker is open.
+// paused describes the routes whose breaker is open.
 func (v *vitals) paused() []string {
 	var lines []string
 	for _, route := range v.handlers.Routes() {
@@ -139,7 +139,8 @@ func (v *vitals) paused() []string {
 	return lines
 }
 
-// stuck is what only a new process can mend. That a server is away is not.
+// stuck returns an error that only a new process can end. A server that is away is
+// none.
 func (v *vitals) stuck(context.Context) error {
 	if running := v.indexing.Load(); running != nil {
 		return running.Stalled()
@@ -147,7 +148,7 @@ func (v *vitals) stuck(context.Context) error {
 	return nil
 }
 
-// ready says whether everything consumes and the store takes documents.
+// ready returns an error unless all parts consume and the store takes documents.
 func (v *vitals) ready(ctx context.Context) error {
 	if err := v.brokerThere(); err != nil {
 		return err
@@ -171,7 +172,8 @@ func (v *vitals) ready(ctx context.Context) error {
 	return nil
 }
 
-// brokerThere says whether every connection stands and the handlers consume.
+// brokerThere returns an error unless every connection is open and the handlers
+// consume.
 func (v *vitals) brokerThere() error {
 	lost := v.handlers.Err()
 	if running := v.indexing.Load(); running != nil {
@@ -192,8 +194,8 @@ func (v *vitals) brokerThere() error {
 	}
 }
 
-// behind is the indexer's lag, or the time since the start where it could not
-// begin yet.
+// behind returns the indexer's lag, or the time since the start if the indexer could
+// not begin yet.
 func (v *vitals) behind(queue string, waiting int) time.Duration {
 	if running := v.indexing.Load(); running != nil {
 		return running.Lag(queue, waiting)
