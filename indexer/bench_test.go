@@ -162,7 +162,7 @@ func indexInto(url string) way {
 		store.left.Store(int64(count))
 		cfg := s.config(store)
 		cfg.Batch = Batch{}
-		cfg.Broker = testBroker{s.open(s.URL, true)}
+		cfg.Broker = rabbit.Consumer{Connection: s.open(s.URL, true)}
 		indexer := New(cfg)
 		return func() {
 			ctx, stop := context.WithCancel(context.Background())

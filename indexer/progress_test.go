@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -67,7 +68,7 @@ func TestDrainIndexesRedeliveredMessages(t *testing.T) {
 	rabbittest.Eventually(t, "they are back", func() bool { return s.Len(t, queue) == count })
 	for range calls { // the last messages may be requeued
 		cfg := s.config(store)
-		cfg.Broker = testBroker{s.open(s.URL, true)}
+		cfg.Broker = rabbit.Consumer{Connection: s.open(s.URL, true)}
 		err := New(cfg).Drain(t.Context(), queue, func(context.Context) (int, error) { return s.Len(t, queue), nil })
 		if err != nil {
 			t.Fatal(err)

@@ -137,7 +137,7 @@ func (s *system) startAt(url string, store Store, adjust func(*Config)) *running
 	consuming := s.open(url, true)
 	sending := s.open(s.URL, false)
 	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
-	cfg.Broker, cfg.Publisher = testBroker{consuming}, testPublisher{publisher}
+	cfg.Broker, cfg.Publisher = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}
 	if adjust != nil {
 		adjust(&cfg)
 	}

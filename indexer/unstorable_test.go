@@ -17,7 +17,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 		t.Parallel()
 		s, store, now := newSystem(t, b), newStore(t, b), time.Now()
 		cfg := s.config(store)
-		cfg.Broker, cfg.Retention = testBroker{s.open(s.URL, true)}, map[schemas.Stream]time.Duration{schemas.Traffic: 24 * time.Hour}
+		cfg.Broker, cfg.Retention = rabbit.Consumer{Connection: s.open(s.URL, true)}, map[schemas.Stream]time.Duration{schemas.Traffic: 24 * time.Hour}
 		indexer, queue := New(cfg), s.topology.Unstorable()
 		keep := func(name string, action schemas.Action, age time.Duration) schemas.Event {
 			e := s.message(name, 1)

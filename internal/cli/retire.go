@@ -118,7 +118,7 @@ func (s system) empty(ctx context.Context, conn *rabbit.Connection, store eventS
 	defer consuming.Close()
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
-	cfg.Broker, cfg.Publisher, cfg.Store = indexBroker{consuming}, indexPublisher{publisher}, store
+	cfg.Broker, cfg.Publisher, cfg.Store = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}, store
 	return indexer.New(cfg).Drain(ctx, old.name, func(ctx context.Context) (int, error) {
 		there, err := look(ctx, conn, old.name)
 		return there.Messages, err

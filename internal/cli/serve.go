@@ -147,7 +147,7 @@ func (v *vitals) index(ctx context.Context) (err error) {
 		return ignoreEnd(ctx, err)
 	}
 	cfg := v.indexer(source)
-	cfg.Broker, cfg.Publisher, cfg.Store, cfg.Registerer = indexBroker{consuming}, indexPublisher{publisher}, v.store, v.registry
+	cfg.Broker, cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}, v.store, v.registry
 	x := indexer.New(cfg)
 	v.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
 	return x.Run(ctx)

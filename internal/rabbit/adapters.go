@@ -1,0 +1,25 @@
+package rabbit
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Consumer is a Connection with only types of the client in its methods, for packages
+// that other modules use.
+type Consumer struct{ *Connection }
+
+// Consume is Connection.Consume of a queue; a delivery acknowledges itself.
+func (c Consumer) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
+	return c.Connection.Consume(ctx, ConsumeConfig{Queue: queue, Prefetch: prefetch},
+		func(ctx context.Context, s *Session) error { return f(ctx, s.Deliveries) })
+}
+
+// ExchangePublisher is a Publisher with only types of the client in its methods.
+type ExchangePublisher struct{ *Publisher }
+
+// Publish is Publisher.Publish to an exchange.
+func (p ExchangePublisher) Publish(ctx context.Context, exchange, routingKey string, m amqp.Publishing) error {
+	return p.Publisher.Publish(ctx, Message{Exchange: exchange, RoutingKey: routingKey, Publishing: m})
+}
