@@ -22,7 +22,7 @@ func newConfigCheck(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "check",
 		Short:   "Read the configuration and list every mistake",
-		Long:    "check reads file, environment and flags as every command does, and asks no server.",
+		Long:    "check reads file, environment and flags as every command does. It opens no file with\npasswords, keys or certificates and asks no server: doctor does both.",
 		Example: "  watership config check --config watership.yaml",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -132,7 +132,9 @@ func (s system) discardEach(ctx context.Context, d discard, store eventStore, id
 		}
 		return nil
 	})
-	fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
+	if discarded > 0 {
+		fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
+	}
 	if err != nil {
 		return err
 	}

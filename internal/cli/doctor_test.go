@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +71,7 @@ func TestDoctor(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
-		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: that of the broker", "clock: that of " + p.kind} {
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.kind} {
 			wantFinding(t, list, doctor.Fine, "", check)
 		}
 		wantFinding(t, list, doctor.Warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
@@ -234,4 +238,67 @@ func TestDoctorIsNotLetIn(t *testing.T) {
 			t.Errorf("%+v, want %s", got, remedy)
 		}
 	}
+}
+
+// TestDoctorSeesQueuesThatServeNothing has a proxy report a queue of Watership and one of
+// a route as RabbitMQ does when the process of the one has ended and the other has lost
+// its majority.
+func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
+	i := install(t, rabbittest.NewestServer(t), nobody)
+	i.must(t, "setup")
+	i.serve(t).stop(t) // declares the queue of the route
+	index := schemas.Topology{Prefix: i.prefix}.Index()
+	list, _ := i.findings(t)
+	wantFinding(t, list, doctor.Fine, "", "topology: ", "queues are there")
+	i.rewrite(t, i.broker.ManagementURL, withQueueStates(t, i.broker.ManagementURL, map[string]string{index: "down", i.queue: "minority"}))
+	list, code := i.findings(t)
+	wantFinding(t, list, doctor.Wrong, "log of RabbitMQ", "topology: queue "+index+" is down")
+	wantFinding(t, list, doctor.Wrong, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
+	if code == 0 {
+		t.Error("doctor ends with 0")
+	}
+}
+
+// withQueueStates is a management API that reports other states of some queues.
+func withQueueStates(t *testing.T, managementURL string, states map[string]string) string {
+	t.Helper()
+	target, err := url.Parse(managementURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := target.User
+	target.User = nil
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ModifyResponse = func(r *http.Response) error {
+		var queues []map[string]any
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		if json.Unmarshal(text, &queues) == nil {
+			for _, queue := range queues {
+				if name, _ := queue["name"].(string); states[name] != "" {
+					queue["state"] = states[name]
+				}
+			}
+			if text, err = json.Marshal(queues); err != nil {
+				return err
+			}
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(text)))
+		r.ContentLength = int64(len(text))
+		r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+		return nil
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Accept-Encoding") // the answer is read here
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = login
+	return address.String()
 }

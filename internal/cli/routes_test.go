@@ -167,7 +167,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		if _, body := i.ask(t, "/readyz"); body != "ok\n" {
 			t.Error(body)
 		}
-		if text := i.run(t, "doctor").out; !strings.Contains(text, "paused        no route is") {
+		if text := i.run(t, "doctor").out; !strings.Contains(text, "paused        no route is paused") {
 			t.Error(text)
 		}
 		wantRun(t, i.run(t, "replay", "action: paused", "--dry-run"), 0, "not about a message")

@@ -27,6 +27,6 @@ func (d *doctor) checkPaused(ctx context.Context) {
 			"mend its service: the route resumes by itself when a message succeeds")
 	}
 	if len(paused) == 0 {
-		d.fine("paused", "no route is")
+		d.fine("paused", "no route is paused")
 	}
 }

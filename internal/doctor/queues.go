@@ -54,11 +54,26 @@ func (d *doctor) checkOurQueues() {
 		}
 	}
 	d.sayLimited(limited)
+	d.checkAvailability(all)
 	if len(missing) > 0 {
 		d.say("topology", Wrong, "missing: "+few(missing), "run watership setup")
 	}
 	if len(d.findings) == problems {
 		d.fine("topology", "%s are there and unlimited", terminal.Plural(len(all), "queue"))
+	}
+}
+
+// checkAvailability looks for queues that serve nothing, among Watership's and those of
+// routes: publishers to an exchange of such a queue get no confirms.
+func (d *doctor) checkAvailability(all []string) {
+	for _, route := range d.Settings.Routes {
+		all = append(all, route.Queue)
+	}
+	for _, name := range all {
+		if queue := d.queues[name]; !queue.Available() {
+			d.say("topology", Wrong, fmt.Sprintf("queue %s is %s", name, queue.State),
+				"bring back the nodes of the queue, and see the log of RabbitMQ for why it ended")
+		}
 	}
 }
 

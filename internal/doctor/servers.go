@@ -169,11 +169,11 @@ const clockTolerance = 5 * time.Second
 func (d *doctor) checkClock(whose string, there time.Time) {
 	difference := time.Until(there).Round(time.Second)
 	if difference.Abs() > clockTolerance {
-		d.say("clock", Warning, fmt.Sprintf("the clock of %s differs from ours by %s", whose, difference),
+		d.say("clock", Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", whose, difference),
 			"run NTP on both: events are searched by time")
 		return
 	}
-	d.fine("clock", "that of %s agrees with ours", whose)
+	d.fine("clock", "the clock of %s agrees with this machine's", whose)
 }
 
 // checkServe asks the serve that this configuration runs, where it runs here.

@@ -131,7 +131,8 @@ func (m *Management) Exchanges(ctx context.Context, vhost string) ([]Exchange, e
 // Queue describes a queue.
 type Queue struct {
 	Name           string         `json:"name"`
-	Type           string         `json:"type"` // quorum, classic, stream
+	Type           string         `json:"type"`  // quorum, classic, stream
+	State          string         `json:"state"` // running; down, crashed, stopped or minority where it serves nothing; "": not known
 	Durable        bool           `json:"durable"`
 	AutoDelete     bool           `json:"auto_delete"`
 	Exclusive      bool           `json:"exclusive"`
@@ -154,6 +155,15 @@ type Queue struct {
 		Published    int64 `json:"publish"`
 		Acknowledged int64 `json:"ack"`
 	} `json:"message_stats"`
+}
+
+// Available reports whether the queue takes and hands out messages.
+func (q Queue) Available() bool {
+	switch q.State {
+	case "down", "crashed", "stopped", "minority":
+		return false
+	}
+	return true
 }
 
 // DeadLetterExchange returns the queue's dead-letter exchange, set by argument or
