@@ -16,7 +16,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Config is the system that is checked, and how to reach its parts.
+// Config describes the system to check and how to connect to its parts.
 type Config struct {
 	Settings  config.Config
 	Topology  schemas.Topology
@@ -35,7 +35,7 @@ type Config struct {
 	Paused     func(ctx context.Context, store Events) (map[string]schemas.Event, error) // by queue
 }
 
-// Store is a store that can be checked.
+// Store reads the state of a store.
 type Store interface {
 	Events
 	Check(ctx context.Context) error
@@ -48,7 +48,7 @@ type Events interface {
 	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]
 }
 
-// Verdict is how a check came out.
+// Verdict is the result of a check.
 type Verdict string
 
 // Verdicts.
@@ -66,7 +66,7 @@ type Finding struct {
 	Remedy  string  `json:"remedy,omitempty"`
 }
 
-// doctor collects findings. Checks that need what another did not find are left out.
+// doctor collects findings. It skips a check that needs the result of one that failed.
 type doctor struct {
 	Config
 	findings []Finding
@@ -87,7 +87,7 @@ func (d *doctor) fine(check, format string, args ...any) {
 	d.say(check, Fine, fmt.Sprintf(format, args...), "")
 }
 
-// Run runs every check, and returns what each found.
+// Run runs every check and returns their findings.
 func Run(ctx context.Context, cfg Config) []Finding {
 	d := &doctor{Config: cfg}
 	d.examine(ctx)
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) []Finding {
 }
 
 // Limits finds the policies and delivery limits by which the broker drops messages of
-// our queues and of queues of routes. Without the management API it finds none.
+// queues of Watership and of routes. Without the management API it finds none.
 func Limits(ctx context.Context, cfg Config) []Finding {
 	d := &doctor{Config: cfg}
 	ctx, cancel := d.bounded(ctx)
@@ -109,7 +109,7 @@ func Limits(ctx context.Context, cfg Config) []Finding {
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Wrong })
 }
 
-// bounded is for the requests of one check.
+// bounded returns a context with the time-out for the requests of one check.
 func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %s", d.Timeout))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// checkBindings looks for our exchanges and what they are bound to.
+// checkBindings checks that Watership's queues are bound to its exchanges.
 func (d *doctor) checkBindings(ctx context.Context) {
 	problems := len(d.findings)
 	d.checkBound(ctx, d.Topology.Tap(), "", d.Topology.Index())
@@ -24,8 +24,8 @@ func (d *doctor) checkBindings(ctx context.Context) {
 	}
 }
 
-// reachedDirectly are the queues that get messages by their names: ours, and those of
-// routes.
+// reachedDirectly returns the queues of Watership and of routes that are bound to the
+// direct exchange by their names.
 func (d *doctor) reachedDirectly() []string {
 	queues := []string{d.Topology.Due(), d.Topology.Poison(), d.Topology.Unstorable()}
 	_, delays := d.ours()
@@ -36,7 +36,7 @@ func (d *doctor) reachedDirectly() []string {
 	return queues
 }
 
-// checkBound looks whether an exchange feeds queues, by a key or by their names.
+// checkBound checks that queues are bound to an exchange, by a key or by their names.
 func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ...string) {
 	bindings, err := d.management.Bindings(ctx, d.VHost, exchange)
 	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
@@ -81,8 +81,8 @@ func bound(bindings []rabbit.Binding, kind, destination, key string) bool {
 	})
 }
 
-// checkTapped looks at each tapped exchange: its type, our bindings, and an
-// alternate exchange, which a tap keeps from ever taking effect.
+// checkTapped checks the type of each tapped exchange, the bindings of the tap, and that
+// there is no alternate exchange: the tap is a route, so it would never take effect.
 func (d *doctor) checkTapped(ctx context.Context) {
 	for _, tap := range d.Settings.Tap.Exchanges {
 		exchange, err := d.management.Exchange(ctx, d.VHost, tap.Name)
@@ -137,7 +137,7 @@ func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
 	return keys
 }
 
-// alternate is the alternate exchange of an exchange, by argument or policy.
+// alternate returns the alternate exchange of an exchange, by argument or policy.
 func (d *doctor) alternate(exchange rabbit.Exchange) string {
 	if name, is := exchange.Arguments["alternate-exchange"].(string); is {
 		return name
@@ -150,8 +150,8 @@ func (d *doctor) alternate(exchange rabbit.Exchange) string {
 	return ""
 }
 
-// checkDeadLetters looks at the queues of others: what their dead-lettering
-// loses never comes to us.
+// checkDeadLetters looks for queues of other services whose dead-lettering can lose
+// messages: Watership never sees these.
 func (d *doctor) checkDeadLetters(ctx context.Context) {
 	var loose, nowhere []string
 	exchanges := map[string]bool{"": true}
@@ -186,8 +186,8 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 	}
 }
 
-// atLeastOnce needs a quorum queue, the strategy, and reject-publish: RabbitMQ
-// silently falls back without.
+// atLeastOnce reports whether a queue dead-letters at least once. That needs a quorum
+// queue, the strategy, and reject-publish: else RabbitMQ silently falls back.
 func atLeastOnce(queue rabbit.Queue) bool {
 	setting := func(key string) any {
 		if value, given := queue.Arguments["x-"+key]; given {

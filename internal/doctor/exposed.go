@@ -38,16 +38,16 @@ func Exposures(cfg config.Config) []Finding {
 	return found
 }
 
-// readByAll says whether every user may read a file. Container engines mount secrets so,
-// for the one user in the container.
+// readByAll reports whether every user may read a file. Container engines mount secrets
+// with this mode, for the one user in the container, so these do not count.
 func readByAll(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode()&(fs.ModeType|0o004) == 0o004 &&
 		!strings.HasPrefix(file, "/run/secrets/") && !strings.HasPrefix(file, "/var/run/secrets/")
 }
 
-// travels says whether a URL is of a scheme without encryption and leaves the machine. A
-// host without a dot is a container, or a machine, of the same network.
+// travels reports whether a URL has a scheme without encryption and a host of another
+// network. A host name without a dot is a container or a machine of the same network.
 func travels(u *url.URL, scheme string) bool {
 	if u == nil || u.Scheme != scheme {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// checkPaused tells of routes whose messages fail one after the other.
+// checkPaused reports routes whose breaker is open.
 func (d *doctor) checkPaused(ctx context.Context) {
 	if d.store == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// ours names every queue of ours, and which of them are delay queues.
+// ours returns the names of Watership's queues, and which of them are delay queues.
 func (d *doctor) ours() (all []string, delays map[string]bool) {
 	topology := d.Pipeline.TopologyConfig()
 	all = d.Topology.Queues()
@@ -32,8 +32,8 @@ func (d *doctor) ours() (all []string, delays map[string]bool) {
 	return all, delays
 }
 
-// checkOurQueues looks for queues that are missing, of another type, or limited
-// by a policy that was meant for others.
+// checkOurQueues looks for queues of Watership that are missing, have another type, or
+// are limited by a policy for other queues.
 func (d *doctor) checkOurQueues() {
 	problems := len(d.findings)
 	all, _ := d.ours()
@@ -63,8 +63,8 @@ func (d *doctor) checkOurQueues() {
 	}
 }
 
-// checkAvailability looks for queues that serve nothing, among Watership's and those of
-// routes: publishers to an exchange of such a queue get no confirms.
+// checkAvailability looks for queues of Watership and of routes that serve nothing:
+// publishers get no confirms from an exchange that such a queue is bound to.
 func (d *doctor) checkAvailability(all []string) {
 	for _, route := range d.Settings.Routes {
 		all = append(all, route.Queue)
@@ -77,10 +77,10 @@ func (d *doctor) checkAvailability(all []string) {
 	}
 }
 
-// limiting is what policies take from queues of ours, and what helps.
+// limiting holds the policies that limit a queue, the limits, and the remedy.
 type limiting struct{ policies, limits, remedy string }
 
-// sayLimited says once what one remedy mends.
+// sayLimited reports the limited queues, one finding for each remedy.
 func (d *doctor) sayLimited(limited map[limiting][]string) {
 	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
@@ -89,7 +89,7 @@ func (d *doctor) sayLimited(limited map[limiting][]string) {
 	}
 }
 
-// limitsOf is nothing for a queue without limits.
+// limitsOf returns the limits of a queue; the zero value if it has none.
 func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
 	var limits []string
 	for _, key := range slices.Sorted(maps.Keys(queue.Effective)) {
@@ -116,7 +116,7 @@ func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
 	return limiting{who, strings.Join(limits, ", "), remedy}
 }
 
-// unlimited is the highest delivery limit, which every version takes for none.
+// unlimited is the highest delivery limit. Every version of RabbitMQ treats it as none.
 const unlimited = math.MaxInt32
 
 func number(value any) (int64, bool) {
@@ -124,7 +124,7 @@ func number(value any) (int64, bool) {
 	return int64(n), ok
 }
 
-// prefixOf a queue of ours that has one word behind it.
+// prefixOf returns the name of a queue without its last word.
 func prefixOf(name string) string { return name[:strings.LastIndex(name, ".")] }
 
 func (d *doctor) priority(policy string) int {
@@ -136,8 +136,8 @@ func (d *doctor) priority(policy string) int {
 	return 0
 }
 
-// checkRouteQueues looks for queues of routes that drop what they delivered too
-// often. A crash while a message is handled is a delivery.
+// checkRouteQueues looks for queues of routes that drop messages after a number of
+// deliveries. A crash of serve while it handles a message counts as a delivery.
 func (d *doctor) checkRouteQueues() {
 	problems := len(d.findings)
 	for _, route := range d.Settings.Routes {
@@ -159,8 +159,8 @@ func (d *doctor) checkRouteQueues() {
 	}
 }
 
-// deliveryLimit is the lower of argument and policy; quorum queues have one of
-// 20 by default since 4.0. Below zero is none there, and zero on 3.x.
+// deliveryLimit returns the lower limit of argument and policy; the default of quorum
+// queues is 20 since RabbitMQ 4.0. A negative limit is none there, and zero on 3.x.
 func (d *doctor) deliveryLimit(queue rabbit.Queue) int64 {
 	if queue.Type != "quorum" {
 		return unlimited
@@ -185,7 +185,7 @@ func hasDeadLetters(queue rabbit.Queue) bool {
 	return found
 }
 
-// few lists some of many names.
+// few lists the first of many names, and the number of the others.
 func few(names []string) string {
 	const most = 10
 	if len(names) > most {

@@ -28,7 +28,7 @@ func (d *doctor) checkBroker(ctx context.Context) {
 
 var errBlocked = errors.New("the broker is short of memory or disk and takes no messages from publishers")
 
-// checkPermissions stops waiting where the broker takes no messages from anybody.
+// checkPermissions stops waiting if the broker blocks all publishers.
 func (d *doctor) checkPermissions(ctx context.Context) {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -64,8 +64,8 @@ func (d *doctor) brokerRemedy(err error) string {
 	return "start RabbitMQ, or set amqp.url"
 }
 
-// tryPermissions does with an exchange and a queue, which it deletes, all that serve
-// does with ours.
+// tryPermissions declares an exchange and a queue, uses them as serve uses Watership's,
+// and deletes them.
 func (d *doctor) tryPermissions(ctx context.Context) error {
 	name := prefixOf(d.Topology.Log()) + ".doctor." + rand.Text()[:8]
 	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return useOnce(ch, name) })
@@ -164,8 +164,8 @@ func older(version, than string) bool {
 
 const clockTolerance = 5 * time.Second
 
-// checkClock compares a server's clock with ours. Events are found by the time
-// of whoever saw them first.
+// checkClock compares the clock of a server with this machine's. Searches go by the time
+// of an event, which the first server or process that saw the message wrote.
 func (d *doctor) checkClock(whose string, there time.Time) {
 	difference := time.Until(there).Round(time.Second)
 	if difference.Abs() > clockTolerance {
@@ -176,7 +176,7 @@ func (d *doctor) checkClock(whose string, there time.Time) {
 	d.fine("clock", "the clock of %s agrees with this machine's", whose)
 }
 
-// checkServe asks the serve that this configuration runs, where it runs here.
+// checkServe asks /readyz of a serve with this configuration on this machine.
 func (d *doctor) checkServe(ctx context.Context) {
 	if d.Settings.HTTP.Listen == "" {
 		return
@@ -192,7 +192,7 @@ func (d *doctor) checkServe(ctx context.Context) {
 	}
 }
 
-// httpClock is the Date of an answer, whatever the answer is.
+// httpClock returns the Date of an HTTP response with any status.
 func httpClock(ctx context.Context, client *http.Client, url string) (time.Time, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {

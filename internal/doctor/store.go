@@ -38,8 +38,9 @@ func (d *doctor) checkStore(ctx context.Context) {
 	d.fine("templates", "there for %s-*", d.Settings.Store.Stream)
 }
 
-// mayUseStore asks for our rights first: without some of them Elasticsearch does not
-// fail but finds nothing. Where security is off there is nothing to say.
+// mayUseStore checks the privileges of the login first: without some of them
+// Elasticsearch answers a search with no documents instead of an error. It reports
+// nothing where security is off.
 func (d *doctor) mayUseStore(ctx context.Context) bool {
 	secured, asks := d.store.(interface {
 		Login(ctx context.Context) (elastic.Login, error)
@@ -60,7 +61,7 @@ func (d *doctor) mayUseStore(ctx context.Context) bool {
 	return err == nil && len(login.Lacks) == 0
 }
 
-// IndexHealth asks Elasticsearch whether our indices can store documents, which
+// IndexHealth asks Elasticsearch whether Watership's indices can store documents, which
 // templates and settings do not show.
 func IndexHealth(ctx context.Context, store any) error {
 	if indices, asks := store.(interface {

@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// checkTrust says whether states are signed, and names the logins that could forge them
-// where they are not.
+// checkTrust reports whether states are signed and, where they are not, the logins that
+// could forge them.
 func (d *doctor) checkTrust(ctx context.Context) {
 	forgers, err := d.forgers(ctx)
 	keys := d.StateKeys
@@ -40,8 +40,8 @@ func (d *doctor) checkTrust(ctx context.Context) {
 	}
 }
 
-// forgers are the other logins that may write or configure what is ours, each with the
-// names that it may.
+// forgers returns the other logins that may write to or configure exchanges and queues of
+// Watership, each with the names of these.
 func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -73,11 +73,11 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	return forgers, nil
 }
 
-// defaultExchange is its name in permissions.
+// defaultExchange is the name of the default exchange in permissions.
 const defaultExchange = "amq.default"
 
-// allows says whether a permission names something, as far as can be said here: a
-// pattern that only Erlang reads allows it.
+// allows reports whether a permission matches a name. A pattern that only Erlang can
+// parse counts as a match.
 func allows(pattern, name string) bool {
 	if pattern == "" {
 		return false
@@ -86,8 +86,8 @@ func allows(pattern, name string) bool {
 	return err != nil || compiled.MatchString(name)
 }
 
-// publishesEvents says whether topic permissions let a user publish anything to an
-// exchange.
+// publishesEvents reports whether topic permissions let a user publish to an exchange
+// with any routing key.
 func publishesEvents(topics []rabbit.TopicPermission, user, exchange string) bool {
 	return !slices.ContainsFunc(topics, func(t rabbit.TopicPermission) bool {
 		return t.User == user && t.Exchange == exchange && (t.Write == "" || t.Write == "^$")
@@ -102,7 +102,8 @@ func firstOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// grant is the command that gives our login the rights that it needs and no others.
+// grant returns the command that gives the login of Watership the rights that it needs
+// and no others.
 func (d *doctor) grant() string {
 	ours := regexp.QuoteMeta(prefixOf(d.Topology.Log())) + `\..*`
 	configure, write, read := []string{ours}, []string{ours}, []string{ours}
@@ -122,14 +123,14 @@ func (d *doctor) grant() string {
 	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, terminal.Quoted(d.Login), pattern(configure), pattern(write), pattern(read))
 }
 
-// pattern matches some names, each given as a pattern, and no others.
+// pattern returns a regular expression that matches one of several patterns as a whole.
 func pattern(names []string) string {
 	slices.Sort(names)
 	return terminal.Quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
 }
 
-// checkExchanges looks for exchanges of ours that are missing, or open to publishers
-// as a former release made them.
+// checkExchanges looks for exchanges of Watership that are missing, or that a former
+// release declared without the flag internal, so that publishers can use them.
 func (d *doctor) checkExchanges(ctx context.Context) {
 	if _, err := d.management.Exchange(ctx, d.VHost, d.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
 		d.say("bindings", Wrong, "exchange "+d.Topology.Return()+" is missing", "run watership setup")

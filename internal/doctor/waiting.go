@@ -28,7 +28,7 @@ func (d *doctor) checkDelays(ctx context.Context) {
 
 const stuckPause = time.Second
 
-// stuck looks twice: a message that is on its way for a moment is not stuck.
+// stuck reads the queues twice: a message that leaves in between is not stuck.
 func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	_, delays := d.ours()
 	first, err := d.management.DeadLettering(ctx, d.VHost)
@@ -54,7 +54,8 @@ func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	return stuck, err
 }
 
-// dueIsIdle: while messages come out, those behind them are not stuck.
+// dueIsIdle reports whether the queue of due messages is empty or has no consumer. While
+// it is being emptied, delay queues wait for room in it.
 func (d *doctor) dueIsIdle() bool {
 	due, there := d.queues[d.Topology.Due()]
 	return !there || due.Messages == 0 || due.Consumers == 0
