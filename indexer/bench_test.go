@@ -18,6 +18,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -188,10 +189,10 @@ type countingStore struct {
 	all  chan struct{}
 }
 
-func (c *countingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (c *countingStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	results, err := c.Store.Create(ctx, documents)
 	for _, result := range results {
-		if result.Status == schemas.Created && c.left.Add(-1) == 0 {
+		if result.Status == eventstore.Created && c.left.Add(-1) == 0 {
 			close(c.all)
 		}
 	}

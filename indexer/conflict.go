@@ -3,20 +3,20 @@ package indexer
 import (
 	"context"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // conflict is an item whose id the store has already.
 type conflict struct {
 	*item
-	stored schemas.Stored
+	stored eventstore.DocumentID
 }
 
 // resolveConflicts returns the items that are other messages than the stored ones, with
 // new ids. Only ids that are computed from the content can be shared by two messages.
 func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([]*item, error) {
 	var doubtful []conflict
-	var stored []schemas.Stored
+	var stored []eventstore.DocumentID
 	for _, c := range conflicts {
 		if c.event.IDFromContent() {
 			doubtful = append(doubtful, c)
@@ -26,7 +26,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	if len(doubtful) == 0 {
 		return nil, nil
 	}
-	var sequences map[schemas.Stored]int64
+	var sequences map[eventstore.DocumentID]int64
 	err := s.newRetryBudget().do(ctx, func() (err error) {
 		sequences, err = s.cfg.Store.Sequences(ctx, stored)
 		return err
@@ -34,7 +34,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	var duplicates []*item
 	for _, c := range doubtful {
 		if s.isDuplicate(c.item, sequences[c.stored]) {
-			s.replace(c.item, c.event.Second())
+			s.replace(c.item, c.event.WithUniqueID())
 			duplicates = append(duplicates, c.item)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -70,16 +71,16 @@ type printer struct {
 	stop context.CancelFunc
 }
 
-func (p printer) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (p printer) Create(_ context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	defer p.stop()
-	results := make([]schemas.Result, len(documents))
+	results := make([]eventstore.Result, len(documents))
 	for i, document := range documents {
 		event, err := schemas.ParseDocument(document.Source)
 		if err != nil {
 			return nil, err
 		}
 		fmt.Printf("%s: %s, %s\n", event.Action, event.Envelope.RoutingKey, event.Envelope.Body)
-		results[i].Status = schemas.Created
+		results[i].Status = eventstore.Created
 	}
 	return results, nil
 }

@@ -8,10 +8,10 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // confirmedFeed publishes messages to a broker that may restart. It does not repeat
@@ -105,7 +105,7 @@ func (f *confirmedFeed) await(store *elastic.Store) {
 }
 
 // wantEachOnce reads all stored events.
-func (f *confirmedFeed) wantEachOnce(store *elastic.Store, order schemas.Order) {
+func (f *confirmedFeed) wantEachOnce(store *elastic.Store, order eventstore.Order) {
 	f.t.Helper()
 	sel := f.selection("")
 	sel.Order, sel.WithoutBody = order, true
@@ -124,7 +124,7 @@ func (f *confirmedFeed) wantEachOnce(store *elastic.Store, order schemas.Order) 
 		if _, known := f.published[name]; !known {
 			f.t.Errorf("%s was not published: %s", name, event.Failure.Message)
 		}
-		if order == schemas.BySequence && event.Sequence <= last {
+		if order == eventstore.BySequence && event.Sequence <= last {
 			f.t.Errorf("sequence %d follows %d", event.Sequence, last)
 		}
 		last = event.Sequence

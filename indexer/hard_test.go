@@ -13,6 +13,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -177,7 +178,7 @@ func (h *hardCases) newest(t *testing.T, n int) []schemas.Event {
 	t.Helper()
 	h.counted(h.store, h.published)
 	sel := h.selection("")
-	sel.After = schemas.Cursor{Sequence: h.seen, EventID: "\U0010ffff"}
+	sel.After = eventstore.Cursor{Sequence: h.seen, EventID: "\U0010ffff"}
 	var list []schemas.Event
 	for event, err := range h.store.Events(patient(t), sel) {
 		if err != nil {

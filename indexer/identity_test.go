@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -206,7 +207,7 @@ type reorderingStore struct {
 	second   chan struct{}
 }
 
-func (o *reorderingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (o *reorderingStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	number := o.requests.Add(1)
 	if number == 1 {
 		<-o.second
@@ -284,12 +285,12 @@ type slowStore struct {
 	documents chan int
 }
 
-func (s *slowStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (s *slowStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	select {
 	case s.documents <- len(documents):
 		return s.testStore.Create(ctx, documents)
 	case <-ctx.Done():
-		return nil, &schemas.StoreError{Kind: schemas.StoreAway, Reason: "interrupted"}
+		return nil, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "interrupted"}
 	}
 }
 

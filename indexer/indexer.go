@@ -16,20 +16,21 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // Store is the database that the indexer writes to.
 type Store interface {
 	// Create writes documents and returns a result for each, in order. Its error is a
-	// *schemas.StoreError: any of the documents may or may not be written.
-	Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error)
+	// *eventstore.Error: any of the documents may or may not be written.
+	Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error)
 
 	// Find looks up documents by id in all backing indices.
-	Find(ctx context.Context, ids []string) (map[string]schemas.Stored, error)
+	Find(ctx context.Context, ids []string) (map[string]eventstore.DocumentID, error)
 
 	// Sequences returns event.sequence of documents, including the latest writes.
-	Sequences(ctx context.Context, documents []schemas.Stored) (map[schemas.Stored]int64, error)
+	Sequences(ctx context.Context, documents []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error)
 
 	// HighestSequence returns the highest event.sequence, 0 if the store is empty.
 	HighestSequence(ctx context.Context) (int64, error)

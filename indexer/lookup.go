@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // dropWritten returns the items without those that a request stored although its
@@ -29,7 +29,7 @@ func (x *Indexer) lookupSequences(ctx context.Context, budget *retryBudget, ids 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var found map[string]schemas.Stored
+	var found map[string]eventstore.DocumentID
 	err = budget.do(ctx, func() (err error) {
 		found, err = x.cfg.Store.Find(ctx, ids)
 		return err
@@ -37,7 +37,7 @@ func (x *Indexer) lookupSequences(ctx context.Context, budget *retryBudget, ids 
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	var sequences map[schemas.Stored]int64
+	var sequences map[eventstore.DocumentID]int64
 	err = budget.do(ctx, func() (err error) {
 		sequences, err = x.cfg.Store.Sequences(ctx, slices.Collect(maps.Values(found)))
 		return err

@@ -97,7 +97,7 @@ func (s *session) separateDuplicates(items []item, stored map[string]int64) {
 		id := it.document.ID
 		sequence, found := stored[id]
 		if s.seenIDs[id] || found && (sequence < s.oldestRedeliverable() || s.state.acknowledged.contains(sequence)) {
-			s.replace(it, it.event.Second())
+			s.replace(it, it.event.WithUniqueID())
 		}
 		s.seenIDs[id] = true
 	}

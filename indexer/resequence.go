@@ -38,7 +38,7 @@ func (x *Indexer) restoreQueueOrder(b *batch) {
 	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.deliveries, a.deliveries) })
 	for i := range b.items {
 		if it := &b.items[i]; it.event.Sequence != sequences[i] {
-			x.replace(it, it.event.At(sequences[i]))
+			x.replace(it, it.event.WithSequence(sequences[i]))
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (x *Indexer) restoreSequences(b *batch, above int64) {
 	}
 	for _, n := range fillGaps(sequences, above) {
 		if it := &b.items[n]; it.mayBeStored() {
-			x.replace(it, it.event.At(sequences[n]))
+			x.replace(it, it.event.WithSequence(sequences[n]))
 		}
 	}
 	if last >= 0 {
@@ -74,7 +74,7 @@ func (x *Indexer) moveAbove(items []item, above int64) {
 		it := &items[i]
 		if it.event.Sequence <= above {
 			sequence, _ := x.sequence.next()
-			x.replace(it, it.event.At(sequence))
+			x.replace(it, it.event.WithSequence(sequence))
 		}
 		above = it.event.Sequence
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // backoff makes growing pauses with jitter.
@@ -84,7 +84,7 @@ func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err 
 		b.log.Warn("the store did not accept every document; retrying", "error", err)
 	}
 	var asked time.Duration
-	var failed *schemas.StoreError
+	var failed *eventstore.Error
 	if errors.As(err, &failed) {
 		asked = failed.RetryAfter
 	}
@@ -98,7 +98,7 @@ func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err 
 func (b *retryBudget) do(ctx context.Context, read func() error) error {
 	for {
 		err := read()
-		var failed *schemas.StoreError
+		var failed *eventstore.Error
 		if err == nil {
 			b.readFailure.clear()
 		}

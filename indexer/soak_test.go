@@ -16,9 +16,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // soak skips long tests unless WATERSHIP_TEST_SOAK is set.
@@ -65,7 +65,7 @@ func TestSoakFaults(t *testing.T) {
 			t.Errorf("%d messages in %s are indexed and not acknowledged", left, queue)
 		}
 	}
-	for _, order := range []schemas.Order{schemas.BySequence, schemas.NewestFirst} {
+	for _, order := range []eventstore.Order{eventstore.BySequence, eventstore.NewestFirst} {
 		feed.wantEachOnce(i.store, order)
 	}
 	i.wantNoneTwiceInOneIndex()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,37 +25,37 @@ type fakeStore struct {
 	docs map[string]schemas.Document
 }
 
-func (p *fakeStore) Create(_ context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (p *fakeStore) Create(_ context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	results := make([]schemas.Result, len(documents))
+	results := make([]eventstore.Result, len(documents))
 	for i, doc := range documents {
 		switch _, known := p.docs[doc.ID]; {
 		case p.refuse(doc):
-			results[i] = schemas.Result{Status: schemas.Refused, Reason: "refused by the test"}
+			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: "refused by the test"}
 		case known:
-			results[i] = schemas.Result{Status: schemas.Conflict, Index: "it"}
+			results[i] = eventstore.Result{Status: eventstore.Conflict, Index: "it"}
 		default:
 			p.docs[doc.ID] = doc
-			results[i] = schemas.Result{Status: schemas.Created}
+			results[i] = eventstore.Result{Status: eventstore.Created}
 		}
 	}
 	return results, nil
 }
 
-func (p *fakeStore) Find(_ context.Context, ids []string) (map[string]schemas.Stored, error) {
+func (p *fakeStore) Find(_ context.Context, ids []string) (map[string]eventstore.DocumentID, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := map[string]schemas.Stored{}
+	found := map[string]eventstore.DocumentID{}
 	for _, id := range ids {
 		if _, known := p.docs[id]; known {
-			found[id] = schemas.Stored{Index: "it", ID: id}
+			found[id] = eventstore.DocumentID{Index: "it", ID: id}
 		}
 	}
 	return found, nil
 }
 
-func (p *fakeStore) Sequences(context.Context, []schemas.Stored) (map[schemas.Stored]int64, error) {
+func (p *fakeStore) Sequences(context.Context, []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
 	return nil, nil
 }
 
@@ -191,11 +192,11 @@ func TestRetryBudgetEnds(t *testing.T) {
 		t.Errorf("until %v", time.Until(p.deadline))
 	}
 	p.deadline = time.Now().Add(-time.Second)
-	gone := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "gone"}
+	gone := &eventstore.Error{Kind: eventstore.Unavailable, Reason: "gone"}
 	if err := p.waitAfterWrite(t.Context(), gone); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
-	later := &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour, Reason: "later"}
+	later := &eventstore.Error{Kind: eventstore.Overloaded, RetryAfter: time.Hour, Reason: "later"}
 	if err := x.newRetryBudget().waitAfterWrite(t.Context(), later); !errors.Is(err, later) {
 		t.Errorf("it waits for longer than it may: %v", err)
 	}
@@ -206,7 +207,7 @@ func TestRetryBudgetEnds(t *testing.T) {
 func TestStoreErrorOfAFailingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
-		p, full := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"}
+		p, full := x.newRetryBudget(), &eventstore.Error{Kind: eventstore.Unauthorized, Reason: "the disk is full"}
 		for try := range briefTries + 1 {
 			if err := x.StoreError(); err != nil || x.shutdownGrace() != maxShutdownGrace {
 				t.Errorf("after %d tries: %v", try, err)
@@ -229,7 +230,7 @@ func TestStoreErrorOfAFailingStore(t *testing.T) {
 func TestStoreErrorOfAHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})
-		p, away := x.newRetryBudget(), &schemas.StoreError{Kind: schemas.StoreAway, Reason: "no answer"}
+		p, away := x.newRetryBudget(), &eventstore.Error{Kind: eventstore.Unavailable, Reason: "no answer"}
 		time.Sleep(time.Minute) // the try
 		if err := p.waitAfterWrite(t.Context(), away); err != nil {
 			t.Fatal(err)
@@ -250,7 +251,7 @@ func TestAnInterruptedRequestIsNoStoreError(t *testing.T) {
 	x := New(Config{Logger: log.Logger()})
 	ended, end := context.WithCancel(t.Context())
 	end()
-	interrupted := &schemas.StoreError{Kind: schemas.StoreAway, Reason: "context canceled"}
+	interrupted := &eventstore.Error{Kind: eventstore.Unavailable, Reason: "context canceled"}
 	for range briefTries + 1 {
 		if err := x.newRetryBudget().waitAfterWrite(ended, interrupted); err == nil {
 			t.Error("it is tried again")
@@ -264,7 +265,7 @@ func TestAnInterruptedRequestIsNoStoreError(t *testing.T) {
 // failingStore fails reads or writes while the test sets an error.
 type failingStore struct {
 	*fakeStore
-	reads, writes atomic.Pointer[schemas.StoreError]
+	reads, writes atomic.Pointer[eventstore.Error]
 }
 
 func (u *failingStore) HighestSequence(context.Context) (int64, error) {
@@ -274,7 +275,7 @@ func (u *failingStore) HighestSequence(context.Context) (int64, error) {
 	return 0, nil
 }
 
-func (u *failingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (u *failingStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	if err := u.writes.Load(); err != nil {
 		return nil, err
 	}
@@ -286,7 +287,7 @@ func TestStoreErrorWithoutMessages(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	store := &failingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false })}
-	store.reads.Store(&schemas.StoreError{Kind: schemas.StoreAway, Reason: "all shards failed"})
+	store.reads.Store(&eventstore.Error{Kind: eventstore.Unavailable, Reason: "all shards failed"})
 	run := s.start(store, nil)
 	rabbittest.Eventually(t, "it is reported", func() bool {
 		err := run.StoreError()
@@ -301,7 +302,7 @@ func TestStoreErrorLastsWhileMessagesAreRequeued(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, rabbittest.Newest(t))
 	store := &failingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false })}
-	store.writes.Store(&schemas.StoreError{Kind: schemas.StoreDenied, Reason: "the disk is full"})
+	store.writes.Store(&eventstore.Error{Kind: eventstore.Unauthorized, Reason: "the disk is full"})
 	run := s.start(store, func(cfg *Config) { cfg.RequeueAfter = 200 * time.Millisecond })
 	s.publish(s.message("order", 0))
 	rabbittest.Eventually(t, "it is reported", func() bool { return run.StoreError() != nil })
@@ -322,7 +323,7 @@ type hangingStore struct {
 	bytes   atomic.Int64
 }
 
-func (h *hangingStore) Create(ctx context.Context, documents []schemas.Document) ([]schemas.Result, error) {
+func (h *hangingStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	for _, doc := range documents {
 		h.bytes.Add(int64(2 * len(doc.Source)))
 	}

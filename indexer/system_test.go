@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // system is a topology and a tapped exchange with unique names, deleted after the test.
@@ -170,8 +171,8 @@ type testStore interface {
 	Store
 	CreateJob(ctx context.Context, id string, document []byte) (version string, err error)
 	Refresh(ctx context.Context) error
-	Count(ctx context.Context, sel schemas.Selection) (int64, error)
-	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]
+	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 }
 
 // newStore is the real Elasticsearch, with streams of its own, or the embedded
@@ -267,17 +268,17 @@ func (s *system) events(store testStore, text string) []schemas.Event {
 	return list
 }
 
-func (s *system) selection(text string) schemas.Selection {
+func (s *system) selection(text string) eventstore.Selection {
 	s.t.Helper()
 	all := fmt.Sprintf("watership.source: %q", s.decoder.Source)
 	if text != "" {
 		all += " and (" + text + ")"
 	}
-	node, err := query.Parse(all)
+	node, err := kql.Parse(all)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return schemas.Selection{Query: node, Order: schemas.BySequence}
+	return eventstore.Selection{Query: node, Order: eventstore.BySequence}
 }
 
 // wait waits until the store has want events, without duplicates.

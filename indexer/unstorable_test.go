@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -31,7 +32,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 		s.send(rabbit.Message{RoutingKey: queue, Publishing: schemas.Wrap(fault, schemas.State{EventID: "fault"})})
 		stored := keep("stored", schemas.Published, 25*time.Hour)
 		stored.BodyIn = schemas.BodyInUnstorable
-		if results, err := store.Create(patient(t), []schemas.Document{schemas.DocumentFormat{}.Document(stored)}); err != nil || results[0].Status != schemas.Created {
+		if results, err := store.Create(patient(t), []schemas.Document{schemas.DocumentFormat{}.Document(stored)}); err != nil || results[0].Status != eventstore.Created {
 			t.Fatalf("%+v, %v", results, err)
 		}
 		keep("forever", schemas.Poisoned, 1000*time.Hour)

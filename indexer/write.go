@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -64,23 +65,23 @@ func (u unwritten) count() int { return len(u.changed) + len(u.busy) + len(u.too
 
 // classifyResults sorts the items that the store did not accept by the remedy. It
 // quarantines those that the store refuses for their content.
-func (s *session) classifyResults(ctx context.Context, items []*item, results []schemas.Result) (unwritten, error) {
+func (s *session) classifyResults(ctx context.Context, items []*item, results []eventstore.Result) (unwritten, error) {
 	var rest unwritten
 	var conflicts []conflict
 	for i, result := range results {
 		it := items[i]
 		switch result.Status {
-		case schemas.Created:
+		case eventstore.Created:
 			if it.event.Action != schemas.Quarantined {
 				s.consecutiveRefusals.Store(0)
 			}
-		case schemas.Busy:
-			rest.busyReason = &schemas.StoreError{Kind: schemas.StoreBusy, Reason: result.Reason}
+		case eventstore.Busy:
+			rest.busyReason = &eventstore.Error{Kind: eventstore.Overloaded, Reason: result.Reason}
 			rest.busy = append(rest.busy, it)
-		case schemas.TooLarge:
+		case eventstore.TooLarge:
 			rest.tooLarge = append(rest.tooLarge, it)
-		case schemas.Conflict:
-			conflicts = append(conflicts, conflict{it, schemas.Stored{Index: result.Index, ID: it.document.ID}})
+		case eventstore.Conflict:
+			conflicts = append(conflicts, conflict{it, eventstore.DocumentID{Index: result.Index, ID: it.document.ID}})
 		default:
 			if err := s.quarantine(it, result.Reason); err != nil {
 				return unwritten{}, err
@@ -140,17 +141,17 @@ func (s *session) quarantine(it *item, reason string) error {
 
 // handleFailure returns the items of the next request after a whole request failed.
 func (s *session) handleFailure(ctx context.Context, budget *retryBudget, items []*item, err error) ([]*item, error) {
-	var failed *schemas.StoreError
+	var failed *eventstore.Error
 	if !errors.As(err, &failed) {
 		return nil, err
 	}
 	switch failed.Kind {
-	case schemas.StoreAway:
+	case eventstore.Unavailable:
 		if err := budget.waitAfterWrite(ctx, failed); err != nil {
 			return nil, err
 		}
 		return s.dropWritten(ctx, budget, items)
-	case schemas.StoreBusy:
+	case eventstore.Overloaded:
 		s.sizer.halveEvents()
 		if len(items) > 1 && budget.attempt >= briefTries {
 			if err := budget.waitAfterWrite(ctx, failed); err != nil {
@@ -158,9 +159,9 @@ func (s *session) handleFailure(ctx context.Context, budget *retryBudget, items 
 			}
 			return nil, s.splitAndRetry(ctx, budget, items) // a too large item must not block the others
 		}
-	case schemas.StoreTooLarge:
+	case eventstore.RequestTooLarge:
 		return s.writeSmaller(ctx, budget, items)
-	case schemas.StoreRefused:
+	case eventstore.BadRequest:
 		if len(items) == 1 {
 			return items, s.quarantine(items[0], failed.Reason)
 		}

@@ -4,18 +4,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // AbsoluteTimes replaces each `now` in a query by the given time, so that a later run
-// selects the same events. It expects a query that query.Resolve returned.
-func AbsoluteTimes(node query.Node, fields query.Fields, now time.Time) query.Node {
-	return query.Rewrite(node, func(leaf query.Node) query.Node {
+// selects the same events. It expects a query that kql.Resolve returned.
+func AbsoluteTimes(node kql.Node, fields kql.Fields, now time.Time) kql.Node {
+	return kql.Rewrite(node, func(leaf kql.Node) kql.Node {
 		switch n := leaf.(type) {
-		case query.Is:
+		case kql.Is:
 			n.Value = fixedValue(n.Field, n.Value, fields, now)
 			return n
-		case query.Range:
+		case kql.Range:
 			n.Value = fixedValue(n.Field, n.Value, fields, now)
 			return n
 		}
@@ -23,14 +23,14 @@ func AbsoluteTimes(node query.Node, fields query.Fields, now time.Time) query.No
 	})
 }
 
-func fixedValue(name query.Pattern, value query.Value, fields query.Fields, now time.Time) query.Value {
+func fixedValue(name kql.Pattern, value kql.Value, fields kql.Fields, now time.Time) kql.Value {
 	math, relative := strings.CutPrefix(value.Pattern.Text(), "now")
 	if !relative || value.Pattern.Wild() || !fields.IsDate(name) {
 		return value
 	}
-	text := now.UTC().Format(query.InstantLayout)
+	text := now.UTC().Format(kql.InstantLayout)
 	if math != "" {
 		text += "||" + math
 	}
-	return query.Value{Pattern: query.Pattern{text}, Quoted: true}
+	return kql.Value{Pattern: kql.Pattern{text}, Quoted: true}
 }

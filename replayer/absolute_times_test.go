@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 func TestAbsoluteTimes(t *testing.T) {
-	fields, err := schemas.Fields()
+	fields, err := eventstore.Fields()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,22 +22,22 @@ func TestAbsoluteTimes(t *testing.T) {
 		"@time* > now-1d/d":                          `@time* > "2026-05-04T02:02:01.000Z||-1d/d"`,
 		"now":                                        "now",
 	} {
-		node, err := query.Parse(text)
+		node, err := kql.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if node, err = query.Resolve(node, fields); err != nil {
+		if node, err = kql.Resolve(node, fields); err != nil {
 			t.Fatal(err)
 		}
 		fixed := AbsoluteTimes(node, fields, now).String()
 		if fixed != want {
 			t.Errorf("%s became %s, want %s", text, fixed, want)
 		}
-		again, err := query.Parse(fixed)
+		again, err := kql.Parse(fixed)
 		if err != nil {
 			t.Fatalf("%s: %v", fixed, err)
 		}
-		if _, err := query.Resolve(again, fields); err != nil {
+		if _, err := kql.Resolve(again, fields); err != nil {
 			t.Errorf("%s: %v", fixed, err)
 		}
 	}
@@ -47,12 +47,12 @@ func TestAbsoluteTimes(t *testing.T) {
 func TestAbsoluteTimesSelectTheSame(t *testing.T) {
 	f := newFixture(t)
 	f.storeEvents(f.published(1))
-	fields, err := schemas.Fields()
+	fields, err := eventstore.Fields()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]int{"@timestamp >= now-1h": 1, "@timestamp <= now-1h": 0, "@timestamp >= now-1d/d": 1} {
-		node, err := query.Parse(text)
+		node, err := kql.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // NoBodyError reports a message whose body is not in the store.
@@ -51,9 +52,9 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 	if len(lacking) == 0 {
 		return nil
 	}
-	elsewhere := query.Not{Node: fieldIs("watership.body_in", string(schemas.BodyInPublished))}
-	fingerprints := schemas.Among{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
-	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: elsewhere}, fingerprints) {
+	elsewhere := kql.Not{Node: fieldIs("watership.body_in", string(schemas.BodyInPublished))}
+	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
+	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}
@@ -69,9 +70,9 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 
 func lacksBody(c candidate) bool { return c.leftOut == "" && c.event.BodyIn != schemas.BodyHere }
 
-func (r *Replayer) storedBodies(ctx context.Context, messages query.Node, bodies missingBodies) error {
-	whole := query.Not{Node: query.Exists{Field: query.Pattern{"watership.body_in"}}}
-	for other, err := range r.cfg.Store.Events(ctx, schemas.Selection{Query: and(messages, whole), Order: schemas.BySequence}) {
+func (r *Replayer) storedBodies(ctx context.Context, messages kql.Node, bodies missingBodies) error {
+	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
+	for other, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: and(messages, whole), Order: eventstore.BySequence}) {
 		if endsRead(err) {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}

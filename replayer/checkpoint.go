@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // storeTimeout is the longest outage of the store that a run waits for, the same as of
@@ -61,7 +61,7 @@ func (run *run) count(m *inFlight) bool {
 		return false
 	}
 	if !m.late {
-		run.job.Cursor = schemas.Cursor{Sequence: m.event.Sequence, EventID: m.event.EventID}
+		run.job.Cursor = eventstore.Cursor{Sequence: m.event.Sequence, EventID: m.event.EventID}
 		run.job.Scanned = m.scanned
 	}
 	if run.options.Progress != nil {

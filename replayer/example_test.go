@@ -7,9 +7,10 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // noEvents is a store without events.
@@ -60,14 +61,14 @@ func ExampleReplayer_Job() {
 
 // The query of a job selects the same events tomorrow.
 func ExampleAbsoluteTimes() {
-	fields, err := schemas.Fields()
+	fields, err := eventstore.Fields()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	node, err := query.Parse("@timestamp >= now-1h")
+	node, err := kql.Parse("@timestamp >= now-1h")
 	if err == nil {
-		node, err = query.Resolve(node, fields)
+		node, err = kql.Resolve(node, fields)
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // Window is the number of messages that a run sends beyond its saved checkpoint: a
@@ -131,7 +131,7 @@ func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *
 	if err != nil {
 		return nil, nil, err
 	}
-	if latest.CursorInvalid && latest.Cursor == (schemas.Cursor{}) {
+	if latest.CursorInvalid && latest.Cursor == (eventstore.Cursor{}) {
 		job.restart()
 	}
 	return s, sentBy, nil
@@ -146,7 +146,7 @@ func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals [
 	if err != nil {
 		return nil, nil, err
 	}
-	if job.Cursor != (schemas.Cursor{}) {
+	if job.Cursor != (eventstore.Cursor{}) {
 		same, err := s.restoreDecisions(ctx, job.Cursor)
 		if err != nil {
 			return nil, nil, err
@@ -176,7 +176,7 @@ func (run *run) sendAll(s *scan) error {
 			break
 		}
 		seen = count
-		err = run.sendPages(s, schemas.Cursor{}, true)
+		err = run.sendPages(s, eventstore.Cursor{}, true)
 	}
 	if errors.Is(err, errLimitReached) {
 		return nil
@@ -185,7 +185,7 @@ func (run *run) sendAll(s *scan) error {
 }
 
 // sendPages sends the messages of a scan after a cursor.
-func (run *run) sendPages(s *scan, after schemas.Cursor, late bool) error {
+func (run *run) sendPages(s *scan, after eventstore.Cursor, late bool) error {
 	for page, err := range s.pages(run.sending, after) {
 		if err != nil {
 			return err

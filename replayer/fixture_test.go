@@ -15,20 +15,21 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // testStore is a store with the writes that tests need.
 type testStore interface {
 	Store
 	Jobs
-	Create(ctx context.Context, docs []schemas.Document) ([]schemas.Result, error)
+	Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error)
 	Refresh(ctx context.Context) error
 }
 
@@ -244,7 +245,7 @@ func (f *fixture) storeEvents(events ...schemas.Event) {
 			f.t.Fatal(err)
 		}
 		for _, result := range results {
-			if result.Status != schemas.Created && result.Status != schemas.Conflict {
+			if result.Status != eventstore.Created && result.Status != eventstore.Conflict {
 				f.t.Fatalf("storing an event: %+v", result)
 			}
 		}
@@ -272,7 +273,7 @@ func (f *fixture) storeJob(job Job) {
 	if err == nil {
 		_, err = f.store.CreateJob(f.t.Context(), job.ID, document)
 	}
-	var known *schemas.StoreError
+	var known *eventstore.Error
 	if err != nil && !errors.As(err, &known) {
 		f.t.Fatal(err)
 	}
@@ -325,7 +326,7 @@ func (f *fixture) job(text string) Job {
 	if text != "" {
 		source += " and (" + text + ")"
 	}
-	if _, err := query.Parse(source); err != nil {
+	if _, err := kql.Parse(source); err != nil {
 		f.t.Fatal(err)
 	}
 	return Job{Query: source, Target: Target{Kind: ToOrigin}, Operator: "ann@host"}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -18,7 +19,7 @@ type blockingStore struct {
 	release     chan struct{} // closed: reads continue
 }
 
-func (s blockingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s blockingStore) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		select {
 		case s.readStarted <- struct{}{}:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -11,7 +12,7 @@ import (
 // by its fingerprint; one without an id by its `published` event, or else by its
 // instance. first is the original event of a chain of replays: the events of replays
 // concern the same message, even with other headers or another routing key.
-func (t Target) identity(e, first schemas.Fact) key {
+func (t Target) identity(e, first eventstore.EventSummary) key {
 	place := t.scope(e)
 	switch {
 	case first.MessageID != "":
@@ -25,18 +26,18 @@ func (t Target) identity(e, first schemas.Fact) key {
 // lineage follows replays back to the original events.
 type lineage struct {
 	store  Store
-	events map[string]schemas.Fact // by event id
+	events map[string]eventstore.EventSummary // by event id
 }
 
 // newLineage reads the events of which the given events are replays, transitively.
-func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineage, error) {
-	l := lineage{store, make(map[string]schemas.Fact, len(events))}
+func newLineage(ctx context.Context, store Store, events []eventstore.EventSummary) (lineage, error) {
+	l := lineage{store, make(map[string]eventstore.EventSummary, len(events))}
 	for _, e := range events {
 		l.events[e.EventID] = e
 	}
 	for ids := l.unread(events); len(ids) > 0; {
-		var parents []schemas.Fact
-		for fact, err := range store.Summaries(ctx, schemas.Selection{}, schemas.Among{Field: "event.id", Values: ids}) {
+		var parents []eventstore.EventSummary
+		for fact, err := range store.Summaries(ctx, eventstore.Selection{}, eventstore.FieldIn{Field: "event.id", Values: ids}) {
 			if err != nil {
 				return l, fmt.Errorf("looking up the replayed events: %w", err)
 			}
@@ -49,7 +50,7 @@ func newLineage(ctx context.Context, store Store, events []schemas.Fact) (lineag
 }
 
 // unread returns the ids of replayed events that were not read yet.
-func (l lineage) unread(events []schemas.Fact) []string {
+func (l lineage) unread(events []eventstore.EventSummary) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
 	for _, e := range events {
@@ -62,7 +63,7 @@ func (l lineage) unread(events []schemas.Fact) []string {
 }
 
 // first returns the original event of a chain of replays.
-func (l lineage) first(e schemas.Fact) schemas.Fact {
+func (l lineage) first(e eventstore.EventSummary) eventstore.EventSummary {
 	for range len(l.events) { // bounded, since an event may claim to be a replay of itself
 		if e.ReplayOf == "" {
 			return e
@@ -78,8 +79,8 @@ func (l lineage) first(e schemas.Fact) schemas.Fact {
 
 // missingOrigin stands for an original event that is no longer in the store.
 // `replayed` and `discarded` events name its instance.
-func missingOrigin(e schemas.Fact) schemas.Fact {
-	first := schemas.Fact{EventID: e.ReplayOf, MessageID: e.MessageID, Fingerprint: e.Fingerprint}
+func missingOrigin(e eventstore.EventSummary) eventstore.EventSummary {
+	first := eventstore.EventSummary{EventID: e.ReplayOf, MessageID: e.MessageID, Fingerprint: e.Fingerprint}
 	if e.Action == schemas.Replayed || e.Action == schemas.Discarded {
 		first.Message = e.Message
 	}
@@ -88,7 +89,7 @@ func missingOrigin(e schemas.Fact) schemas.Fact {
 
 // identify sets the message key of each candidate on a page.
 func (r *Replayer) identify(ctx context.Context, target Target, page []candidate) error {
-	var events []schemas.Fact
+	var events []eventstore.EventSummary
 	for i := range page {
 		if c := &page[i]; c.err == nil {
 			events = append(events, c.summary)

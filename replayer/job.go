@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // State is the state of a job.
@@ -62,8 +62,8 @@ type Job struct {
 
 	// Cursor is the last message counted in Sent, Skipped or Failed, and Scanned the
 	// number of events that the query found up to the cursor.
-	Cursor  schemas.Cursor `json:"cursor"`
-	Scanned int64          `json:"seen"`
+	Cursor  eventstore.Cursor `json:"cursor"`
+	Scanned int64             `json:"seen"`
 
 	// CursorInvalid: the query finds other events up to the cursor than before, so the
 	// cursor does not tell which messages were sent. The `replayed` events of the job
@@ -110,21 +110,21 @@ func (j Job) sameWork(other Job) bool {
 // Finished reports whether the job is Done or Cancelled.
 func (j Job) Finished() bool { return j.State == Done || j.State == Cancelled }
 
-func (j Job) selection() (schemas.Selection, error) {
-	node, err := query.Parse(j.Query)
+func (j Job) selection() (eventstore.Selection, error) {
+	node, err := kql.Parse(j.Query)
 	if err != nil {
-		return schemas.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)
+		return eventstore.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)
 	}
 	if len(j.DSL) > 0 {
-		node = and(node, query.Raw{JSON: string(j.DSL)})
+		node = and(node, kql.Raw{JSON: string(j.DSL)})
 	}
-	return schemas.Selection{Query: node, Order: schemas.BySequence, UpTo: j.UpTo}, nil
+	return eventstore.Selection{Query: node, Order: eventstore.BySequence, UpTo: j.UpTo}, nil
 }
 
 // restart resets the cursor and the counters. The `replayed` events of the job tell
 // which messages it has sent.
 func (j *Job) restart() {
-	j.CursorInvalid, j.Cursor, j.Scanned = true, schemas.Cursor{}, 0
+	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
 	j.Sent, j.Skipped, j.Failed, j.Failures = 0, 0, 0, nil
 }
 
@@ -197,7 +197,7 @@ func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
 	return job, err
 }
 
-// Jobs yields all jobs, the newest first. An error that is no *schemas.StoreError
+// Jobs yields all jobs, the newest first. An error that is no *eventstore.Error
 // concerns one job, and the sequence continues.
 func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {

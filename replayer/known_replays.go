@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // replayLookup finds the messages that other jobs have sent to the same target.
@@ -86,7 +87,7 @@ func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known 
 // recalled.
 func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidate, error) {
 	var events []candidate
-	selection := schemas.Selection{Query: withActions(schemas.Replayed)}
+	selection := eventstore.Selection{Query: withActions(schemas.Replayed)}
 	for fact, err := range l.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up earlier replays: %w", err)
@@ -107,7 +108,7 @@ func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidat
 
 // withFingerprints filters events by the fingerprints of the messages on a page and of
 // their original messages.
-func withFingerprints(page []candidate) schemas.Among {
+func withFingerprints(page []candidate) eventstore.FieldIn {
 	var all []string
 	for _, c := range page {
 		if c.err == nil {
@@ -115,7 +116,7 @@ func withFingerprints(page []candidate) schemas.Among {
 		}
 	}
 	slices.Sort(all)
-	return schemas.Among{Field: "watership.fingerprint", Values: slices.Compact(all)}
+	return eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Compact(all)}
 }
 
 // checkInterval is about the delay until a stored event is visible.
@@ -125,9 +126,9 @@ const checkInterval = time.Second
 // other jobs.
 func (l *replayLookup) checkAny(ctx context.Context) error {
 	if now := l.r.now(); !l.hasReplays && now.Sub(l.lastCheck) >= checkInterval {
-		count, err := l.r.cfg.Store.Count(ctx, schemas.Selection{Query: and(
+		count, err := l.r.cfg.Store.Count(ctx, eventstore.Selection{Query: and(
 			withActions(schemas.Replayed),
-			query.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
+			kql.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
 		)})
 		if err != nil {
 			return fmt.Errorf("looking up earlier replays: %w", err)
@@ -182,12 +183,12 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
-	selection := schemas.Selection{
+	selection := eventstore.Selection{
 		Query: and(fieldIs("event.action", string(schemas.Replayed)), fieldIs("watership.replay.job", job.ID)),
-		Order: schemas.NewestFirst, Limit: Window, WithoutBody: true,
+		Order: eventstore.NewestFirst, Limit: Window, WithoutBody: true,
 	}
 	if job.CursorInvalid {
-		selection.Order, selection.Limit = schemas.BySequence, 0
+		selection.Order, selection.Limit = eventstore.BySequence, 0
 	}
 	sent, page := &set{}, make([]candidate, 0, pageSize)
 	add := func() error {
@@ -205,7 +206,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 		if err != nil {
 			continue
 		}
-		if page = append(page, candidate{event: event, summary: event.Fact()}); len(page) < pageSize {
+		if page = append(page, candidate{event: event, summary: eventstore.Summarize(event)}); len(page) < pageSize {
 			continue
 		}
 		if err := add(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,7 +18,7 @@ type slowStore struct {
 	more func()
 }
 
-func (s *slowStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s *slowStore) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		s.Store.Events(ctx, selection)(yield)
 		s.read = s.read || !selection.WithoutBody

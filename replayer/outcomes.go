@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -44,7 +45,7 @@ func (r *Replayer) outcomesByEvent(ctx context.Context, job Job) (map[string]*ou
 	}
 	outcomes := map[string]*outcome{} // by the id of the replayed event
 	ofJob := and(fieldIs("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...))
-	err := r.eachEvent(ctx, schemas.Selection{Query: ofJob, Order: schemas.BySequence, WithoutBody: true}, func(e schemas.Event) {
+	err := r.eachEvent(ctx, eventstore.Selection{Query: ofJob, Order: eventstore.BySequence, WithoutBody: true}, func(e schemas.Event) {
 		o := outcomes[e.ReplayOf]
 		if o == nil {
 			o = &outcome{reported: map[string]schemas.Event{}, notReported: map[string]bool{}}
@@ -77,9 +78,9 @@ func (r *Replayer) findNotReported(ctx context.Context, job Job, outcomes map[st
 		sent = append(sent, candidate{event: o.replayed})
 	}
 	for page := range slices.Chunk(sent, pageSize) {
-		before := schemas.Selection{
+		before := eventstore.Selection{
 			Query: and(withActions(reportActions()...), ofCandidates(page, func(candidate) bool { return true })),
-			UpTo:  job.UpTo, Order: schemas.BySequence, WithoutBody: true,
+			UpTo:  job.UpTo, Order: eventstore.BySequence, WithoutBody: true,
 		}
 		err := r.eachEvent(ctx, before, func(e schemas.Event) {
 			for _, o := range byMessage[e.Fingerprint] {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -85,7 +86,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 		return Plan{}, err
 	}
 	routes := newRoutes(r.cfg.Routes)
-	for page, err := range scan.pages(ctx, schemas.Cursor{}) {
+	for page, err := range scan.pages(ctx, eventstore.Cursor{}) {
 		if err != nil {
 			return Plan{}, err
 		}

@@ -1,20 +1,20 @@
 package replayer
 
 import (
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
-func fieldIs(field, value string) query.Node {
-	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
+func fieldIs(field, value string) kql.Node {
+	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
 }
 
-func and(a, b query.Node) query.Node { return query.And{a, b} }
+func and(a, b kql.Node) kql.Node { return kql.And{a, b} }
 
 // withActions returns a query for events with one of the actions, including those in
 // quarantine.
-func withActions(actions ...schemas.Action) query.Node {
-	var either query.Or
+func withActions(actions ...schemas.Action) kql.Node {
+	var either kql.Or
 	for _, action := range actions {
 		either = append(either, fieldIs("event.action", string(action)), fieldIs("watership.quarantined_action", string(action)))
 	}
@@ -23,17 +23,17 @@ func withActions(actions ...schemas.Action) query.Node {
 
 // publishedWithoutID returns a query for the `published` events of messages without an
 // id, including those in quarantine.
-func publishedWithoutID() query.Node {
-	return query.And{
+func publishedWithoutID() kql.Node {
+	return kql.And{
 		withActions(schemas.Published),
-		query.Not{Node: query.Exists{Field: query.Pattern{"messaging.message.id"}}},
+		kql.Not{Node: kql.Exists{Field: kql.Pattern{"messaging.message.id"}}},
 	}
 }
 
 // ofCandidates returns a query for all events of the wanted messages on a page; nil if
 // there are none.
-func ofCandidates(page []candidate, wanted func(candidate) bool) query.Node {
-	var either query.Or
+func ofCandidates(page []candidate, wanted func(candidate) bool) kql.Node {
+	var either kql.Or
 	seen := map[string]bool{}
 	for _, c := range page {
 		if fingerprint := c.event.Fingerprint; c.err == nil && !seen[fingerprint] && wanted(c) {
@@ -49,8 +49,8 @@ func ofCandidates(page []candidate, wanted func(candidate) bool) query.Node {
 
 // ByName returns a query for events by message id, fingerprint, instance id or event
 // id; nil for no names.
-func ByName(names []string) query.Node {
-	var either query.Or
+func ByName(names []string) kql.Node {
+	var either kql.Or
 	for _, name := range names {
 		either = append(either, fieldIs("watership.fingerprint", name))
 		if isFingerprint(name) {

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -18,17 +19,17 @@ import (
 // Store reads the events of messages.
 type Store interface {
 	// Events yields the events of a selection from one consistent view. An error that
-	// is no *schemas.StoreError concerns one document, and the sequence continues.
-	Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error]
+	// is no *eventstore.Error concerns one document, and the sequence continues.
+	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
 
 	// Summaries reads the selected events in the order BySequence, without their
 	// documents: those with one of the values in one of the fields, or all without
 	// such filters.
-	Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 
 	// Count returns the number of events that Events would yield, or more if the store
 	// has duplicates.
-	Count(ctx context.Context, selection schemas.Selection) (int64, error)
+	Count(ctx context.Context, selection eventstore.Selection) (int64, error)
 
 	// Refresh makes all stored events visible to queries.
 	Refresh(ctx context.Context) error

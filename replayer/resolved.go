@@ -3,6 +3,7 @@ package replayer
 import (
 	"context"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -16,7 +17,7 @@ func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidat
 	if back := job.Target.Kind == ToOrigin || job.Target.Kind == ToFailedQueue; job.Again || !back {
 		return reasons, nil
 	}
-	var failures []schemas.Fact
+	var failures []eventstore.EventSummary
 	var places []int
 	for i, c := range page {
 		switch {
@@ -52,6 +53,6 @@ func reasonFor(o history.Outcome) string {
 	return ""
 }
 
-func isFailure(e schemas.Fact) bool {
+func isFailure(e eventstore.EventSummary) bool {
 	return e.Action == schemas.Poisoned || e.Action == schemas.RetryScheduled
 }

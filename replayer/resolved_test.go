@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -212,11 +213,11 @@ type countingStore struct {
 	read int
 }
 
-func (s *countingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s *countingStore) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return counted(&s.read, s.Store.Events(ctx, selection))
 }
 
-func (s *countingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (s *countingStore) Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	return counted(&s.read, s.Store.Summaries(ctx, selection, either...))
 }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -33,8 +34,8 @@ type retryBudget struct {
 // wait pauses before the next attempt. It returns false for an error that is not
 // temporary, and after the timeout.
 func (t *retryBudget) wait(ctx context.Context, err error) bool {
-	var failed *schemas.StoreError
-	if !errors.As(err, &failed) || failed.Kind != schemas.StoreAway && failed.Kind != schemas.StoreBusy || ctx.Err() != nil {
+	var failed *eventstore.Error
+	if !errors.As(err, &failed) || failed.Kind != eventstore.Unavailable && failed.Kind != eventstore.Overloaded || ctx.Err() != nil {
 		return false
 	}
 	if t.since.IsZero() {
@@ -73,7 +74,7 @@ type retryingStore struct {
 	timeout time.Duration
 }
 
-func (s retryingStore) Count(ctx context.Context, selection schemas.Selection) (int64, error) {
+func (s retryingStore) Count(ctx context.Context, selection eventstore.Selection) (int64, error) {
 	return retry(ctx, s.timeout, func() (int64, error) { return s.Store.Count(ctx, selection) })
 }
 
@@ -88,26 +89,30 @@ func (s retryingStore) Refresh(ctx context.Context) error {
 
 // Events reads selections of the order NewestFirst completely before it yields, since
 // they have no cursor.
-func (s retryingStore) Events(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
-	if selection.Order != schemas.BySequence {
+func (s retryingStore) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	if selection.Order != eventstore.BySequence {
 		return s.eventsAtOnce(ctx, selection)
 	}
-	return readWithRetries(ctx, s.timeout, selection, func(from schemas.Selection) iter.Seq2[schemas.Event, error] {
+	return readWithRetries(ctx, s.timeout, selection, func(from eventstore.Selection) iter.Seq2[schemas.Event, error] {
 		return s.Store.Events(ctx, from)
-	}, func(e schemas.Event) schemas.Cursor { return schemas.Cursor{Sequence: e.Sequence, EventID: e.EventID} })
+	}, func(e schemas.Event) eventstore.Cursor {
+		return eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID}
+	})
 }
 
-func (s retryingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	selection.Order = schemas.BySequence
-	return readWithRetries(ctx, s.timeout, selection, func(from schemas.Selection) iter.Seq2[schemas.Fact, error] {
+func (s retryingStore) Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	selection.Order = eventstore.BySequence
+	return readWithRetries(ctx, s.timeout, selection, func(from eventstore.Selection) iter.Seq2[eventstore.EventSummary, error] {
 		return s.Store.Summaries(ctx, from, either...)
-	}, func(f schemas.Fact) schemas.Cursor { return schemas.Cursor{Sequence: f.Sequence, EventID: f.EventID} })
+	}, func(f eventstore.EventSummary) eventstore.Cursor {
+		return eventstore.Cursor{Sequence: f.Sequence, EventID: f.EventID}
+	})
 }
 
 // readWithRetries yields the results of a selection, and after an error of the store
 // continues after the last result.
-func readWithRetries[T any](ctx context.Context, timeout time.Duration, selection schemas.Selection,
-	read func(schemas.Selection) iter.Seq2[T, error], cursor func(T) schemas.Cursor,
+func readWithRetries[T any](ctx context.Context, timeout time.Duration, selection eventstore.Selection,
+	read func(eventstore.Selection) iter.Seq2[T, error], cursor func(T) eventstore.Cursor,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		t := retryBudget{timeout: timeout}
@@ -150,7 +155,7 @@ func readWithRetries[T any](ctx context.Context, timeout time.Duration, selectio
 	}
 }
 
-func (s retryingStore) eventsAtOnce(ctx context.Context, selection schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s retryingStore) eventsAtOnce(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	type read struct {
 		event schemas.Event
 		err   error

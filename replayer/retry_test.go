@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // faults are injected by a proxy between the replayer and Elasticsearch.
@@ -199,12 +199,12 @@ func TestJobIsCreatedOnce(t *testing.T) {
 // temporary.
 func TestRetriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for kind, want := range map[schemas.StoreErrorKind]time.Duration{
-			schemas.StoreAway: 30 * time.Second, schemas.StoreBusy: 30 * time.Second, schemas.StoreDenied: 0, schemas.StoreRefused: 0,
+		for kind, want := range map[eventstore.ErrorKind]time.Duration{
+			eventstore.Unavailable: 30 * time.Second, eventstore.Overloaded: 30 * time.Second, eventstore.Unauthorized: 0, eventstore.BadRequest: 0,
 		} {
 			began := time.Now()
-			_, err := retry(t.Context(), 30*time.Second, func() (int, error) { return 0, &schemas.StoreError{Kind: kind} })
-			wantAs[*schemas.StoreError](t, err)
+			_, err := retry(t.Context(), 30*time.Second, func() (int, error) { return 0, &eventstore.Error{Kind: kind} })
+			wantAs[*eventstore.Error](t, err)
 			if took := time.Since(began); took < want || took > want+maxRetryPause {
 				t.Errorf("kind %d: ended after %s", kind, took)
 			}
@@ -212,7 +212,7 @@ func TestRetriesEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := retry(ctx, time.Hour, func() (int, error) { return 0, &schemas.StoreError{Kind: schemas.StoreBusy, RetryAfter: time.Hour} })
+		_, err := retry(ctx, time.Hour, func() (int, error) { return 0, &eventstore.Error{Kind: eventstore.Overloaded, RetryAfter: time.Hour} })
 		if took := time.Since(began); err == nil || took != time.Second {
 			t.Errorf("after its context it ended with %v in %s", err, took)
 		}

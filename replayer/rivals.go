@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // Rival is another job with the same target and common messages: it runs, or the
@@ -20,7 +21,7 @@ type Rival struct {
 	Unrecorded int64 // sent messages whose `replayed` events are not in the store
 	Messages   int   // common messages
 
-	selection schemas.Selection
+	selection eventstore.Selection
 	planned   bool // the plan of this job leaves its messages out
 }
 
@@ -98,7 +99,7 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 
 // countMissing counts the `replayed` events of a job that the store does not have.
 func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
-	ofJob := schemas.Selection{Query: and(withActions(schemas.Replayed), fieldIs("watership.replay.job", job.ID))}
+	ofJob := eventstore.Selection{Query: and(withActions(schemas.Replayed), fieldIs("watership.replay.job", job.ID))}
 	count, err := r.cfg.Store.Count(ctx, ofJob)
 	if err == nil && count < int64(job.Sent) {
 		if err = r.cfg.Store.Refresh(ctx); err == nil {
@@ -203,16 +204,16 @@ func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*
 	if len(s.rivals) == 0 {
 		return nil, nil
 	}
-	all, upTo := query.Or{}, int64(0)
+	all, upTo := kql.Or{}, int64(0)
 	for _, rival := range s.rivals {
 		all, upTo = append(all, rival.selection.Query), max(upTo, rival.selection.UpTo)
 	}
-	if some, err := s.matchesAny(ctx, schemas.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
+	if some, err := s.matchesAny(ctx, eventstore.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
 		return nil, err
 	}
 	rivals := map[key]*Rival{}
 	for _, rival := range slices.Backward(s.rivals) { // the first rival of a message wins
-		selection := schemas.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
+		selection := eventstore.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
 		messages, err := s.messagesOf(ctx, selection, page)
 		if err != nil {
 			return nil, err
@@ -225,7 +226,7 @@ func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[key]*
 }
 
 // matchesAny reports whether a selection has events with the fingerprints of a page.
-func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page []candidate) (bool, error) {
+func (s *scan) matchesAny(ctx context.Context, selection eventstore.Selection, page []candidate) (bool, error) {
 	selection.Limit = 1
 	for _, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
@@ -239,7 +240,7 @@ func (s *scan) matchesAny(ctx context.Context, selection schemas.Selection, page
 // messagesOf returns the messages on a page that have events in a selection. Equal
 // messages without an id may have any number of events, so it reads them a page at a
 // time.
-func (s *scan) messagesOf(ctx context.Context, selection schemas.Selection, page []candidate) (map[key]bool, error) {
+func (s *scan) messagesOf(ctx context.Context, selection eventstore.Selection, page []candidate) (map[key]bool, error) {
 	asked, messages := make(map[key]bool, len(page)), map[key]bool{}
 	for _, c := range page {
 		asked[c.messageKey] = true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -97,14 +98,14 @@ type repeatingStore struct {
 	grown int64
 }
 
-func (s *repeatingStore) Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
+func (s *repeatingStore) Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	facts := s.Store.Summaries(ctx, selection, either...)
 	if selection.Limit > 0 || len(either) == 0 || either[0].Field != "watership.fingerprint" {
 		return facts
 	}
-	return func(yield func(schemas.Fact, error) bool) {
+	return func(yield func(eventstore.EventSummary, error) bool) {
 		before := heap()
-		facts(func(fact schemas.Fact, err error) bool {
+		facts(func(fact eventstore.EventSummary, err error) bool {
 			for range s.times {
 				if !yield(fact, err) {
 					return false
@@ -216,7 +217,7 @@ func TestRecordOfAnInterruptedJob(t *testing.T) {
 	f := newFixture(t)
 	f.storePublished(5)
 	job := f.resume(f.create(f.job("")), RunOptions{StopAfter: 3})
-	job.State, job.Sent, job.Cursor, job.Scanned = Running, 0, schemas.Cursor{}, 0 // killed before its first save
+	job.State, job.Sent, job.Cursor, job.Scanned = Running, 0, eventstore.Cursor{}, 0 // killed before its first save
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,20 +19,20 @@ const (
 // candidate is an event of a selection with the decision about its message.
 type candidate struct {
 	event             schemas.Event
-	summary           schemas.Fact // of the event
-	messageKey        key          // the message at the target
-	originFingerprint string       // fingerprint of the original message, before changes by replays
-	rival             *Rival       // another job that sends the message; nil: none
-	leftOut           string       // why the message is not sent; "": it is sent
-	err               error        // why the document cannot be read
-	scanned           int64        // number of events up to this one
+	summary           eventstore.EventSummary // of the event
+	messageKey        key                     // the message at the target
+	originFingerprint string                  // fingerprint of the original message, before changes by replays
+	rival             *Rival                  // another job that sends the message; nil: none
+	leftOut           string                  // why the message is not sent; "": it is sent
+	err               error                   // why the document cannot be read
+	scanned           int64                   // number of events up to this one
 }
 
 // scan reads the selection of a job and decides about each event.
 type scan struct {
 	r         *Replayer
 	job       Job
-	selection schemas.Selection
+	selection eventstore.Selection
 	selector  *selector
 	replays   *replayLookup
 	rivals    []*Rival
@@ -61,7 +62,7 @@ func (s *scan) notePublished(ctx context.Context) error {
 }
 
 // eachEvent calls do for each readable event of a selection.
-func (r *Replayer) eachEvent(ctx context.Context, selection schemas.Selection, do func(schemas.Event)) error {
+func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection, do func(schemas.Event)) error {
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
 		if endsRead(err) {
 			return err
@@ -79,13 +80,13 @@ func endsRead(err error) bool {
 	if err == nil {
 		return false
 	}
-	var store *schemas.StoreError
+	var store *eventstore.Error
 	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // pages yields the candidates after a cursor, in order. It reads one page while it
 // decides about the previous one.
-func (s *scan) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candidate, error] {
+func (s *scan) pages(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]candidate, error] {
 	return prefetch(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
 		return func(yield func([]candidate, error) bool) {
 			for page, err := range prefetch(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] { return s.read(ctx, after) }) {
@@ -101,7 +102,7 @@ func (s *scan) pages(ctx context.Context, after schemas.Cursor) iter.Seq2[[]cand
 }
 
 // read yields pages of candidates without decisions.
-func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candidate, error] {
+func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]candidate, error] {
 	selection := s.selection
 	selection.After, selection.WithoutBody = after, s.lease == nil
 	return func(yield func([]candidate, error) bool) {
@@ -112,7 +113,7 @@ func (s *scan) read(ctx context.Context, after schemas.Cursor) iter.Seq2[[]candi
 				return
 			}
 			s.scanned++
-			page = append(page, candidate{event: event, summary: event.Fact(), err: err, scanned: s.scanned})
+			page = append(page, candidate{event: event, summary: eventstore.Summarize(event), err: err, scanned: s.scanned})
 			if s.lease != nil {
 				bytes += event.BodySize
 			}
@@ -214,7 +215,7 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 
 // restoreDecisions repeats the decisions up to the cursor without sending, and reports
 // whether the query still finds the same events there.
-func (s *scan) restoreDecisions(ctx context.Context, cursor schemas.Cursor) (same bool, err error) {
+func (s *scan) restoreDecisions(ctx context.Context, cursor eventstore.Cursor) (same bool, err error) {
 	lease, upTo := s.lease, s.selection.UpTo
 	s.lease, s.selection.UpTo = nil, min(upTo, cursor.Sequence)
 	defer func() { s.lease, s.selection.UpTo = lease, upTo }()
@@ -229,7 +230,7 @@ func (s *scan) restoreDecisions(ctx context.Context, cursor schemas.Cursor) (sam
 			break
 		}
 		s.scanned++
-		if page = append(page, candidate{event: event, summary: event.Fact(), err: err}); len(page) < pageSize {
+		if page = append(page, candidate{event: event, summary: eventstore.Summarize(event), err: err}); len(page) < pageSize {
 			continue
 		}
 		if err := s.decide(ctx, page); err != nil {
@@ -240,7 +241,7 @@ func (s *scan) restoreDecisions(ctx context.Context, cursor schemas.Cursor) (sam
 	return s.scanned == s.job.Scanned, s.decide(ctx, page)
 }
 
-func isAfter(e schemas.Event, c schemas.Cursor) bool {
+func isAfter(e schemas.Event, c eventstore.Cursor) bool {
 	return e.Sequence > c.Sequence || e.Sequence == c.Sequence && e.EventID > c.EventID
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -43,7 +44,7 @@ func candidatesOf(t *testing.T, target Target, all []testEvent) []candidate {
 	t.Helper()
 	page := make([]candidate, len(all))
 	for i, s := range all {
-		page[i] = candidate{event: s.event(), summary: s.event().Fact()}
+		page[i] = candidate{event: s.event(), summary: eventstore.Summarize(s.event())}
 	}
 	r := New(Config{Store: emptyStore{}})
 	if err := r.identify(t.Context(), target, page); err != nil {
@@ -54,8 +55,8 @@ func candidatesOf(t *testing.T, target Target, all []testEvent) []candidate {
 
 type emptyStore struct{ Store }
 
-func (emptyStore) Summaries(context.Context, schemas.Selection, ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	return func(func(schemas.Fact, error) bool) {}
+func (emptyStore) Summaries(context.Context, eventstore.Selection, ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	return func(func(eventstore.EventSummary, error) bool) {}
 }
 
 func TestSelector(t *testing.T) {

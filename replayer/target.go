@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -62,7 +63,7 @@ func (t Target) Equal(other Target) bool { return t.Kind == other.Kind && t.Stri
 
 // scope distinguishes the copies of a message at several destinations; "" if the
 // message counts once.
-func (t Target) scope(e schemas.Fact) string {
+func (t Target) scope(e eventstore.EventSummary) string {
 	switch t.Kind {
 	case ToFailedQueue:
 		return e.Queue

@@ -72,3 +72,7 @@ func inWord(c byte) bool {
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func (e Event) errorGroup() string {
+	return ErrorGroup(e.Failure.Message, e.Queue, e.Envelope.Exchange)
+}

@@ -204,16 +204,16 @@ func (e Event) appendSequence(id []byte) []byte {
 	return strconv.AppendInt(append(id, ':'), e.Sequence, 10)
 }
 
-// Second returns the event for another message that is equal to one stored under
+// WithUniqueID returns the event for another message that is equal to one stored under
 // the same id: its id has its sequence appended.
-func (e Event) Second() Event {
+func (e Event) WithUniqueID() Event {
 	e.EventID, e.second = string(e.appendSequence([]byte(e.EventID))), true
 	return e
 }
 
-// At returns the event with another sequence. An id that contains the sequence
+// WithSequence returns the event with another sequence. An id that contains the sequence
 // changes with it.
-func (e Event) At(sequence int64) Event {
+func (e Event) WithSequence(sequence int64) Event {
 	id, made := strings.CutSuffix(e.EventID, string(e.appendSequence(nil)))
 	e.Sequence = sequence
 	if made {

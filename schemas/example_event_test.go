@@ -57,17 +57,6 @@ func ExampleErrorGroup() {
 	// Output: order # of customer # has no lines
 }
 
-func ExampleFields() {
-	fields, err := schemas.Fields()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	field, known := fields.Lookup("watership.attempt")
-	fmt.Println(field.Type, known)
-	// Output: long true
-}
-
 func ExampleMappingsTemplate() {
 	fmt.Println(bytes.Contains(schemas.MappingsTemplate(), []byte(`"dynamic": false`)))
 	// Output: true
@@ -77,19 +66,6 @@ func ExampleStreamTemplate() {
 	body, err := schemas.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
 	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
 	// Output: true <nil>
-}
-
-// A histogram of a day with at most thirty bars has one bar per hour.
-func ExampleRoundStep() {
-	fmt.Println(schemas.RoundStep(24*time.Hour, 30))
-	// Output: 1h0m0s
-}
-
-// Steps of a day begin at midnight in the operator's time zone.
-func ExampleZoneOffset() {
-	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)
-	fmt.Println(schemas.ZoneOffset(kathmandu, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).UnixMilli()))
-	// Output: 5h45m0s
 }
 
 // The `replayed` event of a job is the same document however often the job repeats it.

@@ -70,11 +70,11 @@ func TestGoldenEventIDs(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, event.EventID, test.want)
 		}
 	}
-	moved := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(anonymous), time.Unix(1700000000, 0), 1699999999999999).At(1700000000000000)
+	moved := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(anonymous), time.Unix(1700000000, 0), 1699999999999999).WithSequence(1700000000000000)
 	if want := anonymousID; moved.EventID != want || moved.Sequence != 1700000000000000 {
 		t.Errorf("in another place: got %s at %d, want %s", moved.EventID, moved.Sequence, want)
 	}
-	second := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(order), time.Unix(1700000000, 0), 1700000000000000).Second()
+	second := Decoder{Source: "rabbit@shop/"}.Tapped(delivery(order), time.Unix(1700000000, 0), 1700000000000000).WithUniqueID()
 	if want := id + ":1700000000000000"; second.EventID != want || second.IDFromContent() {
 		t.Errorf("a second, equal message: got %s, want %s", second.EventID, want)
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // field is a column of a list of events.
@@ -48,7 +48,7 @@ func (s system) fieldsNamed(names []string) ([]field, error) {
 			return nil, err
 		}
 		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
-		if full.Type == query.Date {
+		if full.Type == kql.Date {
 			f.value = func(e schemas.Event) string { return localTime(s.record(e).text(full.Name)) }
 		}
 		list = append(list, f)
@@ -56,22 +56,22 @@ func (s system) fieldsNamed(names []string) ([]field, error) {
 	return list, nil
 }
 
-func (s system) fieldNamed(name string) (query.Field, error) {
+func (s system) fieldNamed(name string) (kql.Field, error) {
 	fields, err := s.fields()
 	if err != nil {
-		return query.Field{}, err
+		return kql.Field{}, err
 	}
 	if strings.Contains(name, "*") {
-		return query.Field{}, usagef("%q: expected the name of one field, without wildcards", name)
+		return kql.Field{}, usagef("%q: expected the name of one field, without wildcards", name)
 	}
-	resolved, err := query.Resolve(query.Exists{Field: query.Pattern{name}}, fields)
+	resolved, err := kql.Resolve(kql.Exists{Field: kql.Pattern{name}}, fields)
 	if err != nil {
-		return query.Field{}, usageError{err}
+		return kql.Field{}, usageError{err}
 	}
-	full := resolved.(query.Exists).Field.Text()
+	full := resolved.(kql.Exists).Field.Text()
 	found, isField := fields.Lookup(full)
 	if !isField {
-		return query.Field{}, usagef("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
+		return kql.Field{}, usagef("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
 	}
 	return found, nil
 }

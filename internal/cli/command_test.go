@@ -16,8 +16,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/internal/store/sqlite"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -139,7 +140,7 @@ func (a seeded) keep(t *testing.T, events ...schemas.Event) {
 			t.Fatal(err)
 		}
 		for i, result := range results {
-			if result.Status != schemas.Created {
+			if result.Status != eventstore.Created {
 				t.Fatalf("event %s: %+v", docs[i].ID, result)
 			}
 		}

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // completionPatience is how long a shell waits for what the running system knows.
@@ -188,8 +189,8 @@ func closed(values []string) []string {
 
 // needsQuotes says whether a query without quotes around a value means something else.
 func needsQuotes(value string) bool {
-	node, err := query.Parse("field: " + value)
-	_, is := node.(query.Is)
+	node, err := kql.Parse("field: " + value)
+	_, is := node.(kql.Is)
 	return err != nil || !is
 }
 
@@ -209,17 +210,17 @@ func values(ctx context.Context, s system, field string) []string {
 	case "messaging.destination.name":
 		return exchanges(ctx, s)
 	}
-	return valuesOf(ctx, s, query.All{}, named.Name)
+	return valuesOf(ctx, s, kql.All{}, named.Name)
 }
 
 // valuesOf are the most frequent values of a field among some events; a text has none.
-func valuesOf(ctx context.Context, s system, among query.Node, field string) []string {
+func valuesOf(ctx context.Context, s system, among kql.Node, field string) []string {
 	store, err := s.store(ctx)
 	if err != nil {
 		return nil
 	}
 	defer store.Close()
-	tally, _ := store.TopValues(ctx, schemas.Selection{Query: among}, field, 20)
+	tally, _ := store.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
 	var found []string
 	for _, value := range tally.Values {
 		found = append(found, value.Text)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // mostCompleted are read to find message ids that begin as wanted.
@@ -30,11 +30,11 @@ func messageIDs(ctx context.Context, s system, begun string) []string {
 		return nil
 	}
 	defer store.Close()
-	begins := query.Is{
-		Field: query.Pattern{"messaging.message.id"}, Value: query.Value{Pattern: query.Pattern{begun, ""}},
+	begins := kql.Is{
+		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{begun, ""}},
 	}
 	var ids []string
-	for event, err := range store.Events(ctx, schemas.Selection{Query: begins, Limit: mostCompleted, WithoutBody: true}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: mostCompleted, WithoutBody: true}) {
 		id := event.Envelope.Properties.MessageID
 		if err == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // dev is serve on embedded parts, as it was asked for.
@@ -139,9 +139,9 @@ func (d *dev) firstOrder(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer store.Close()
-	n, err := store.Count(ctx, schemas.Selection{Query: query.And{is("event.action", "published"), is("messaging.destination.name", shop.Orders)}})
-	var failed *schemas.StoreError
-	if errors.As(err, &failed) && failed.Kind == schemas.StoreDenied { // not made yet
+	n, err := store.Count(ctx, eventstore.Selection{Query: kql.And{is("event.action", "published"), is("messaging.destination.name", shop.Orders)}})
+	var failed *eventstore.Error
+	if errors.As(err, &failed) && failed.Kind == eventstore.Unauthorized { // not made yet
 		return 1, nil
 	}
 	return int(n) + 1, err

@@ -13,10 +13,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // small is a dev in this process whose broker holds little, with one route.
@@ -104,7 +104,7 @@ func TestDevelopmentWorksAFullBrokerOff(t *testing.T) {
 	}
 	close(release)
 	until(t, "all to be handled", func() bool {
-		n, err := s.store.Count(t.Context(), schemas.Selection{Query: is("event.action", "handled")})
+		n, err := s.store.Count(t.Context(), eventstore.Selection{Query: is("event.action", "handled")})
 		return err == nil && n >= int64(published)
 	})
 	s.end()

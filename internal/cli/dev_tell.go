@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // tell says what to try once it works, and keeps a line of figures below, until
@@ -21,7 +22,7 @@ func (d *dev) tell(ctx context.Context, store eventStore) error {
 	if err != nil {
 		return err
 	}
-	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: schemas.Cursor{Sequence: since}}
+	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: eventstore.Cursor{Sequence: since}}
 	defer line.clear()
 	tips := d.tips(line.since)
 	for {
@@ -56,7 +57,7 @@ type tip struct {
 	text func(id string) string
 }
 
-func (d *dev) tips(since schemas.Cursor) []tip {
+func (d *dev) tips(since eventstore.Cursor) []tip {
 	command := d.command()
 	if d.shop == nil {
 		return []tip{{
@@ -67,7 +68,7 @@ func (d *dev) tips(since schemas.Cursor) []tip {
 		}}
 	}
 	handled := is("event.action", string(schemas.Handled))
-	lost := query.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.Payment)}
+	lost := kql.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.Payment)}
 	back := time.Now().Add(shop.OutageTo)
 	return []tip{
 		{
@@ -114,8 +115,8 @@ const tried = 100
 
 // oneOf finds the first message of a query, recorded since, whose id a shell and a
 // query take for one plain word: it becomes part of a command that is pasted.
-func oneOf(ctx context.Context, store eventStore, node query.Node, since schemas.Cursor) (string, error) {
-	sel := schemas.Selection{Query: node, Order: schemas.BySequence, After: since, Limit: tried, WithoutBody: true}
+func oneOf(ctx context.Context, store eventStore, node kql.Node, since eventstore.Cursor) (string, error) {
+	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: tried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
 			return id, err
@@ -130,7 +131,7 @@ type figures struct {
 	screen terminal.Screen
 	store  eventStore
 	file   string // of the store; "" where it is a server
-	since  schemas.Cursor
+	since  eventstore.Cursor
 	drawn  bool
 }
 
@@ -138,7 +139,7 @@ func (f *figures) show(ctx context.Context) error {
 	if f.screen.Width == 0 {
 		return nil
 	}
-	tally, err := f.store.TopValues(ctx, schemas.Selection{After: f.since}, "event.action", len(actions()))
+	tally, err := f.store.TopValues(ctx, eventstore.Selection{After: f.since}, "event.action", len(actions()))
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // discard is what was asked for on the command line.
@@ -80,7 +80,7 @@ func (d discard) validate(args []string) error {
 	return nil
 }
 
-func (s system) discard(ctx context.Context, d discard, node query.Node) error {
+func (s system) discard(ctx context.Context, d discard, node kql.Node) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -173,11 +173,11 @@ func missingDiscards(ctx context.Context, store eventStore, ids []string) (int, 
 	}
 	missing := len(ids)
 	for some := range slices.Chunk(ids, discardedAtOnce) {
-		var either query.Or
+		var either kql.Or
 		for _, id := range some {
 			either = append(either, is("event.id", discardID(id)))
 		}
-		n, err := store.Count(ctx, schemas.Selection{Query: either})
+		n, err := store.Count(ctx, eventstore.Selection{Query: either})
 		if err != nil {
 			return 0, err
 		}
@@ -187,7 +187,7 @@ func missingDiscards(ctx context.Context, store eventStore, ids []string) (int, 
 }
 
 // open collects the event ids of the failures; they alone are kept.
-func (d discard) open(ctx context.Context, failures history.Failures, node query.Node) ([]string, error) {
+func (d discard) open(ctx context.Context, failures history.Failures, node kql.Node) ([]string, error) {
 	if len(d.ids) == 0 {
 		return eventIDs(failures.Open(ctx, node))
 	}
@@ -203,7 +203,7 @@ func (d discard) open(ctx context.Context, failures history.Failures, node query
 	return slices.Compact(all), nil
 }
 
-func eventIDs(facts func(func(schemas.Fact, error) bool)) ([]string, error) {
+func eventIDs(facts func(func(eventstore.EventSummary, error) bool)) ([]string, error) {
 	var ids []string
 	for fact, err := range facts {
 		if err != nil {

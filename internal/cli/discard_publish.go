@@ -5,19 +5,20 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // publish says of each failure that it is discarded, and waits until the broker
 // has all of it.
 func (d discard) publish(ctx context.Context, s system, store eventStore, publisher *rabbit.Publisher, ids []string) (confirmed int, err error) {
-	var either query.Or
+	var either kql.Or
 	for _, id := range ids {
 		either = append(either, is("event.id", id))
 	}
-	failures := store.Events(ctx, schemas.Selection{Query: either, Order: schemas.BySequence})
+	failures := store.Events(ctx, eventstore.Selection{Query: either, Order: eventstore.BySequence})
 	sent, err := d.send(ctx, s, failures, publisher)
 	for _, pending := range sent { // also where not all of them were
 		switch waited := pending.Wait(ctx); {

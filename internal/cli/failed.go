@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 func newFailed(from *settings) *cobra.Command {
@@ -68,7 +69,7 @@ type group struct {
 	Query   string    `json:"query"`   // finds them, and with them those that are resolved
 }
 
-func (s system) failed(ctx context.Context, to list, node query.Node, format output) error {
+func (s system) failed(ctx context.Context, to list, node kql.Node, format output) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -98,11 +99,11 @@ func (s system) failed(ctx context.Context, to list, node query.Node, format out
 	return to.groups(most, format)
 }
 
-func failureKindOf(f schemas.Fact) failureKind {
+func failureKindOf(f eventstore.EventSummary) failureKind {
 	return failureKind{Queue: f.Queue, Class: f.Class, Type: f.ErrorType, Group: f.ErrorGroup}
 }
 
-func (g *group) add(f schemas.Fact) {
+func (g *group) add(f eventstore.EventSummary) {
 	g.Count++
 	if f.Time.Before(g.First) {
 		g.First = f.Time
@@ -113,19 +114,19 @@ func (g *group) add(f schemas.Fact) {
 	}
 }
 
-func poisoned() query.Node { return is("event.action", string(schemas.Poisoned)) }
+func poisoned() kql.Node { return is("event.action", string(schemas.Poisoned)) }
 
 // query finds the events of a kind.
-func (k failureKind) query() query.Node {
-	all := query.And{poisoned()}
+func (k failureKind) query() kql.Node {
+	all := kql.And{poisoned()}
 	if k.Type == string(schemas.Quarantined) {
-		all = query.And{history.GivenUp()}
+		all = kql.And{history.GivenUp()}
 	}
 	for _, part := range []struct{ field, value string }{
 		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
 	} {
 		if part.value == "" {
-			all = append(all, query.Not{Node: query.Exists{Field: query.Pattern{part.field}}})
+			all = append(all, kql.Not{Node: kql.Exists{Field: kql.Pattern{part.field}}})
 		} else {
 			all = append(all, is(part.field, part.value))
 		}

@@ -14,9 +14,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 func instance(id string) func(*schemas.Event) {
@@ -173,14 +174,14 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 	}
 }
 
-func openFailures(t *testing.T, a seeded) []schemas.Fact {
+func openFailures(t *testing.T, a seeded) []eventstore.EventSummary {
 	t.Helper()
 	f, err := system{}.failures(t.Context(), a.testStore)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []schemas.Fact
-	for fact, err := range f.Open(t.Context(), query.All{}) {
+	var list []eventstore.EventSummary
+	for fact, err := range f.Open(t.Context(), kql.All{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +287,7 @@ func testDiscard(t *testing.T, install installer) {
 	i.must(t, "failed", "discard", "error.message: c", "--reason", "no body knows", "--yes")
 	i.eventually(t, "action: discarded", 2)
 	open := openFailures(t, a)
-	if !slices.ContainsFunc(open, func(f schemas.Fact) bool { return f.MessageID == "m-2" }) || len(open) != 1 {
+	if !slices.ContainsFunc(open, func(f eventstore.EventSummary) bool { return f.MessageID == "m-2" }) || len(open) != 1 {
 		t.Errorf("open are %+v", open)
 	}
 	if r := i.run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.code != exitFailed {
@@ -297,7 +298,7 @@ func testDiscard(t *testing.T, install installer) {
 // stopping is a store that fails behind the first event it reads.
 type stopping struct{ eventStore }
 
-func (s stopping) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error] {
+func (s stopping) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
 		sel.Limit = 1
 		for e, err := range s.eventStore.Events(ctx, sel) {
@@ -305,7 +306,7 @@ func (s stopping) Events(ctx context.Context, sel schemas.Selection) iter.Seq2[s
 				return
 			}
 		}
-		yield(schemas.Event{}, &schemas.StoreError{Kind: schemas.StoreAway, Reason: "reading"})
+		yield(schemas.Event{}, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "reading"})
 	}
 }
 
@@ -335,7 +336,7 @@ func TestDiscardCountsWhatItSaid(t *testing.T) {
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
 	confirmed, err := discard{reason: "x"}.publish(t.Context(), system{topology: topology}, stopping{a.testStore}, publisher, []string{a.source + ":1", a.source + ":2"})
-	var failed *schemas.StoreError
+	var failed *eventstore.Error
 	if confirmed != 1 || !errors.As(err, &failed) {
 		t.Errorf("confirmed %d, %v", confirmed, err)
 	}

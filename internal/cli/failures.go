@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -20,7 +21,7 @@ func (s system) failures(ctx context.Context, store eventStore) (history.Failure
 	for _, route := range s.cfg.Routes {
 		reports[route.Queue] = true
 	}
-	handled, err := store.TopValues(ctx, schemas.Selection{Query: is("event.action", string(schemas.Handled))}, "watership.queue", topValues)
+	handled, err := store.TopValues(ctx, eventstore.Selection{Query: is("event.action", string(schemas.Handled))}, "watership.queue", topValues)
 	for _, queue := range handled.Values {
 		reports[queue.Text] = true
 	}

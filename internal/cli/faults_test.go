@@ -14,11 +14,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/store/elastic"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 const (
@@ -185,7 +186,7 @@ func countEvents(t *testing.T, store *elastic.Store) tally {
 	if err := store.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for event, err := range store.Events(ctx, schemas.Selection{Query: query.All{}, Order: schemas.BySequence, WithoutBody: true}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: kql.All{}, Order: eventstore.BySequence, WithoutBody: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

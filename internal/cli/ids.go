@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // idsIn reads the ids of --ids, one a line, and gives each once.
@@ -62,7 +62,7 @@ func (s system) unknown(ctx context.Context, ids []string) (unknown []string, er
 	defer store.Close()
 	known := map[string]bool{}
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		for fact, err := range store.Summaries(ctx, schemas.Selection{}, called(some)...) {
+		for fact, err := range store.Summaries(ctx, eventstore.Selection{}, called(some)...) {
 			if err != nil {
 				return nil, err
 			}
@@ -73,10 +73,10 @@ func (s system) unknown(ctx context.Context, ids []string) (unknown []string, er
 }
 
 // called are the events that some of the ids name.
-func called(ids []string) []schemas.Among {
-	var either []schemas.Among
+func called(ids []string) []eventstore.FieldIn {
+	var either []eventstore.FieldIn
 	for _, field := range namingFields() {
-		either = append(either, schemas.Among{Field: field, Values: ids})
+		either = append(either, eventstore.FieldIn{Field: field, Values: ids})
 	}
 	return either
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/schemas"
 )
 
 func newJobs(from *settings) *cobra.Command {
@@ -200,7 +200,7 @@ func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func
 	defer cancel()
 	var ids []cobra.Completion
 	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {
-		var store *schemas.StoreError
+		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err
 		}

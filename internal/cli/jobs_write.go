@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // firstJobs ends after so many; 0 is all.
@@ -35,7 +35,7 @@ func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, 
 	all := []replayer.Job{}
 	var unreadable []error
 	for job, err := range jobs {
-		var store *schemas.StoreError
+		var store *eventstore.Error
 		switch {
 		case errors.As(err, &store):
 			return err

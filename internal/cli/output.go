@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -79,7 +80,7 @@ type eventWriter interface {
 func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (found int, err error) {
 	unreadable := 0
 	for event, err := range events {
-		var failed *schemas.StoreError
+		var failed *eventstore.Error
 		switch {
 		case errors.As(err, &failed):
 			if found > 0 { // else not even a header

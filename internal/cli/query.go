@@ -7,15 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // parseQuery parses a query and resolves its fields to their full names. Times without
 // a zone are in the zone of the machine, in which times are shown, too.
-func (s system) parseQuery(text string) (query.Node, error) {
-	node, err := query.Parse(text)
+func (s system) parseQuery(text string) (kql.Node, error) {
+	node, err := kql.Parse(text)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -23,16 +23,16 @@ func (s system) parseQuery(text string) (query.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, err = query.Resolve(node, fields)
+	node, err = kql.Resolve(node, fields)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return query.InZone(node, fields, time.Now()), nil
+	return kql.InZone(node, fields, time.Now()), nil
 }
 
 // fields returns the fields of the mapping, and the labels of the configuration.
-func (s system) fields() (query.Fields, error) {
-	fields, err := schemas.Fields()
+func (s system) fields() (kql.Fields, error) {
+	fields, err := eventstore.Fields()
 	fields.Labels = s.format().LabelFields()
 	return fields, err
 }
@@ -47,7 +47,7 @@ func (p *span) addFlags(cmd *cobra.Command) {
 }
 
 // limit adds the period to a query.
-func (p *span) limit(node query.Node) (query.Node, error) {
+func (p *span) limit(node kql.Node) (kql.Node, error) {
 	if p.since != "" && p.from != "" {
 		return nil, usagef("--since and --from both say where to begin: give one of them")
 	}
@@ -55,11 +55,11 @@ func (p *span) limit(node query.Node) (query.Node, error) {
 	if p.since != "" {
 		from = ago(p.since)
 	}
-	all := query.And{node}
+	all := kql.And{node}
 	for _, bound := range []struct {
-		op          query.Op
+		op          kql.Op
 		text, given string
-	}{{query.GreaterOrEqual, from, p.since + p.from}, {query.Less, p.to, p.to}} {
+	}{{kql.GreaterOrEqual, from, p.since + p.from}, {kql.Less, p.to, p.to}} {
 		if bound.text == "" {
 			continue
 		}
@@ -83,24 +83,24 @@ func ago(duration string) string {
 
 // timeBound compares @timestamp with a time, which may also be as it is shown, with a
 // space.
-func timeBound(op query.Op, text string) (query.Node, error) {
-	fields, err := schemas.Fields()
+func timeBound(op kql.Op, text string) (kql.Node, error) {
+	fields, err := eventstore.Fields()
 	if err != nil {
 		return nil, err
 	}
-	compared, err := query.Resolve(query.Range{
-		Field: query.Pattern{"@timestamp"}, Op: op,
-		Value: query.Value{Pattern: query.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
+	compared, err := kql.Resolve(kql.Range{
+		Field: kql.Pattern{"@timestamp"}, Op: op,
+		Value: kql.Value{Pattern: kql.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
 	}, fields)
 	if err != nil {
 		return nil, err
 	}
-	return query.InZone(compared, fields, time.Now()), nil
+	return kql.InZone(compared, fields, time.Now()), nil
 }
 
 // about matches the events of a message by any of its ids.
-func about(id string) query.Node {
-	var either query.Or
+func about(id string) kql.Node {
+	var either kql.Or
 	for _, field := range namingFields() {
 		either = append(either, is(field, id))
 	}
@@ -112,8 +112,8 @@ func namingFields() []string {
 	return []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"}
 }
 
-func is(field, value string) query.Node {
-	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{value}, Quoted: true}}
+func is(field, value string) kql.Node {
+	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
 }
 
 // localTime formats a time of a document as the commands show it.

@@ -5,10 +5,10 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // job makes a job from the flags.
@@ -24,7 +24,7 @@ func (s system) job(r replay) (replayer.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	fields, err := schemas.Fields()
+	fields, err := eventstore.Fields()
 	if err != nil {
 		return job, err
 	}
@@ -48,8 +48,8 @@ func (r *replay) target() replayer.Target {
 }
 
 // selected returns the query for all that the command line selects by.
-func (s system) selected(r replay) (query.Node, error) {
-	var all query.And
+func (s system) selected(r replay) (kql.Node, error) {
+	var all kql.And
 	if r.ids != "" {
 		all = append(all, replayer.ByName(r.names))
 	}
@@ -64,7 +64,7 @@ func (s system) selected(r replay) (query.Node, error) {
 		}
 		all = append(all, node)
 	}
-	var node query.Node = all
+	var node kql.Node = all
 	if len(all) == 1 {
 		node = all[0]
 	}

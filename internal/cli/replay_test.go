@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -91,7 +92,7 @@ func (a *playback) keep(events ...schemas.Event) {
 			a.t.Fatal(err)
 		}
 		for _, result := range results {
-			if result.Status != schemas.Created {
+			if result.Status != eventstore.Created {
 				a.t.Fatalf("storing an event: %+v", result)
 			}
 		}

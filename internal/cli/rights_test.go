@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -160,10 +161,13 @@ func (s secured) everything(t *testing.T, user string) error {
 		func() error { s.neverRefresh(t, user+"-traffic,"+user+"-failures"); return createBoth(t, store, 3) },
 		func() error { return wantAll(store.HighestSequence(ctx))(4) },
 		func() error { return store.Install(ctx) }, // rolls over
-		func() error { return wantAll(store.Count(ctx, schemas.Selection{}))(4) },
-		func() error { return drained(store.Events(ctx, schemas.Selection{})) },
-		func() error { return drained(store.Summaries(ctx, schemas.Selection{})) },
-		func() (err error) { _, err = store.TopValues(ctx, schemas.Selection{}, "event.action", 1); return err },
+		func() error { return wantAll(store.Count(ctx, eventstore.Selection{}))(4) },
+		func() error { return drained(store.Events(ctx, eventstore.Selection{})) },
+		func() error { return drained(store.Summaries(ctx, eventstore.Selection{})) },
+		func() (err error) {
+			_, err = store.TopValues(ctx, eventstore.Selection{}, "event.action", 1)
+			return err
+		},
 		func() (err error) { _, err = store.Clock(ctx); return err },
 		func() error { return s.keepJobs(t, store, user+".jobs") },
 	} {
@@ -220,7 +224,7 @@ func createBoth(t *testing.T, store *elastic.Store, sequence int64) error {
 	}
 	results, err := store.Create(t.Context(), documents)
 	for _, result := range results {
-		if result.Status != schemas.Created {
+		if result.Status != eventstore.Created {
 			err = errors.Join(err, errors.New(result.Reason))
 		}
 	}

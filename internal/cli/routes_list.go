@@ -12,12 +12,13 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 func newRoutes(from *settings) *cobra.Command {
@@ -148,19 +149,19 @@ const saidRecently = pipeline.PausedEvery + 5*time.Minute
 
 // pausedRoutes returns the newest event of each paused route, by queue.
 func (s system) pausedRoutes(ctx context.Context, store doctor.Events) (map[string]schemas.Event, error) {
-	recent, err := timeBound(query.GreaterOrEqual, time.Now().Add(-saidRecently).UTC().Format(time.RFC3339))
+	recent, err := timeBound(kql.GreaterOrEqual, time.Now().Add(-saidRecently).UTC().Format(time.RFC3339))
 	if err != nil {
 		return nil, err
 	}
-	which := query.And{
-		query.Or{is("event.action", string(schemas.Paused)), is("event.action", string(schemas.Resumed))},
+	which := kql.And{
+		kql.Or{is("event.action", string(schemas.Paused)), is("event.action", string(schemas.Resumed))},
 		is("watership.vhost", s.vhost), recent,
 	}
 	if s.cfg.Source != "" {
 		which = append(which, is("watership.source", s.cfg.Source))
 	}
 	newest := map[string]schemas.Event{}
-	for event, err := range store.Events(ctx, schemas.Selection{Query: which, WithoutBody: true}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: which, WithoutBody: true}) {
 		if err != nil {
 			return nil, err
 		}

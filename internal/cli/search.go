@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // search holds the arguments of `search`.
@@ -77,7 +77,7 @@ func (q search) validate() error {
 	return nil
 }
 
-func (s system) search(ctx context.Context, to list, asked search, sel schemas.Selection) error {
+func (s system) search(ctx context.Context, to list, asked search, sel eventstore.Selection) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err

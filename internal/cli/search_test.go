@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 func poisonedAt(queue, message string) func(*schemas.Event) {
@@ -263,7 +263,7 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(out.String()) {
-				if wide := query.Width(strings.TrimRight(line, "\n")); wide > width {
+				if wide := kql.Width(strings.TrimRight(line, "\n")); wide > width {
 					t.Errorf("%s: a line of %d columns in %d: %s", name, wide, width, line)
 				}
 			}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // selected chooses the events of a command: by a query, a period and Elasticsearch's
@@ -26,12 +26,12 @@ func (q *selected) addFlags(cmd *cobra.Command) {
 }
 
 // selection returns the selection, and reads the DSL from in if its file is "-".
-func (q *selected) selection(s system, text string, in io.Reader) (schemas.Selection, error) {
+func (q *selected) selection(s system, text string, in io.Reader) (eventstore.Selection, error) {
 	node, err := q.node(s, text, in)
-	return schemas.Selection{Query: node}, err
+	return eventstore.Selection{Query: node}, err
 }
 
-func (q *selected) node(s system, text string, in io.Reader) (query.Node, error) {
+func (q *selected) node(s system, text string, in io.Reader) (kql.Node, error) {
 	node, err := s.parseQuery(text)
 	if err != nil {
 		return nil, err
@@ -41,29 +41,29 @@ func (q *selected) node(s system, text string, in io.Reader) (query.Node, error)
 		if err != nil {
 			return nil, err
 		}
-		node = query.And{node, raw}
+		node = kql.And{node, raw}
 	}
 	return q.period.limit(node)
 }
 
 // readDSL reads a query, or the body of a search that has one, as Kibana's Inspect
 // shows it. The rest of such a body is ignored.
-func readDSL(name string, in io.Reader) (query.Raw, error) {
+func readDSL(name string, in io.Reader) (kql.Raw, error) {
 	text, err := readFile(name, in)
 	if err != nil {
-		return query.Raw{}, usagef("--dsl: %w", err)
+		return kql.Raw{}, usagef("--dsl: %w", err)
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(text, &body); err != nil {
-		return query.Raw{}, usagef("--dsl %s: expected a JSON object such as {\"term\": {\"event.action\": \"poisoned\"}}: %w", name, err)
+		return kql.Raw{}, usagef("--dsl %s: expected a JSON object such as {\"term\": {\"event.action\": \"poisoned\"}}: %w", name, err)
 	}
 	if inner, found := body["query"]; found {
-		return query.Raw{JSON: string(inner)}, nil
+		return kql.Raw{JSON: string(inner)}, nil
 	}
 	if len(body) != 1 {
-		return query.Raw{}, usagef("--dsl %s: expected one query, or the body of a search with \"query\" in it", name)
+		return kql.Raw{}, usagef("--dsl %s: expected one query, or the body of a search with \"query\" in it", name)
 	}
-	return query.Raw{JSON: string(text)}, nil
+	return kql.Raw{JSON: string(text)}, nil
 }
 
 func readFile(name string, in io.Reader) ([]byte, error) {

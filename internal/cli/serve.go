@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/gctuning"
@@ -170,8 +171,8 @@ const installPause = 2 * time.Second
 func (s system) install(ctx context.Context, store eventStore) error {
 	for told := false; ; told = true {
 		err := store.Install(ctx)
-		var failed *schemas.StoreError
-		if err == nil || !errors.As(err, &failed) || failed.Kind == schemas.StoreRefused {
+		var failed *eventstore.Error
+		if err == nil || !errors.As(err, &failed) || failed.Kind == eventstore.BadRequest {
 			return ignoreEnd(ctx, err)
 		}
 		if !told {

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // life holds a message and its events, in order, without bodies and headers.
@@ -33,7 +34,7 @@ type lives struct {
 func findLives(ctx context.Context, store eventStore, id string) (lives, error) {
 	found := lives{id: id}
 	seen := map[string]bool{}
-	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: about(id)}) {
+	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: about(id)}) {
 		switch {
 		case err != nil:
 			return found, err
@@ -49,7 +50,7 @@ func findLives(ctx context.Context, store eventStore, id string) (lives, error) 
 			return found, err
 		}
 		for _, e := range l.events {
-			seen[messageOf(e.Fact())] = true
+			seen[messageOf(eventstore.Summarize(e))] = true
 		}
 		if len(l.events) > 0 {
 			found.list = append(found.list, l)
@@ -66,11 +67,11 @@ func findLives(ctx context.Context, store eventStore, id string) (lives, error) 
 
 // messageOf returns the fingerprint of an event's message. An event that was recorded
 // without one stands for itself.
-func messageOf(f schemas.Fact) string { return cmp.Or(f.Fingerprint, f.EventID) }
+func messageOf(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, f.EventID) }
 
 // readLife reads the events of a message, and of its replays with other headers, which
 // have fingerprints of their own.
-func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, err error) {
+func readLife(ctx context.Context, store eventStore, of eventstore.EventSummary) (l life, err error) {
 	its := is("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {
 		its = is("event.id", of.EventID)
@@ -78,12 +79,12 @@ func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, e
 	if err := l.read(ctx, store, its); err != nil {
 		return life{}, err
 	}
-	replays := schemas.Among{Field: "watership.replay.of"}
+	replays := eventstore.FieldIn{Field: "watership.replay.of"}
 	for _, e := range l.events {
 		replays.Values = append(replays.Values, e.EventID)
 	}
-	var others query.Or
-	for fact, err := range store.Summaries(ctx, schemas.Selection{Query: query.Not{Node: its}}, replays) {
+	var others kql.Or
+	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.Not{Node: its}}, replays) {
 		if err != nil {
 			return life{}, err
 		}
@@ -104,9 +105,9 @@ func readLife(ctx context.Context, store eventStore, of schemas.Fact) (l life, e
 // read adds the newest events of a query, without bodies, headers and stack traces,
 // which show prints of one event only: equal messages without an id are one message
 // here, however many there were.
-func (l *life) read(ctx context.Context, store eventStore, node query.Node) error {
+func (l *life) read(ctx context.Context, store eventStore, node kql.Node) error {
 	var events []schemas.Event
-	sel := schemas.Selection{Query: node, Limit: mostEvents + 1, WithoutBody: true}
+	sel := eventstore.Selection{Query: node, Limit: mostEvents + 1, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if err != nil {
 			return err
@@ -131,7 +132,7 @@ func (l life) whole(ctx context.Context, store eventStore) (schemas.Event, error
 
 // readWhole reads an event with the fields that life leaves out.
 func readWhole(ctx context.Context, store eventStore, of schemas.Event) (schemas.Event, error) {
-	for event, err := range store.Events(ctx, schemas.Selection{Query: is("event.id", of.EventID), Limit: 1}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: is("event.id", of.EventID), Limit: 1}) {
 		return event, err
 	}
 	return of, ctx.Err() // it is too old by now

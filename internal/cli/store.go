@@ -6,10 +6,11 @@ import (
 	"iter"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/store/elastic"
-	"github.com/watershipmq/watership/internal/store/sqlite"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,9 +25,9 @@ type eventStore interface {
 	Install(ctx context.Context) error
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
-	Summaries(ctx context.Context, sel schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
-	TopValues(ctx context.Context, sel schemas.Selection, field string, n int) (schemas.Tally, error)
-	Histogram(ctx context.Context, sel schemas.Selection, field string, n int, zone *time.Location) (schemas.Tally, error)
+	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
+	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
 	Close() error
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 func newTail(from *settings) *cobra.Command {
@@ -45,7 +45,7 @@ the store shows late comes late.`,
 			}
 			defer store.Close()
 			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			f := newFollower(store, schemas.Selection{Query: node, Order: schemas.BySequence}, to, s.writer(to, format, columns, len(fields) > 0))
+			f := newFollower(store, eventstore.Selection{Query: node, Order: eventstore.BySequence}, to, s.writer(to, format, columns, len(fields) > 0))
 			f.selected.WithoutBody = format.is("table") && !needsBody(columns)
 			return f.run(cmd.Context(), lines)
 		},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 const (
@@ -25,17 +25,17 @@ const (
 // an event became visible late, and it reads them again.
 type follower struct {
 	store    eventStore
-	selected schemas.Selection
+	selected eventstore.Selection
 	to       list
 	writer   eventWriter
 	pause    time.Duration
 
-	newest schemas.Cursor
+	newest eventstore.Cursor
 	seen   map[string]int64 // sequence by id, of events not older than lookBack
 	away   bool             // the store is away, and the command has said so
 }
 
-func newFollower(store eventStore, sel schemas.Selection, to list, writer eventWriter) *follower {
+func newFollower(store eventStore, sel eventstore.Selection, to list, writer eventWriter) *follower {
 	return &follower{store: store, selected: sel, to: to, writer: writer, pause: followPause, seen: map[string]int64{}}
 }
 
@@ -79,7 +79,7 @@ func (f *follower) begin(ctx context.Context, lines int) error {
 
 func (f *follower) showLast(ctx context.Context, lines int) error {
 	last := f.selected
-	last.Order, last.Limit = schemas.NewestFirst, lines
+	last.Order, last.Limit = eventstore.NewestFirst, lines
 	events, err := collect(ctx, f.store.Events(ctx, last))
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func (f *follower) showLast(ctx context.Context, lines int) error {
 
 // goOn waits for a store that is away or busy, and says so once.
 func (f *follower) goOn(err error) error {
-	var failed *schemas.StoreError
-	if !errors.As(err, &failed) || failed.Kind != schemas.StoreAway && failed.Kind != schemas.StoreBusy {
+	var failed *eventstore.Error
+	if !errors.As(err, &failed) || failed.Kind != eventstore.Unavailable && failed.Kind != eventstore.Overloaded {
 		f.away = f.away && err != nil
 		return err
 	}
@@ -107,9 +107,9 @@ func (f *follower) goOn(err error) error {
 }
 
 // recent selects the events not older than lookBack, up to the newest seen.
-func (f *follower) recent() schemas.Selection {
+func (f *follower) recent() eventstore.Selection {
 	sel := f.selected
-	sel.After = schemas.Cursor{Sequence: max(0, f.newest.Sequence-lookBack.Microseconds())}
+	sel.After = eventstore.Cursor{Sequence: max(0, f.newest.Sequence-lookBack.Microseconds())}
 	sel.UpTo = f.newest.Sequence
 	return sel
 }
@@ -127,9 +127,9 @@ func (f *follower) look(ctx context.Context) error {
 }
 
 // print writes the events of a selection that were not written yet.
-func (f *follower) print(ctx context.Context, sel schemas.Selection) error {
+func (f *follower) print(ctx context.Context, sel eventstore.Selection) error {
 	for e, err := range f.store.Events(ctx, sel) {
-		var failed *schemas.StoreError
+		var failed *eventstore.Error
 		if errors.As(err, &failed) {
 			return err
 		}
@@ -142,7 +142,7 @@ func (f *follower) print(ctx context.Context, sel schemas.Selection) error {
 		}
 		f.seen[e.EventID] = e.Sequence
 		if e.Sequence > f.newest.Sequence {
-			f.newest = schemas.Cursor{Sequence: e.Sequence, EventID: e.EventID}
+			f.newest = eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID}
 		}
 		if err := f.writer.event(e); err != nil {
 			return err

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
-func (l list) count(ctx context.Context, store eventStore, sel schemas.Selection, format output) error {
+func (l list) count(ctx context.Context, store eventStore, sel eventstore.Selection, format output) error {
 	n, err := store.Count(ctx, sel)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ const (
 )
 
 // by counts events by the values of a field.
-func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.Selection, asked search) error {
+func (s system) by(ctx context.Context, to list, store eventStore, sel eventstore.Selection, asked search) error {
 	f, err := s.fieldNamed(asked.by)
 	if err != nil {
 		return err
@@ -42,11 +42,11 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel schemas.S
 	if asked.limit == 0 || asked.limit > topValues {
 		asked.limit = topValues
 	}
-	var tally schemas.Tally
+	var tally eventstore.Aggregation
 	switch f.Type {
-	case query.Text:
+	case kql.Text:
 		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
-	case query.Date:
+	case kql.Date:
 		tally, err = store.Histogram(ctx, sel, f.Name, timeSteps, time.Local)
 	default:
 		tally, err = store.TopValues(ctx, sel, f.Name, asked.limit)
@@ -67,7 +67,7 @@ func insteadOf(text string) string {
 	return "expected a keyword, a number, a date or a header"
 }
 
-func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
+func (l list) tally(f kql.Field, tally eventstore.Aggregation, format output) error {
 	switch format.name {
 	case "json":
 		return l.tallyJSON(tally)
@@ -83,7 +83,7 @@ func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range tally.Values {
 			text := value.Text
-			if f.Type != query.Long && f.Type != query.Double {
+			if f.Type != kql.Long && f.Type != kql.Double {
 				text = w.Text(text)
 			}
 			rows = append(rows, []string{text, strconv.FormatInt(value.Count, 10)})
@@ -93,7 +93,7 @@ func (l list) tally(f query.Field, tally schemas.Tally, format output) error {
 	return l.bars(f, tally)
 }
 
-func (l list) tallyJSON(tally schemas.Tally) error {
+func (l list) tallyJSON(tally eventstore.Aggregation) error {
 	values := make([]json.RawMessage, len(tally.Values))
 	for i, value := range tally.Values {
 		values[i] = valueJSON(value)
@@ -105,7 +105,7 @@ func (l list) tallyJSON(tally schemas.Tally) error {
 	}{values, tally.Others, tally.Without})
 }
 
-func valueJSON(value schemas.Value) json.RawMessage {
+func valueJSON(value eventstore.Bucket) json.RawMessage {
 	text, _ := json.Marshal(struct { // a text and a number
 		Value string `json:"value"`
 		Count int64  `json:"count"`
@@ -116,7 +116,7 @@ func valueJSON(value schemas.Value) json.RawMessage {
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (l list) bars(f query.Field, tally schemas.Tally) error {
+func (l list) bars(f kql.Field, tally eventstore.Aggregation) error {
 	t := terminal.NewTable(l.Out, l.screen, barColumns(f.Name)...)
 	most := int64(1)
 	for _, value := range tally.Values {
@@ -128,7 +128,7 @@ func (l list) bars(f query.Field, tally schemas.Tally) error {
 			bar = max(bar, 1)
 		}
 		text := value.Text
-		if f.Type == query.Date {
+		if f.Type == kql.Date {
 			text = localTime(text)
 		}
 		if err := t.Row(text, strconv.FormatInt(value.Count, 10), strings.Repeat("▇", bar)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -38,7 +39,7 @@ store; publish --ndjson publishes the messages.`,
 			if err != nil {
 				return err
 			}
-			sel.Order, sel.Limit = schemas.BySequence, limit
+			sel.Order, sel.Limit = eventstore.BySequence, limit
 			return s.export(cmd.Context(), streamsOf(cmd), sel)
 		},
 	}
@@ -48,7 +49,7 @@ store; publish --ndjson publishes the messages.`,
 }
 
 // export ends with the newest event that is stored when it begins.
-func (s system) export(ctx context.Context, t terminal.Streams, sel schemas.Selection) error {
+func (s system) export(ctx context.Context, t terminal.Streams, sel eventstore.Selection) error {
 	store, err := s.store(ctx)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (s system) export(ctx context.Context, t terminal.Streams, sel schemas.Sele
 }
 
 // exportBar returns no bar if the events themselves go to the terminal.
-func exportBar(ctx context.Context, t terminal.Streams, store eventStore, sel schemas.Selection) (*terminal.Bar, error) {
+func exportBar(ctx context.Context, t terminal.Streams, store eventStore, sel eventstore.Selection) (*terminal.Bar, error) {
 	if terminal.IsTerminal(t.Out) {
 		return terminal.NewBar(io.Discard, 0), nil
 	}

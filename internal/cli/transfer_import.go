@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
@@ -184,7 +185,7 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 				return ctx.Err()
 			}
 		}
-		var failed *schemas.StoreError
+		var failed *eventstore.Error
 		var busy []schemas.Document
 		busy, err = i.send(ctx, docs)
 		switch {
@@ -192,9 +193,9 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 			docs = busy
 		case !errors.As(err, &failed):
 			return err
-		case failed.Kind == schemas.StoreTooLarge, failed.Kind == schemas.StoreRefused:
+		case failed.Kind == eventstore.RequestTooLarge, failed.Kind == eventstore.BadRequest:
 			return i.halve(ctx, docs, err)
-		case failed.Kind != schemas.StoreBusy:
+		case failed.Kind != eventstore.Overloaded:
 			return err
 		}
 	}
@@ -221,11 +222,11 @@ func (i *importing) send(ctx context.Context, docs []schemas.Document) (busy []s
 	results, err := i.store.Create(ctx, docs)
 	for n, result := range results {
 		switch result.Status {
-		case schemas.Created:
+		case eventstore.Created:
 			i.created++
-		case schemas.Conflict:
+		case eventstore.Conflict:
 			i.there++
-		case schemas.Busy:
+		case eventstore.Busy:
 			busy = append(busy, docs[n])
 		default:
 			i.refuse(docs[n].ID, result.Reason)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
@@ -45,7 +46,7 @@ type Store interface {
 
 // Events reads events.
 type Events interface {
-	Events(ctx context.Context, sel schemas.Selection) iter.Seq2[schemas.Event, error]
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 }
 
 // Verdict is the result of a check.

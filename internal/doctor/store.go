@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/store/elastic"
+	"github.com/watershipmq/watership/eventstore/elastic"
 )
 
 func (d *doctor) checkStore(ctx context.Context) {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"iter"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // Failures finds messages that were given up and are not resolved.
@@ -20,13 +21,13 @@ const chunkSize = 1000
 // their sequences; with either, only those that have one of its values. It reads a
 // thousand at a time with the events that decide about them, so its memory does not
 // grow with their number.
-func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.Among) iter.Seq2[schemas.Fact, error] {
-	failures := schemas.Selection{Query: query.And{node, GivenUp()}}
-	return func(yield func(schemas.Fact, error) bool) {
-		chunk := make([]schemas.Fact, 0, chunkSize)
+func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}}
+	return func(yield func(eventstore.EventSummary, error) bool) {
+		chunk := make([]eventstore.EventSummary, 0, chunkSize)
 		for fact, err := range f.Store.Summaries(ctx, failures, either...) {
 			if err != nil {
-				yield(schemas.Fact{}, err)
+				yield(eventstore.EventSummary{}, err)
 				return
 			}
 			if chunk = append(chunk, fact); len(chunk) < chunkSize {
@@ -43,10 +44,10 @@ func (f Failures) Open(ctx context.Context, node query.Node, either ...schemas.A
 
 // yieldOpen yields the unresolved failures of a chunk. It returns false after an
 // error, and when the consumer of the sequence stops.
-func (f Failures) yieldOpen(ctx context.Context, chunk []schemas.Fact, yield func(schemas.Fact, error) bool) bool {
+func (f Failures) yieldOpen(ctx context.Context, chunk []eventstore.EventSummary, yield func(eventstore.EventSummary, error) bool) bool {
 	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reports)
 	if err != nil {
-		yield(schemas.Fact{}, err)
+		yield(eventstore.EventSummary{}, err)
 		return false
 	}
 	for i, failure := range chunk {
@@ -58,6 +59,6 @@ func (f Failures) yieldOpen(ctx context.Context, chunk []schemas.Fact, yield fun
 }
 
 // GivenUp returns a query for `poisoned` events, including those in quarantine.
-func GivenUp() query.Node {
-	return query.Or{hasAction("event.action", schemas.Poisoned), hasAction("watership.quarantined_action", schemas.Poisoned)}
+func GivenUp() kql.Node {
+	return kql.Or{hasAction("event.action", schemas.Poisoned), hasAction("watership.quarantined_action", schemas.Poisoned)}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,20 +27,20 @@ func (o Outcome) Resolved() bool { return o != Open && o != Waiting }
 
 // followUp is a failure with the later events that concern it.
 type followUp struct {
-	failure   schemas.Fact
-	later     []schemas.Fact  // events of the message and its replays
-	failures  map[string]bool // event ids of the failure and the failures of its replays
-	instances map[string]bool // instance ids of the same failures
+	failure   eventstore.EventSummary
+	later     []eventstore.EventSummary // events of the message and its replays
+	failures  map[string]bool           // event ids of the failure and the failures of its replays
+	instances map[string]bool           // instance ids of the same failures
 }
 
-func newFollowUp(failure schemas.Fact) *followUp {
+func newFollowUp(failure eventstore.EventSummary) *followUp {
 	l := &followUp{failure: failure, failures: map[string]bool{}, instances: map[string]bool{}}
 	l.extend(failure)
 	return l
 }
 
 // extend adds a failure of a replay.
-func (f *followUp) extend(failure schemas.Fact) {
+func (f *followUp) extend(failure eventstore.EventSummary) {
 	f.failures[failure.EventID] = true
 	if failure.Message != "" {
 		f.instances[failure.Message] = true
@@ -49,7 +50,7 @@ func (f *followUp) extend(failure schemas.Fact) {
 // outcome applies the events in their order. reports tells whether the consumer of a
 // queue reports `handled` events; nil: all do.
 func (f *followUp) outcome(reports func(queue string) bool) Outcome {
-	slices.SortFunc(f.later, func(a, b schemas.Fact) int {
+	slices.SortFunc(f.later, func(a, b eventstore.EventSummary) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.EventID, b.EventID))
 	})
 	outcome, waits := Open, f.failure.Action == schemas.RetryScheduled
@@ -76,6 +77,6 @@ func (f *followUp) outcome(reports func(queue string) bool) Outcome {
 
 // discards reports whether a `discarded` event refers to one of the failures, since
 // other messages may have the same message id.
-func (f *followUp) discards(e schemas.Fact) bool {
+func (f *followUp) discards(e eventstore.EventSummary) bool {
 	return f.instances[e.Message] || f.failures[e.ReplayOf]
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 // Store reads the events of messages.
@@ -14,7 +15,7 @@ type Store interface {
 	// Summaries reads the selected events in the order BySequence, without their
 	// documents: those with one of the values in one of the fields, or all without
 	// such filters.
-	Summaries(ctx context.Context, selection schemas.Selection, either ...schemas.Among) iter.Seq2[schemas.Fact, error]
+	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 }
 
 // Outcomes returns the outcome of each failure, a thousand or so in one call, by the
@@ -24,7 +25,7 @@ type Store interface {
 // It reads `poisoned`, `replayed`, `handled` and `discarded` events of the same
 // instances and replays only, so the outcome of a message does not cost more when an
 // equal message was handled a million times.
-func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
+func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
 	e := newEventIndex()
 	if err := e.read(ctx, store, failures, upTo); err != nil {
 		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
@@ -38,18 +39,18 @@ func Outcomes(ctx context.Context, store Store, failures []schemas.Fact, upTo in
 
 // eventIndex holds the events that decide the outcome of some failures.
 type eventIndex struct {
-	known         map[string]bool           // by id
-	byInstance    map[string][]schemas.Fact // by instance id
-	byFingerprint map[string][]schemas.Fact // events of replays, for messages with an id
-	byReplayOf    map[string][]schemas.Fact // by the id of the replayed or discarded event
+	known         map[string]bool                      // by id
+	byInstance    map[string][]eventstore.EventSummary // by instance id
+	byFingerprint map[string][]eventstore.EventSummary // events of replays, for messages with an id
+	byReplayOf    map[string][]eventstore.EventSummary // by the id of the replayed or discarded event
 }
 
 func newEventIndex() *eventIndex {
-	return &eventIndex{map[string]bool{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}, map[string][]schemas.Fact{}}
+	return &eventIndex{map[string]bool{}, map[string][]eventstore.EventSummary{}, map[string][]eventstore.EventSummary{}, map[string][]eventstore.EventSummary{}}
 }
 
 // read loads the events of instances and replays, step by step from the failures on.
-func (e *eventIndex) read(ctx context.Context, store Store, failures []schemas.Fact, upTo int64) error {
+func (e *eventIndex) read(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64) error {
 	lookups := newLookups()
 	var fingerprints []string
 	for _, failure := range failures {
@@ -59,22 +60,22 @@ func (e *eventIndex) read(ctx context.Context, store Store, failures []schemas.F
 			fingerprints = append(fingerprints, failure.Fingerprint)
 		}
 	}
-	selection := schemas.Selection{Query: decidingActions(), UpTo: upTo}
+	selection := eventstore.Selection{Query: decidingActions(), UpTo: upTo}
 	ofReplays := selection
-	ofReplays.Query = query.And{selection.Query, query.Exists{Field: query.Pattern{"watership.replay.of"}}}
+	ofReplays.Query = kql.And{selection.Query, kql.Exists{Field: kql.Pattern{"watership.replay.of"}}}
 	var err error
 	if len(fingerprints) > 0 {
-		err = e.collect(ctx, store, ofReplays, lookups, schemas.Among{Field: "watership.fingerprint", Values: fingerprints})
+		err = e.collect(ctx, store, ofReplays, lookups, eventstore.FieldIn{Field: "watership.fingerprint", Values: fingerprints})
 	}
 	for err == nil && !lookups.done() {
 		ids, instances := lookups.next()
 		err = e.collect(ctx, store, selection, lookups,
-			schemas.Among{Field: "watership.replay.of", Values: ids}, schemas.Among{Field: "watership.message", Values: instances})
+			eventstore.FieldIn{Field: "watership.replay.of", Values: ids}, eventstore.FieldIn{Field: "watership.message", Values: instances})
 	}
 	return err
 }
 
-func (e *eventIndex) collect(ctx context.Context, store Store, selection schemas.Selection, lookups *lookups, either ...schemas.Among) error {
+func (e *eventIndex) collect(ctx context.Context, store Store, selection eventstore.Selection, lookups *lookups, either ...eventstore.FieldIn) error {
 	for fact, err := range store.Summaries(ctx, selection, either...) {
 		if err != nil {
 			return err
@@ -96,10 +97,10 @@ func (e *eventIndex) collect(ctx context.Context, store Store, selection schemas
 }
 
 // followUpOf collects the later events that concern a failure.
-func (e *eventIndex) followUpOf(failure schemas.Fact) *followUp {
+func (e *eventIndex) followUpOf(failure eventstore.EventSummary) *followUp {
 	l, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
-	var follow func(events []schemas.Fact)
-	follow = func(events []schemas.Fact) {
+	var follow func(events []eventstore.EventSummary)
+	follow = func(events []eventstore.EventSummary) {
 		for _, fact := range events {
 			if seen[fact.EventID] {
 				continue
@@ -153,7 +154,7 @@ func split(names []string) (some, rest []string) {
 
 // follow adds the lookups after an event: the replayed event of a replay, the instance
 // and the replays of a failure.
-func (l *lookups) follow(fact schemas.Fact) {
+func (l *lookups) follow(fact eventstore.EventSummary) {
 	switch fact.Action {
 	case schemas.Replayed:
 		l.add(fact.ReplayOf, "")
@@ -175,14 +176,14 @@ func (l *lookups) add(id, instance string) {
 
 // decidingActions returns a query for the events that can change an outcome, including
 // those in quarantine.
-func decidingActions() query.Node {
-	var either query.Or
+func decidingActions() kql.Node {
+	var either kql.Or
 	for _, action := range []schemas.Action{schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed} {
 		either = append(either, hasAction("event.action", action), hasAction("watership.quarantined_action", action))
 	}
 	return either
 }
 
-func hasAction(field string, action schemas.Action) query.Node {
-	return query.Is{Field: query.Pattern{field}, Value: query.Value{Pattern: query.Pattern{string(action)}, Quoted: true}}
+func hasAction(field string, action schemas.Action) kql.Node {
+	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{string(action)}, Quoted: true}}
 }

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
-	"github.com/watershipmq/watership/schemas/query"
 )
 
 func objectsOf(t *testing.T) []savedObject {
@@ -52,20 +53,20 @@ func walk(value any, visit func(key string, value any)) {
 	}
 }
 
-func kibanaFields(t *testing.T) query.Fields {
+func kibanaFields(t *testing.T) kql.Fields {
 	t.Helper()
-	fields, err := schemas.Fields()
+	fields, err := eventstore.Fields()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields.Known = append(fields.Known, query.Field{Name: schemas.LagField, Type: query.Long})
+	fields.Known = append(fields.Known, kql.Field{Name: schemas.LagField, Type: kql.Long})
 	return fields
 }
 
 // Every field that the objects name is one of the mapping, of a type that fits.
 func TestKibanaFieldsExist(t *testing.T) {
 	fields := kibanaFields(t)
-	known := func(name string) query.FieldType {
+	known := func(name string) kql.FieldType {
 		field, ok := fields.Lookup(name)
 		if !ok {
 			t.Errorf("no field %q", name)
@@ -101,23 +102,23 @@ func TestKibanaFieldsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, format := range formats {
-		fits := map[string][]query.FieldType{"url": {query.Keyword}, "duration": {query.Long}, "bytes": {query.Long}, "number": {query.Long}}
+		fits := map[string][]kql.FieldType{"url": {kql.Keyword}, "duration": {kql.Long}, "bytes": {kql.Long}, "number": {kql.Long}}
 		if kind := known(name); !slices.Contains(fits[format.ID], kind) {
 			t.Errorf("the format %s does not fit %s, a %s", format.ID, name, kind)
 		}
 	}
 	for _, match := range regexp.MustCompile(`doc\['([^']+)'\]`).FindAllStringSubmatch(lagScript, -1) {
-		if kind := known(match[1]); kind != query.Date {
+		if kind := known(match[1]); kind != kql.Date {
 			t.Errorf("the script takes %s, a %s, for a date", match[1], kind)
 		}
 	}
 }
 
-func checkColumn(t *testing.T, id string, column map[string]any, known func(string) query.FieldType) {
+func checkColumn(t *testing.T, id string, column map[string]any, known func(string) kql.FieldType) {
 	t.Helper()
 	field := column["sourceField"].(string)
-	fits := map[string][]query.FieldType{
-		"date/date_histogram": {query.Date}, "string/terms": {query.Keyword}, "number/terms": {query.Long, query.Double}, "number/percentile": {query.Long, query.Double},
+	fits := map[string][]kql.FieldType{
+		"date/date_histogram": {kql.Date}, "string/terms": {kql.Keyword}, "number/terms": {kql.Long, kql.Double}, "number/percentile": {kql.Long, kql.Double},
 	}
 	operation := column["dataType"].(string) + "/" + column["operationType"].(string)
 	switch {
@@ -136,9 +137,9 @@ func TestKibanaQueriesResolve(t *testing.T) {
 			if key != "query" || !is || q["language"] != "kuery" {
 				return
 			}
-			node, err := query.Parse(q["query"].(string))
+			node, err := kql.Parse(q["query"].(string))
 			if err == nil {
-				_, err = query.Resolve(node, fields)
+				_, err = kql.Resolve(node, fields)
 			}
 			if err != nil {
 				t.Errorf("%s: %v", object.ID, err)

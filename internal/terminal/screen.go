@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // Screen is the width of an output, and whether it has colours.
@@ -72,12 +72,12 @@ func (s Screen) Paint(text string, c Colour) string {
 // columns; 0 is no bound.
 func Cell(text string, width int) string {
 	text = strings.Map(harmless, strings.ToValidUTF8(text, "\ufffd"))
-	if width <= 0 || query.Width(text) <= width {
+	if width <= 0 || kql.Width(text) <= width {
 		return text
 	}
 	taken := 0
 	for i, r := range text {
-		if taken += query.Width(string(r)); taken >= width { // one column is for the mark
+		if taken += kql.Width(string(r)); taken >= width { // one column is for the mark
 			return text[:i] + "…"
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/watershipmq/watership/schemas/query"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // Column is a column of a table.
@@ -43,7 +43,7 @@ type Table struct {
 func NewTable(out io.Writer, on Screen, columns ...Column) *Table {
 	t := &Table{out: bufio.NewWriter(out), screen: on, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
-		t.widths[i] = query.Width(c.Title)
+		t.widths[i] = kql.Width(c.Title)
 	}
 	return t
 }
@@ -83,7 +83,7 @@ func (t *Table) measure() {
 	for _, row := range t.rows {
 		for i, value := range row {
 			if !t.columns[i].out {
-				t.widths[i] = max(t.widths[i], query.Width(value))
+				t.widths[i] = max(t.widths[i], kql.Width(value))
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (t *Table) line(values []string, title bool) {
 			continue
 		}
 		shown := Cell(value, t.widths[i])
-		padding := strings.Repeat(" ", max(0, t.widths[i]-query.Width(shown)))
+		padding := strings.Repeat(" ", max(0, t.widths[i]-kql.Width(shown)))
 		c := t.columns[i].Colours[value]
 		if title {
 			c = Bold

@@ -1,0 +1,45 @@
+package eventstore
+
+import "time"
+
+// Aggregation has the values of a field in the events of a selection, with their counts.
+type Aggregation struct {
+	Values []Bucket // the most frequent, most frequent first; over time: all, in order
+
+	Others  int64 // events with values that are not in Values
+	Without int64 // events without the field
+
+	// Inexact is the greatest error of a count, which may be too low: more than 0
+	// only if Elasticsearch keeps the events in several shards and the field has
+	// many values.
+	Inexact int64
+}
+
+// Bucket is one value of a field with its count.
+type Bucket struct {
+	Text  string
+	Count int64
+}
+
+// RoundStep returns the shortest round step of time that divides a span into at
+// most n steps. One of the n is spare, since steps begin at round times and not
+// where the span does.
+func RoundStep(span time.Duration, n int) time.Duration {
+	const day = 24 * time.Hour
+	for _, step := range []time.Duration{
+		time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+		time.Hour, 3 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day,
+	} {
+		if span/step+2 <= time.Duration(n) {
+			return step
+		}
+	}
+	return 365 * day
+}
+
+// ZoneOffset returns the offset of a zone from UTC at a time, given in milliseconds
+// since 1970.
+func ZoneOffset(zone *time.Location, millis int64) time.Duration {
+	_, seconds := time.UnixMilli(millis).In(zone).Zone()
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,91 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// minShardSize is the minimum shard_size of a terms aggregation. The counts are exact
+// for fields with fewer values.
+const minShardSize = 1000
+
+// TopValues counts the n most frequent values of a field of any type but text and date.
+// It ignores Order and Limit of the selection. A list counts once for each of its
+// values.
+func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
+	operation := "counting the values of " + field
+	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
+	response, err := s.aggregate(ctx, operation, sel, map[string]any{
+		"values":  map[string]any{"terms": terms},
+		"without": map[string]any{"filter": boolQuery("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+	})
+	if err != nil {
+		return eventstore.Aggregation{}, err
+	}
+	values := response.Aggregations.Values
+	tally := eventstore.Aggregation{Others: values.Others, Without: response.Aggregations.Without.Count, Inexact: values.Inexact}
+	for _, b := range values.Buckets {
+		tally.Values = append(tally.Values, eventstore.Bucket{Text: b.text(), Count: b.Count})
+	}
+	return tally, nil
+}
+
+func (s *Store) aggregate(ctx context.Context, operation string, sel eventstore.Selection, aggregations map[string]any) (aggregationResponse, error) {
+	var response aggregationResponse
+	err := s.searchJSON(ctx, operation, map[string]any{
+		"size":             0,
+		"track_total_hits": false,
+		"query":            s.filter(sel),
+		"aggs":             aggregations,
+	}, &response)
+	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
+		err = s.partialResponse(operation, response.Shards)
+	}
+	return response, err
+}
+
+type aggregationResponse struct {
+	TimedOut     bool   `json:"timed_out"`
+	Shards       shards `json:"_shards"`
+	Aggregations struct {
+		Values struct {
+			Others  int64    `json:"sum_other_doc_count"`
+			Inexact int64    `json:"doc_count_error_upper_bound"`
+			Buckets []bucket `json:"buckets"`
+		} `json:"values"`
+		Without struct {
+			Count int64 `json:"doc_count"`
+		} `json:"without"`
+		First, Last extreme
+	} `json:"aggregations"`
+}
+
+// extreme is a minimum or maximum; nil if no document has a value.
+type extreme struct {
+	Value *float64 `json:"value"`
+}
+
+type bucket struct {
+	Key    json.RawMessage `json:"key"`
+	AsText string          `json:"key_as_string"`
+	Count  int64           `json:"doc_count"`
+}
+
+func (b bucket) text() string {
+	var text string
+	switch {
+	case b.AsText != "":
+		return b.AsText
+	case json.Unmarshal(b.Key, &text) == nil:
+		return text
+	}
+	return strings.TrimSuffix(string(b.Key), ".0")
+}
+
+func (s *Store) partialResponse(operation string, shards shards) error {
+	return s.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed", shards.Failed, shards.Total))
+}

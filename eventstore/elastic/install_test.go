@@ -1,0 +1,184 @@
+package elastic
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func TestInstallTwice(t *testing.T) {
+	s := installed(t, Config{Retention: map[schemas.Stream]string{schemas.Failures: "90d"}})
+	create(t, s, eventDocuments(1, 1)...)
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := indices(t, s, schemas.Traffic); n != 1 {
+		t.Errorf("installing again left %d indices, want 1", n)
+	}
+	for stream, want := range map[schemas.Stream]string{schemas.Failures: `"data_retention":"90d"`, schemas.Traffic: `"lifecycle":{"enabled":true}`} {
+		template := mustDo(t, "GET", "/_index_template/"+s.dataStream(stream), "")
+		if !strings.Contains(template, want) || !strings.Contains(template, `"priority":500`) {
+			t.Errorf("template of %s lacks %s or its priority: %s", stream, want, template)
+		}
+	}
+}
+
+// indices counts the backing indices of a stream.
+func indices(t *testing.T, s *Store, stream schemas.Stream) int {
+	t.Helper()
+	versions, err := s.mappingVersions(t.Context(), s.dataStream(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(versions)
+}
+
+func TestInstallRefuses(t *testing.T) {
+	const foreign = `{"template":{},"_meta":{"managed_by":"somebody","version":1}}`
+	for name, tt := range map[string]struct{ path, body, says string }{
+		"a component template of others":      {"/_component_template/STREAM-mappings", foreign, "component template STREAM-mappings is not Watership's"},
+		"an index template of others":         {"/_index_template/STREAM-failures", `{"index_patterns":["STREAM-failures"]}`, "index template STREAM-failures is not Watership's"},
+		"an odd _meta":                        {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":["watership"],"version":"x"}}`, "not Watership's"},
+		"a newer version":                     {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":"watership","version":99}}`, "has version 99"},
+		"an ordinary index in place":          {"/STREAM-traffic", `{}`, "is an ordinary index"},
+		"another template of higher priority": {"/_index_template/STREAM-other", `{"index_patterns":["STREAM-*"],"data_stream":{},"priority":501}`, "priority above 500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Config{})
+			named := strings.NewReplacer("STREAM", s.stream)
+			mustDo(t, "PUT", named.Replace(tt.path), named.Replace(tt.body))
+			before, _ := do(t, "GET", "/_index_template/"+s.dataStream(schemas.Traffic), "")
+			err := s.Install(t.Context())
+			if err == nil || !strings.Contains(err.Error(), named.Replace(tt.says)) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("got %v, want one line with %q", err, named.Replace(tt.says))
+			}
+			after, _ := do(t, "GET", "/_index_template/"+s.dataStream(schemas.Traffic), "")
+			if strings.Contains(tt.path, "STREAM-mappings") && before != after {
+				t.Error("it began to install all the same")
+			}
+			if strings.HasPrefix(tt.path, "/_component") && !strings.Contains(tt.body, "99") {
+				wantCheck(t, s, tt.says)
+			}
+		})
+	}
+}
+
+func wantCheck(t *testing.T, s *Store, says string) {
+	t.Helper()
+	err := s.Check(t.Context())
+	if says = strings.ReplaceAll(says, "STREAM", s.stream); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("checking gave %v, want one line with %q", err, says)
+	}
+}
+
+// TestInstallUpgrades begins with a stream whose mapping is older than the templates, as
+// after a crash between the templates and the rollover.
+func TestInstallUpgrades(t *testing.T) {
+	s := installed(t, Config{})
+	var template map[string]any
+	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+		t.Fatal(err)
+	}
+	delete(template["template"].(map[string]any)["mappings"].(map[string]any), "_meta")
+	older, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), string(older))
+	create(t, s, eventDocuments(1, 1)...)
+	for range 2 {
+		if err := s.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := indices(t, s, schemas.Traffic); n != 2 {
+			t.Errorf("the stream has %d indices, want the old and a new one", n)
+		}
+		if n := indices(t, s, schemas.Failures); n != 0 {
+			t.Errorf("a stream without documents has %d indices", n)
+		}
+	}
+}
+
+func TestCheckNamesAllThatIsMissing(t *testing.T) {
+	s := open(t, Config{})
+	for _, name := range []string{"component template STREAM-mappings", "index template STREAM-traffic", "index template STREAM-failures"} {
+		wantCheck(t, s, name+" is missing")
+	}
+}
+
+// TestCreateWithoutTemplate: nothing is created, not even an ordinary index.
+func TestCreateWithoutTemplate(t *testing.T) {
+	s := open(t, Config{})
+	results, err := s.Create(t.Context(), []schemas.Document{document("a")})
+	if err != nil || results[0].Status != eventstore.Busy || !strings.Contains(results[0].Reason, "no matching index template") {
+		t.Errorf("got %+v, %v", results, err)
+	}
+	if status, _ := do(t, "GET", "/"+s.dataStream(schemas.Traffic), ""); status != http.StatusNotFound {
+		t.Errorf("looking for the index gave %d", status)
+	}
+}
+
+// TestCreateWhenWritesAreBlocked: Elasticsearch sets this block when the disk is full.
+func TestCreateWhenWritesAreBlocked(t *testing.T) {
+	s := installed(t, Config{})
+	create(t, s, eventDocuments(1, 1)...)
+	mustDo(t, "PUT", "/"+s.dataStream(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":true}`)
+	failed := event(3)
+	failed.Action = schemas.Poisoned
+	docs := append(eventDocuments(2, 2), schemas.DocumentFormat{}.Document(failed))
+	results, err := s.Create(t.Context(), docs)
+	if err != nil || results[0].Status != eventstore.Busy || results[1].Status != eventstore.Created {
+		t.Errorf("got %+v, %v, want the first Busy, the other Created", results, err)
+	}
+	mustDo(t, "PUT", "/"+s.dataStream(schemas.Traffic)+"/_settings", `{"index.blocks.read_only_allow_delete":null}`)
+	create(t, s, eventDocuments(2, 2)...)
+}
+
+// TestRetentionOfAnExistingStream: the test servers cannot change a retention, so the
+// proxy answers the request, or lets the server refuse it.
+func TestRetentionOfAnExistingStream(t *testing.T) {
+	var asked []string
+	supported := true
+	s := throughProxy(t, func(w http.ResponseWriter, r *http.Request, real http.Handler) {
+		if !supported || !strings.HasPrefix(r.URL.Path, "/_data_stream/") {
+			real.ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+string(body))
+		w.Header().Set("X-Elastic-Product", "Elasticsearch")
+		io.WriteString(w, `{"acknowledged":true}`)
+	})
+	s.retention = map[schemas.Stream]string{schemas.Traffic: "7d"}
+	var logged bytes.Buffer
+	s.logger = slog.New(slog.NewJSONHandler(&logged, nil))
+	if err := s.Install(t.Context()); err != nil || asked != nil {
+		t.Fatalf("without streams: %v, %v", err, asked)
+	}
+	create(t, s, eventDocuments(1, 1)...)
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "PUT /_data_stream/" + s.dataStream(schemas.Traffic) + `/_lifecycle {"data_retention":"7d","enabled":true}`
+	if len(asked) != 1 || asked[0] != want {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+	supported = false
+	if err := s.Install(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var line struct{ Level string }
+	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "WARN" {
+		t.Errorf("logged %q, want a warning", logged.String())
+	}
+}

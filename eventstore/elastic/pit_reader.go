@@ -1,0 +1,106 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// pitReader reads the documents of a selection, page by page, from a point in time.
+type pitReader struct {
+	store        *Store
+	query        map[string]any
+	sort         []any
+	withBody     bool
+	pageSize     int               // documents in a page
+	planSize     int               // documents in a plan
+	planned      []hit             // the next documents, with only their sizes
+	planning     bool              // plans the pages, since bodies can be large
+	adaptive     bool              // chooses between planning and a fixed page size
+	pit          string            // the point in time; "" before the first page
+	searchAfter  []json.RawMessage // sort values of the last document
+	planComplete bool              // no documents follow the planned ones
+	ended        bool
+	buffer       bytes.Buffer // of the response, reused for the next
+}
+
+// newPITReader sorts by time and sequence; documents of other programs have no sequence
+// and come last. It reads one document more than the limit, to know that the last one
+// within the limit has no further ties.
+func (s *Store) newPITReader(sel eventstore.Selection) *pitReader {
+	p := &pitReader{store: s, query: s.filter(sel), withBody: !sel.WithoutBody, pageSize: maxPage, planSize: maxPlan}
+	p.adaptive = sel.Limit == 0 || sel.Limit > maxPage
+	p.planning = p.withBody
+	if sel.Limit > 0 {
+		p.pageSize, p.planSize = min(sel.Limit+1, maxPage), min(sel.Limit+1, maxPlan)
+	}
+	switch sel.Order {
+	case eventstore.BySequence:
+		p.sort = []any{by("event.sequence", "asc", "long")}
+	default:
+		p.sort = []any{by("@timestamp", "desc", "date"), by("event.sequence", "desc", "long")}
+	}
+	p.sort = append(p.sort, "_shard_doc") // unique within a point in time
+	return p
+}
+
+func by(field, order, kind string) map[string]any {
+	return map[string]any{field: map[string]any{"order": order, "missing": "_last", "unmapped_type": kind}}
+}
+
+// next reads the next documents. It replaces an expired point in time by a new one,
+// after the last document, so that a reader can take hours. The new one includes later
+// documents.
+func (p *pitReader) next(ctx context.Context) ([]hit, error) {
+	hits, err := p.readPage(ctx)
+	if !errorContains(err, "search_context_missing_exception") {
+		return hits, err
+	}
+	p.pit, p.planned, p.planComplete = "", nil, false
+	if len(p.searchAfter) > 0 {
+		// _shard_doc had a meaning in the old one only. From -1 on, all ties are
+		// read again; ties drops the duplicates.
+		p.searchAfter[len(p.searchAfter)-1] = json.RawMessage("-1")
+	}
+	return p.readPage(ctx)
+}
+
+func (p *pitReader) readPage(ctx context.Context) ([]hit, error) {
+	if p.pit == "" {
+		if err := p.open(ctx); err != nil {
+			return nil, err
+		}
+		if p.withBody && p.adaptive {
+			if err := p.choosePageSize(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !p.planning {
+		hits, err := p.search(ctx, p.pageSize, map[string]any{"_source": p.source()})
+		p.ended = len(hits) < p.pageSize
+		return p.setSearchAfter(hits), err
+	}
+	if err := p.plan(ctx); err != nil {
+		return nil, err
+	}
+	hits, err := p.readPlanned(ctx)
+	p.ended = p.planComplete && len(p.planned) == 0
+	return p.setSearchAfter(hits), err
+}
+
+func (p *pitReader) source() any {
+	if p.withBody {
+		return true
+	}
+	return map[string]any{"excludes": []string{"body"}}
+}
+
+func (p *pitReader) setSearchAfter(hits []hit) []hit {
+	if len(hits) > 0 {
+		p.searchAfter = hits[len(hits)-1].Sort
+	}
+	return hits
+}

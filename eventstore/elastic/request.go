@@ -1,0 +1,92 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+)
+
+// maxResponse limits the length of a response, in bytes. A page of events is far
+// below: one of the largest messages takes about 100 MB at worst.
+const maxResponse = 512 << 20
+
+// requestJSON sends a request that can be repeated and unmarshals its response, unless
+// into is nil. operation says what failed, such as "counting events".
+func (s *Store) requestJSON(ctx context.Context, operation string, request esapi.Request, into any) error {
+	body, err := s.send(ctx, s.retrying, operation, request)
+	if err != nil || into == nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return s.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+	}
+	return nil
+}
+
+// send returns the whole response, or a *eventstore.Error.
+func (s *Store) send(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request) ([]byte, error) {
+	var response bytes.Buffer
+	err := s.sendInto(ctx, transport, operation, request, &response)
+	return response.Bytes(), err
+}
+
+// sendInto replaces the content of a buffer by the response.
+func (s *Store) sendInto(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request, into *bytes.Buffer) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	response, err := request.Do(ctx, transport)
+	if err != nil {
+		return s.noResponse(operation, err)
+	}
+	defer response.Body.Close()
+	if response.IsError() { // anything but 2xx
+		// The text of the error is enough, even if the body is truncated.
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+		return s.errorResponse(operation, response.StatusCode, response.Header, body)
+	}
+	if err := readAll(response, into); err != nil {
+		return s.noResponse(operation, &truncatedError{into.Len(), err})
+	}
+	if into.Len() > maxResponse {
+		return s.invalidResponse(operation, fmt.Sprintf("gave an answer of more than %d bytes", maxResponse))
+	}
+	return nil
+}
+
+// truncatedError is the error for a response that ended early.
+type truncatedError struct {
+	after int // bytes
+	err   error
+}
+
+func (e *truncatedError) Error() string {
+	return fmt.Sprintf("the answer broke off after %d bytes: %v", e.after, e.err)
+}
+
+func (e *truncatedError) Unwrap() error { return e.err }
+
+// asJSON is the body of a request. It panics on values that JSON cannot represent.
+func asJSON(value any) io.Reader {
+	body, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("elastic: a request body: %v", err)) // bodies have only maps, strings and numbers
+	}
+	return bytes.NewReader(body)
+}
+
+// readAll allocates the whole length if it is known, since pages are large.
+func readAll(response *esapi.Response, into *bytes.Buffer) error {
+	length, err := strconv.Atoi(response.Header.Get("Content-Length"))
+	if err != nil {
+		length = 0
+	}
+	into.Reset()
+	into.Grow(min(length, maxResponse) + bytes.MinRead) // ReadFrom needs this at the end, too
+	_, err = into.ReadFrom(io.LimitReader(response.Body, maxResponse+1))
+	return err
+}

@@ -1,0 +1,112 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// filter compiles a selection to a query. It needs no scores: events are sorted by time
+// or sequence.
+func (s *Store) filter(sel eventstore.Selection) map[string]any {
+	clauses := []map[string]any{compile(sel.Query, s.fields)}
+	if sel.UpTo != 0 {
+		clauses = append(clauses, sequenceRange("lte", sel.UpTo))
+	}
+	if sel.Order == eventstore.BySequence && sel.After != (eventstore.Cursor{}) {
+		clauses = append(clauses, afterCursor(sel.After))
+	}
+	return boolQuery("filter", clauses)
+}
+
+func sequenceRange(op string, value int64) map[string]any {
+	return map[string]any{"range": map[string]any{"event.sequence": map[string]any{op: value}}}
+}
+
+// afterCursor matches higher sequences, and higher ids of the cursor's own sequence.
+func afterCursor(c eventstore.Cursor) map[string]any {
+	return anyOf([]map[string]any{
+		sequenceRange("gt", c.Sequence),
+		boolQuery("filter", []map[string]any{
+			{"term": map[string]any{"event.sequence": c.Sequence}},
+			{"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}},
+		}),
+	})
+}
+
+// search returns an error for partial results, which would look complete. Missing
+// streams are empty. indices is nil for a search in a point in time.
+func (s *Store) search(ctx context.Context, operation string, indices []string, body map[string]any) (searchResponse, error) {
+	return s.searchWith(ctx, operation, indices, body, &bytes.Buffer{}, readRawSource)
+}
+
+// searchWith reads the response into a buffer, and its sources with read. It repeats a
+// request whose response is truncated, as the transport does without a response.
+func (s *Store) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
+	text *bytes.Buffer, read sourceReader,
+) (searchResponse, error) {
+	err := s.sendInto(ctx, s.retrying, operation, searchRequest(indices, body), text)
+	var broken *truncatedError
+	if errors.As(err, &broken) && ctx.Err() == nil {
+		err = s.sendInto(ctx, s.retrying, operation, searchRequest(indices, body), text)
+	}
+	if err != nil {
+		return searchResponse{}, explainLimit(operation, err)
+	}
+	response, err := parseSearch(text.Bytes(), read)
+	if err != nil {
+		return response, s.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+	}
+	if response.TimedOut || response.Shards.Failed > 0 {
+		return response, s.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t",
+			response.Shards.Failed, response.Shards.Total, response.TimedOut))
+	}
+	return response, nil
+}
+
+func searchRequest(indices []string, body map[string]any) esapi.SearchRequest {
+	request := esapi.SearchRequest{Index: indices, Body: asJSON(body), AllowPartialSearchResults: new(bool), Header: uncompressed()}
+	if indices != nil {
+		request.IgnoreUnavailable = new(true) // not allowed in a point in time
+	}
+	return request
+}
+
+// uncompressed disables gzip, which costs both sides more than all the rest of a page
+// of messages.
+func uncompressed() http.Header { return http.Header{"Accept-Encoding": {"identity"}} }
+
+// Count counts the visible documents of a selection (see Refresh). It ignores Order,
+// Limit and WithoutBody. A document in two indices counts twice, although Events
+// yields it once.
+func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
+	response, err := s.search(ctx, "counting events", s.dataStreams(), map[string]any{
+		"size":             0,
+		"track_total_hits": true,
+		"query":            s.filter(sel),
+	})
+	return response.Total, err
+}
+
+// Refresh makes all created documents visible to Events and Count. Elasticsearch does
+// so itself after a second (index.refresh_interval).
+func (s *Store) Refresh(ctx context.Context) error {
+	const operation = "refreshing"
+	var response struct {
+		Shards shards `json:"_shards"`
+	}
+	request := esapi.IndicesRefreshRequest{Index: s.dataStreams(), IgnoreUnavailable: new(true)}
+	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
+		return err
+	}
+	if response.Shards.Failed > 0 {
+		return s.invalidResponse(operation, fmt.Sprintf("failed to in %d of %d shards", response.Shards.Failed, response.Shards.Total))
+	}
+	return nil
+}

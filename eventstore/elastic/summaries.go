@@ -1,0 +1,132 @@
+package elastic
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Summaries reads the selected events in the order BySequence, without their documents:
+// those with one of the values in one of the fields, or all without such filters. It
+// reads pages of 2,000 visible documents, without a snapshot.
+func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	sel.Order = eventstore.BySequence
+	return func(yield func(eventstore.EventSummary, error) bool) {
+		remaining := sel.Limit
+		var last eventstore.EventSummary
+		for {
+			page, err := s.summariesPage(ctx, sel, either)
+			if err != nil {
+				yield(eventstore.EventSummary{}, err)
+				return
+			}
+			for _, summary := range page {
+				if summary.EventID == last.EventID && summary.Sequence == last.Sequence {
+					continue // a duplicate of before a rollover
+				}
+				last = summary
+				if !yield(summary, nil) {
+					return
+				}
+				if remaining--; remaining == 0 {
+					return
+				}
+			}
+			if len(page) < maxPage {
+				return
+			}
+			sel.After = eventstore.Cursor{Sequence: last.Sequence, EventID: last.EventID}
+		}
+	}
+}
+
+func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, either []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
+	const operation = "reading summaries of events"
+	var response summariesResponse
+	err := s.searchJSON(ctx, operation, map[string]any{
+		"size": maxPage, "_source": false, "track_total_hits": false,
+		"query": boolQuery("filter", append(anyTerms(either), s.filter(sel))),
+		"sort":  []any{by("event.sequence", "asc", "long"), by("event.id", "asc", "keyword")},
+		"docvalue_fields": []any{
+			"event.id", "event.sequence", "event.action", "watership.fingerprint", "messaging.message.id",
+			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
+			"watership.replay.job", "watership.replay.of", "watership.quarantined_action",
+			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
+		},
+	}, &response)
+	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
+		err = s.partialResponse(operation, response.Shards)
+	}
+	summaries := make([]eventstore.EventSummary, len(response.Hits.Hits))
+	for i, h := range response.Hits.Hits {
+		summaries[i] = h.summary()
+	}
+	return summaries, err
+}
+
+func anyTerms(either []eventstore.FieldIn) []map[string]any {
+	if len(either) == 0 {
+		return nil
+	}
+	clauses := make([]map[string]any, len(either))
+	for i, a := range either {
+		clauses[i] = map[string]any{"terms": map[string]any{a.Field: append([]string{}, a.Values...)}}
+	}
+	return []map[string]any{anyOf(clauses)}
+}
+
+// searchJSON searches both streams. Missing ones are empty.
+func (s *Store) searchJSON(ctx context.Context, operation string, body map[string]any, into any) error {
+	request := esapi.SearchRequest{
+		Index: s.dataStreams(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: new(true),
+	}
+	return explainLimit(operation, s.requestJSON(ctx, operation, request, into))
+}
+
+type summariesResponse struct {
+	TimedOut bool   `json:"timed_out"`
+	Shards   shards `json:"_shards"`
+	Hits     struct {
+		Hits []summaryHit `json:"hits"`
+	} `json:"hits"`
+}
+
+type summaryHit struct {
+	Fields map[string][]json.RawMessage `json:"fields"`
+}
+
+func (h summaryHit) summary() eventstore.EventSummary {
+	summary := eventstore.EventSummary{
+		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
+		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
+		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
+		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
+		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),
+	}
+	summary.Time, _ = time.Parse(time.RFC3339Nano, h.text("@timestamp"))
+	_ = h.read("event.sequence", &summary.Sequence)
+	return summary
+}
+
+// text is "" if the event does not have the field.
+func (h summaryHit) text(field string) string {
+	var text string
+	_ = h.read(field, &text)
+	return text
+}
+
+func (h summaryHit) read(field string, into any) error {
+	values := h.Fields[field]
+	if len(values) == 0 {
+		return fmt.Errorf("no field %s", field)
+	}
+	return json.Unmarshal(values[0], into)
+}

@@ -1,0 +1,66 @@
+package elastic
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func TestSummariesOfManyPages(t *testing.T) {
+	s := installed(t, Config{})
+	const events = 2*maxPage + 10
+	create(t, s, eventDocuments(1, events)...)
+	rollOver(t, s, schemas.Traffic)
+	create(t, s, eventDocuments(5, 5)...) // once more, across a rollover
+	tied := event(maxPage - 1)            // the repeated one makes the first page end here
+	tied.EventID += " and another"
+	create(t, s, schemas.DocumentFormat{}.Document(tied))
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, ties := int64(1), 0
+	for summary, err := range s.Summaries(t.Context(), eventstore.Selection{}) {
+		if err == nil && summary.EventID == tied.EventID {
+			ties++
+			continue
+		}
+		if err != nil || summary.Sequence != next {
+			t.Fatalf("got %d, %v, want %d", summary.Sequence, err, next)
+		}
+		next++
+	}
+	if ties != 1 {
+		t.Errorf("the tied event came %d times", ties)
+	}
+	if next != events+1 {
+		t.Errorf("read up to %d of %d", next-1, events)
+	}
+	for _, test := range []struct {
+		sel    eventstore.Selection
+		either []eventstore.FieldIn
+		want   string
+	}{
+		{eventstore.Selection{Limit: 2}, nil, "1 2"},
+		{eventstore.Selection{}, []eventstore.FieldIn{{Field: "event.id", Values: []string{"event-000007", "event-000003"}}}, "3 7"},
+		{eventstore.Selection{}, []eventstore.FieldIn{{Field: "event.id", Values: []string{"event-000007"}}, {Field: "event.id", Values: []string{"event-000009"}}}, "7 9"},
+		{eventstore.Selection{UpTo: 8}, []eventstore.FieldIn{{Field: "event.id", Values: []string{"event-000007", "event-000009"}}}, "7"},
+		{eventstore.Selection{}, []eventstore.FieldIn{{Field: "event.id"}}, ""},
+		{eventstore.Selection{After: eventstore.Cursor{Sequence: events - 1, EventID: "zzz"}}, nil, fmt.Sprint(events)},
+	} {
+		got := ""
+		for summary, err := range s.Summaries(t.Context(), test.sel, test.either...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += fmt.Sprint(" ", summary.Sequence)
+		}
+		if got != "" {
+			got = got[1:]
+		}
+		if got != test.want {
+			t.Errorf("%+v %v: got %q, want %q", test.sel, test.either, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// template describes an installed or missing template.
+type template struct {
+	kind, name string
+	exists     bool
+	version    int // 0: not Watership's
+}
+
+// metaVersion parses the _meta of a template or a mapping; 0 if it is not Watership's.
+// Other programs can write anything there.
+func metaVersion(meta json.RawMessage) int {
+	var owner struct {
+		ManagedBy string `json:"managed_by"`
+		Version   int    `json:"version"`
+	}
+	if err := json.Unmarshal(meta, &owner); err != nil || owner.ManagedBy != "watership" {
+		return 0
+	}
+	return owner.Version
+}
+
+// mappingsTemplate is the component template of both index templates.
+func (s *Store) mappingsTemplate() string { return s.stream + "-mappings" }
+
+// ignoreMissing maps the error for a missing template to nil.
+func ignoreMissing(err error) error {
+	if errorContains(err, "resource_not_found_exception") {
+		return nil
+	}
+	return err
+}
+
+// templates reads the templates with Watership's three names.
+func (s *Store) templates(ctx context.Context) ([]template, error) {
+	found := make([]template, 0, 3)
+	component, err := s.componentTemplate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, component)
+	for _, name := range s.dataStreams() {
+		index, err := s.indexTemplate(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, index)
+	}
+	return found, nil
+}
+
+func (s *Store) componentTemplate(ctx context.Context) (template, error) {
+	t := template{kind: "component template", name: s.mappingsTemplate()}
+	var response struct {
+		Templates []struct {
+			Template struct {
+				Meta json.RawMessage `json:"_meta"`
+			} `json:"component_template"`
+		} `json:"component_templates"`
+	}
+	err := s.requestJSON(ctx, "reading "+t.String(), esapi.ClusterGetComponentTemplateRequest{Name: []string{t.name}}, &response)
+	if err != nil || len(response.Templates) == 0 {
+		return t, ignoreMissing(err)
+	}
+	t.exists, t.version = true, metaVersion(response.Templates[0].Template.Meta)
+	return t, nil
+}
+
+func (s *Store) indexTemplate(ctx context.Context, name string) (template, error) {
+	t := template{kind: "index template", name: name}
+	var response struct {
+		Templates []struct {
+			Template struct {
+				Meta json.RawMessage `json:"_meta"`
+			} `json:"index_template"`
+		} `json:"index_templates"`
+	}
+	err := s.requestJSON(ctx, "reading "+t.String(), esapi.IndicesGetIndexTemplateRequest{Name: t.name}, &response)
+	if err != nil || len(response.Templates) == 0 {
+		return t, ignoreMissing(err)
+	}
+	t.exists, t.version = true, metaVersion(response.Templates[0].Template.Meta)
+	return t, nil
+}
+
+func (t template) String() string { return t.kind + " " + t.name }
+
+// checkReplaceable refuses to replace templates that are newer or not Watership's.
+func (t template) checkReplaceable() error {
+	switch {
+	case !t.exists:
+		return nil
+	case t.version == 0:
+		return fmt.Errorf("%s is not Watership's (it has no _meta.managed_by: watership): rename it, or choose another store.stream", t)
+	case t.version > schemas.TemplateVersion:
+		return fmt.Errorf("%s has version %d, this Watership knows up to %d: upgrade it", t, t.version, schemas.TemplateVersion)
+	}
+	return nil
+}
+
+// checkUsable refuses templates that are missing, older or not Watership's. A newer one
+// is usable: a newer Watership reads its documents.
+func (t template) checkUsable() error {
+	switch {
+	case !t.exists:
+		return fmt.Errorf("%s is missing: run `watership setup`", t)
+	case t.version == 0:
+		return t.checkReplaceable()
+	case t.version < schemas.TemplateVersion:
+		return fmt.Errorf("%s has version %d, this Watership needs %d: run `watership setup`", t, t.version, schemas.TemplateVersion)
+	}
+	return nil
+}
+
+// Check returns an error unless Elasticsearch answers and all three templates are
+// usable. It lists all problems. Without an answer the error is a *eventstore.Error.
+func (s *Store) Check(ctx context.Context) error {
+	templates, err := s.templates(ctx)
+	if err != nil {
+		return err
+	}
+	var problems error
+	for _, t := range templates {
+		problems = joinErrors(problems, t.checkUsable())
+	}
+	return problems
+}

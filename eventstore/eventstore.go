@@ -1,0 +1,65 @@
+// Package eventstore has the types that the parts of Watership share with the stores of
+// its events: selections and the cursors in them, the results and errors of requests,
+// summaries and aggregations of events. Its packages elastic and sqlite are the stores,
+// and storetest is the suite for a store of your own.
+package eventstore
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is the result of indexing one document.
+type Status int
+
+// The results for a document. Each document that was sent has exactly one.
+const (
+	Created  Status = iota + 1 // stored durably
+	Conflict                   // a document with this id already exists
+	Refused                    // the store will never accept the document unchanged
+	Busy                       // temporarily refused; send it again later
+	TooLarge                   // too large for one request; send less, or less of the document
+)
+
+// Result is a store's answer for one document.
+type Result struct {
+	Status Status
+	Index  string // of the existing document, for Conflict
+	Reason string // in the store's words, for Refused, Busy and TooLarge
+}
+
+// DocumentID identifies a document in the store.
+type DocumentID struct {
+	Index string
+	ID    string
+}
+
+// ErrorKind classifies the errors of a whole request.
+type ErrorKind int
+
+// The errors of a whole request.
+const (
+	Unavailable     ErrorKind = iota + 1 // no answer, or 5xx: wait and send again
+	Overloaded                           // 429: send again after RetryAfter, less at once
+	Unauthorized                         // 401, 403, 404: an operator has to act; wait
+	RequestTooLarge                      // 413, or a 429 that will not pass: send less at once
+	BadRequest                           // 400: some document spoils the request; split it
+)
+
+// Error is the failure of a whole request. The results of its documents are
+// unknown.
+type Error struct {
+	Kind       ErrorKind
+	RetryAfter time.Duration // 0 if the store named none
+	Reason     string        // the operation, and the error text of the store
+	Err        error         // may be nil
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %v", e.Reason, e.Err)
+	}
+	return e.Reason
+}
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,42 @@
+package eventstore_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func ExampleFields() {
+	fields, err := eventstore.Fields()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	field, known := fields.Lookup("watership.attempt")
+	fmt.Println(field.Type, known)
+	// Output: long true
+}
+
+// A histogram of a day with at most thirty bars has one bar per hour.
+func ExampleRoundStep() {
+	fmt.Println(eventstore.RoundStep(24*time.Hour, 30))
+	// Output: 1h0m0s
+}
+
+// Steps of a day begin at midnight in the operator's time zone.
+func ExampleZoneOffset() {
+	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)
+	fmt.Println(eventstore.ZoneOffset(kathmandu, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).UnixMilli()))
+	// Output: 5h45m0s
+}
+
+// Failures that differ in ids alone have one group.
+func ExampleSummarize() {
+	event := schemas.Event{Action: schemas.Poisoned}
+	event.Queue, event.Failure.Message = "orders", "order 4711 has no lines"
+	summary := eventstore.Summarize(event)
+	fmt.Println(summary.Action, summary.Queue, summary.ErrorGroup)
+	// Output: poisoned orders order # has no lines
+}

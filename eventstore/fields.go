@@ -1,0 +1,58 @@
+package eventstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Fields returns the fields of the document that can be searched: the fields of the
+// mapping, and the families of labels, which the mapping creates dynamically.
+func Fields() (kql.Fields, error) {
+	var template struct {
+		Template struct {
+			Mappings property `json:"mappings"`
+		} `json:"template"`
+	}
+	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+		return kql.Fields{}, fmt.Errorf("reading the embedded mappings: %w", err)
+	}
+	families := []kql.Field{{Name: "labels.*", Type: kql.Keyword}, {Name: "numeric_labels.*", Type: kql.Double}}
+	return kql.Fields{
+		Known: template.Template.Mappings.fields("", families),
+		Unsearched: map[string]string{
+			"amqp":           "is stored and not indexed: search headers.NAME or messaging.*",
+			"body.raw":       "is stored and not indexed: search body.text or body.json",
+			"body.unindexed": "is stored and not indexed: search body.text or body.json",
+			schemas.LagField: "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
+		},
+	}, nil
+}
+
+type property struct {
+	Type       string              `json:"type"`
+	Enabled    *bool               `json:"enabled"`
+	Index      *bool               `json:"index"`
+	Properties map[string]property `json:"properties"`
+}
+
+func (p property) fields(path string, list []kql.Field) []kql.Field {
+	if p.Enabled != nil && !*p.Enabled || p.Index != nil && !*p.Index || p.Type == "binary" {
+		return list
+	}
+	if p.Type != "" && p.Type != "object" {
+		list = append(list, kql.Field{Name: path, Type: kql.FieldType(p.Type)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
+		child := p.Properties[name]
+		if path != "" {
+			name = path + "." + name
+		}
+		list = child.fields(name, list)
+	}
+	return list
+}

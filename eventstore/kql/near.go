@@ -1,0 +1,126 @@
+package kql
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// near returns up to three names similar to a wrong one: with a typing error in the
+// whole name or its last segment, or with the end missing.
+func (f Fields) near(name string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var candidates []candidate
+	farthest := max(1, utf8.RuneCountInString(name)/3)
+	for _, full := range f.names() {
+		d := min(distance(name, full), distance(name, full[strings.LastIndexByte(full, '.')+1:]))
+		if strings.HasPrefix(full, name+".") {
+			d = 0
+		}
+		if d <= farthest {
+			candidates = append(candidates, candidate{full, d})
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	var names []string
+	for _, c := range candidates[:min(3, len(candidates))] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// unknown returns the error for a name without a field.
+func (f Fields) unknown(name string, at Place) *FieldError {
+	none := &FieldError{Field: name, At: at}
+	if none.Problem = f.unsearched(name); none.Problem != "" {
+		return none
+	}
+	below := f.Below(name)
+	switch {
+	case len(below) > 0:
+		none.Problem = strconv.Quote(name) + " is an object, which has no value"
+		none.Hint = "write " + alternatives(namesOf(below))
+	case strings.HasPrefix(name, "_"):
+		none.Problem = fieldString(Pattern{name}) + " is a field of Elasticsearch and of no event"
+		none.Hint = "search fields of events, such as event.id"
+	default:
+		none.Problem, none.Near, none.Hint = "no field "+strconv.Quote(name), f.near(name), f.asKey(name)
+	}
+	return none
+}
+
+// unsearched returns the reason why a name, or a name above it, cannot be searched,
+// or "".
+func (f Fields) unsearched(name string) string {
+	for known, reason := range f.Unsearched {
+		if name == known || strings.HasPrefix(name, known+".") {
+			return known + " " + reason
+		}
+	}
+	return ""
+}
+
+func namesOf(fields []Field) []string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.Name
+	}
+	return names
+}
+
+// asKey returns a hint for a name: how to write it as a key of a flattened field,
+// or the names in the object with which it begins.
+func (f Fields) asKey(name string) string {
+	object, _, _ := strings.Cut(name, ".")
+	if below := f.Below(object); len(below) > 0 {
+		return object + " has the fields " + alternatives(namesOf(below))
+	}
+	var keys []string
+	for _, field := range f.Known {
+		if field.Type == Flattened {
+			keys = append(keys, field.Name+"."+name)
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return "a key of that name is " + alternatives(keys)
+}
+
+func (f Fields) names() []string {
+	names := make([]string, 0, len(f.Known)+len(f.Labels))
+	for _, field := range f.Known {
+		if !field.family() {
+			names = append(names, field.Name)
+		}
+	}
+	return append(names, f.Labels...)
+}
+
+// distance returns the number of characters to insert, delete or replace to turn
+// one name into the other (Levenshtein), without regard to case.
+func distance(a, b string) int {
+	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, r := range from {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j, s := range to {
+			change := diagonal
+			if r != s {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
+}

@@ -1,0 +1,37 @@
+package eventstore
+
+import "github.com/watershipmq/watership/eventstore/kql"
+
+// Order is the order in which events are read.
+type Order int
+
+// The orders: newest first by time, or in the order in which the indexer received
+// the events.
+const (
+	NewestFirst Order = iota
+	BySequence
+)
+
+// Selection selects events, and the way to read them. The zero value reads all
+// events with all fields, newest first.
+type Selection struct {
+	Query       kql.Node // nil matches every event
+	Order       Order
+	Limit       int    // 0: no limit
+	After       Cursor // BySequence only: continue after this place
+	UpTo        int64  // highest sequence; 0: no limit
+	WithoutBody bool   // omits the body, to read many events fast
+}
+
+// Cursor is a place in the order BySequence. It is valid longer than a point in
+// time of Elasticsearch. The zero value is before every event.
+type Cursor struct {
+	Sequence int64  `json:"sequence"`
+	EventID  string `json:"event_id"`
+}
+
+// FieldIn is a terms filter: the field has one of the values.
+type FieldIn struct {
+	Field  string   // a keyword
+	Values []string // at most 65,536, the limit of Elasticsearch
+}

@@ -1,0 +1,80 @@
+// Package sqlite stores Watership's events in one SQLite file: the embedded
+// store, for trying out, for development and for tests. It gives the same
+// answers as Elasticsearch to the same queries; schema.sql says how.
+//
+// Several processes can share a file: one writes at a time, the others wait for
+// it, and readers never wait. The file must be on a local disk. A request that
+// fails as a whole returns a *eventstore.Error.
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// DefaultTimeout is the Timeout of a Config without one.
+const DefaultTimeout = 10 * time.Second
+
+// Config has the path of the file and the retention of its events.
+type Config struct {
+	// Path of the file. SQLite also creates PATH-wal and PATH-shm.
+	Path string
+
+	// Retention is the maximum age of events by stream, to the millisecond. The
+	// age comes from event.sequence, the time of ingest. See Retain. A stream
+	// without a retention, or with 0, keeps its events for ever.
+	Retention map[schemas.Stream]time.Duration
+
+	// Labels are the full names of labels in documents, such as labels.tenant. A
+	// query with a pattern of names, such as labels.*, searches these.
+	Labels []string
+
+	// Timeout limits how long a write waits for the write of another process.
+	// 0: DefaultTimeout.
+	Timeout time.Duration
+
+	// Logger logs warnings about single documents and upgrades; nil: no log.
+	Logger *slog.Logger
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Path == "":
+		return errors.New("the SQLite store needs the path of a file, such as watership.db")
+	case strings.ContainsRune(c.Path, 0):
+		return fmt.Errorf("path %q of the SQLite store has a NUL in it", c.Path)
+	case c.Timeout < 0:
+		return fmt.Errorf("timeout %s of the SQLite store is negative", c.Timeout)
+	}
+	for stream, retention := range c.Retention {
+		if stream != schemas.Traffic && stream != schemas.Failures {
+			return fmt.Errorf("retention of stream %q: the streams are %s and %s", stream, schemas.Traffic, schemas.Failures)
+		}
+		if retention < 0 {
+			return fmt.Errorf("retention %s of stream %s is negative", retention, stream)
+		}
+	}
+	return nil
+}
+
+// withDefaults also makes the path absolute, so that it outlives a change of directory.
+func (c Config) withDefaults() (Config, error) {
+	path, err := filepath.Abs(c.Path)
+	if err != nil {
+		return c, fmt.Errorf("resolving the path %s of the SQLite store: %w", c.Path, err)
+	}
+	c.Path = path
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}

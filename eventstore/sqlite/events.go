@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Events reads the events of a selection from a snapshot: those that are created
+// during the reading are not included, however long it takes. Those that Retain
+// removes during the reading are left out.
+//
+// A *eventstore.Error ends the reading. Any other error is about a single
+// document that is not a valid event, and names it; the caller can go on reading.
+func (s *Store) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		for stored, err := range s.documents(ctx, sel) {
+			if err != nil {
+				yield(schemas.Event{}, err)
+				return
+			}
+			if !yield(stored.event(!sel.WithoutBody)) {
+				return
+			}
+		}
+	}
+}
+
+// storedDocument is a row of event and document.
+type storedDocument struct {
+	id, stream string
+	head, body []byte
+}
+
+func (s *Store) documents(ctx context.Context, sel eventstore.Selection) iter.Seq2[storedDocument, error] {
+	const operation = "reading events"
+	return func(yield func(storedDocument, error) bool) {
+		numbers, err := s.selectNumbers(ctx, operation, sel)
+		if err != nil {
+			yield(storedDocument{}, err)
+			return
+		}
+		read, err := s.readers.PrepareContext(ctx, selectDocument(!sel.WithoutBody))
+		if err != nil {
+			yield(storedDocument{}, s.storeError(operation, err))
+			return
+		}
+		defer read.Close()
+		for _, n := range numbers {
+			var found storedDocument
+			err := read.QueryRowContext(ctx, n).Scan(&found.id, &found.stream, &found.head, &found.body)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue // Retain has removed it
+			}
+			if !yield(found, s.storeError(operation, err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// selectDocument leaves out the body on request, which can be a thousand times as
+// long as the rest.
+func selectDocument(withBody bool) string {
+	body := "NULL"
+	if withBody {
+		body = "body"
+	}
+	return `SELECT "event.id", stream, head, ` + body + ` FROM event JOIN document USING (n) WHERE n = ?`
+}
+
+func (d storedDocument) document() schemas.Document {
+	return schemas.Document{ID: d.id, Stream: schemas.Stream(d.stream), Source: slices.Concat(d.head, d.body)}
+}
+
+func (d storedDocument) event(withBody bool) (schemas.Event, error) {
+	source := append(d.head, d.body...)
+	if !withBody {
+		source = append(d.head, '}')
+	}
+	event, err := schemas.ParseDocument(source)
+	if err != nil {
+		return schemas.Event{}, fmt.Errorf("document %q of stream %s: %w", d.id, d.stream, err)
+	}
+	return event, nil
+}

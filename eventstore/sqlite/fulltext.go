@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// The table text stores words with spaces between them. Its tokenizer splits at
+// white space only, see schema.sql.
+
+// joinWords makes a text for the table, or a phrase to search it for.
+func joinWords(words []string) string { return strings.Join(words, " ") }
+
+// isSeparator reports whether the table's tokenizer splits at a character.
+func isSeparator(r rune) bool { return r <= ' ' || r == '\x7f' }
+
+// anyWord is true where a text has any of the words.
+func anyWord(column, text string) condition {
+	list := words(text)
+	for i, word := range list {
+		list[i] = ftsString(word)
+	}
+	return matchText(column, strings.Join(list, " OR "))
+}
+
+// phrase is true where a text has the words in this order.
+func phrase(column, text string) condition {
+	list := words(text)
+	if len(list) == 0 {
+		return where("FALSE")
+	}
+	return matchText(column, ftsString(joinWords(list)))
+}
+
+func wordPrefix(column, prefix string) condition { return matchText(column, ftsString(prefix)+"*") }
+
+// ftsString is a string in the query syntax of FTS5
+// (https://www.sqlite.org/fts5.html#fts5_strings).
+func ftsString(words string) string { return `"` + strings.ReplaceAll(words, `"`, `""`) + `"` }
+
+func matchText(column, expression string) condition {
+	if expression == "" {
+		return where("FALSE")
+	}
+	return inSubquery("SELECT rowid AS n FROM text WHERE text MATCH ? AND rowid >= ?", quoteName(column)+" : ("+expression+")", lowestNumber{})
+}
+
+// wordPattern is true where a text has a word of the pattern. It scans all words of
+// the table, except for a pattern that is a prefix.
+func wordPattern(column string, pattern kql.Pattern) condition {
+	lower := make(kql.Pattern, len(pattern))
+	for i, part := range pattern {
+		if strings.ContainsFunc(part, isSeparator) {
+			return where("FALSE") // words have no separators
+		}
+		lower[i] = strings.ToLower(part)
+	}
+	if prefix, ok := lower.Prefix(); ok && prefix != "" {
+		return wordPrefix(column, prefix)
+	}
+	return wordWhere(column, ofPattern(lower))
+}
+
+func wordWhere(column string, satisfies predicate) condition {
+	word := satisfies("term")
+	return inSubquery("SELECT doc AS n FROM word WHERE col = ? AND "+word.sql, append([]any{column}, word.args...)...)
+}
+
+// splitPattern splits a pattern at its spaces, as Elasticsearch's query_string does,
+// which Kibana uses for patterns in texts: `conn* out` matches either of the two.
+func splitPattern(pattern kql.Pattern) []kql.Pattern {
+	var list []kql.Pattern
+	piece := kql.Pattern{}
+	for _, part := range pattern {
+		texts := strings.Split(strings.Map(asSpace, part), " ")
+		piece = append(piece, texts[0])
+		for _, next := range texts[1:] {
+			list = append(list, piece)
+			piece = kql.Pattern{next}
+		}
+	}
+	list = append(list, piece)
+	return slices.DeleteFunc(list, func(p kql.Pattern) bool { return !p.Wild() && p[0] == "" })
+}
+
+// asSpace maps the white space of query_string to a space.
+func asSpace(r rune) rune {
+	if strings.ContainsRune("\t\n\r\u3000", r) {
+		return ' '
+	}
+	return r
+}

@@ -1,0 +1,126 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// filter compiles a selection.
+func (s *Store) filter(operation string, sel eventstore.Selection) (condition, error) {
+	compiled, err := compiler{s.layout, time.Now()}.compile(sel.Query)
+	if err != nil {
+		return compiled, &eventstore.Error{Kind: eventstore.BadRequest, Reason: operation, Err: err}
+	}
+	conditions := []condition{compiled}
+	if sel.UpTo != 0 {
+		conditions = append(conditions, where(`"event.sequence" <= ?`, sel.UpTo))
+	}
+	if sel.Order == eventstore.BySequence && sel.After != (eventstore.Cursor{}) {
+		conditions = append(conditions, where(`("event.sequence", "event.id") > (?, ?)`, sel.After.Sequence, sel.After.EventID))
+	}
+	if filter := allOf(conditions); len(filter.args) <= maxArguments {
+		return filter, nil
+	}
+	return condition{}, &eventstore.Error{
+		Kind: eventstore.BadRequest, Reason: operation + ": the query has too many values: split it into several",
+	}
+}
+
+// maxArguments is SQLite's limit of 32,766, less some for the rest of a statement
+// (https://www.sqlite.org/limits.html#max_variable_number).
+const maxArguments = 32_000
+
+// Count counts the events of a selection. It ignores Order, Limit and WithoutBody.
+func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
+	const operation = "counting events"
+	filter, err := s.filter(operation, sel)
+	if err != nil {
+		return 0, err
+	}
+	statement := "SELECT count(*) FROM event WHERE " + filter.sql
+	if filter.subquery != "" { // counts without reading events
+		statement = "SELECT count(DISTINCT n) FROM (" + filter.subquery + ")"
+	}
+	var count int64
+	row := s.readers.QueryRowContext(ctx, statement, filter.args...)
+	return count, s.storeError(operation, row.Scan(&count))
+}
+
+// selectNumbers returns n of the selected events, in order. They are the snapshot of a
+// reading: later events are not included, and no transaction stays open while a reader
+// takes hours. They take 8 bytes an event.
+func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventstore.Selection, conditions ...condition) ([]int64, error) {
+	filter, err := s.filter(operation, sel)
+	if err != nil {
+		return nil, err
+	}
+	filter = allOf(append(conditions, filter))
+	if sel.Order == eventstore.NewestFirst && sel.Limit > 0 {
+		numbers, err := s.selectNewest(ctx, filter, sel.Limit)
+		if err != nil || len(numbers) == sel.Limit {
+			return numbers, s.storeError(operation, err)
+		}
+	}
+	statement := "SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + orderBy(sel.Order)
+	if sel.Limit > 0 {
+		statement += " LIMIT ?"
+		filter.args = append(filter.args, sel.Limit)
+	}
+	numbers, err := queryNumbers(ctx, s.readers, statement, filter.args)
+	return numbers, s.storeError(operation, err)
+}
+
+// newestScanned is the number of events that selectNewest scans for each wanted one.
+// Values that are less frequent are found faster by their own index.
+const newestScanned = 100
+
+// selectNewest searches only the newest events, and can find fewer than there are. For
+// values that many events have, it avoids subqueries over the whole file.
+func (s *Store) selectNewest(ctx context.Context, filter condition, limit int) (numbers []int64, err error) {
+	all := "SELECT n FROM event ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
+	tx, err := s.readers.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() // it only reads
+	var first sql.NullInt64
+	if err := tx.QueryRowContext(ctx, "SELECT min(n) FROM ("+all+")", newestScanned*limit).Scan(&first); err != nil {
+		return nil, err
+	}
+	statement := "WITH newest AS MATERIALIZED (" + all + ") SELECT event.n FROM newest CROSS JOIN event USING (n) WHERE " + filter.sql +
+		" ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
+	args := slices.Concat([]any{newestScanned * limit}, filter.withLowest(first.Int64).args, []any{limit})
+	return queryNumbers(ctx, tx, statement, args)
+}
+
+type queryer interface {
+	QueryContext(ctx context.Context, statement string, args ...any) (*sql.Rows, error)
+}
+
+func queryNumbers(ctx context.Context, from queryer, statement string, args []any) ([]int64, error) {
+	rows, err := from.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var numbers []int64
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, rows.Err()
+}
+
+func orderBy(by eventstore.Order) string {
+	if by == eventstore.BySequence {
+		return `"event.sequence", "event.id"`
+	}
+	return `"@timestamp" DESC, "event.sequence" DESC, "event.id"`
+}

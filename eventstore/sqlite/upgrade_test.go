@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// version1 copies a file of version 1, with five events and a job.
+func version1(t *testing.T) (path string) {
+	t.Helper()
+	zipped, err := os.Open(filepath.Join("testdata", "version1.db.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zipped.Close()
+	content, err := gzip.NewReader(zipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "store.db")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(file, content); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestUpgrade: the events of an older Watership are there after an upgrade, once, even if
+// several processes upgrade the file at the same time.
+func TestUpgrade(t *testing.T) {
+	path := version1(t)
+	s := open(t, Config{Path: path})
+	wantLine(t, s.Check(t.Context()), "has version 1", "run `watership setup`")
+	var work sync.WaitGroup
+	for range 4 {
+		other := open(t, Config{Path: path})
+		work.Go(func() {
+			if err := other.Install(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 5 || err != nil {
+		t.Errorf("counted %d events, %v", n, err)
+	}
+	if job, version, err := s.Job(t.Context(), "job"); string(job) != `{"sent":1}` || version != "1" || err != nil {
+		t.Errorf("its job is %s, version %q, %v", job, version, err)
+	}
+	create(t, s, eventDocuments("new-", 6, 6)...) // its body begins with hello, like the body of event 5
+	for asked, want := range map[string]int64{
+		"body.text: 東京": 1, "body.text: 单": 1, "body.text: 😀": 1, "body.text: 3.14": 1, "body.text: don't": 1, "body.text: 14": 0,
+		"body.text: ordinary": 1, "body.text: hello": 2, "error.message: 段": 1, `error.message: "値段"`: 1, "error.stack_trace: main.go": 1,
+	} {
+		node, err := kql.Parse(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+	wantSameTables(t, s, installed(t, Config{}))
+}
+
+// wantSameTables compares the schemas of two files.
+func wantSameTables(t *testing.T, upgraded, made *Store) {
+	t.Helper()
+	const tables = "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema WHERE sql NOT LIKE '%handover%' ORDER BY name"
+	got, want := column(t, upgraded, tables), column(t, made, tables)
+	if len(got) != len(want) {
+		t.Fatalf("an upgraded file has the tables %q, a new one %q", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("an upgraded file has %s, a new one %s", got[i], want[i])
+		}
+	}
+}
+
+// TestUpgradeOfAnInvalidDocument: a document that cannot be parsed stays in the file, and
+// the others are upgraded.
+func TestUpgradeOfAnInvalidDocument(t *testing.T) {
+	path := version1(t)
+	execSQL(t, path, "UPDATE document SET head = x'7b7b' WHERE n = 5")
+	var logged bytes.Buffer
+	s := open(t, Config{Path: path, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(logged.String(), "level=WARN") {
+		t.Errorf("logged %q, want a warning", logged.String())
+	}
+	for asked, want := range map[string]int64{"": 5, "body.text: 東京": 1, "body.text: hello": 0} {
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+}
+
+// TestUpgradeIsAllOrNothing: an upgrade that fails leaves the file at its version.
+func TestUpgradeIsAllOrNothing(t *testing.T) {
+	path := version1(t)
+	execSQL(t, path, "ALTER TABLE document RENAME COLUMN head TO top")
+	s := open(t, Config{Path: path})
+	wantLine(t, s.Install(t.Context()), "creating the tables", "no such column: head")
+	wantLine(t, s.Check(t.Context()), "has version 1")
+	if n := column(t, s, "SELECT count(*) FROM sqlite_schema WHERE name = 'handover'")[0]; n != "0" {
+		t.Error("the first step of the upgrade was not undone")
+	}
+	execSQL(t, path, "ALTER TABLE document RENAME COLUMN top TO head")
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, "body.text: 東京")}); n != 1 || err != nil {
+		t.Errorf("found %d, %v", n, err)
+	}
+}
