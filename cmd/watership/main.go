@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	// A reader that has enough, as in `watership search | head`, is an error of a
-	// write then, so that a command lets go of what it has open in the store.
+	// Without SIGPIPE, a closed pipe (`watership search | head`) is a write error, and
+	// the command closes its searches in the store.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

@@ -23,8 +23,8 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient returns a client for the Kibana at a URL, which may contain a login. It
-// trusts the authorities of the system, unless trusted has others.
+// NewClient returns a client for the Kibana at a URL, which may contain a login. A nil
+// trusted trusts the system's certificate authorities.
 func NewClient(to *url.URL, trusted *tls.Config) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = trusted
@@ -35,7 +35,7 @@ func NewClient(to *url.URL, trusted *tls.Config) *Client {
 func (c *Client) Address() string { return config.NewURL(c.url.String()).String() }
 
 // Import imports the saved objects for data streams whose names begin with stream. It
-// replaces those of the same ids (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html).
+// replaces objects with the same ids (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html).
 func (c *Client) Import(ctx context.Context, stream string) (imported int, err error) {
 	objects, err := Objects(stream)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 const lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].size() > 0) {` +
 	` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
 
-// dataView has the id of the stream, so that links to it can be guessed. It names the
-// data streams one by one: STREAM-* would also find those of another Watership, whose
-// stream begins with this one's name.
+// dataView returns the data view. Its id is the stream, so links to it are predictable.
+// It lists both data streams: the pattern STREAM-* would also match the data streams of
+// another Watership whose prefix begins with STREAM.
 func (b bundle) dataView() savedObject {
 	return savedObject{
 		Type: "index-pattern", ID: b.stream, References: []reference{},
@@ -33,7 +33,8 @@ func (b bundle) dataView() savedObject {
 	}
 }
 
-// formats say how values are shown. What a message is known by links to its life.
+// formats returns the field formatters. Ids and fingerprints link to the events of their
+// message.
 func (b bundle) formats() map[string]any {
 	duration := func(input string) map[string]any {
 		return map[string]any{"id": "duration", "params": map[string]any{"inputFormat": input, "outputFormat": "humanizePrecise", "useShortSuffix": true}}
@@ -51,13 +52,13 @@ func (b bundle) formats() map[string]any {
 	}
 }
 
-// timeline links a value to all events that have it, in the search of that name
+// timeline returns a formatter that links a value to the saved search of all events that
+// have it
 // (https://www.elastic.co/guide/en/kibana/8.19/field-formatters-string.html). A
-// URL without a slash in front is one of Kibana's own applications.
+// relative URL without a leading slash is an application of Kibana.
 //
-// The value goes into a text of Rison, which Kibana escapes for a URL only: one with
-// ' or ! has no link that works. In a filter it needs no other escapes, as it would in
-// a query.
+// The value stands in a Rison string, which Kibana escapes for URLs only: the links of
+// values with ' or ! do not work. A filter needs no other escapes; a query would.
 func (b bundle) timeline(field string) map[string]any {
 	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, b.stream, field)
 	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, b.id("timeline"), filter)

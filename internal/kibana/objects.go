@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// The versions of the saved objects, which Kibana migrates from
+// The versions of the saved objects, from which Kibana migrates them
 // (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html):
-// those of 8.9, which every later 8.x and 9.x reads.
+// the versions of Kibana 8.9, which every later 8.x and 9.x reads.
 const (
 	coreVersion      = "8.8.0"
 	dataViewVersion  = "8.0.0"
@@ -18,10 +18,9 @@ const (
 	dashboardVersion = "8.9.0"
 )
 
-// Objects returns the saved objects for Kibana, one a line, for data streams
-// whose names begin with stream: the data view, searches, and a dashboard with
-// what is on it. Their ids follow from stream, so that importing them again,
-// with overwriting, updates them.
+// Objects returns Kibana's saved objects as NDJSON, for data streams whose names begin
+// with stream: the data view, searches, and a dashboard with its panels. Their ids
+// derive from stream, so an import with overwrite updates them.
 func Objects(stream string) ([]byte, error) {
 	b := bundle{stream}
 	objects := append([]savedObject{b.dataView()}, b.searches()...)
@@ -68,7 +67,7 @@ func embedded(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(fmt.Sprintf("schemas: a saved object: %v", err)) // only ever maps, texts and numbers of ours
+		panic(fmt.Sprintf("kibana: encoding a saved object: %v", err)) // its values are maps, strings and numbers
 	}
 	return string(bytes.TrimSpace(text.Bytes()))
 }

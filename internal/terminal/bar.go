@@ -22,15 +22,15 @@ const (
 	barRefresh = 100 * time.Millisecond
 )
 
-// NewBar returns a bar for so many steps; 0: their number is not known.
+// NewBar returns a bar for total steps; 0: the number is unknown.
 func NewBar(out io.Writer, total int) *Bar {
 	return &Bar{out: out, total: total, started: time.Now(), on: IsTerminal(out) && total != 1} // one is no long work
 }
 
-// StartAt leaves out of the rate what was done before.
+// StartAt sets the number of steps that were done before; the rate excludes them.
 func (b *Bar) StartAt(done int) { b.from = done }
 
-// Expect sets the total, which a bar without one does not know.
+// Expect sets the total of a bar that was made without one.
 func (b *Bar) Expect(total int) { b.total = total }
 
 // IsShown reports whether the bar is on a terminal.

@@ -1,6 +1,5 @@
-// Package architecture holds the rules of which package may know which. They
-// keep the parts replaceable: what records does not know what replays, and
-// neither knows where events are kept.
+// Package architecture tests the rules of the source tree: which package may import
+// which, how large a package is, and that documents name files that exist.
 package architecture
 
 import (
@@ -11,7 +10,7 @@ import (
 
 const module = "github.com/watershipmq/watership"
 
-// pkg is a package and what it imports, by import path.
+// pkg has the import path of a package and the paths of its imports.
 type pkg struct {
 	ImportPath string
 	Imports    []string
@@ -52,7 +51,7 @@ func rules() []rule {
 	return list
 }
 
-// violations says which dependencies break a rule, each with its way there.
+// violations returns the chains of imports that break a rule, as texts.
 func violations(packages []pkg) []string {
 	var found []string
 	for _, r := range rules() {
@@ -69,13 +68,13 @@ func violations(packages []pkg) []string {
 	return slices.Compact(found)
 }
 
-// exempts says whether a package is among those that only some may know, and so
-// may know the others of them.
+// exempts reports whether a package is itself one of the forbidden packages of a rule
+// for all: forbidden packages may import each other.
 func (r rule) exempts(path string) bool { return slices.Contains(r.from, "") && under(path, r.not) }
 
 func (r rule) forbids(path string) bool { return under(path, r.not) && !under(path, r.save) }
 
-// wayTo is a shortest chain of imports from a package to one that is forbidden.
+// wayTo returns a shortest chain of imports from a package to a forbidden one, or nil.
 func wayTo(from string, packages []pkg, forbidden func(string) bool) []string {
 	imports := map[string][]string{}
 	for _, p := range packages {
@@ -98,7 +97,7 @@ func wayTo(from string, packages []pkg, forbidden func(string) bool) []string {
 	return nil
 }
 
-// under says whether path is one of dirs or below it.
+// under reports whether path is one of dirs or below one.
 func under(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		base := strings.TrimSuffix(module+"/"+dir, "/")
