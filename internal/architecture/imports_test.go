@@ -48,6 +48,8 @@ func TestViolationsAreFound(t *testing.T) {
 		"a store of a part":         {"eventstore/sqlite indexer", "eventstore/sqlite → indexer: a store serves"},
 		"the command of everything": {"cmd/watership internal/cli, internal/cli indexer, internal/cli replayer, internal/cli eventstore/elastic", ""},
 		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
+		"client of a part":          {"internal/rabbit retry", "internal/rabbit → retry: rabbit is a client"},
+		"stream of its client":      {"internal/amqpstream internal/rabbit", "internal/amqpstream → internal/rabbit: amqpstream knows"},
 		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},

@@ -22,6 +22,13 @@ type injecting struct {
 	unread []byte
 }
 
+// Frames (AMQP 0-9-1 §4.2.3), and the class connection.
+const (
+	frameHeader     = 7
+	frameMethod     = 1
+	classConnection = 10
+)
+
 func newInjecting(conn net.Conn) *injecting {
 	c := &injecting{Conn: conn, inject: make(chan []byte, 1), frames: make(chan []byte)}
 	go func() {
@@ -70,9 +77,9 @@ func (c *injecting) Close() error {
 // blockedFrame returns connection.blocked with a reason, or connection.unblocked
 // (https://www.rabbitmq.com/docs/connection-blocked).
 func blockedFrame(reason string) []byte {
-	arguments := []byte{0, classConn, 0, 61}
+	arguments := []byte{0, classConnection, 0, 61}
 	if reason != "" {
-		arguments = append([]byte{0, classConn, 0, 60, byte(len(reason))}, reason...)
+		arguments = append([]byte{0, classConnection, 0, 60, byte(len(reason))}, reason...)
 	}
 	frame := []byte{frameMethod, 0, 0}
 	frame = binary.BigEndian.AppendUint32(frame, uint32(len(arguments)))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/amqpstream"
 )
 
 // closeTimeout bounds closing a connection or channel, since a broker may never
@@ -38,25 +40,25 @@ type Connection struct {
 // link is one connection of the client library, with its byte stream.
 type link struct {
 	*amqp.Connection
-	stream *frames
+	stream *amqpstream.Conn
 }
 
 // lost reports whether the connection is closed or about to be. When a write fails,
 // the client returns the error first and closes the connection later, in another
 // goroutine.
-func (l *link) lost() bool { return l.IsClosed() || l.stream.out.failed() }
+func (l *link) lost() bool { return l.IsClosed() || l.stream.WriteFailed() }
 
 // explains reports whether err is a consequence of the lost connection. When the
 // client cannot encode a value, the error is the cause of the loss instead: the
 // stream has not failed, and the error is no amqp.Error.
 func (l *link) explains(err error) bool {
 	var ended *amqp.Error // also amqp.ErrClosed
-	return errors.As(err, &ended) || l.stream.out.failed()
+	return errors.As(err, &ended) || l.stream.WriteFailed()
 }
 
 // abort closes the byte stream, which ends writes that the peer does not read. The
 // client's own Close would wait for them.
-func (l *link) abort() { _ = l.stream.Conn.Close() }
+func (l *link) abort() { _ = l.stream.Close() }
 
 // Open starts connecting and returns at once. It fails only for an invalid URL, and
 // its error never contains the password; an unreachable broker is dialled until

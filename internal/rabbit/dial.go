@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/amqpstream"
 )
 
 // dial makes one connection attempt: TCP, TLS and AMQP handshake within
@@ -40,7 +42,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 		if err == nil && stop() {
 			return &link{conn, stream}, nil
 		}
-		if reason := stream.in.reason(); errors.Is(err, amqp.ErrClosed) && reason != nil {
+		if reason := stream.ReadError(); errors.Is(err, amqp.ErrClosed) && reason != nil {
 			err = reason // the client's error says only that the connection is closed
 		}
 	}
@@ -87,9 +89,9 @@ func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error)
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// wrapStream wraps the stream in TLS and then in frames. The client library cannot
-// do the TLS itself, since frames reads the decrypted stream.
-func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*frames, error) {
+// wrapStream wraps the stream in TLS and then in an amqpstream.Conn. The client
+// library cannot do the TLS itself, since the latter reads the decrypted stream.
+func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*amqpstream.Conn, error) {
 	stream := raw
 	if uri.Scheme == "amqps" {
 		conf, err := tlsConfig(cfg.TLS, uri)
@@ -102,7 +104,7 @@ func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*f
 		}
 		stream = secure
 	}
-	return newFrames(stream, cfg.LargeFrames), nil
+	return amqpstream.New(stream, cfg.LargeFrames), nil
 }
 
 // plainURL returns the URL with scheme amqp, for a stream that has TLS already.

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/amqpstream"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -73,9 +74,9 @@ func CheckName(name string) error {
 }
 
 func checkHeaders(headers amqp.Table) *refusal {
-	if aside, present := headers[UnreadableHeaders]; present {
-		if reason := checkUnreadable(aside); reason != nil {
-			return reason
+	if stashed, present := headers[amqpstream.UnreadableHeaders]; present {
+		if err := amqpstream.CheckUnreadable(stashed); err != nil {
+			return &refusal{codeSyntax, err.Error()}
 		}
 	}
 	return checkTable(headers)

@@ -113,7 +113,7 @@ func (w *window) answered() bool {
 	if w.ended {
 		return false
 	}
-	w.release()
+	w.uncork()
 	if err := w.ch.Qos(0, 0, false); err != nil { // has a reply, and no effect without consumers
 		w.awaitEnd()
 		return false
@@ -138,7 +138,7 @@ func (w *window) retire(left backlog) backlog {
 // requires.
 func (w *window) leave() {
 	w.timer.Stop()
-	w.release()
+	w.uncork()
 	if w.ended {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/amqpstream"
 )
 
 // Session is one channel of a consumer, from its opening to its loss. Its methods
@@ -18,9 +20,9 @@ type Session struct {
 
 	conn    *Connection
 	ch      *amqp.Channel
-	stream  *frames // of the connection of ch
-	tag     string  // of the current consumer
-	resumed int     // number of calls of Resume
+	stream  *amqpstream.Conn // of the connection of ch
+	tag     string           // of the current consumer
+	resumed int              // number of calls of Resume
 	consume ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -42,8 +44,8 @@ func (s *Session) Ack(tag uint64, multiple bool) error {
 
 // AckEach acknowledges each of the tags, with the errors of Ack, in one write.
 func (s *Session) AckEach(tags []uint64) error {
-	s.stream.out.hold()
-	defer s.stream.out.release()
+	s.stream.Cork()
+	defer s.stream.Uncork()
 	for _, tag := range tags {
 		if err := s.Ack(tag, false); err != nil {
 			return err

@@ -17,7 +17,7 @@ type window struct {
 	publisher *Publisher
 	ch        *amqp.Channel
 	conn      *link
-	holding   bool // outgoing.hold is in effect, while there is more to send
+	corked    bool // the stream is corked, while there is more to send
 
 	closed <-chan *amqp.Error
 	ended  bool        // the channel is lost
@@ -63,7 +63,7 @@ func (w *window) start(m *Pending) {
 		return
 	}
 	m.settled, m.returned, m.doubtful = false, nil, false
-	w.hold()
+	w.cork()
 	w.sent = append(w.sent, m)
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
@@ -76,22 +76,22 @@ func (w *window) start(m *Pending) {
 		return
 	}
 	m.confirm = nil
-	w.release()
+	w.uncork()
 	w.end(<-w.closed)
 }
 
-func (w *window) hold() {
-	if !w.holding {
-		w.conn.stream.out.hold()
+func (w *window) cork() {
+	if !w.corked {
+		w.conn.stream.Cork()
 	}
-	w.holding = true
+	w.corked = true
 }
 
-func (w *window) release() {
-	if w.holding {
-		w.conn.stream.out.release()
+func (w *window) uncork() {
+	if w.corked {
+		w.conn.stream.Uncork()
 	}
-	w.holding = false
+	w.corked = false
 }
 
 func (w *window) end(reason *amqp.Error) {
@@ -104,7 +104,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	if m := w.next(submit); m != nil {
 		return m
 	}
-	w.release()
+	w.uncork()
 	var confirmed <-chan struct{}
 	if oldest := w.oldest(); oldest != nil {
 		confirmed = oldest.confirm.Done()
@@ -128,7 +128,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 
 // next returns a submitted message, nil if there is none.
 func (w *window) next(submit <-chan *Pending) *Pending {
-	if w.holding && len(submit) == 0 {
+	if w.corked && len(submit) == 0 {
 		runtime.Gosched() // let other goroutines submit one
 	}
 	select {

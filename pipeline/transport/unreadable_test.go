@@ -6,7 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/amqpstream"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -56,7 +56,7 @@ func TestOneMessageCannotStopATopic(t *testing.T) {
 					continue
 				}
 				e, _ := schemas.FromContext(msg.Context())
-				if aside, _ := e.Headers[rabbit.UnreadableHeaders].([]byte); len(aside) == 0 || msg.Metadata["plain"] != "text" {
+				if stashed, _ := e.Headers[amqpstream.UnreadableHeaders].([]byte); len(stashed) == 0 || msg.Metadata["plain"] != "text" {
 					t.Fatalf("%s: headers %v", from, e.Headers)
 				}
 				prints = append(prints, e.Fingerprint())

@@ -114,6 +114,27 @@ func AddHeader(frame []byte, name, value string) []byte {
 		return frame
 	}
 	entry := string([]byte{byte(len(name))}) + name + value
+	start, table, rest := splitContentHeader(frame)
+	changed := append([]byte(nil), start...)
+	changed = binary.BigEndian.AppendUint32(changed, uint32(len(entry)+len(table)))
+	changed = append(append(append(changed, table...), entry...), rest...)
+	binary.BigEndian.PutUint16(changed[flagsAt:], binary.BigEndian.Uint16(frame[flagsAt:])|flagHeaders)
+	binary.BigEndian.PutUint32(changed[3:], uint32(len(changed)-frameStart-1))
+	return changed
+}
+
+// HeaderTable returns the encoded headers of a content header frame; false for other
+// frames.
+func HeaderTable(frame []byte) ([]byte, bool) {
+	if frame[0] != contentHeader {
+		return nil, false
+	}
+	_, table, _ := splitContentHeader(frame)
+	return table, true
+}
+
+// splitContentHeader splits a frame before and after its headers; table has no length.
+func splitContentHeader(frame []byte) (start, table, rest []byte) {
 	flags := binary.BigEndian.Uint16(frame[flagsAt:])
 	at := flagsAt + 2
 	for _, text := range [...]uint16{0x8000, 0x4000} { // content type and encoding precede headers
@@ -121,18 +142,11 @@ func AddHeader(frame []byte, name, value string) []byte {
 			at += 1 + int(frame[at])
 		}
 	}
-	var table []byte
-	rest := frame[at:]
-	if flags&flagHeaders != 0 {
-		size := int(binary.BigEndian.Uint32(rest))
-		table, rest = rest[4:4+size], rest[4+size:]
+	if flags&flagHeaders == 0 {
+		return frame[:at], nil, frame[at:]
 	}
-	changed := append([]byte(nil), frame[:at]...)
-	changed = binary.BigEndian.AppendUint32(changed, uint32(len(entry)+len(table)))
-	changed = append(append(append(changed, table...), entry...), rest...)
-	binary.BigEndian.PutUint16(changed[flagsAt:], flags|flagHeaders)
-	binary.BigEndian.PutUint32(changed[3:], uint32(len(changed)-frameStart-1))
-	return changed
+	size := int(binary.BigEndian.Uint32(frame[at:]))
+	return frame[:at], frame[at+4 : at+4+size], frame[at+4+size:]
 }
 
 // SetFrameMax sets frame-max in connection.tune (AMQP 0-9-1 §1.4.2.5). Other frames

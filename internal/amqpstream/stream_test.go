@@ -1,4 +1,4 @@
-package rabbit
+package amqpstream
 
 import (
 	"bufio"
@@ -32,16 +32,16 @@ func methodFrame(class, method uint16, arguments ...byte) []byte {
 
 func tune(method uint16, frameMax uint32) []byte {
 	arguments := binary.BigEndian.AppendUint32([]byte{7, 255}, frameMax)
-	return methodFrame(classConn, method, append(arguments, 0, 60)...)
+	return methodFrame(classConnection, method, append(arguments, 0, 60)...)
 }
 
 func TestFrameMaxIsRaisedForTheClientOnly(t *testing.T) {
 	for proposed, seen := range map[uint32]uint32{131072: largeFrameMax, 0: 0, largeFrameMax: largeFrameMax, 1 << 30: 1 << 30} {
-		start := methodFrame(classConn, 10, []byte("start")...)
+		start := methodFrame(classConnection, 10, []byte("start")...)
 		later := tune(methodTune, 4096) // after the handshake: must pass unchanged
 		in := bytes.Join([][]byte{start, tune(methodTune, proposed), later}, nil)
 		stream := &scripted{in: iotest.OneByteReader(bytes.NewReader(in))}
-		c := newFrames(stream, true)
+		c := New(stream, true)
 		got, err := io.ReadAll(c)
 		want := bytes.Join([][]byte{start, tune(methodTune, seen), later}, nil)
 		if err != nil || !bytes.Equal(got, want) {
@@ -58,21 +58,21 @@ func TestFrameMaxIsRaisedForTheClientOnly(t *testing.T) {
 	}
 }
 
-// FuzzFrames checks that the client reads as many bytes as were sent, and all of
+// FuzzConn checks that the client reads as many bytes as were sent, and all of
 // them unchanged except the frame-max of a tune and unreadable headers in a content
 // header.
-func FuzzFrames(f *testing.F) {
+func FuzzConn(f *testing.F) {
 	f.Add(tune(methodTune, 131072))
 	f.Add([]byte("AMQP\x00\x00\x09\x01"))
-	f.Add(append(methodFrame(classConn, 10, 1, 2, 3), tune(methodTune, 4096)...))
+	f.Add(append(methodFrame(classConnection, 10, 1, 2, 3), tune(methodTune, 4096)...))
 	f.Add([]byte{1, 0, 0, 0xff, 0xff, 0xff, 0xff, 0})
 	f.Add([]byte{1, 0, 0})
 	f.Add(append(contentFrame(deep(3)), methodFrame(60, 60)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if bytes.ContainsRune(in, frameContent) {
-			t.Skip() // FuzzSetAside covers these
+			t.Skip() // FuzzStash covers these
 		}
-		c := newFrames(&scripted{in: iotest.HalfReader(bytes.NewReader(in))}, true)
+		c := New(&scripted{in: iotest.HalfReader(bytes.NewReader(in))}, true)
 		got, err := io.ReadAll(c)
 		if err != nil || len(got) != len(in) {
 			t.Fatalf("read %d of %d bytes: %v", len(got), len(in), err)
@@ -94,23 +94,23 @@ func FuzzFrames(f *testing.F) {
 func TestFramesArePassedInPieces(t *testing.T) {
 	body := append([]byte{frameBody, 0, 1, 0, 0, 0, 5}, "hello\xce"...)
 	plain, unfit := contentFrame(deep(2)), contentFrame(deep(40))
-	start := append(methodFrame(classConn, 10), tune(methodTune, 0)...)
+	start := append(methodFrame(classConnection, 10), tune(methodTune, 0)...)
 	in := bytes.Join([][]byte{start, plain, body, unfit, body, plain, unfit[:30]}, nil)
-	want := bytes.Join([][]byte{start, plain, body, setAside(unfit), body, plain, unfit[:30]}, nil)
+	want := bytes.Join([][]byte{start, plain, body, stash(unfit), body, plain, unfit[:30]}, nil)
 	for name, reader := range map[string]func(io.Reader) io.Reader{
 		"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader,
 		"halves": iotest.HalfReader, "with the end": iotest.DataErrReader,
 	} {
-		got, err := io.ReadAll(newFrames(&scripted{in: reader(bytes.NewReader(in))}, false))
+		got, err := io.ReadAll(New(&scripted{in: reader(bytes.NewReader(in))}, false))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: read %q, %v", name, got, err)
 		}
 	}
-	written := bytes.Join([][]byte{plain, body, setAside(unfit), body, setAside(unfit), plain}, nil)
+	written := bytes.Join([][]byte{plain, body, stash(unfit), body, stash(unfit), plain}, nil)
 	sent := bytes.Join([][]byte{plain, body, unfit, body, unfit, plain}, nil)
 	for size := 1; size <= len(written); size++ {
 		stream := &scripted{}
-		c := newFrames(stream, false)
+		c := New(stream, false)
 		answer := tune(methodTuneOK, 0)
 		for _, piece := range append([][]byte{answer}, slices.Collect(slices.Chunk(written, size))...) {
 			if n, err := c.Write(piece); n != len(piece) || err != nil {
@@ -139,8 +139,8 @@ func BenchmarkRead(b *testing.B) {
 	}, nil)
 	in := bytes.Repeat(one, messages)
 	for name, wrap := range map[string]func(net.Conn) io.Reader{
-		"bare":   func(c net.Conn) io.Reader { return c },
-		"frames": func(c net.Conn) io.Reader { return newFrames(c, true) },
+		"bare": func(c net.Conn) io.Reader { return c },
+		"conn": func(c net.Conn) io.Reader { return New(c, true) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			source := bytes.NewReader(nil)

@@ -1,4 +1,4 @@
-package rabbit
+package amqpstream
 
 import "encoding/binary"
 
@@ -37,8 +37,8 @@ func headersOf(frame []byte) (start, end int, ok bool) {
 	return start + 4, end, end <= limit
 }
 
-// withHeaders returns the frame with table in place of frame[start:end].
-func withHeaders(frame []byte, start, end int, table []byte) []byte {
+// replaceHeaders returns the frame with table in place of frame[start:end].
+func replaceHeaders(frame []byte, start, end int, table []byte) []byte {
 	changed := make([]byte, 0, len(frame)-(end-start)+len(table))
 	changed = append(changed, frame[:start-4]...)
 	changed = binary.BigEndian.AppendUint32(changed, uint32(len(table)))

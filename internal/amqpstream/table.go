@@ -1,12 +1,12 @@
-package rabbit
+package amqpstream
 
 import "encoding/binary"
 
 // Limits of the client library for one value; a value over them ends the connection
 // (read.go of amqp091-go).
 const (
-	clientDepth    = 32
-	clientElements = 8192
+	maxDepth    = 32
+	maxElements = 8192
 )
 
 // entry is one name and value of a table on the wire (AMQP 0-9-1 §4.2.5.5).
@@ -14,7 +14,7 @@ type entry struct {
 	name    []byte
 	kind    byte
 	content []byte // of the value, without its length prefix
-	whole   []byte // name and value as received
+	encoded []byte // name and value as received
 }
 
 // firstEntry splits the first entry off a table. It fails where the entry exceeds
@@ -28,7 +28,7 @@ func firstEntry(table []byte) (e entry, rest []byte, ok bool) {
 	return entry{table[1:kind], table[kind], table[content:end], table[:end]}, table[end:], true
 }
 
-// eachEntry calls f for each entry, and returns the end of the table that cannot be
+// eachEntry calls f for each entry, and returns the rest of the table that cannot be
 // split into entries, if any.
 func eachEntry(table []byte, f func(entry)) []byte {
 	for len(table) > 0 {
@@ -59,7 +59,7 @@ func valueAt(b []byte, at int) (content, end int) {
 	}
 	content = at + 1
 	size := fixedSize(b[at])
-	if size == ofOwnLength {
+	if size == sizePrefixed {
 		if len(b)-content < 4 {
 			return content, -1
 		}
@@ -73,8 +73,8 @@ func valueAt(b []byte, at int) (content, end int) {
 }
 
 const (
-	ofOwnLength = -1 // the value starts with its length
-	unknown     = -2
+	sizePrefixed = -1 // the value starts with its length
+	sizeUnknown  = -2
 )
 
 // fixedSize returns the size of a value by RabbitMQ's field type
@@ -82,7 +82,7 @@ const (
 func fixedSize(kind byte) int {
 	switch kind {
 	case 'S', 'x', 'F', 'A':
-		return ofOwnLength
+		return sizePrefixed
 	case 'V':
 		return 0
 	case 't', 'b', 'B':
@@ -96,18 +96,18 @@ func fixedSize(kind byte) int {
 	case 'l', 'd', 'T':
 		return 8
 	}
-	return unknown
+	return sizeUnknown
 }
 
-// A verdict is the result of judge: whether the client library can read a value,
-// and if not, why.
-type verdict int
+// validity is the result of checkValue: whether the client library can decode a
+// value, and if not, why.
+type validity int
 
 const (
-	readable verdict = iota
-	tooMuch          // nested too deeply, or too many elements, for the client library
-	strange          // a field type unknown to fixedSize too
-	broken           // malformed: it exceeds its table
+	decodable   validity = iota
+	overLimit            // more than maxDepth or maxElements
+	unknownType          // a field type unknown to fixedSize too
+	malformed            // it exceeds its table
 )
 
 // container is a table or array being read.
@@ -117,38 +117,38 @@ type container struct {
 	count int
 }
 
-// judge checks a value without decoding it. It does not recurse, and allocates only
-// for values nested deeper than clientDepth.
-func judge(kind byte, content []byte, depth, elements int) verdict {
+// checkValue checks a value without decoding it. It does not recurse, and allocates
+// only for values nested deeper than maxDepth.
+func checkValue(kind byte, content []byte, depth, elements int) validity {
 	if kind != 'F' && kind != 'A' {
-		return readable
+		return decodable
 	}
-	var room [clientDepth]container
-	inside := append(room[:0], container{rest: content, named: kind == 'F'})
-	for len(inside) > 0 {
-		c := &inside[len(inside)-1]
+	var array [maxDepth]container
+	nested := append(array[:0], container{rest: content, named: kind == 'F'})
+	for len(nested) > 0 {
+		c := &nested[len(nested)-1]
 		if len(c.rest) == 0 {
-			inside = inside[:len(inside)-1]
+			nested = nested[:len(nested)-1]
 			continue
 		}
 		kind, content, v := c.next()
 		switch {
-		case v != readable:
+		case v != decodable:
 			return v
 		case c.count > elements:
-			return tooMuch
+			return overLimit
 		case kind != 'F' && kind != 'A':
 			continue
-		case len(inside) == depth:
-			return tooMuch
+		case len(nested) == depth:
+			return overLimit
 		}
-		inside = append(inside, container{rest: content, named: kind == 'F'})
+		nested = append(nested, container{rest: content, named: kind == 'F'})
 	}
-	return readable
+	return decodable
 }
 
 // next splits off the next value.
-func (c *container) next() (kind byte, content []byte, v verdict) {
+func (c *container) next() (kind byte, content []byte, v validity) {
 	b, at := c.rest, 0
 	if c.named {
 		at = kindAt(b, 0)
@@ -158,9 +158,9 @@ func (c *container) next() (kind byte, content []byte, v verdict) {
 	case end >= 0:
 		c.rest = b[end:]
 		c.count++
-		return b[at], b[from:end], readable
-	case at < len(b) && fixedSize(b[at]) == unknown:
-		return 0, nil, strange
+		return b[at], b[from:end], decodable
+	case at < len(b) && fixedSize(b[at]) == sizeUnknown:
+		return 0, nil, unknownType
 	}
-	return 0, nil, broken
+	return 0, nil, malformed
 }

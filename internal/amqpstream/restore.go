@@ -1,0 +1,70 @@
+package amqpstream
+
+import "errors"
+
+// restore reverses stash: it returns the frame with the original headers, nil for a
+// frame without UnreadableHeaders. A header set since then takes precedence over the
+// original.
+func restore(frame []byte) []byte {
+	start, end, ok := headersOf(frame)
+	if !ok {
+		return nil
+	}
+	table := frame[start:end]
+	for at := 0; at < len(table); {
+		kind := kindAt(table, at)
+		content, next := valueAt(table, kind)
+		if next < 0 {
+			break
+		}
+		if table[kind] == 'x' && string(table[at+1:kind]) == UnreadableHeaders {
+			return replaceHeaders(frame, start, end, merge(table, table[content:next]))
+		}
+		at = next
+	}
+	return nil
+}
+
+// merge returns table without UnreadableHeaders and with the stashed headers. It
+// drops stashed control headers, since any publisher can send a header named
+// UnreadableHeaders.
+func merge(table, stashed []byte) []byte {
+	merged := make([]byte, 0, len(table)+len(stashed))
+	present := map[string]bool{}
+	eachEntry(table, func(e entry) {
+		if string(e.name) != UnreadableHeaders {
+			present[string(e.name)] = true
+			merged = append(merged, e.encoded...)
+		}
+	})
+	rest := eachEntry(stashed, func(e entry) {
+		if !present[string(e.name)] && !isControl(e.name) {
+			merged = append(merged, e.encoded...)
+		}
+	})
+	return append(merged, withoutControl(rest)...)
+}
+
+// CheckUnreadable refuses a value of UnreadableHeaders that would be encoded as a
+// malformed table. An unknown field type passes: only a broker that supports it can
+// have sent it.
+func CheckUnreadable(value any) error {
+	table, ok := value.([]byte)
+	if !ok {
+		return errors.New("header " + UnreadableHeaders + " is no byte array; the name is reserved for headers that cannot be read")
+	}
+	headers := container{rest: table, named: true}
+	for len(headers.rest) > 0 {
+		kind, content, v := headers.next()
+		if v == decodable {
+			v = checkValue(kind, content, len(table), len(table))
+		}
+		switch v {
+		case unknownType:
+			return nil
+		case malformed:
+			return errors.New("header " + UnreadableHeaders + " holds no table of headers")
+		}
+	}
+	return nil
+}
