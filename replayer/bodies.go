@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -73,7 +74,7 @@ func lacksBody(c candidate) bool { return c.leftOut == "" && c.event.BodyIn != s
 func (r *Replayer) storedBodies(ctx context.Context, messages kql.Node, bodies missingBodies) error {
 	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
 	for other, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: and(messages, whole), Order: eventstore.BySequence}) {
-		if endsRead(err) {
+		if storeretry.EndsRead(err) {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}
 		if err != nil || other.BodyIn != schemas.BodyHere {

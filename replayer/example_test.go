@@ -78,11 +78,6 @@ func ExampleAbsoluteTimes() {
 	// Output: @timestamp >= "2026-05-04T03:02:01.000Z||-1h"
 }
 
-func ExampleHeaderTypes() {
-	fmt.Println(replayer.HeaderTypes())
-	// Output: [string int float bool time]
-}
-
 func ExampleJobQueue() {
 	fmt.Println(replayer.JobQueue(schemas.Topology{}, "job-1"))
 	// Output: watership.job.job-1
@@ -91,14 +86,6 @@ func ExampleJobQueue() {
 func ExampleByName() {
 	fmt.Println(replayer.ByName([]string{"order-42"}))
 	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
-}
-
-func ExampleChanges_Check() {
-	fmt.Println(replayer.Changes{Set: []string{"attempts:int=3"}, Remove: []string{"tenant"}}.Check())
-	fmt.Println(replayer.Changes{Set: []string{"attempts:int=three"}}.Check())
-	// Output:
-	// <nil>
-	// header attempts:int: "three" is no int
 }
 
 // A job without a save for a while counts as not running.
@@ -118,16 +105,4 @@ func ExampleTarget_Equal() {
 	stock := replayer.Target{Kind: replayer.ToQueue, Queue: "stock"}
 	fmt.Println(stock, stock.Equal(replayer.Target{Kind: replayer.ToFailedQueue}))
 	// Output: queue stock false
-}
-
-// A header that is no string needs its type.
-func ExampleParseHeader() {
-	name, value, err := replayer.ParseHeader("attempts:int=3")
-	fmt.Printf("%s %T %v %v\n", name, value, value, err)
-	// Output: attempts int64 3 <nil>
-}
-
-func ExampleRemovableProperties() {
-	fmt.Println(replayer.RemovableProperties())
-	// Output: [correlation_id expiration priority reply_to]
 }

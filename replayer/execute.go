@@ -10,6 +10,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/keyset"
 )
 
 // Window is the number of messages that a run sends beyond its saved checkpoint: a
@@ -50,7 +52,7 @@ type run struct {
 	// The remaining fields belong to sendAll.
 	limiter     *rate.Limiter
 	boundQueues map[string]bool // for direct delivery
-	sentBy      *set            // messages of earlier runs that the cursor does not cover
+	sentBy      *keyset.Set     // messages of earlier runs that the cursor does not cover
 	started     int             // messages of this run
 }
 
@@ -103,9 +105,9 @@ func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOpti
 // sending.
 func (run *run) watch() {
 	select {
-	case <-run.lease.lost:
-		run.stopSending(errLost)
-		run.abort(errLost)
+	case <-run.lease.Lost():
+		run.stopSending(exclusive.ErrLost)
+		run.abort(exclusive.ErrLost)
 		return
 	case <-run.sending.Done():
 	case <-run.done:
@@ -114,7 +116,7 @@ func (run *run) watch() {
 	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
-	case <-run.lease.lost:
+	case <-run.lease.Lost():
 	case <-timer.C:
 	case <-run.done:
 	}
@@ -122,9 +124,9 @@ func (run *run) watch() {
 }
 
 // restoreWithHeartbeat runs restore with heartbeats of the job.
-func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (s *scan, sentBy *set, err error) {
+func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (s *scan, sentBy *keyset.Set, err error) {
 	latest := *job // a copy, since heartbeats save the job concurrently
-	err = r.withHeartbeat(ctx, lease.lost, job, func(ctx context.Context) error {
+	err = r.withHeartbeat(ctx, lease.Lost(), job, func(ctx context.Context) error {
 		s, sentBy, err = r.restore(ctx, lease, &latest, rivals)
 		return err
 	})
@@ -141,7 +143,7 @@ func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *
 // cursor, and the newest `replayed` events in the store. If the query finds
 // other events up to the cursor than before, the job restarts and relies on all of its
 // `replayed` events.
-func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (*scan, *set, error) {
+func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (*scan, *keyset.Set, error) {
 	s, err := r.newScan(ctx, *job, rivals)
 	if err != nil {
 		return nil, nil, err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/watershipmq/watership/internal/exclusive"
 )
 
 // withHeartbeat runs do while saving the job every second, so that it is seen as
@@ -38,7 +40,7 @@ func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job
 		case <-done:
 			return errFinished
 		case <-lost:
-			return errLost
+			return exclusive.ErrLost
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C:

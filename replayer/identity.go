@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/keyset"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -12,15 +13,15 @@ import (
 // by its fingerprint; one without an id by its `published` event, or else by its
 // instance. first is the original event of a chain of replays: the events of replays
 // concern the same message, even with other headers or another routing key.
-func (t Target) identity(e, first eventstore.EventSummary) key {
+func (t Target) identity(e, first eventstore.EventSummary) keyset.Key {
 	place := t.scope(e)
 	switch {
 	case first.MessageID != "":
-		return keyOf("id", first.Fingerprint, place)
+		return keyset.Of("id", first.Fingerprint, place)
 	case first.Action == schemas.Published, first.Message == "":
-		return keyOf("event", first.EventID, place)
+		return keyset.Of("event", first.EventID, place)
 	}
-	return keyOf("instance", first.Message, place)
+	return keyset.Of("instance", first.Message, place)
 }
 
 // lineage follows replays back to the original events.

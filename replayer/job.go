@@ -12,6 +12,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/edit"
 )
 
 // State is the state of a job.
@@ -39,14 +41,14 @@ type Job struct {
 	// absolute.
 	DSL json.RawMessage `json:"dsl,omitempty"`
 
-	Changes  Changes `json:"changes,omitzero"`
-	Again    bool    `json:"again,omitempty"` // includes messages that were replayed or resolved before
-	Limit    int     `json:"limit,omitempty"` // messages; 0: all
-	Rate     float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
-	UpTo     int64   `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
-	Operator string  `json:"operator"`        // the user who created the job
-	Reason   string  `json:"reason,omitempty"`
-	Total    int     `json:"total"` // messages to send, by the plan
+	Changes  edit.Changes `json:"changes,omitzero"`
+	Again    bool         `json:"again,omitempty"` // includes messages that were replayed or resolved before
+	Limit    int          `json:"limit,omitempty"` // messages; 0: all
+	Rate     float64      `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
+	UpTo     int64        `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
+	Operator string       `json:"operator"`        // the user who created the job
+	Reason   string       `json:"reason,omitempty"`
+	Total    int          `json:"total"` // messages to send, by the plan
 
 	// LeaveOut are the ids of competing jobs whose messages this job leaves out.
 	LeaveOut []string `json:"leave_out,omitempty"`
@@ -103,7 +105,7 @@ func (j Job) Running(now time.Time) bool {
 // sameWork reports whether two jobs send the same messages in the same way.
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
-		j.Changes.equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
+		j.Changes.Equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
 }
 
@@ -160,7 +162,7 @@ func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	version, err := retry(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
+	version, err := storeretry.Do(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
 	if err != nil {
 		return job, err
 	}

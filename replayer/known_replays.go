@@ -9,6 +9,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,12 +37,12 @@ type replay struct {
 // knownReplays are the replays of the messages on a page.
 type knownReplays struct {
 	plannedUpTo int64
-	byMessage   map[key][]replay
+	byMessage   map[keyset.Key][]replay
 	jobs        map[string]bool // with events on the page; true if the job has the same target
 }
 
 func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays, error) {
-	known := knownReplays{plannedUpTo: l.job.UpTo, byMessage: map[key][]replay{}, jobs: map[string]bool{}}
+	known := knownReplays{plannedUpTo: l.job.UpTo, byMessage: map[keyset.Key][]replay{}, jobs: map[string]bool{}}
 	if l.job.Again {
 		return known, nil
 	}
@@ -179,7 +181,7 @@ func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
 
 // sentBy returns the messages that a job has sent, by its `replayed` events in the
 // store: the last window, or all if the cursor is invalid.
-func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
+func (r *Replayer) sentBy(ctx context.Context, job Job) (*keyset.Set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
@@ -190,17 +192,17 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*set, error) {
 	if job.CursorInvalid {
 		selection.Order, selection.Limit = eventstore.BySequence, 0
 	}
-	sent, page := &set{}, make([]candidate, 0, pageSize)
+	sent, page := &keyset.Set{}, make([]candidate, 0, pageSize)
 	add := func() error {
 		err := r.identify(ctx, job.Target, page)
 		for _, c := range page {
-			sent.add(c.messageKey)
+			sent.Add(c.messageKey)
 		}
 		page = page[:0]
 		return err
 	}
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if endsRead(err) {
+		if storeretry.EndsRead(err) {
 			return nil, fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		if err != nil {

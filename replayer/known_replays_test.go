@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -105,13 +106,13 @@ func TestReplayNeverRepeats(t *testing.T) {
 		"origin": {Kind: ToOrigin}, "failed queue": {Kind: ToFailedQueue},
 		"queue": {Kind: ToQueue, Queue: "-repair"}, "exchange": {Kind: ToExchange, Key: &key},
 	} {
-		for changed, changes := range map[string]Changes{"": {}, ", changed": {Set: []string{"fixed=yes"}}} {
+		for changed, changes := range map[string]edit.Changes{"": {}, ", changed": {Set: []string{"fixed=yes"}}} {
 			t.Run(name+changed, func(t *testing.T) { testReplayNeverRepeats(t, target, changes) })
 		}
 	}
 }
 
-func testReplayNeverRepeats(t *testing.T, target Target, changes Changes) {
+func testReplayNeverRepeats(t *testing.T, target Target, changes edit.Changes) {
 	f := newFixture(t)
 	repair := f.source + "-repair"
 	f.bind(repair, "", "", nil)

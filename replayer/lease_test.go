@@ -195,7 +195,7 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 	}
 	proxy.Mend()
 	select {
-	case <-l.lost:
+	case <-l.Lost():
 	case <-time.After(3 * time.Second):
 		t.Error("the lost connection was not noticed")
 	}

@@ -174,7 +174,7 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 	if e.Time.After(p.Last) {
 		p.Last = e.Time
 	}
-	sent := p.Job.Changes.apply(p.Job.Target.address(e.Envelope))
+	sent := p.Job.Changes.Apply(p.Job.Target.address(e.Envelope))
 	if sent.Properties.ReplyTo != "" {
 		p.Replies++
 	}

@@ -23,7 +23,7 @@ type inFlight struct {
 
 // sendOne sends the message of a candidate, unless it is left out.
 func (run *run) sendOne(next *candidate, late bool) error {
-	sentBefore := run.sentBy.size > 0 && run.sentBy.has(next.messageKey)
+	sentBefore := run.sentBy.Len() > 0 && run.sentBy.Has(next.messageKey)
 	switch {
 	case next.leftOut != "" && next.leftOut != replayedSince:
 		return nil
@@ -64,7 +64,7 @@ func (run *run) awaitCapacity(m *inFlight) error {
 // has no attempt and no instance id.
 func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 	e := &next.event
-	sent := job.Changes.apply(job.Target.address(e.Envelope))
+	sent := job.Changes.Apply(job.Target.address(e.Envelope))
 	return &inFlight{
 		candidate: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
@@ -78,7 +78,7 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 // fingerprint returns the fingerprint of the sent message, and computes it only if the
 // job changes the message.
 func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
-	if job.Target.Kind != ToExchange && job.Changes.empty() {
+	if job.Target.Kind != ToExchange && job.Changes.Empty() {
 		return e.Fingerprint
 	}
 	return sent.Fingerprint()

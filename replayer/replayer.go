@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -122,6 +123,15 @@ type Replayer struct {
 // New returns a Replayer. It opens no connection.
 func New(cfg Config) *Replayer {
 	return &Replayer{cfg: cfg, now: time.Now, recordTimeout: recordTimeout}
+}
+
+// withRetries returns a replayer that repeats reads while the store is unavailable or
+// overloaded, until the timeout.
+func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
+	retrying := *r
+	retrying.cfg.Store = storeretry.Events{EventReader: r.cfg.Store, Timeout: timeout}
+	retrying.cfg.Jobs = storeretry.Jobs{JobStore: r.cfg.Jobs, Timeout: timeout}
+	return &retrying
 }
 
 // recordTimeout is the longest time that Plan and a resumed job wait for `replayed`

@@ -1,7 +1,6 @@
 package replayer
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,10 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -193,28 +189,4 @@ func TestJobIsCreatedOnce(t *testing.T) {
 	if _, err := f.Create(t.Context(), Plan{Job: Job{ID: created.ID}}); err == nil {
 		t.Error("another job got the same id")
 	}
-}
-
-// TestRetriesEnd: retries end with the error of the store, at once if the error is not
-// temporary.
-func TestRetriesEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for kind, want := range map[eventstore.ErrorKind]time.Duration{
-			eventstore.Unavailable: 30 * time.Second, eventstore.Overloaded: 30 * time.Second, eventstore.Unauthorized: 0, eventstore.BadRequest: 0,
-		} {
-			began := time.Now()
-			_, err := retry(t.Context(), 30*time.Second, func() (int, error) { return 0, &eventstore.Error{Kind: kind} })
-			wantAs[*eventstore.Error](t, err)
-			if took := time.Since(began); took < want || took > want+maxRetryPause {
-				t.Errorf("kind %d: ended after %s", kind, took)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := retry(ctx, time.Hour, func() (int, error) { return 0, &eventstore.Error{Kind: eventstore.Overloaded, RetryAfter: time.Hour} })
-		if took := time.Since(began); err == nil || took != time.Second {
-			t.Errorf("after its context it ended with %v in %s", err, took)
-		}
-	})
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/storeretry"
 )
 
 // RunOptions configure one run of a job. The zero value runs it to its end.
@@ -43,14 +46,14 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 			job = ran
 		}
 		closed := l.Close()
-		if !errors.Is(err, errLost) {
+		if !errors.Is(err, exclusive.ErrLost) {
 			return job, errors.Join(err, closed)
 		}
 		if idle++; job.Sent > before {
 			idle = 0
 		}
 		if idle == maxLosses {
-			return r.finish(ctx, job, fmt.Errorf("%w %d times in a row before any message was confirmed", errLost, idle))
+			return r.finish(ctx, job, fmt.Errorf("%w %d times in a row before any message was confirmed", exclusive.ErrLost, idle))
 		}
 	}
 }
@@ -104,7 +107,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := retry(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
+	job, err := storeretry.Do(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
@@ -112,7 +115,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again
 	if err = errors.Join(err, release(ctx)); err == nil {
 		err = r.execute(ctx, l, &job, rivals, o)
 	}
-	if errors.Is(err, errLost) {
+	if errors.Is(err, exclusive.ErrLost) {
 		return job, errors.Join(err, r.saveFinal(ctx, &job))
 	}
 	return r.finish(ctx, job, err)
@@ -175,7 +178,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	_, err := retry(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
+	_, err := storeretry.Do(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
 	return err
 }
 

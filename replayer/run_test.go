@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -257,7 +258,7 @@ func TestHeaders(t *testing.T) {
 	event := f.published(1)
 	f.storeEvents(event)
 	order := f.job("")
-	order.Changes = Changes{Set: []string{"tenant=umbrella", "retries:int=3"}, Remove: []string{"n"}}
+	order.Changes = edit.Changes{Set: []string{"tenant=umbrella", "retries:int=3"}, Remove: []string{"n"}}
 	job := f.run(order)
 	wantJob(t, job, Done, 1, 0)
 	verified, err := f.verify(f.drain(f.queue)[0], "")
@@ -274,7 +275,7 @@ func TestHeaders(t *testing.T) {
 	if replayed := f.indexLog(); replayed[0].Fingerprint != event.Fingerprint || replayed[0].Envelope.Headers["tenant"] != "acme" {
 		t.Errorf("the replayed event is about %+v", replayed[0])
 	}
-	order.Changes = Changes{Set: []string{"x-death=1"}}
+	order.Changes = edit.Changes{Set: []string{"x-death=1"}}
 	if _, err := f.Plan(t.Context(), order); err == nil || !strings.Contains(err.Error(), "x-death") {
 		t.Errorf("a header of RabbitMQ's: %v", err)
 	}
@@ -292,7 +293,7 @@ func TestRequests(t *testing.T) {
 	if plan := f.plan(order); plan.Replies != 1 {
 		t.Errorf("%d messages ask for a reply, want 1", plan.Replies)
 	}
-	order.Changes = Changes{Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "priority"}}
+	order.Changes = edit.Changes{Remove: []string{"x-trace"}, RemoveProperties: []string{"reply_to", "priority"}}
 	if plan := f.plan(order); plan.Replies != 0 {
 		t.Errorf("%d messages ask for a reply although reply_to is removed", plan.Replies)
 	}

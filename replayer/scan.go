@@ -2,12 +2,13 @@ package replayer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +21,7 @@ const (
 type candidate struct {
 	event             schemas.Event
 	summary           eventstore.EventSummary // of the event
-	messageKey        key                     // the message at the target
+	messageKey        keyset.Key              // the message at the target
 	originFingerprint string                  // fingerprint of the original message, before changes by replays
 	rival             *Rival                  // another job that sends the message; nil: none
 	leftOut           string                  // why the message is not sent; "": it is sent
@@ -64,7 +65,7 @@ func (s *scan) notePublished(ctx context.Context) error {
 // eachEvent calls do for each readable event of a selection.
 func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection, do func(schemas.Event)) error {
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if endsRead(err) {
+		if storeretry.EndsRead(err) {
 			return err
 		}
 		if err == nil {
@@ -72,16 +73,6 @@ func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection
 		}
 	}
 	return nil
-}
-
-// endsRead reports whether an error ends a sequence of events. Other errors concern
-// one document.
-func endsRead(err error) bool {
-	if err == nil {
-		return false
-	}
-	var store *eventstore.Error
-	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // pages yields the candidates after a cursor, in order. It reads one page while it
@@ -108,7 +99,7 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 	return func(yield func([]candidate, error) bool) {
 		page, bytes := make([]candidate, 0, pageSize), 0
 		for event, err := range s.r.cfg.Store.Events(ctx, selection) {
-			if endsRead(err) {
+			if storeretry.EndsRead(err) {
 				yield(nil, fmt.Errorf("reading the matching events: %w", err))
 				return
 			}
@@ -223,7 +214,7 @@ func (s *scan) restoreDecisions(ctx context.Context, cursor eventstore.Cursor) (
 	selection := s.selection
 	selection.WithoutBody = true
 	for event, err := range s.r.cfg.Store.Events(ctx, selection) {
-		if endsRead(err) {
+		if storeretry.EndsRead(err) {
 			return false, fmt.Errorf("reading the events up to the cursor: %w", err)
 		}
 		if err == nil && isAfter(event, cursor) {

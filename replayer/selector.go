@@ -1,16 +1,19 @@
 package replayer
 
-import "github.com/watershipmq/watership/schemas"
+import (
+	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/schemas"
+)
 
 // selector selects each message once, even if several of its events match the query.
 type selector struct {
 	target   Target
 	isOwn    func(name string) bool // whether an exchange or queue is Watership's
-	selected set
+	selected keyset.Set
 
 	// published has the fingerprints of messages without an id that are sent by their
 	// `published` events: the other events of the same fingerprint are left out.
-	published set
+	published keyset.Set
 }
 
 func newSelector(target Target, isOwn func(name string) bool) *selector {
@@ -47,14 +50,14 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 		return quarantinedNoMessage
 	case s.target.route(e).leadsTo(s.isOwn):
 		return ownTarget
-	case s.failureWithoutID(e) && s.published.has(keyOf(c.originFingerprint)):
+	case s.failureWithoutID(e) && s.published.Has(keyset.Of(c.originFingerprint)):
 		return sameMessage
-	case s.selected.has(c.messageKey):
+	case s.selected.Has(c.messageKey):
 		return sameMessage
 	case resolved != "":
 		return resolved
 	}
-	s.selected.add(c.messageKey)
+	s.selected.Add(c.messageKey)
 	return ""
 }
 
@@ -84,6 +87,6 @@ func recordedAction(e schemas.Event) schemas.Action {
 // is sent. For the target ToFailedQueue the failure counts, not the published copy.
 func (s *selector) notePublished(e schemas.Event) {
 	if e.Envelope.Properties.MessageID == "" && recordedAction(e) == schemas.Published && s.target.Kind != ToFailedQueue {
-		s.published.add(keyOf(e.Fingerprint))
+		s.published.Add(keyset.Of(e.Fingerprint))
 	}
 }

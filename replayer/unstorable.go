@@ -36,7 +36,7 @@ func (m missingBodies) complete(fingerprint string, body []byte) {
 // message at a time and acknowledges none, so that the broker requeues all when the
 // channel closes. Until then other consumers do not see them.
 func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missingBodies) error {
-	err := l.conn.Do(ctx, func(ch *amqp.Channel) error {
+	err := l.Do(ctx, func(ch *amqp.Channel) error {
 		for len(bodies) > 0 && ctx.Err() == nil {
 			d, there, err := ch.Get(queue, false)
 			if err != nil || !there {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -87,7 +88,7 @@ func (a seeded) keepJob(t *testing.T) {
 	job := replayer.Job{
 		ID: "job", State: replayer.Paused, Operator: hostile, Reason: hostile, Problem: hostile, Query: hostile, DSL: json.RawMessage(`{"x":"\u009b"}`),
 		Target:  replayer.Target{Kind: replayer.ToExchange, Exchange: hostile},
-		Changes: replayer.Changes{Set: []string{hostile}, Remove: []string{hostile}},
+		Changes: edit.Changes{Set: []string{hostile}, Remove: []string{hostile}},
 		Total:   2, Failed: 2, Created: happened,
 	}
 	job.Failures = []replayer.Failure{{EventID: hostile, Message: hostile, Reason: hostile}, {EventID: hostile, Reason: hostile}}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -63,7 +63,7 @@ func (p *publication) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty is the default exchange, whose key is a queue's name")
 	flags.StringVar(&p.key, "key", "", "routing key")
-	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
+	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with "+strings.Join(edit.HeaderTypes(), ", "))
 	flags.StringVar(&p.properties.ContentType, "content-type", "", "content type (default: application/json where the body is JSON)")
 	flags.StringVar(&p.properties.MessageID, "message-id", "", "message id, of a single message")
 	flags.StringVar(&p.properties.CorrelationID, "correlation-id", "", "correlation id")

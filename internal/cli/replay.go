@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/edit"
 )
 
 func newReplay(from *settings) *cobra.Command {
@@ -73,7 +74,7 @@ type replay struct {
 	toQueue          string
 	toExchange, key  string
 	keyGiven         bool
-	changes          replayer.Changes
+	changes          edit.Changes
 	operator, reason string
 
 	dryRun, yes, again bool

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/edit"
 )
 
 func (r *replay) addFlags(cmd *cobra.Command) {
@@ -23,9 +24,9 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	addGiven(flags, &r.toQueue, "to-queue", "send to this queue and to no other")
 	addGiven(flags, &r.toExchange, "to-exchange", "send to this exchange")
 	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
-	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(replayer.HeaderTypes(), ", "))
+	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(edit.HeaderTypes(), ", "))
 	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")
-	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property, one of "+strings.Join(replayer.RemovableProperties(), ", "))
+	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property, one of "+strings.Join(edit.RemovableProperties(), ", "))
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show what would be sent and stop")
 	flags.BoolVarP(&r.yes, "yes", "y", false, "send without asking")
 	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly so many messages would be sent")

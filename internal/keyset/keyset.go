@@ -1,4 +1,5 @@
-package replayer
+// Package keyset has a compact set of hashed keys.
+package keyset
 
 import (
 	"crypto/sha256"
@@ -6,11 +7,12 @@ import (
 	"math/bits"
 )
 
-// key identifies a message. It has 16 bytes, since a job keeps one for each message
-// that it sends.
-type key [16]byte
+// Key is a hash of 16 bytes.
+type Key [16]byte
 
-func keyOf(parts ...string) key {
+// Of returns the key of a sequence of parts. Other sequences have other keys, even if
+// they have the same text.
+func Of(parts ...string) Key {
 	var room [256]byte
 	text := room[:0]
 	for _, part := range parts {
@@ -18,19 +20,19 @@ func keyOf(parts ...string) key {
 		text = append(text, part...)
 	}
 	sum := sha256.Sum256(text)
-	return key(sum[:16])
+	return Key(sum[:16])
 }
 
-// set holds keys in tables that are at most nine tenths full: 18 to 23 bytes a
+// Set holds keys in tables that are at most nine tenths full: 18 to 23 bytes a
 // key, where a map needs about 40. There are many small tables, so that only one
 // of them exists twice while it grows. The zero value is empty.
-type set struct {
+type Set struct {
 	tables [256]table
 	size   int
 }
 
-// add adds a key and reports whether it is new.
-func (s *set) add(k key) bool {
+// Add adds a key and reports whether it is new.
+func (s *Set) Add(k Key) bool {
 	added := s.tables[k[0]].add(k)
 	if added {
 		s.size++
@@ -38,21 +40,25 @@ func (s *set) add(k key) bool {
 	return added
 }
 
-func (s *set) has(k key) bool {
+// Has reports whether the set has a key.
+func (s *Set) Has(k Key) bool {
 	_, found := s.tables[k[0]].find(k)
 	return found
 }
 
-// table is a hash table with linear probing. The keys are hashes already. The zero key
-// marks a free slot: no message has it.
+// Len returns the number of keys.
+func (s *Set) Len() int { return s.size }
+
+// table is a hash table with linear probing. The keys are hashes already. The zero Key
+// marks a free slot: no sequence of parts has it.
 type table struct {
-	slots []key
+	slots []Key
 	size  int
 }
 
 const minTableSize = 8 // slots
 
-func (t *table) add(k key) bool {
+func (t *table) add(k Key) bool {
 	if (t.size+1)*10 > len(t.slots)*9 { // find needs a free slot to end
 		t.grow()
 	}
@@ -66,7 +72,7 @@ func (t *table) add(k key) bool {
 }
 
 // find returns the slot of a key, or the free slot for it.
-func (t *table) find(k key) (at int, found bool) {
+func (t *table) find(k Key) (at int, found bool) {
 	if len(t.slots) == 0 {
 		return 0, false
 	}
@@ -79,7 +85,7 @@ func (t *table) find(k key) (at int, found bool) {
 		switch t.slots[at] {
 		case k:
 			return at, true
-		case key{}:
+		case Key{}:
 			return at, false
 		}
 	}
@@ -87,9 +93,9 @@ func (t *table) find(k key) (at int, found bool) {
 
 func (t *table) grow() {
 	old := t.slots
-	t.slots = make([]key, max(minTableSize, len(old)+len(old)/4))
+	t.slots = make([]Key, max(minTableSize, len(old)+len(old)/4))
 	for _, k := range old {
-		if k != (key{}) {
+		if k != (Key{}) {
 			at, _ := t.find(k)
 			t.slots[at] = k
 		}

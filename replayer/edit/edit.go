@@ -1,4 +1,14 @@
-package replayer
+// Package edit changes headers and properties of messages, by texts that an operator
+// writes:
+//
+//	changes := edit.Changes{Set: []string{"tenant=acme", "attempts:int=3"}, Remove: []string{"trace"}}
+//	if err := changes.Check(); err != nil {
+//		return err
+//	}
+//	message = changes.Apply(message)
+//
+// It does not change bodies: publish another message for that.
+package edit
 
 import (
 	"fmt"
@@ -13,9 +23,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Changes are applied to the headers and properties of each sent message. A changed
-// message has another fingerprint: to its consumer, it is another message. The zero
-// value changes nothing.
+// Changes are changes of the headers and properties of a message. A changed message has another fingerprint: to its consumer, it is another message. The zero value
+// changes nothing.
 type Changes struct {
 	Set    []string `json:"set,omitempty"` // headers: NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
 	Remove []string `json:"remove,omitempty"`
@@ -29,7 +38,7 @@ type Changes struct {
 // a string.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
 
-// RemovableProperties returns the properties that a replay can remove.
+// RemovableProperties returns the properties that Changes can remove.
 func RemovableProperties() []string {
 	return []string{"correlation_id", "expiration", "priority", "reply_to"}
 }
@@ -76,17 +85,20 @@ func checkRemoved(properties []string) error {
 	return nil
 }
 
-func (c Changes) equal(other Changes) bool {
+// Equal reports whether two lists of changes are the same.
+func (c Changes) Equal(other Changes) bool {
 	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove) && slices.Equal(c.RemoveProperties, other.RemoveProperties)
 }
 
-func (c Changes) empty() bool {
+// Empty reports whether a message stays as it is.
+func (c Changes) Empty() bool {
 	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.RemoveProperties) == 0
 }
 
-// apply returns the envelope with copied and changed headers and properties.
-func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
-	if c.empty() {
+// Apply returns the envelope with copied and changed headers and properties. It skips a
+// header that cannot be parsed, which Check reports.
+func (c Changes) Apply(e schemas.Envelope) schemas.Envelope {
+	if c.Empty() {
 		return e
 	}
 	headers := maps.Clone(e.Headers)
@@ -97,7 +109,7 @@ func (c Changes) apply(e schemas.Envelope) schemas.Envelope {
 		delete(headers, name)
 	}
 	for _, text := range c.Set {
-		if name, value, err := ParseHeader(text); err == nil { // checked when the job was planned
+		if name, value, err := ParseHeader(text); err == nil {
 			headers[name] = value
 		}
 	}

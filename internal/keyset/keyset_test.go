@@ -1,4 +1,4 @@
-package replayer
+package keyset
 
 import (
 	"fmt"
@@ -6,28 +6,28 @@ import (
 )
 
 func TestSet(t *testing.T) {
-	var s set
+	var s Set
 	for n := range 100_000 {
-		k := keyOf("id", fmt.Sprint(n))
-		if s.has(k) || !s.add(k) || !s.has(k) || s.add(k) {
+		k := Of("id", fmt.Sprint(n))
+		if s.Has(k) || !s.Add(k) || !s.Has(k) || s.Add(k) {
 			t.Fatalf("key %d is not there exactly after it was added", n)
 		}
 	}
 	for n := range 100_000 {
-		if !s.has(keyOf("id", fmt.Sprint(n))) || s.has(keyOf("event", fmt.Sprint(n))) {
+		if !s.Has(Of("id", fmt.Sprint(n))) || s.Has(Of("event", fmt.Sprint(n))) {
 			t.Fatalf("key %d got lost, or another is there", n)
 		}
 	}
-	if s.size != 100_000 {
-		t.Errorf("%d keys, want 100,000", s.size)
+	if s.Len() != 100_000 {
+		t.Errorf("%d keys, want 100,000", s.Len())
 	}
 }
 
 // TestSetSize limits a set to 24 bytes a message at any size of a real job.
 func TestSetSize(t *testing.T) {
-	var s set
+	var s Set
 	for n := range 300_000 {
-		s.add(keyOf(fmt.Sprint(n)))
+		s.Add(Of(fmt.Sprint(n)))
 		if n+1 < 10_000 || n%997 != 0 {
 			continue
 		}
@@ -43,9 +43,9 @@ func TestSetSize(t *testing.T) {
 
 // TestKeys: the boundaries of the parts matter.
 func TestKeys(t *testing.T) {
-	seen := map[key]string{}
+	seen := map[Key]string{}
 	for _, parts := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {"", "abc"}, {}} {
-		k := keyOf(parts...)
+		k := Of(parts...)
 		if other, there := seen[k]; there {
 			t.Errorf("%q has the key of %s", parts, other)
 		}
@@ -54,15 +54,15 @@ func TestKeys(t *testing.T) {
 }
 
 func BenchmarkSet(b *testing.B) {
-	keys := make([]key, 1<<20)
+	keys := make([]Key, 1<<20)
 	for n := range keys {
-		keys[n] = keyOf(fmt.Sprint(n))
+		keys[n] = Of(fmt.Sprint(n))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		var s set
+		var s Set
 		for _, k := range keys {
-			s.add(k)
+			s.Add(k)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
@@ -70,12 +70,12 @@ func BenchmarkSet(b *testing.B) {
 
 // A set with few keys in a table must find no others.
 func TestSetOfFew(t *testing.T) {
-	var keys set
+	var keys Set
 	for n := range 100 {
-		if absent := (key{1, 2, byte(n)}); keys.has(absent) {
+		if absent := (Key{1, 2, byte(n)}); keys.Has(absent) {
 			t.Fatalf("of %d keys: it has %v", n, absent)
 		}
-		if !keys.add(key{1, 1, byte(n)}) {
+		if !keys.Add(Key{1, 1, byte(n)}) {
 			t.Fatalf("of %d keys: one more is not new", n)
 		}
 	}
