@@ -10,7 +10,7 @@ import (
 func newConfig(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check the configuration, or show what is in force and why",
+		Short: "Check or show the configuration",
 		Args:  noCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -21,8 +21,8 @@ func newConfig(from *settings) *cobra.Command {
 func newConfigCheck(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "check",
-		Short:   "Read the configuration and list every mistake",
-		Long:    "check reads file, environment and flags as every command does. It opens no file with\npasswords, keys or certificates and asks no server: doctor does both.",
+		Short:   "Check the configuration and list every mistake",
+		Long:    "Check the configuration file, the environment and the flags. Files with passwords,\nkeys or certificates are not opened, and no server is contacted: doctor does both.",
 		Example: "  watership config check --config watership.yaml",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,8 +38,8 @@ func newConfigShow(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:     "show",
-		Short:   "Show every setting in force and where it comes from",
-		Long:    "show prints each setting with its value, without passwords, and the file and line, variable, flag or default that it comes from.",
+		Short:   "Show the value and the origin of every setting",
+		Long:    "Show each setting with its value and its origin: the file and line, environment\nvariable, flag or default. Passwords are masked.",
 		Example: "  watership config show\n  watership config show -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -34,20 +34,21 @@ func newDev(from *settings) *cobra.Command {
 	var d dev
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Try Watership out: serve with a broker and a store inside, and an example system",
-		Long: `dev is serve with nothing to install: a broker inside the process, at which
-programs in any language can connect, and a store in one file. The broker keeps
-messages in memory only, and lets publishers wait at 256 MiB; what is recorded
-stays in the folder --data. Ctrl-C does not work off what is in the broker, and
-says how much that is; a second one ends dev at once. For production there are
-RabbitMQ and Elasticsearch.
+		Short: "Try Watership: run it with an embedded broker, an embedded store and an example shop",
+		Long: `Run serve with an embedded AMQP broker, to which programs in any language can
+connect, and an embedded store in one file. There is nothing to install.
 
-Unless --empty, there is an example system: a shop whose orders, payments and
-shipments flow over topic, direct and fanout exchanges. Some fail for a while,
-some arrive before what they depend on, and some can never succeed.
+The broker keeps messages in memory only, and blocks publishers at 256 MiB. The
+store stays in the folder --data. Ctrl-C stops dev without draining the queues and
+prints how many messages are lost; a second Ctrl-C stops it at once. In production,
+use RabbitMQ and Elasticsearch.
 
-The other commands find it by themselves in the same folder, unless amqp.url,
-store.url or a password is configured for them. One dev runs in a folder.`,
+Without --empty, dev runs an example shop: orders, payments and shipments on topic,
+direct and fanout exchanges. Some fail for a while, some arrive too early, and some
+can never succeed.
+
+Other commands in the same folder connect to it automatically, unless amqp.url,
+store.url or a password is configured. A folder can have one dev at a time.`,
 		Example: "  watership dev\n  watership dev --empty --config watership.yaml\n  watership dev --data /tmp/shop --amqp-listen 127.0.0.1:5673 --rate 50",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,9 +63,9 @@ store.url or a password is configured for them. One dev runs in a folder.`,
 			return d.start(cmd.Context(), cfg)
 		},
 	}
-	cmd.Flags().BoolVar(&d.empty, "empty", false, "no example system: only what the configuration says")
-	cmd.Flags().Uint64Var(&d.seed, "seed", 1, "the example's orders are the same for the same seed")
-	cmd.Flags().Float64Var(&d.rate, "rate", 5, "orders a second")
+	cmd.Flags().BoolVar(&d.empty, "empty", false, "run no example shop, only the configuration")
+	cmd.Flags().Uint64Var(&d.seed, "seed", 1, "seed of the example's random orders")
+	cmd.Flags().Float64Var(&d.rate, "rate", 5, "orders per second")
 	return cmd
 }
 

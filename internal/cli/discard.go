@@ -31,10 +31,10 @@ func newDiscard(from *settings) *cobra.Command {
 	var d discard
 	cmd := &cobra.Command{
 		Use:   "discard [QUERY]",
-		Short: "Say that failures need nothing more, and why",
-		Long: `discard takes failures off the list of failed: those that a query finds and that
-are not resolved, or those with certain ids. Nothing is deleted: each gets an
-event that says who decided so, when and why, and can still be replayed.`,
+		Short: "Mark failures as resolved, with a reason",
+		Long: `Mark failures as resolved: the unresolved failures that match a query, or the ones
+listed by id. Nothing is deleted. Each failure gets an event with the operator, the
+time and the reason, and can still be replayed.`,
 		Example: `  watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes
   watership failed discard --ids paid.txt --reason 'paid by hand' --yes`,
 		Args: cobra.ArbitraryArgs,
@@ -60,9 +60,9 @@ event that says who decided so, when and why, and can still be replayed.`,
 		},
 	}
 	d.selected.addFlags(cmd)
-	addGiven(cmd.Flags(), &d.file, "ids", "file with ids of messages or events, one a line; - is standard input")
+	addGiven(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "why (required)")
-	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "discard without asking")
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 

@@ -15,10 +15,10 @@ func newDoctor(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check everything that Watership needs, and say what to do",
-		Long: `doctor looks at the broker, the store and the topology, and changes nothing. For
-each problem it says what to do. It exits with 1 if something is wrong, and with
-0 if there are warnings only.`,
+		Short: "Check servers and topology, with a remedy for each problem",
+		Long: `Check the broker, the store and the topology, and print a remedy for each problem.
+doctor changes nothing. It exits with 1 if there are errors, and with 0 if there are
+only warnings.`,
 		Example: "  watership doctor\n  watership doctor -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

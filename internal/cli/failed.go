@@ -23,12 +23,14 @@ func newFailed(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:   "failed [QUERY]",
-		Short: "List what was given up and is not resolved, in groups of one kind",
-		Long: `failed lists the messages that were given up and have neither been handled
-since nor discarded, in groups of the same queue, class, error type and error,
-with ids and numbers folded. A replay that was handled resolves a failure; at a
-queue whose consumer does not report to Watership, the replay itself does. A
-message whose replay failed again is listed once, as the newer failure.`,
+		Short: "List unresolved failures, grouped by queue and error",
+		Long: `List messages that failed permanently and were not handled or discarded since. They
+are grouped by queue, class, error type and error message, with ids and numbers
+replaced by #.
+
+A failure is resolved when a replay of it is handled, or when it is discarded. If
+the consumer of the queue does not report to Watership, the replay itself resolves
+it. A message whose replay failed again is listed once, with the newer failure.`,
 		Example: `  watership failed
   watership failed 'queue: orders' --since 12h -o json
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,

@@ -14,7 +14,7 @@ import (
 func newHealthcheck(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "healthcheck",
-		Short: "Ask a running serve whether it lives, for container health checks",
+		Short: "Check the health of a running server",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()

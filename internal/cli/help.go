@@ -40,7 +40,7 @@ func addHelp(root *cobra.Command, from *settings) {
 			from.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd.Name(), key.Name)
 		}
 		printHelp(cmd, args)
-		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is a flag as well: see \"watership help settings\".")
+		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is also a flag: see \"watership help settings\".")
 	})
 }
 
@@ -71,9 +71,9 @@ func newSettingsTopic() *cobra.Command {
 // settingsText lists every setting as a text of at most 80 columns but for long values.
 func settingsText() string {
 	var b strings.Builder
-	b.WriteString(`Settings are flags, environment variables or keys of the configuration file, which
---config or ` + config.FileVariable + ` names; flags go before the environment, and the
-environment before the file. "watership config show" prints those in force.
+	b.WriteString(`A setting is a flag, an environment variable or a key of the configuration file
+(--config or ` + config.FileVariable + `). Flags override the environment, and the
+environment overrides the file. "watership config show" prints the values in use.
 `)
 	for _, key := range config.Keys() {
 		fmt.Fprintf(&b, "\n%s", key.Name)

@@ -86,7 +86,7 @@ func TestHelpLeavesSettingsOut(t *testing.T) {
 				t.Errorf("%s: the help has %s", command, flag)
 			}
 		}
-		if !strings.HasSuffix(out, "\nEvery setting is a flag as well: see \"watership help settings\".\n") {
+		if !strings.HasSuffix(out, "\nEvery setting is also a flag: see \"watership help settings\".\n") {
 			t.Errorf("%s: the help does not end with the topic of settings:\n%s", command, out)
 		}
 	}

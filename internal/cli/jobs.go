@@ -17,8 +17,8 @@ import (
 func newJobs(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List, show, resume and cancel replays",
-		Long: `A replay is a job: what was sent, where, by whom and why, and how far it came.
+		Short: "List, show, resume and cancel replay jobs",
+		Long: `Each replay is a job: a record of its query, target, operator, reason and progress.
 Jobs are kept in the store; in Elasticsearch, in the index STREAM.jobs.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -32,7 +32,7 @@ func newJobsList(from *settings) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List jobs, the newest first",
+		Short:   "List jobs, newest first",
 		Example: "  watership jobs list\n  watership jobs list --limit 0 -o ndjson",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ func newJobsList(from *settings) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "most jobs to list; 0 lists all")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "maximum number of jobs; 0: no limit")
 	format.addFlag(cmd, "table", "json", "ndjson")
 	return cmd
 }
@@ -55,7 +55,7 @@ func newJobsShow(from *settings) *cobra.Command {
 	every := func(replayer.Job) bool { return true }
 	cmd := onOneJob(from, every, &cobra.Command{
 		Use:     "show JOB",
-		Short:   "Show a job, and the messages that it could not send",
+		Short:   "Show a job and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
 	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
 		job, err := replays.Job(ctx, id)
@@ -73,16 +73,18 @@ func newJobsResume(from *settings) *cobra.Command {
 	var yes bool
 	cmd := onOneJob(from, stopped, &cobra.Command{
 		Use:   "resume JOB",
-		Short: "Go on with a job that was stopped",
-		Long: fmt.Sprintf(`resume sends what a job has left. It shows the job first, since whoever may write
-to the store may have changed it; a terminal is asked, a script needs --yes. What
-was confirmed is not sent again; after a crash up to %d messages, which were on
-their way then, may come twice. A job that somebody runs is not touched.`, replayer.Window),
+		Short: "Resume a stopped job",
+		Long: fmt.Sprintf(`Send the remaining messages of a job. The job is shown first, since other users of
+the store may have changed it. A terminal prompts for confirmation; a script needs
+--yes.
+
+Confirmed messages are not sent again. After a crash, up to %d messages that were
+in flight may be sent twice. A job that is running is not resumed.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
 	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
 		return resume(ctx, t, replays, id, yes)
 	})
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "send without asking")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
@@ -128,9 +130,9 @@ func newJobsCancel(from *settings) *cobra.Command {
 	open := func(job replayer.Job) bool { return !job.Finished() }
 	cmd := onOneJob(from, open, &cobra.Command{
 		Use:   "cancel JOB",
-		Short: "End a job for good",
-		Long: `cancel ends a job, also while it runs: whoever runs it stops within seconds. What
-it has sent by then stays sent.`,
+		Short: "Cancel a job",
+		Long: `Cancel a job. If it is running, it stops within seconds. Messages that were sent stay
+sent.`,
 		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
 	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
 		why := "by " + operator()
@@ -144,7 +146,7 @@ it has sent by then stays sent.`,
 		_, err = fmt.Fprintf(t.Out, "cancelled job %s, which had sent %d of %d\n", terminal.Cell(job.ID, 0), job.Sent, job.Total)
 		return err
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason in the job's record")
 	return cmd
 }
 

@@ -15,10 +15,10 @@ type kibanaAccess struct {
 }
 
 func (a *kibanaAccess) addFlags(cmd *cobra.Command) {
-	addGiven(cmd.Flags(), &a.url, "kibana", "URL of the Kibana that gets the data view, searches and dashboard, or an update of them")
+	addGiven(cmd.Flags(), &a.url, "kibana", "URL of Kibana, to import or update the data view, searches and dashboard")
 	addGiven(cmd.Flags(), &a.user, "kibana-user", "user of Kibana")
 	addGiven(cmd.Flags(), &a.passwordFile, "kibana-password-file", "file with the password of --kibana-user")
-	addGiven(cmd.Flags(), &a.ca, "kibana-ca", "file with the certificates, in PEM, of authorities to trust for Kibana")
+	addGiven(cmd.Flags(), &a.ca, "kibana-ca", "PEM file with the certificate authorities to trust for Kibana")
 }
 
 // open checks the flags and returns a client; nil without --kibana.

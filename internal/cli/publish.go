@@ -29,12 +29,14 @@ func newPublish(from *settings) *cobra.Command {
 	var p publication
 	cmd := &cobra.Command{
 		Use:   "publish [FILE]...",
-		Short: "Publish files, or standard input, as messages",
-		Long: `publish sends each file as one message, or standard input where there is none,
-and waits until the broker has it. With --ndjson each line is a message as export
-writes it, and goes to its own exchange with its own routing key, properties and
-headers. A message that reaches no queue is an error; on a tapped exchange the
-broker cannot tell, since the tap takes it.`,
+		Short: "Publish messages from files or standard input",
+		Long: `Publish each file as one message, or standard input if no file is given, and wait
+for the broker's confirm. With --ndjson, each line is a message in the format of
+export, and is published to its own exchange with its own routing key, properties
+and headers.
+
+A message that reaches no queue is an error. On a tapped exchange every message
+reaches the tap's queue, so this cannot be detected.`,
 		Example: `  echo '{"id": 1}' | watership publish --exchange shop --key order.created
   watership publish --exchange shop --key order.created --header tenant=acme --header retries:int=3 order.json
   watership publish --exchange shop --key load.test --count 10000 --rate 500 order.json
@@ -61,17 +63,17 @@ broker cannot tell, since the tap takes it.`,
 
 func (p *publication) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty is the default exchange, whose key is a queue's name")
+	flags.StringVar(&p.exchange, "exchange", "", "exchange; empty: the default exchange, which routes by queue name")
 	flags.StringVar(&p.key, "key", "", "routing key")
 	flags.StringArrayVar(&p.headers, "header", nil, "header NAME=VALUE, or NAME:TYPE=VALUE with "+strings.Join(edit.HeaderTypes(), ", "))
-	flags.StringVar(&p.properties.ContentType, "content-type", "", "content type (default: application/json where the body is JSON)")
+	flags.StringVar(&p.properties.ContentType, "content-type", "", "content type (default: application/json if the body is JSON)")
 	flags.StringVar(&p.properties.MessageID, "message-id", "", "message id, of a single message")
 	flags.StringVar(&p.properties.CorrelationID, "correlation-id", "", "correlation id")
 	flags.StringVar(&p.properties.Type, "type", "", "type")
 	flags.StringVar(&p.properties.AppID, "app-id", "", "application id")
-	flags.BoolVar(&p.ndjson, "ndjson", false, "read messages as export writes them, one a line")
-	flags.IntVar(&p.count, "count", 1, "how often to publish each message")
-	flags.Float64Var(&p.rate, "rate", 0, "most messages a second; 0 is as fast as the broker takes them")
+	flags.BoolVar(&p.ndjson, "ndjson", false, "read messages in the format of export, one per line")
+	flags.IntVar(&p.count, "count", 1, "number of times to publish each message")
+	flags.Float64Var(&p.rate, "rate", 0, "maximum messages per second; 0: no limit")
 }
 
 func (p publication) validate(files []string) error {

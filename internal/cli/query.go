@@ -41,9 +41,9 @@ func (s system) fields() (kql.Fields, error) {
 type span struct{ since, from, to string }
 
 func (p *span) addFlags(cmd *cobra.Command) {
-	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 1h30m, 7d, ...")
-	addGiven(cmd.Flags(), &p.from, "from", "only events at or after a time, such as 2026-05-04T03:00:00Z or now-1d/d")
-	addGiven(cmd.Flags(), &p.to, "to", "only events before a time")
+	addGiven(cmd.Flags(), &p.since, "since", "only events of the last 15m, 1h30m, 7d, and so on")
+	addGiven(cmd.Flags(), &p.from, "from", "only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d")
+	addGiven(cmd.Flags(), &p.to, "to", "only events before this time")
 }
 
 // limit adds the period to a query.

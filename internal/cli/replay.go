@@ -18,25 +18,27 @@ func newReplay(from *settings) *cobra.Command {
 	var r replay
 	cmd := &cobra.Command{
 		Use:   "replay [QUERY]",
-		Short: "Send the messages that a query finds again",
-		Long: `replay sends each message that the query finds, once, in the order in which they
-were recorded: to the exchange and routing key that it was first published to,
-only to the queue that failed, or to another queue or exchange. What is sent is
-the message as first published, with headers that mark the job.
+		Short: "Send the messages that match a query again",
+		Long: `Send each message that matches a query once, in the order in which the messages
+were recorded: to its original exchange and routing key, only to the queue that
+failed, or to another queue or exchange. The message is sent as first published,
+with headers that name the job.
 
-It shows what would be sent before anything is; a terminal is asked, a script
-needs --yes. What was replayed to the same target before is left out, unless it
-failed again since, and so is what another replay is sending now. So is a failure
-that was handled or discarded since, or that is tried again soon, where messages go
-back to where they came from; --again sends all of them.
+A preview is shown before anything is sent. A terminal prompts for confirmation; a
+script needs --yes.
 
-A replay is a job, which is kept: who sent what, why, and how far it came. It
-waits up to five minutes for a broker or a store that is away; after a crash,
-'watership jobs resume' goes on where it stopped.
+Left out, unless --again is set:
+  - messages that were replayed to the same target and have not failed since
+  - messages that another replay is sending
+  - for messages that return to their origin: failures that were handled or
+    discarded since, or that will be retried soon
 
-A message whose headers are changed is another message to whoever receives it:
-it has another fingerprint. The failure that it replays counts as resolved all
-the same, since the copy carries the id of the failure's event.`,
+Each replay is a job with a record of its query, operator, reason and progress. It
+waits up to five minutes for a broker or store that is unavailable. After a crash,
+continue it with 'watership jobs resume'.
+
+A message with changed headers has another fingerprint. It still resolves the
+failure that it replays, since it carries the id of the failure's event.`,
 		Example: `  watership replay 'action: poisoned and queue: orders' --to-failed-queue --dry-run
   watership replay 'action: poisoned and error.type: timeout' --to-failed-queue --yes --rate 50
   watership replay --ids failed.txt --to-queue orders.repair --expect 12 --yes

@@ -84,8 +84,8 @@ func newRoot(t terminal.Streams, environ []string) *cobra.Command {
 what fails, sets aside what cannot succeed, and replays any of it to where it
 came from.
 
-In the folder of a running "watership dev" every command works on it, without any
-setting.`,
+In the folder of a running "watership dev", every command connects to it
+automatically.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noCommand,

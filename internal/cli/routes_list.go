@@ -25,10 +25,10 @@ func newRoutes(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:   "routes",
-		Short: "List routes, what waits in their queues, and which are paused",
-		Long: `routes lists the routes of the configuration, and those of other services that are
-paused. A route pauses while its messages fail one after the other, as in an outage
-of its service; single messages probe until one succeeds.`,
+		Short: "List routes, their queue lengths and which are paused",
+		Long: `List the configured routes, and routes of other services that are paused. A route is
+paused during an outage of its service, when all its messages fail. It then tries
+single messages until one succeeds.`,
 		Example: "  watership routes\n  watership routes -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

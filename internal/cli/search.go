@@ -23,15 +23,16 @@ func newSearch(from *settings) *cobra.Command {
 	var asked search
 	cmd := &cobra.Command{
 		Use:   "search [QUERY]",
-		Short: "List events that a query finds, the newest first",
-		Long: `search takes Kibana's query language: field: value, "phrases", wildcards, and,
-or, not, parentheses, ranges. A field may be named by the end of its name, such
-as queue or action, and a header as headers.NAME. docs/query.md has the whole
-language, and where it differs from Kibana's. A time without a zone is in
-the zone of the machine (TZ), as times are shown. No query finds everything.
+		Short: "Search events, newest first",
+		Long: `Search events with Kibana's query language (KQL): field: value, "phrases",
+wildcards, and, or, not, parentheses and ranges. Without a query, all events match.
 
--o csv puts an apostrophe before a text that a spreadsheet would take for a
-formula; -o json and -o ndjson have every value as it is.`,
+A field can be named by the end of its name, such as queue or action, and a header
+as headers.NAME. Times without a zone are in the local zone (TZ), as in the output.
+See docs/query.md for the whole language and its differences from Kibana.
+
+-o csv prefixes text that a spreadsheet would read as a formula with an apostrophe;
+-o json and -o ndjson print every value unchanged.`,
 		Example: `  watership search 'action: poisoned and headers.tenant: acme' --since 1h
   watership search 'error.message: timeout' -o ndjson --limit 0
   watership search 'action: handled' --fields @timestamp,message.id,headers.tenant -o csv
@@ -57,10 +58,10 @@ formula; -o json and -o ndjson have every value as it is.`,
 	}
 	asked.selected.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&asked.limit, "limit", "n", 50, "most events, or values of --by, to list; 0 lists all events")
-	flags.StringSliceVar(&asked.fields, "fields", nil, "columns: fields of the document, such as event.action,headers.tenant")
-	flags.BoolVar(&asked.count, "count", false, "only count the events")
-	addGiven(flags, &asked.by, "by", "count the events by the values of a field, the most frequent first")
+	flags.IntVarP(&asked.limit, "limit", "n", 50, "maximum number of events, or of values with --by; 0: no limit")
+	flags.StringSliceVar(&asked.fields, "fields", nil, "columns to print, such as event.action,headers.tenant")
+	flags.BoolVar(&asked.count, "count", false, "print only the number of events")
+	addGiven(flags, &asked.by, "by", "count events by the values of this field")
 	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
 	return cmd
 }

@@ -22,7 +22,7 @@ type selected struct {
 
 func (q *selected) addFlags(cmd *cobra.Command) {
 	q.period.addFlags(cmd)
-	addGiven(cmd.Flags(), &q.dsl, "dsl", "file with a query in Elasticsearch's query DSL as JSON; - is standard input")
+	addGiven(cmd.Flags(), &q.dsl, "dsl", "file with a query in Elasticsearch's query DSL (JSON); - reads standard input")
 }
 
 // selection returns the selection, and reads the DSL from in if its file is "-".

@@ -25,10 +25,11 @@ func newServe(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Run the pipeline and the indexer until SIGTERM",
-		Long: `serve declares the topology, taps the exchanges, runs the routes with their
-retry and poison handlers, and indexes every event. It waits for servers that
-are away. On SIGTERM or SIGINT it stops fetching, lets handlers finish, gives
-the rest back to the queues and exits with 0.`,
+		Long: `Declare the topology, tap the exchanges, run the routes with their retry and poison
+handlers, and index every event. serve waits for servers that are unavailable.
+
+On SIGTERM or SIGINT it stops consuming, waits for running handlers, requeues the
+remaining messages and exits with 0.`,
 		Example: "  watership serve --config watership.yaml",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

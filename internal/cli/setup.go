@@ -16,14 +16,18 @@ func newSetup(from *settings) *cobra.Command {
 	var access kibanaAccess
 	cmd := &cobra.Command{
 		Use:   "setup",
-		Short: "Declare the topology, install the index templates, import the dashboard",
-		Long: `setup declares our exchanges and queues, taps the configured exchanges, and
-installs the index templates. It can be repeated: what is there stays, and what
-is there in another form ends it with an error that says what to do. Where tap.when_full
-or tap.limit has changed, it indexes what the former queue of copies holds and
-deletes it; no serve of the former configuration may run then. Of Kibana's objects, those that setup imported before are replaced.
-A policy that lets the broker drop messages of our queues, or a delivery limit on a
-route's queue without a dead-letter exchange, is an error with the command that lifts it.`,
+		Short: "Declare queues and exchanges, install index templates, import the dashboard",
+		Long: `Declare Watership's exchanges and queues, tap the configured exchanges, install the
+index templates and, with --kibana, import the saved objects. setup can be repeated:
+it leaves existing objects unchanged, and fails with a remedy if one has other
+arguments. Saved objects of an earlier import are replaced.
+
+If tap.when_full or tap.limit has changed, setup indexes the messages of the former
+index queue and deletes it. Stop every serve with the former configuration first.
+
+setup fails if a policy lets the broker drop messages of Watership's queues, or sets
+a delivery limit on a route's queue without a dead-letter exchange. The error has the
+command that changes the policy.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,10 +15,10 @@ func newShow(from *settings) *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show a message and its whole life",
-		Long: `show takes a message id, a fingerprint, the id that a message got at its first
-failure, or the id of an event, and prints the message as first published, and
-every event of its life in order.`,
+		Short: "Show a message and its history",
+		Long: `Show a message as it was first published, and all its events in order. ID is a
+message id, a fingerprint, an event id, or the id that a message got at its first
+failure.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
 		Args:    exactly(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +42,7 @@ every event of its life in order.`,
 			return to.lives(cmd.Context(), store, found)
 		},
 	}
-	cmd.Flags().BoolVar(&raw, "raw", false, "print the exact bytes of the body and nothing else")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the exact bytes of the body")
 	return cmd
 }
 

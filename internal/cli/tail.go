@@ -14,10 +14,9 @@ func newTail(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
 		Use:   "tail [QUERY]",
-		Short: "Follow new events as they are stored, until Ctrl-C",
-		Long: `tail prints every event that a query finds from now on, once, soon after it can
-be found: what was taken from the queues at the same time comes in order, what
-the store shows late comes late.`,
+		Short: "Follow new events until Ctrl-C",
+		Long: `Print every new event that matches a query, once, as soon as the store makes it
+visible. Events that become visible together are printed in order.`,
 		Example: `  watership tail 'action: poisoned'
   watership tail -n 20 'headers.tenant: acme' -o ndjson`,
 		Args: cobra.ArbitraryArgs,
@@ -50,8 +49,8 @@ the store shows late comes late.`,
 			return f.run(cmd.Context(), lines)
 		},
 	}
-	cmd.Flags().IntVarP(&lines, "lines", "n", 0, "the newest events there are to begin with")
-	cmd.Flags().StringSliceVar(&fields, "fields", nil, "columns: fields of the document")
+	cmd.Flags().IntVarP(&lines, "lines", "n", 0, "start with this many earlier events")
+	cmd.Flags().StringSliceVar(&fields, "fields", nil, "columns to print")
 	format.addFlag(cmd, "table", "ndjson")
 	return cmd
 }

@@ -18,11 +18,12 @@ func newExport(from *settings) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "export QUERY",
-		Short: "Write the events that a query finds, whole, as one JSON document a line",
-		Long: `export writes every event in the order in which it was recorded, with all that
-is needed to publish its message again unchanged: exchange, routing key, every
-property, typed headers and the bytes of the body. import reads it into another
-store; publish --ndjson publishes the messages.`,
+		Short: "Export the events that match a query as NDJSON",
+		Long: `Write matching events to standard output, one JSON document per line, in the order
+in which they were recorded. An event has everything that its message needs to be
+published unchanged: exchange, routing key, properties, typed headers and body.
+
+Read the output with import (into another store) or publish --ndjson (as messages).`,
 		Example: `  watership export 'action: published and headers.tenant: acme' --since 1d > acme.ndjson
   watership export '*' | gzip > all.ndjson.gz`,
 		Args: cobra.ArbitraryArgs,
@@ -44,7 +45,7 @@ store; publish --ndjson publishes the messages.`,
 		},
 	}
 	selected.addFlags(cmd)
-	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "most events to write; 0 writes all")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "maximum number of events; 0: no limit")
 	return cmd
 }
 

@@ -21,11 +21,10 @@ import (
 func newImport(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Read events that export wrote into the store",
-		Long: `import creates the documents of a file, or of standard input, in the store of the
-configuration. What is there already stays as it is, so an import that was cut
-short can be repeated. What is refused is named at the end, and keeps
-nothing else from being imported.`,
+		Short: "Import events from a file that export wrote",
+		Long: `Create the events of a file, or of standard input, in the configured store. Events
+that exist are left unchanged, so an interrupted import can be repeated. Events that
+the store refuses are listed at the end; the others are imported.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
 		Args:    perhapsAFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
