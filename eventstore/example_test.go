@@ -1,6 +1,7 @@
 package eventstore_test
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -39,4 +40,15 @@ func ExampleSummarize() {
 	summary := eventstore.Summarize(event)
 	fmt.Println(summary.Action, summary.Queue, summary.ErrorGroup)
 	// Output: poisoned orders order # has no lines
+}
+
+func ExampleMappingsTemplate() {
+	fmt.Println(bytes.Contains(eventstore.MappingsTemplate(), []byte(`"dynamic": false`)))
+	// Output: true
+}
+
+func ExampleStreamTemplate() {
+	body, err := eventstore.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
+	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
+	// Output: true <nil>
 }

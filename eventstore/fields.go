@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Fields returns the fields of the document that can be searched: the fields of the
@@ -18,7 +17,7 @@ func Fields() (kql.Fields, error) {
 			Mappings property `json:"mappings"`
 		} `json:"template"`
 	}
-	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+	if err := json.Unmarshal(MappingsTemplate(), &template); err != nil {
 		return kql.Fields{}, fmt.Errorf("reading the embedded mappings: %w", err)
 	}
 	families := []kql.Field{{Name: "labels.*", Type: kql.Keyword}, {Name: "numeric_labels.*", Type: kql.Double}}
@@ -28,7 +27,7 @@ func Fields() (kql.Fields, error) {
 			"amqp":           "is stored and not indexed: search headers.NAME or messaging.*",
 			"body.raw":       "is stored and not indexed: search body.text or body.json",
 			"body.unindexed": "is stored and not indexed: search body.text or body.json",
-			schemas.LagField: "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
+			LagField:         "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
 		},
 	}, nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // The mapping has fields that Elasticsearch only stores. The error of a query for
@@ -45,7 +44,7 @@ type leaf struct {
 func leaves(t *testing.T) map[string]leaf {
 	t.Helper()
 	var template struct{ Template struct{ Mappings leaf } }
-	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+	if err := json.Unmarshal(eventstore.MappingsTemplate(), &template); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]leaf{}

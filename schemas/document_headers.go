@@ -53,6 +53,19 @@ func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string
 // labelName replaces dots, which would make the label an object (ECS labels).
 func labelName(header string) string { return strings.ReplaceAll(header, ".", "_") }
 
+// LabelFields returns the full names of the labels that documents of this format
+// have, such as labels.tenant.
+func (f DocumentFormat) LabelFields() []string {
+	var names []string
+	for _, header := range f.Labels {
+		names = append(names, "labels."+labelName(header))
+	}
+	for _, header := range f.NumericLabels {
+		names = append(names, "numeric_labels."+labelName(header))
+	}
+	return names
+}
+
 // namedBefore reports whether an earlier header has the same label: a duplicate key
 // would make the document invalid.
 func namedBefore(headers []string, i int) bool {

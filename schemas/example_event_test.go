@@ -57,17 +57,6 @@ func ExampleErrorGroup() {
 	// Output: order # of customer # has no lines
 }
 
-func ExampleMappingsTemplate() {
-	fmt.Println(bytes.Contains(schemas.MappingsTemplate(), []byte(`"dynamic": false`)))
-	// Output: true
-}
-
-func ExampleStreamTemplate() {
-	body, err := schemas.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
-	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
-	// Output: true <nil>
-}
-
 // The `replayed` event of a job is the same document however often the job repeats it.
 func ExampleDerivedID() {
 	fmt.Println(schemas.DerivedID("01M7Z3ATW9WRXS3FNYKEP3SJ8P", "v1:9f86d081"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.checkReplaceable(ctx); err != nil {
 		return err
 	}
-	mappings := esapi.ClusterPutComponentTemplateRequest{Name: s.mappingsTemplate(), Body: bytes.NewReader(schemas.MappingsTemplate())}
+	mappings := esapi.ClusterPutComponentTemplateRequest{Name: s.mappingsTemplate(), Body: bytes.NewReader(eventstore.MappingsTemplate())}
 	if err := s.requestJSON(ctx, "writing component template "+s.mappingsTemplate(), mappings, nil); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (s *Store) checkReplaceable(ctx context.Context) error {
 
 func (s *Store) installStream(ctx context.Context, stream schemas.Stream) error {
 	name := s.dataStream(stream)
-	body, err := schemas.StreamTemplate(name, s.mappingsTemplate(), s.retention[stream])
+	body, err := eventstore.StreamTemplate(name, s.mappingsTemplate(), s.retention[stream])
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (s *Store) mappingVersions(ctx context.Context, name string) (map[string]in
 // one.
 func (s *Store) rollOver(ctx context.Context, name string, versions map[string]int) error {
 	for _, version := range versions {
-		if version >= schemas.TemplateVersion {
+		if version >= eventstore.TemplateVersion {
 			return nil
 		}
 	}

@@ -86,7 +86,7 @@ func wantCheck(t *testing.T, s *Store, says string) {
 func TestInstallUpgrades(t *testing.T) {
 	s := installed(t, Config{})
 	var template map[string]any
-	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+	if err := json.Unmarshal(eventstore.MappingsTemplate(), &template); err != nil {
 		t.Fatal(err)
 	}
 	delete(template["template"].(map[string]any)["mappings"].(map[string]any), "_meta")

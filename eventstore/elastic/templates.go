@@ -7,7 +7,7 @@ import (
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // template describes an installed or missing template.
@@ -102,8 +102,8 @@ func (t template) checkReplaceable() error {
 		return nil
 	case t.version == 0:
 		return fmt.Errorf("%s is not Watership's (it has no _meta.managed_by: watership): rename it, or choose another store.stream", t)
-	case t.version > schemas.TemplateVersion:
-		return fmt.Errorf("%s has version %d, this Watership knows up to %d: upgrade it", t, t.version, schemas.TemplateVersion)
+	case t.version > eventstore.TemplateVersion:
+		return fmt.Errorf("%s has version %d, this Watership knows up to %d: upgrade it", t, t.version, eventstore.TemplateVersion)
 	}
 	return nil
 }
@@ -116,8 +116,8 @@ func (t template) checkUsable() error {
 		return fmt.Errorf("%s is missing: run `watership setup`", t)
 	case t.version == 0:
 		return t.checkReplaceable()
-	case t.version < schemas.TemplateVersion:
-		return fmt.Errorf("%s has version %d, this Watership needs %d: run `watership setup`", t, t.version, schemas.TemplateVersion)
+	case t.version < eventstore.TemplateVersion:
+		return fmt.Errorf("%s has version %d, this Watership needs %d: run `watership setup`", t, t.version, eventstore.TemplateVersion)
 	}
 	return nil
 }

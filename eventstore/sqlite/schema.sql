@@ -1,5 +1,5 @@
 -- The file of the embedded store. Columns have the names of the fields of documents
--- (schemas/templates/mappings.json), as in a query.
+-- (eventstore/templates/mappings.json), as in a query.
 
 -- The searchable fields with a single value. n is the order of writing and is never
 -- reused, so that later events have a higher n.

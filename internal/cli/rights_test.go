@@ -202,7 +202,7 @@ func (s secured) neverRefresh(t *testing.T, indices string) {
 func (s secured) makeOlder(t *testing.T, stream string) {
 	t.Helper()
 	var template map[string]any
-	if err := json.Unmarshal(schemas.MappingsTemplate(), &template); err != nil {
+	if err := json.Unmarshal(eventstore.MappingsTemplate(), &template); err != nil {
 		t.Fatal(err)
 	}
 	delete(template["template"].(map[string]any)["mappings"].(map[string]any), "_meta")

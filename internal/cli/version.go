@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,7 +19,7 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\nheaders %d, documents %d, templates %d\n",
 				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
-				schemas.WireVersion, schemas.DocumentVersion, schemas.TemplateVersion)
+				schemas.WireVersion, schemas.DocumentVersion, eventstore.TemplateVersion)
 			return err
 		},
 	}

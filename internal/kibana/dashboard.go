@@ -3,7 +3,7 @@ package kibana
 import (
 	"strconv"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // layer is the only one of a visualization; its columns are called by these names.
@@ -44,7 +44,7 @@ func (b bundle) panels() []savedObject {
 		},
 		{
 			"lag", "How late events are stored (95 % of them)", "not watership.time_source: publisher", "line",
-			overTime(), nil, percentile(schemas.LagField, "Lag", 95),
+			overTime(), nil, percentile(eventstore.LagField, "Lag", 95),
 		},
 	}
 	objects := make([]savedObject, len(list))

@@ -3,10 +3,11 @@ package kibana
 import (
 	"fmt"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// lagScript computes schemas.LagField in milliseconds.
+// lagScript computes eventstore.LagField in milliseconds.
 const lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].size() > 0) {` +
 	` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
 
@@ -26,7 +27,7 @@ func (b bundle) dataView() savedObject {
 			"fields":        "[]",
 			"sourceFilters": "[]",
 			"runtimeFieldMap": embedded(map[string]any{
-				schemas.LagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
+				eventstore.LagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
 			}),
 			"fieldFormatMap": embedded(b.formats()),
 		},
@@ -42,7 +43,7 @@ func (b bundle) formats() map[string]any {
 	return map[string]any{
 		"event.duration":              duration("nanoseconds"),
 		"watership.delay":             duration("milliseconds"),
-		schemas.LagField:              duration("milliseconds"),
+		eventstore.LagField:           duration("milliseconds"),
 		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},
 		"messaging.message.body.size": map[string]any{"id": "bytes"},
 		"messaging.message.id":        b.timeline("messaging.message.id"),

@@ -11,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/schemas"
 )
 
 func objectsOf(t *testing.T) []savedObject {
@@ -59,7 +58,7 @@ func kibanaFields(t *testing.T) kql.Fields {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields.Known = append(fields.Known, kql.Field{Name: schemas.LagField, Type: kql.Long})
+	fields.Known = append(fields.Known, kql.Field{Name: eventstore.LagField, Type: kql.Long})
 	return fields
 }
 

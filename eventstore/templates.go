@@ -1,4 +1,4 @@
-package schemas
+package eventstore
 
 import (
 	_ "embed"
@@ -40,16 +40,3 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 
 // LagField is a field that Kibana computes: the time from an event until it was stored.
 const LagField = "watership.lag"
-
-// LabelFields returns the full names of the labels that documents of this format
-// have, such as labels.tenant.
-func (f DocumentFormat) LabelFields() []string {
-	var names []string
-	for _, header := range f.Labels {
-		names = append(names, "labels."+labelName(header))
-	}
-	for _, header := range f.NumericLabels {
-		names = append(names, "numeric_labels."+labelName(header))
-	}
-	return names
-}
