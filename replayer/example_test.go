@@ -7,8 +7,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -57,25 +55,6 @@ func ExampleReplayer_Job() {
 	var none *replayer.NoJobError
 	fmt.Println(errors.As(err, &none))
 	// Output: true
-}
-
-// The query of a job selects the same events tomorrow.
-func ExampleAbsoluteTimes() {
-	fields, err := eventstore.Fields()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	node, err := kql.Parse("@timestamp >= now-1h")
-	if err == nil {
-		node, err = kql.Resolve(node, fields)
-	}
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(replayer.AbsoluteTimes(node, fields, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)))
-	// Output: @timestamp >= "2026-05-04T03:02:01.000Z||-1h"
 }
 
 func ExampleJobQueue() {

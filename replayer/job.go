@@ -33,7 +33,7 @@ const (
 // Job is one replay. Its JSON is its document in the store.
 type Job struct {
 	ID     string `json:"id"`    // "": Plan generates one
-	Query  string `json:"query"` // KQL, with full field names and absolute times; see AbsoluteTimes
+	Query  string `json:"query"` // KQL, with full field names and absolute times; see kql.AbsoluteTimes
 	Target Target `json:"target"`
 
 	// DSL is an additional query in the language of the store, as JSON; nil: none. It

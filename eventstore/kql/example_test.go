@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
@@ -101,4 +102,23 @@ func ExampleWidth() {
 	// headers.日本: x
 	//               ^
 	// 14
+}
+
+// The query selects the same events tomorrow.
+func ExampleAbsoluteTimes() {
+	fields, err := eventstore.Fields()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	node, err := kql.Parse("@timestamp >= now-1h")
+	if err == nil {
+		node, err = kql.Resolve(node, fields)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(kql.AbsoluteTimes(node, fields, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)))
+	// Output: @timestamp >= "2026-05-04T03:02:01.000Z||-1h"
 }

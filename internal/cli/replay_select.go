@@ -28,7 +28,7 @@ func (s system) job(r replay) (replayer.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	job.Query = replayer.AbsoluteTimes(node, fields, time.Now()).String()
+	job.Query = kql.AbsoluteTimes(node, fields, time.Now()).String()
 	job.DSL, err = r.readDSL()
 	return job, err
 }
