@@ -184,7 +184,7 @@ func TestReplayIsKnownByItsEvents(t *testing.T) {
 // before.
 func TestOutcomes(t *testing.T) {
 	f := newFixture(t)
-	job := Job{ID: f.source + "-fates", Target: Target{Kind: ToOrigin}}
+	job := Job{ID: f.source + "-outcomes", Target: Target{Kind: ToOrigin}}
 	another := at("another")
 	for _, n := range []int{5, 6} {
 		before := f.event(schemas.Handled, f.message(n))

@@ -59,6 +59,4 @@ func (f Failures) yieldOpen(ctx context.Context, chunk []eventstore.EventSummary
 }
 
 // GivenUp returns a query for `poisoned` events, including those in quarantine.
-func GivenUp() kql.Node {
-	return kql.Or{hasAction("event.action", schemas.Poisoned), hasAction("watership.quarantined_action", schemas.Poisoned)}
-}
+func GivenUp() kql.Node { return withActions(schemas.Poisoned) }

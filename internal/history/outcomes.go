@@ -174,16 +174,21 @@ func (l *lookups) add(id, instance string) {
 	}
 }
 
-// decidingActions returns a query for the events that can change an outcome, including
-// those in quarantine.
+// decidingActions returns a query for the events that can change an outcome.
 func decidingActions() kql.Node {
+	return withActions(schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed)
+}
+
+// withActions returns a query for events with one of the actions, including those in
+// quarantine.
+func withActions(actions ...schemas.Action) kql.Node {
 	var either kql.Or
-	for _, action := range []schemas.Action{schemas.Handled, schemas.Discarded, schemas.Poisoned, schemas.Replayed} {
-		either = append(either, hasAction("event.action", action), hasAction("watership.quarantined_action", action))
+	for _, action := range actions {
+		either = append(either, hasValue("event.action", string(action)), hasValue("watership.quarantined_action", string(action)))
 	}
 	return either
 }
 
-func hasAction(field string, action schemas.Action) kql.Node {
-	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{string(action)}, Quoted: true}}
+func hasValue(field, value string) kql.Node {
+	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
 }

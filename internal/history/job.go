@@ -1,0 +1,156 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Job is a replay of which some messages were sent.
+type Job struct {
+	ID       string
+	UpTo     int64 // highest sequence when the job was planned
+	ToOrigin bool  // messages go to their original exchanges, which may route to several queues
+}
+
+// JobOutcomes are the outcomes of a job's messages, by the events of their consumers. A
+// message is handled when at least one queue has handled it, including every queue
+// that reported about it before the job; it has failed when one queue reports a
+// failure or a retry after which it is not handled yet.
+type JobOutcomes struct {
+	Handled     int
+	Failed      int
+	Problems    []string // a few distinct errors
+	NotReported []string // queues that reported about a message before, and not yet about its replay
+}
+
+const maxProblems = 5
+
+// EventStore reads whole events.
+type EventStore interface {
+	Store
+
+	// Events yields the events of a selection. An error that is no *eventstore.Error
+	// concerns one document, and the sequence continues.
+	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
+
+	// Refresh makes all stored events visible to queries.
+	Refresh(ctx context.Context) error
+}
+
+// sentMessage is a message that a job has sent.
+type sentMessage struct {
+	fingerprint string                   // "" if its `replayed` event is not in the store yet
+	reported    map[string]schemas.Event // by queue
+	notReported map[string]bool          // queues that reported before, and not yet about the replay
+}
+
+// OutcomesOfJob reads the events of a job's messages.
+func OutcomesOfJob(ctx context.Context, store EventStore, job Job) (JobOutcomes, error) {
+	messages, err := sentMessages(ctx, store, job)
+	if err == nil && job.ToOrigin {
+		err = findNotReported(ctx, store, job.UpTo, messages)
+	}
+	if err != nil {
+		return JobOutcomes{}, fmt.Errorf("looking up the outcomes of job %s: %w", job.ID, err)
+	}
+	return summarize(messages), nil
+}
+
+// sentMessages returns the messages of a job by the ids of the events that it replayed.
+func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*sentMessage, error) {
+	if err := store.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	messages := map[string]*sentMessage{}
+	selection := eventstore.Selection{
+		Query: kql.And{hasValue("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...)},
+		Order: eventstore.BySequence, WithoutBody: true,
+	}
+	for e, err := range store.Events(ctx, selection) {
+		if storeretry.EndsRead(err) {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		m := messages[e.ReplayOf]
+		if m == nil {
+			m = &sentMessage{reported: map[string]schemas.Event{}, notReported: map[string]bool{}}
+			messages[e.ReplayOf] = m
+		}
+		if eventstore.Summarize(e).Action == schemas.Replayed {
+			m.fingerprint = e.Fingerprint
+			continue
+		}
+		m.reported[e.Queue] = e
+	}
+	return messages, nil
+}
+
+// reportActions are the actions that the consumer of a queue reports.
+func reportActions() []schemas.Action {
+	return []schemas.Action{schemas.Handled, schemas.RetryScheduled, schemas.Poisoned}
+}
+
+// findNotReported finds the queues that reported about the messages before the job was
+// planned: an exchange may route to several queues with consumers of different speed.
+func findNotReported(ctx context.Context, store Store, upTo int64, messages map[string]*sentMessage) error {
+	byFingerprint := map[string][]*sentMessage{}
+	for _, m := range messages {
+		byFingerprint[m.fingerprint] = append(byFingerprint[m.fingerprint], m)
+	}
+	delete(byFingerprint, "")
+	before := eventstore.Selection{Query: withActions(reportActions()...), UpTo: upTo}
+	for fingerprints := range slices.Chunk(slices.Collect(maps.Keys(byFingerprint)), chunkSize) {
+		for e, err := range store.Summaries(ctx, before, eventstore.FieldIn{Field: "watership.fingerprint", Values: fingerprints}) {
+			if err != nil {
+				return err
+			}
+			for _, m := range byFingerprint[e.Fingerprint] {
+				if _, reported := m.reported[e.Queue]; !reported {
+					m.notReported[e.Queue] = true
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func summarize(messages map[string]*sentMessage) JobOutcomes {
+	var all JobOutcomes
+	problems, notReported := map[string]bool{}, map[string]bool{}
+	for _, m := range messages {
+		problem, failed := m.problem()
+		switch {
+		case m.fingerprint == "": // not counted before its `replayed` event is stored
+		case failed:
+			all.Failed++
+			if len(problems) < maxProblems {
+				problems[problem] = true
+			}
+		case len(m.notReported) > 0 || len(m.reported) == 0:
+			maps.Copy(notReported, m.notReported)
+		default:
+			all.Handled++
+		}
+	}
+	all.Problems, all.NotReported = slices.Sorted(maps.Keys(problems)), slices.Sorted(maps.Keys(notReported))
+	return all
+}
+
+func (m *sentMessage) problem() (text string, failed bool) {
+	for _, queue := range slices.Sorted(maps.Keys(m.reported)) {
+		if e := m.reported[queue]; eventstore.Summarize(e).Action != schemas.Handled {
+			return e.Failure.Message, true
+		}
+	}
+	return "", false
+}
