@@ -51,6 +51,24 @@ func wantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy s
 	}
 }
 
+// A management URL without a login is refused by RabbitMQ, and the remedy says so.
+func TestDoctorManagementURLWithoutLogin(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	address, err := url.Parse(broker.ManagementURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = nil
+	r := call(t.Context(), strings.NewReader(""), []string{
+		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + address.String(), "WATERSHIP_STORE_URL=http://127.0.0.1:1",
+	}, "doctor", "-o", "json")
+	var list []doctor.Finding
+	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
+		t.Fatalf("%v\n%s%s", err, r.out, r.err)
+	}
+	wantFinding(t, list, doctor.Warning, "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT", "management: ", "401")
+}
+
 func TestDoctor(t *testing.T) {
 	onEvery(t, func(t *testing.T, p parts) {
 		broker := p.broker

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (p *span) addFlags(cmd *cobra.Command) {
 // limit adds the period to a query.
 func (p *span) limit(node kql.Node) (kql.Node, error) {
 	if p.since != "" && p.from != "" {
-		return nil, usagef("--since and --from both say where to begin: give one of them")
+		return nil, usagef("--since and --from cannot be combined")
 	}
 	from := p.from
 	if p.since != "" {
@@ -57,23 +58,57 @@ func (p *span) limit(node kql.Node) (kql.Node, error) {
 	}
 	all := kql.And{node}
 	for _, bound := range []struct {
-		op          kql.Op
-		text, given string
-	}{{kql.GreaterOrEqual, from, p.since + p.from}, {kql.Less, p.to, p.to}} {
+		op                 kql.Op
+		text, flag, format string
+	}{
+		{kql.GreaterOrEqual, from, cmp.Or(p.since, p.from), p.beginFormat()},
+		{kql.Less, p.to, p.to, "--to %q: " + expectedTime},
+	} {
 		if bound.text == "" {
 			continue
 		}
 		compared, err := timeBound(bound.op, bound.text)
 		if err != nil {
-			return nil, usagef("%q is no time: expected something like 15m (--since), 2026-05-04T03:00:00Z or now-1d", bound.given)
+			return nil, usagef(bound.format, bound.flag)
 		}
 		all = append(all, compared)
 	}
 	if len(all) == 1 {
 		return node, nil
 	}
-	return all, nil
+	return all, p.checkOrder(from)
 }
+
+const expectedTime = "expected a time such as 2026-05-04T03:00:00Z, 2026-05-04 or now-1d"
+
+// beginFormat returns the format of the error for an invalid --since or --from.
+func (p *span) beginFormat() string {
+	if p.since != "" {
+		return "--since %q: expected a duration such as 15m, 1h30m or 7d"
+	}
+	return "--from %q: " + expectedTime
+}
+
+// checkOrder returns an error if the period, which begins at from, is empty.
+func (p *span) checkOrder(from string) error {
+	if from == "" || p.to == "" {
+		return nil
+	}
+	now := time.Now()
+	begin, err := kql.Instant(dateTime(from), now, kql.First)
+	if err != nil {
+		return err
+	}
+	end, err := kql.Instant(dateTime(p.to), now, kql.First)
+	if err == nil && !begin.Before(end) {
+		return usagef("no event can match: the period begins at %s and ends at %s", terminal.Time(begin), terminal.Time(end))
+	}
+	return err
+}
+
+// dateTime returns a time in the form of ISO 8601. The commands print times with a
+// space.
+func dateTime(text string) string { return strings.Replace(text, " ", "T", 1) }
 
 // ago returns date math for a duration, in which several amounts may follow one
 // another, as Go writes them: 1h30m.
@@ -81,8 +116,7 @@ func ago(duration string) string {
 	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
 }
 
-// timeBound compares @timestamp with a time, which may also be as it is shown, with a
-// space.
+// timeBound compares @timestamp with a time.
 func timeBound(op kql.Op, text string) (kql.Node, error) {
 	fields, err := eventstore.Fields()
 	if err != nil {
@@ -90,7 +124,7 @@ func timeBound(op kql.Op, text string) (kql.Node, error) {
 	}
 	compared, err := kql.Resolve(kql.Range{
 		Field: kql.Pattern{"@timestamp"}, Op: op,
-		Value: kql.Value{Pattern: kql.Pattern{strings.Replace(text, " ", "T", 1)}, Quoted: true},
+		Value: kql.Value{Pattern: kql.Pattern{dateTime(text)}, Quoted: true},
 	}, fields)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -105,13 +106,12 @@ const oldestBroker = "3.10"
 func (d *doctor) checkManagement(ctx context.Context) {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	const remedy = "set amqp.management_url, and give the login the tag monitoring; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
 	management, err := d.Management()
 	if err == nil {
 		err = d.inspect(ctx, management)
 	}
 	if err != nil {
-		d.say("management", Warning, err.Error(), remedy)
+		d.say("management", Warning, err.Error(), managementRemedy(d.Settings.AMQP.ManagementURL.Reveal()))
 		return
 	}
 	d.management = management
@@ -124,6 +124,14 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	if there, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
 		d.checkClock("the broker", there)
 	}
+}
+
+func managementRemedy(address string) string {
+	const without = "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
+	if parsed, err := url.Parse(address); err == nil && address != "" && parsed.User == nil {
+		return "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT with a user that has the tag monitoring" + without
+	}
+	return "set amqp.management_url, and give its user the tag monitoring" + without
 }
 
 func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) error {
