@@ -197,7 +197,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 // the messages stay in the queue.
 func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error {
 	state := &queueState{tuner: newPrefetchTuner(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)}
-	pause := backoff{}
+	failures := 0
 	for {
 		if err := x.waitForStore(ctx, queue); err != nil {
 			return err
@@ -218,13 +218,14 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		case ctx.Err() != nil:
 			return err
 		case err == nil: // the prefetch changes
-			pause = backoff{}
+			failures = 0
 			continue
 		}
 		x.metrics.requeued.Inc()
 		x.writeFailure.record(time.Now(), err)
 		x.cfg.Logger.Error("requeued the unacknowledged messages", "queue", queue, "error", err)
-		if err := pause.wait(ctx, 0); err != nil {
+		failures++
+		if err := pause(ctx, failures, 0); err != nil {
 			return err
 		}
 	}
@@ -238,8 +239,7 @@ func stoppedByIndexer(ctx, session context.Context) bool {
 
 // waitForStore returns when the store answers.
 func (x *Indexer) waitForStore(ctx context.Context, queue string) error {
-	pause := backoff{}
-	for {
+	for failures := 1; ; failures++ {
 		began := time.Now()
 		err := x.raiseSequence(ctx)
 		if err == nil {
@@ -247,10 +247,10 @@ func (x *Indexer) waitForStore(ctx context.Context, queue string) error {
 			return nil
 		}
 		x.readFailure.record(began, err)
-		if pause.attempt == 0 {
+		if failures == 1 {
 			x.cfg.Logger.Warn("waiting for the store; messages stay in their queue", "queue", queue, "error", err)
 		}
-		if err := pause.wait(ctx, 0); err != nil {
+		if err := pause(ctx, failures, 0); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err err
 	if !d.Redelivered || own > 0 && s.newestStored <= own {
 		return nil
 	}
-	return new(backoff).wait(ctx, lateWriteWait)
+	return pause(ctx, 1, lateWriteWait)
 }
 
 // oldestRedeliverable returns the lowest sequence of a stored event whose message

@@ -4,39 +4,27 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 )
-
-// backoff makes growing pauses with jitter.
-type backoff struct{ attempt int }
 
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
-// wait pauses, for at least as long as the store asks.
-func (b *backoff) wait(ctx context.Context, asked time.Duration) error {
-	pause := min(minPause<<min(b.attempt, 10), maxPause)
-	pause = max(asked, pause/2+rand.N(pause/2+1))
-	b.attempt++
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// pause waits after a number of consecutive failures, for at least as long as the store
+// asks.
+func pause(ctx context.Context, failures int, asked time.Duration) error {
+	return backoff.Backoff{Min: minPause, Max: maxPause}.Wait(ctx, failures, asked)
 }
 
 // retryBudget limits the time for which requests to a failing store are repeated. Every
 // success renews it, up to a final deadline.
 type retryBudget struct {
-	backoff
+	failures      int // since the last success
 	requeueAfter  time.Duration
 	deadline      time.Time
 	finalDeadline time.Time
@@ -61,7 +49,7 @@ func (x *Indexer) newRetryBudget() *retryBudget {
 
 // renew starts the budget again after the store wrote documents.
 func (b *retryBudget) renew() {
-	b.attempt, b.lastTry = 0, time.Now()
+	b.failures, b.lastTry = 0, time.Now()
 	b.writeFailure.clear()
 	if b.deadline = b.lastTry.Add(b.requeueAfter); b.deadline.After(b.finalDeadline) {
 		b.deadline = b.finalDeadline
@@ -80,7 +68,7 @@ func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err 
 	}
 	failure.record(b.lastTry, err)
 	defer func() { b.lastTry = time.Now() }()
-	if b.attempt == 0 {
+	if b.failures == 0 {
 		b.log.Warn("the store did not accept every document; retrying", "error", err)
 	}
 	var asked time.Duration
@@ -91,7 +79,8 @@ func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err 
 	if time.Now().Add(asked).After(b.deadline) {
 		return err
 	}
-	return b.wait(ctx, asked)
+	b.failures++
+	return pause(ctx, b.failures, asked)
 }
 
 // do repeats a read until the store answers or the budget is used up.

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -68,7 +69,7 @@ func (s *system) open(url string, consuming bool) *rabbit.Connection {
 	s.t.Helper()
 	conn, err := rabbit.Open(rabbit.Config{
 		URL: url, Name: s.t.Name(), LargeFrames: consuming, Logger: s.log.Logger(),
-		Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+		Backoff: backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -153,7 +153,7 @@ func (s *session) handleFailure(ctx context.Context, budget *retryBudget, items 
 		return s.dropWritten(ctx, budget, items)
 	case eventstore.Overloaded:
 		s.sizer.halveEvents()
-		if len(items) > 1 && budget.attempt >= briefTries {
+		if len(items) > 1 && budget.failures >= briefTries {
 			if err := budget.waitAfterWrite(ctx, failed); err != nil {
 				return nil, err
 			}

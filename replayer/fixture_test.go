@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -111,7 +112,7 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 	return Config{
 		Store: f.store, Jobs: f.store, Topology: topology, Login: "guest",
 		Broker: rabbit.Config{
-			URL: url, Name: f.t.Name(), Backoff: rabbit.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+			URL: url, Name: f.t.Name(), Backoff: backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
 		},
 		DirectDelivery: func(conn *rabbit.Connection, p *rabbit.Publisher) DirectDelivery {
 			return directdelivery.Sender{

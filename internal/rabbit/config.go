@@ -22,6 +22,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Config holds the settings of a Connection. Only URL is required.
@@ -57,8 +59,8 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// Backoff is the pause between connection attempts, and before a lost consumer is
-	// opened again.
-	Backoff Backoff
+	// opened again. Zero: from 100 ms to 10 s.
+	Backoff backoff.Backoff
 
 	// LargeFrames makes the connection accept header frames larger than negotiated, up
 	// to 16 MiB. The broker sends such frames when it adds x-death to headers close to
@@ -75,6 +77,12 @@ type Config struct {
 const (
 	defaultDialTimeout = 10 * time.Second
 	defaultHeartbeat   = 10 * time.Second
+	defaultBackoffMin  = 100 * time.Millisecond
+	defaultBackoffMax  = 10 * time.Second
+
+	// A connection or consumer that lived at least this long resets the backoff. A
+	// shorter life may end for the same cause each time.
+	healthyAfter = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -93,7 +101,13 @@ func (c Config) withDefaults() Config {
 	if c.TLS == nil {
 		c.TLS = c.AMQP.TLSClientConfig
 	}
-	c.Backoff = c.Backoff.withDefaults()
+	if c.Backoff.Min <= 0 {
+		c.Backoff.Min = defaultBackoffMin
+	}
+	if c.Backoff.Max <= 0 {
+		c.Backoff.Max = defaultBackoffMax
+	}
+	c.Backoff.Max = max(c.Backoff.Max, c.Backoff.Min)
 	return c
 }
 

@@ -134,7 +134,7 @@ func (c *Connection) run() {
 				c.log.Warn("cannot connect to the broker; trying until it answers", "error", err)
 				reported = true
 			}
-			c.cfg.Backoff.wait(c.ctx, failures)
+			_ = c.cfg.Backoff.Wait(c.ctx, failures, 0)
 			continue
 		}
 		c.log.Info("connected to the broker")
@@ -148,7 +148,7 @@ func (c *Connection) run() {
 			failures = 0
 		}
 		failures++
-		c.cfg.Backoff.wait(c.ctx, failures)
+		_ = c.cfg.Backoff.Wait(c.ctx, failures, 0)
 	}
 }
 

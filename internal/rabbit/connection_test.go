@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -255,7 +256,7 @@ func TestDoGoesOnWhereAWriteFails(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	var stream atomic.Pointer[unwritable]
 	b := rabbittest.Newest(t)
-	c, err := Open(Config{URL: b.URL, Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}, Dial: func(network, addr string) (net.Conn, error) {
+	c, err := Open(Config{URL: b.URL, Backoff: backoff.Backoff{Min: time.Millisecond, Max: time.Millisecond}, Dial: func(network, addr string) (net.Conn, error) {
 		raw, err := net.Dial(network, addr)
 		if err != nil {
 			return nil, err

@@ -61,7 +61,7 @@ func (c *Connection) Consume(ctx context.Context, q ConsumeConfig, each func(ctx
 		}
 		failures++
 		r.failed(lost)
-		c.cfg.Backoff.wait(ctx, failures)
+		_ = c.cfg.Backoff.Wait(ctx, failures, 0)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -324,17 +323,4 @@ func TestServerNamedQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	rabbittest.Receive(t, r.deliveries)
-}
-
-func TestBackoffGrowsToItsCap(t *testing.T) {
-	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second}.withDefaults()
-	for failures, full := range map[int]time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 4: 800 * time.Millisecond, 5: time.Second, 100: time.Second,
-	} {
-		for range 1000 {
-			if d := b.pause(failures); d < full/2 || d > full {
-				t.Fatalf("after %d failures: %v", failures, d)
-			}
-		}
-	}
 }

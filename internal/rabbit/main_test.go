@@ -8,13 +8,14 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // open opens a connection and closes it when the test ends. Adjust may be nil.
 func open(t testing.TB, url string, adjust func(*Config)) *Connection {
 	t.Helper()
-	cfg := Config{URL: url, Name: t.Name(), Backoff: Backoff{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond}}
+	cfg := Config{URL: url, Name: t.Name(), Backoff: backoff.Backoff{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond}}
 	if adjust != nil {
 		adjust(&cfg)
 	}

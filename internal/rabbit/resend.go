@@ -48,7 +48,7 @@ func (p *Publisher) run() {
 		}
 		if err != nil {
 			failures++
-			p.conn.cfg.Backoff.wait(p.ctx, failures)
+			_ = p.conn.cfg.Backoff.Wait(p.ctx, failures, 0)
 			continue
 		}
 		failures = 0

@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/schemas"
 )
 
 const (
-	minPause = 100 * time.Millisecond // doubles
+	minPause = 100 * time.Millisecond
 	maxPause = 5 * time.Second
 )
 
 // budget limits the time for which a failing request is repeated.
 type budget struct {
-	timeout time.Duration
-	since   time.Time // of the first consecutive error
-	pause   time.Duration
+	timeout  time.Duration
+	since    time.Time // of the first consecutive error
+	failures int       // since the last success
 }
 
 // wait pauses before the next attempt. It returns false for an error that is not
@@ -32,19 +33,14 @@ func (t *budget) wait(ctx context.Context, err error) bool {
 		return false
 	}
 	if t.since.IsZero() {
-		t.since, t.pause = time.Now(), minPause
+		t.since, t.failures = time.Now(), 0
 	}
 	if time.Since(t.since) > t.timeout {
 		return false
 	}
-	pause := max(t.pause, min(failed.RetryAfter, 6*maxPause))
-	t.pause = min(2*t.pause, maxPause)
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	t.failures++
+	pauses := backoff.Backoff{Min: minPause, Max: maxPause}
+	return pauses.Wait(ctx, t.failures, min(failed.RetryAfter, 6*maxPause)) == nil
 }
 
 // reset starts the timeout again after a success.

@@ -9,6 +9,7 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -29,7 +30,7 @@ func connect(cfg wamqp.ConnectionConfig, logger watermill.LoggerAdapter, name st
 		conf.Dial = cfg.AmqpConfig.Dial
 	}
 	if r := cfg.Reconnect; r != nil {
-		conf.Backoff = rabbit.Backoff{Min: r.BackoffInitialInterval, Max: r.BackoffMaxInterval}
+		conf.Backoff = backoff.Backoff{Min: r.BackoffInitialInterval, Max: r.BackoffMaxInterval}
 	}
 	return rabbit.Open(conf)
 }

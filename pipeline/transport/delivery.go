@@ -75,7 +75,7 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
 	requeue := !s.cfg.Consume.NoRequeueOnNack
 	if requeue {
-		s.pause(ctx, s.opts.backoff.pause(s.nackCounter.nacked(h.delivery)))
+		s.pause(ctx, s.opts.nackBackoff.Pause(s.nackCounter.nacked(h.delivery)))
 	}
 	s.nack(h.acks, h.delivery, requeue)
 }

@@ -3,6 +3,8 @@ package transport
 import (
 	"math"
 	"time"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Option is a setting that watermill-amqp's Config has no field for.
@@ -12,7 +14,7 @@ type options struct {
 	concurrency    int
 	maxBytes       int
 	stopTimeout    time.Duration
-	backoff        backoff
+	nackBackoff    backoff.Backoff
 	window         int
 	publishTimeout time.Duration
 	name           string
@@ -28,7 +30,7 @@ func newOptions(opts []Option) options {
 	o := options{
 		concurrency: 1,
 		stopTimeout: defaultStopTimeout,
-		backoff:     backoff{min: defaultBackoffMin, max: defaultBackoffMax},
+		nackBackoff: backoff.Backoff{Min: defaultBackoffMin, Max: defaultBackoffMax},
 		name:        "watership",
 	}
 	for _, opt := range opts {
@@ -66,7 +68,7 @@ func StopTimeout(d time.Duration) Option {
 // half; 100 ms to 10 s by default. During the pause the message counts as in flight. Zero
 // for both requeues it at once.
 func NackBackoff(low, high time.Duration) Option {
-	return func(o *options) { o.backoff = backoff{min: low, max: max(low, high)} }
+	return func(o *options) { o.nackBackoff = backoff.Backoff{Min: low, Max: max(low, high)} }
 }
 
 // Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.

@@ -2,29 +2,10 @@ package transport
 
 import (
 	"hash/maphash"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
-
-// backoff is the pause between a nack and the return of the message to its queue.
-type backoff struct {
-	min, max time.Duration
-}
-
-// pause returns the pause before the message is requeued for the n-th time, n from 1.
-func (p backoff) pause(n int) time.Duration {
-	if p.min <= 0 {
-		return 0
-	}
-	d := p.max
-	if shift := n - 1; shift < 32 && p.min<<shift > 0 {
-		d = min(p.min<<shift, p.max)
-	}
-	return d - rand.N(d/2+1)
-}
 
 // maxNackCounts bounds the number of remembered messages.
 const maxNackCounts = 4096

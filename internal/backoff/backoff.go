@@ -1,0 +1,43 @@
+// Package backoff makes pauses between attempts, which grow with every failure.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is a pause that doubles from Min to Max with every consecutive failure.
+// Each pause is shortened at random by up to a half, so that the clients of a
+// restarted server do not all come back at the same moment. The zero value makes no
+// pauses.
+type Backoff struct {
+	Min time.Duration
+	Max time.Duration // at least Min
+}
+
+// Pause returns the time to wait after the given number of consecutive failures, at
+// least 1.
+func (b Backoff) Pause(failures int) time.Duration {
+	if b.Min <= 0 {
+		return 0
+	}
+	pause := b.Max
+	if shift := failures - 1; shift < 32 && b.Min<<shift > 0 {
+		pause = min(b.Min<<shift, b.Max)
+	}
+	return pause - rand.N(pause/2+1)
+}
+
+// Wait waits for Pause, or longer if atLeast is longer. Its error is the cause of ctx
+// if that ends first.
+func (b Backoff) Wait(ctx context.Context, failures int, atLeast time.Duration) error {
+	timer := time.NewTimer(max(b.Pause(failures), atLeast))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
