@@ -2,6 +2,8 @@ package schemas
 
 import (
 	"time"
+
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
 // DocumentVersion is the version of the document format. ParseDocument refuses
@@ -66,144 +68,144 @@ func (f DocumentFormat) Document(e Event) Document {
 func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	var room [keysRoom]string
 	headers := sortedKeys(room[:0], e.Envelope.Headers)
-	o := beginObject(dst)
-	o.time("@timestamp", storable(e.Time))
+	o := jsonappend.Begin(dst)
+	o.Time("@timestamp", storable(e.Time))
 	appendEventFields(&o, &e)
 	appendMessaging(&o, &e)
 	appendError(&o, e.Failure)
 	appendTrace(&o, &e)
 	appendWatership(&o, &e)
-	exact := o.open("amqp")
+	exact := o.Open("amqp")
 	appendExact(&o, e.Envelope, headers)
-	o.close(exact)
+	o.Close(exact)
 	f.appendContent(&o, &e, headers)
-	return o.end()
+	return o.End()
 }
 
 // appendKept appends only the fields of an event that ParseDocument reads.
 func appendKept(dst []byte, e Event) []byte {
 	var room [keysRoom]string
-	o := beginObject(dst)
-	o.time("@timestamp", storable(e.Time))
+	o := jsonappend.Begin(dst)
+	o.Time("@timestamp", storable(e.Time))
 	appendEventFields(&o, &e)
-	messaging, message := o.open("messaging"), o.open("message")
+	messaging, message := o.Open("messaging"), o.Open("message")
 	appendBodySize(&o, &e)
-	o.close(message)
-	o.close(messaging)
+	o.Close(message)
+	o.Close(messaging)
 	appendError(&o, e.Failure)
 	appendWatership(&o, &e)
-	exact := o.open("amqp")
+	exact := o.Open("amqp")
 	appendExact(&o, e.Envelope, sortedKeys(room[:0], e.Envelope.Headers))
-	o.close(exact)
-	body := o.open("body")
+	o.Close(exact)
+	body := o.Open("body")
 	if e.BodyIn == BodyHere {
 		DocumentFormat{NoBodyJSON: true}.appendBody(&o, e.Envelope.Body)
 	}
-	o.close(body)
-	return o.end()
+	o.Close(body)
+	return o.End()
 }
 
 // appendContent appends the searchable fields of headers and body. A document that
 // replaces a refused one gets none, so that the store cannot refuse it again.
-func (f DocumentFormat) appendContent(o *object, e *Event, headers []string) {
+func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event, headers []string) {
 	if e.Action != Quarantined {
 		f.appendHeaders(o, e.Envelope.Headers, headers)
 	}
 	if e.BodyIn != BodyHere {
 		return
 	}
-	body := o.open("body")
+	body := o.Open("body")
 	if e.Action == Quarantined {
 		appendRaw(o, e.Envelope.Body)
 	} else {
 		f.appendBody(o, e.Envelope.Body)
 	}
-	o.close(body)
+	o.Close(body)
 }
 
-func appendEventFields(o *object, e *Event) {
-	event := o.open("event")
-	o.string("id", e.EventID)
-	o.string("action", string(e.Action))
-	o.string("outcome", e.Action.Outcome())
-	o.positive("duration", e.Duration.Nanoseconds())
-	o.int("sequence", e.Sequence)
-	o.time("ingested", e.Ingested)
-	o.close(event)
+func appendEventFields(o *jsonappend.Object, e *Event) {
+	event := o.Open("event")
+	o.String("id", e.EventID)
+	o.String("action", string(e.Action))
+	o.String("outcome", e.Action.Outcome())
+	o.Positive("duration", e.Duration.Nanoseconds())
+	o.Int("sequence", e.Sequence)
+	o.Time("ingested", e.Ingested)
+	o.Close(event)
 }
 
-func appendMessaging(o *object, e *Event) {
-	messaging := o.open("messaging")
-	o.string("system", "rabbitmq")
-	destination := o.open("destination")
-	o.text("name", e.Envelope.Exchange)
-	o.close(destination)
-	rabbitmq := o.open("rabbitmq")
-	destination = o.open("destination")
-	o.text("routing_key", e.Envelope.RoutingKey)
-	o.close(destination)
-	o.close(rabbitmq)
-	message := o.open("message")
-	o.string("id", e.Envelope.Properties.MessageID)
-	o.string("conversation_id", e.Envelope.Properties.CorrelationID)
+func appendMessaging(o *jsonappend.Object, e *Event) {
+	messaging := o.Open("messaging")
+	o.String("system", "rabbitmq")
+	destination := o.Open("destination")
+	o.Exact("name", e.Envelope.Exchange)
+	o.Close(destination)
+	rabbitmq := o.Open("rabbitmq")
+	destination = o.Open("destination")
+	o.Exact("routing_key", e.Envelope.RoutingKey)
+	o.Close(destination)
+	o.Close(rabbitmq)
+	message := o.Open("message")
+	o.String("id", e.Envelope.Properties.MessageID)
+	o.String("conversation_id", e.Envelope.Properties.CorrelationID)
 	appendBodySize(o, e)
-	o.close(message)
-	o.string("type", e.Envelope.Properties.Type)
-	o.string("content_type", e.Envelope.Properties.ContentType)
-	o.string("app_id", e.Envelope.Properties.AppID)
-	o.string("user_id", e.Envelope.Properties.UserID)
-	o.string("reply_to", e.Envelope.Properties.ReplyTo)
-	o.close(messaging)
+	o.Close(message)
+	o.String("type", e.Envelope.Properties.Type)
+	o.String("content_type", e.Envelope.Properties.ContentType)
+	o.String("app_id", e.Envelope.Properties.AppID)
+	o.String("user_id", e.Envelope.Properties.UserID)
+	o.String("reply_to", e.Envelope.Properties.ReplyTo)
+	o.Close(messaging)
 }
 
-func appendBodySize(o *object, e *Event) {
-	body := o.open("body")
-	o.int("size", int64(e.BodySize))
-	o.close(body)
+func appendBodySize(o *jsonappend.Object, e *Event) {
+	body := o.Open("body")
+	o.Int("size", int64(e.BodySize))
+	o.Close(body)
 }
 
-func appendError(o *object, f Failure) {
-	failure := o.open("error")
-	o.string("type", f.Type)
-	o.string("message", f.Message)
-	o.string("stack_trace", f.Stack)
-	o.close(failure)
+func appendError(o *jsonappend.Object, f Failure) {
+	failure := o.Open("error")
+	o.String("type", f.Type)
+	o.String("message", f.Message)
+	o.String("stack_trace", f.Stack)
+	o.Close(failure)
 }
 
-func appendTrace(o *object, e *Event) {
-	trace := o.open("trace")
-	o.string("id", traceID(e.Envelope.Headers))
-	o.close(trace)
+func appendTrace(o *jsonappend.Object, e *Event) {
+	trace := o.Open("trace")
+	o.String("id", traceID(e.Envelope.Headers))
+	o.Close(trace)
 }
 
-func appendWatership(o *object, e *Event) {
-	watership := o.open("watership")
-	o.int("version", DocumentVersion)
-	o.string("source", e.Source)
-	o.string("vhost", e.VHost)
-	o.string("fingerprint", e.Fingerprint)
-	o.string("message", e.Message)
-	o.string("parent", e.Parent)
-	o.string("queue", e.Queue)
-	o.positive("attempt", int64(e.Attempt))
-	o.positive("delay", e.Delay.Milliseconds())
-	o.positive("waits", int64(e.Waits))
-	o.time("waits_since", storable(e.WaitsSince))
-	o.string("class", e.Failure.Class)
-	o.string("error_group", e.errorGroup())
-	o.string("time_source", string(e.TimeSource))
-	o.time("first_failed", storable(e.FirstFailed))
+func appendWatership(o *jsonappend.Object, e *Event) {
+	watership := o.Open("watership")
+	o.Int("version", DocumentVersion)
+	o.String("source", e.Source)
+	o.String("vhost", e.VHost)
+	o.String("fingerprint", e.Fingerprint)
+	o.String("message", e.Message)
+	o.String("parent", e.Parent)
+	o.String("queue", e.Queue)
+	o.Positive("attempt", int64(e.Attempt))
+	o.Positive("delay", e.Delay.Milliseconds())
+	o.Positive("waits", int64(e.Waits))
+	o.Time("waits_since", storable(e.WaitsSince))
+	o.String("class", e.Failure.Class)
+	o.String("error_group", e.errorGroup())
+	o.String("time_source", string(e.TimeSource))
+	o.Time("first_failed", storable(e.FirstFailed))
 	if len(e.Attempts) > 0 {
-		o.key("attempts")
-		o.dst = appendAttempts(o.dst, e.Attempts)
+		o.Key("attempts")
+		o.Dst = appendAttempts(o.Dst, e.Attempts)
 	}
-	o.string("body_in", string(e.BodyIn))
-	o.string("quarantined_action", string(e.QuarantinedAction))
-	replay := o.open("replay")
-	o.string("job", e.Replay)
-	o.string("of", e.ReplayOf)
-	o.close(replay)
-	o.close(watership)
+	o.String("body_in", string(e.BodyIn))
+	o.String("quarantined_action", string(e.QuarantinedAction))
+	replay := o.Open("replay")
+	o.String("job", e.Replay)
+	o.String("of", e.ReplayOf)
+	o.Close(replay)
+	o.Close(watership)
 }
 
 func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
@@ -212,10 +214,10 @@ func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		o := beginObject(dst)
-		o.time("time", storable(attempt.Time))
-		o.string("class", attempt.Class)
-		dst = o.end()
+		o := jsonappend.Begin(dst)
+		o.Time("time", storable(attempt.Time))
+		o.String("class", attempt.Class)
+		dst = o.End()
 	}
 	return append(dst, ']')
 }

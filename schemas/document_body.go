@@ -3,11 +3,14 @@ package schemas
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/schemas/internal/flattened"
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
 // appendBody appends the exact body, as text where it is UTF-8, and makes a JSON
 // object searchable by field where Elasticsearch accepts it.
-func (f DocumentFormat) appendBody(o *object, body []byte) {
+func (f DocumentFormat) appendBody(o *jsonappend.Object, body []byte) {
 	switch {
 	case len(body) == 0:
 		return
@@ -15,14 +18,14 @@ func (f DocumentFormat) appendBody(o *object, body []byte) {
 		appendRaw(o, body)
 		return
 	case f.NoBodyText:
-		o.key("unindexed")
+		o.Key("unindexed")
 	default:
-		o.key("text")
+		o.Key("text")
 	}
-	o.dst = appendQuoted(o.dst, body)
-	if !f.NoBodyJSON && isSearchableObject(body, f.maxValues()) {
-		o.key("json")
-		o.dst = appendOneLine(o.dst, body)
+	o.Dst = jsonappend.Quoted(o.Dst, body)
+	if !f.NoBodyJSON && flattened.Accepts(body, f.maxValues()) {
+		o.Key("json")
+		o.Dst = appendOneLine(o.Dst, body)
 	}
 }
 
@@ -42,9 +45,9 @@ func appendOneLine(dst, body []byte) []byte {
 	return dst
 }
 
-func appendRaw(o *object, body []byte) {
+func appendRaw(o *jsonappend.Object, body []byte) {
 	if len(body) > 0 {
-		o.key("raw")
-		o.dst = appendBase64(o.dst, body)
+		o.Key("raw")
+		o.Dst = jsonappend.Base64(o.Dst, body)
 	}
 }

@@ -3,54 +3,42 @@ package schemas
 import (
 	"bytes"
 	"time"
-	"unicode/utf8"
 
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/jsonscan"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // appendExact appends the envelope without its body. Replay restores the properties
 // and headers, bit for bit, from this field alone. keys are the sorted keys of the
 // headers.
-func appendExact(o *object, e Envelope, keys []string) {
-	o.text("exchange", e.Exchange)
-	o.text("routing_key", e.RoutingKey)
-	properties := o.open("properties")
+func appendExact(o *jsonappend.Object, e Envelope, keys []string) {
+	o.Exact("exchange", e.Exchange)
+	o.Exact("routing_key", e.RoutingKey)
+	properties := o.Open("properties")
 	appendProperties(o, e.Properties)
-	o.close(properties)
+	o.Close(properties)
 	if len(keys) > 0 {
-		o.key("headers")
-		o.dst = appendMembers(o.dst, e.Headers, keys)
+		o.Key("headers")
+		o.Dst = tablejson.AppendSorted(o.Dst, e.Headers, keys)
 	}
 }
 
-func appendProperties(o *object, p Properties) {
-	o.text("content_type", p.ContentType)
-	o.text("content_encoding", p.ContentEncoding)
-	o.positive("delivery_mode", int64(p.DeliveryMode))
-	o.positive("priority", int64(p.Priority))
-	o.text("correlation_id", p.CorrelationID)
-	o.text("reply_to", p.ReplyTo)
-	o.text("expiration", p.Expiration)
-	o.text("message_id", p.MessageID)
+func appendProperties(o *jsonappend.Object, p Properties) {
+	o.Exact("content_type", p.ContentType)
+	o.Exact("content_encoding", p.ContentEncoding)
+	o.Positive("delivery_mode", int64(p.DeliveryMode))
+	o.Positive("priority", int64(p.Priority))
+	o.Exact("correlation_id", p.CorrelationID)
+	o.Exact("reply_to", p.ReplyTo)
+	o.Exact("expiration", p.Expiration)
+	o.Exact("message_id", p.MessageID)
 	if !p.Timestamp.IsZero() {
-		o.int("timestamp", p.Timestamp.Unix())
+		o.Int("timestamp", p.Timestamp.Unix())
 	}
-	o.text("type", p.Type)
-	o.text("user_id", p.UserID)
-	o.text("app_id", p.AppID)
-}
-
-// text appends a string exactly: as name, or as name64 in base64 if it is not
-// UTF-8.
-func (o *object) text(name, value string) {
-	switch {
-	case value == "":
-	case utf8.ValidString(value):
-		o.string(name, value)
-	default:
-		o.key(name + "64")
-		o.dst = appendBase64(o.dst, []byte(value))
-	}
+	o.Exact("type", p.Type)
+	o.Exact("user_id", p.UserID)
+	o.Exact("app_id", p.AppID)
 }
 
 // readExact is the inverse of appendExact.
@@ -66,7 +54,7 @@ func readExact(r *jsonscan.Reader) Envelope {
 		case "properties":
 			e.Properties = readProperties(r)
 		case "headers":
-			if e.Headers = readTable(r); len(e.Headers) == 0 {
+			if e.Headers = tablejson.Read(r); len(e.Headers) == 0 {
 				e.Headers = nil
 			}
 		}
@@ -108,7 +96,7 @@ func readProperties(r *jsonscan.Reader) Properties {
 	return p
 }
 
-// exactText reads a string that object.text wrote: base64 if its name ends in 64.
+// exactText reads a string that Object.Exact wrote: base64 if its name ends in 64.
 func exactText(r *jsonscan.Reader, encoded bool) string {
 	if encoded {
 		return string(r.Bytes())

@@ -11,14 +11,9 @@ import (
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-)
 
-// The limits of a flattened field
-// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/flattened.html).
-// Values beyond the limits are not searchable, but the exact envelope has them.
-const (
-	flattenedDepth = 20
-	flattenedTerm  = 32766 // bytes of a key's path and its value together
+	"github.com/watershipmq/watership/schemas/internal/flattened"
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
 // mostHeaderValues is the number of header values that are searchable, in the order
@@ -27,27 +22,27 @@ const mostHeaderValues = 1000
 
 // appendHeaders appends the searchable fields of the headers: all of them as text,
 // and the headers on the lists as labels. keys are the sorted keys of the table.
-func (f DocumentFormat) appendHeaders(o *object, table amqp.Table, keys []string) {
-	headers := o.open("headers")
+func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, keys []string) {
+	headers := o.Open("headers")
 	left := mostHeaderValues
 	appendFlattened(o, table, keys, 1, 0, &left)
-	o.close(headers)
-	labels := o.open("labels")
+	o.Close(headers)
+	labels := o.Open("labels")
 	for i, name := range f.Labels {
 		if text, ok := scalarText(table[name]); ok && !namedBefore(f.Labels, i) {
-			o.anyKey(labelName(name))
-			o.dst = appendString(o.dst, shorten(text, flattenedTerm/4))
+			o.AnyKey(labelName(name))
+			o.Dst = jsonappend.String(o.Dst, shorten(text, flattened.MaxTerm/4))
 		}
 	}
-	o.close(labels)
-	labels = o.open("numeric_labels")
+	o.Close(labels)
+	labels = o.Open("numeric_labels")
 	for i, name := range f.NumericLabels {
 		if number, ok := finiteNumber(table[name]); ok && !namedBefore(f.NumericLabels, i) {
-			o.anyKey(labelName(name))
-			o.dst = strconv.AppendFloat(o.dst, number, 'g', -1, 64)
+			o.AnyKey(labelName(name))
+			o.Dst = strconv.AppendFloat(o.Dst, number, 'g', -1, 64)
 		}
 	}
-	o.close(labels)
+	o.Close(labels)
 }
 
 // labelName replaces dots, which would make the label an object (ECS labels).
@@ -73,7 +68,7 @@ func namedBefore(headers []string, i int) bool {
 }
 
 // appendFlattened appends values until left reaches zero.
-func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int, left *int) {
+func appendFlattened(o *jsonappend.Object, table amqp.Table, keys []string, depth, path int, left *int) {
 	var replaced map[string]bool
 	for _, key := range keys {
 		name := key
@@ -93,51 +88,51 @@ func appendFlattened(o *object, table amqp.Table, keys []string, depth, path int
 	}
 }
 
-func appendFlattenedValue(o *object, name string, value any, depth, path int, left *int) {
+func appendFlattenedValue(o *jsonappend.Object, name string, value any, depth, path int, left *int) {
 	if *left <= 0 {
 		return
 	}
 	switch v := value.(type) {
 	case nil:
 	case amqp.Table:
-		if depth < flattenedDepth {
-			nested := o.open(name)
+		if depth < flattened.MaxDepth {
+			nested := o.Open(name)
 			var room [keysRoom]string
 			appendFlattened(o, v, sortedKeys(room[:0], v), depth+1, path, left)
-			o.close(nested)
+			o.Close(nested)
 		}
 	case []any:
 		texts := scalarTexts(v, path)
 		texts = texts[:min(len(texts), *left)]
 		if *left -= len(texts); len(texts) > 0 {
-			o.anyKey(name)
-			o.dst = appendStrings(o.dst, texts)
+			o.AnyKey(name)
+			o.Dst = appendStrings(o.Dst, texts)
 		}
 	case string:
 		*left--
-		if 3*len(v)+path < flattenedTerm { // the greatest length after conversion to UTF-8
-			o.anyKey(name)
-			o.dst = appendString(o.dst, v)
+		if 3*len(v)+path < flattened.MaxTerm { // the greatest length after conversion to UTF-8
+			o.AnyKey(name)
+			o.Dst = jsonappend.String(o.Dst, v)
 			return
 		}
-		o.flattened(name, value, path)
+		appendScalar(o, name, value, path)
 	default:
 		*left--
-		o.flattened(name, value, path)
+		appendScalar(o, name, value, path)
 	}
 }
 
-func (o *object) flattened(name string, value any, path int) {
-	if text, ok := scalarText(value); ok && path+len(text) < flattenedTerm {
-		o.anyKey(name)
-		o.dst = appendString(o.dst, text)
+func appendScalar(o *jsonappend.Object, name string, value any, path int) {
+	if text, ok := scalarText(value); ok && path+len(text) < flattened.MaxTerm {
+		o.AnyKey(name)
+		o.Dst = jsonappend.String(o.Dst, text)
 	}
 }
 
 func scalarTexts(values []any, path int) []string {
 	var texts []string
 	for _, value := range values {
-		if text, ok := scalarText(value); ok && path+len(text) < flattenedTerm {
+		if text, ok := scalarText(value); ok && path+len(text) < flattened.MaxTerm {
 			texts = append(texts, text)
 		}
 	}
@@ -150,7 +145,7 @@ func appendStrings(dst []byte, texts []string) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, text)
+		dst = jsonappend.String(dst, text)
 	}
 	return append(dst, ']')
 }

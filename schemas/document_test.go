@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // everyType is a table with every field type that the client can carry.
@@ -39,7 +41,7 @@ func everyProperty() Properties {
 
 func TestTableKeepsEveryType(t *testing.T) {
 	table := everyType()
-	got, err := ParseTable(AppendTable(nil, table))
+	got, err := tablejson.Parse(tablejson.Append(nil, table))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,23 +164,6 @@ func ExamplePublisherHeaders() {
 	// Output: map[tenant:acme]
 }
 
-// Every type is kept.
-func ExampleAppendTable() {
-	text := schemas.AppendTable(nil, amqp.Table{"attempts": int32(3), "paid": true})
-	fmt.Println(string(text))
-	table, err := schemas.ParseTable(text)
-	fmt.Printf("%T %v\n", table["attempts"], err)
-	// Output:
-	// [{"key":"attempts","int32":3},{"key":"paid","bool":true}]
-	// int32 <nil>
-}
-
-func ExampleParseTable() {
-	_, err := schemas.ParseTable([]byte(`[{"key":"n","int32":"three"}]`))
-	fmt.Println(err != nil)
-	// Output: true
-}
-
 func ExampleTopology() {
 	ours := schemas.Topology{Prefix: "shop.messages"}
 	fmt.Println(ours.Retry(), ours.Delay(1500*time.Millisecond), ours.Owns("stock"))

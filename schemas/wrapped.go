@@ -5,6 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
@@ -20,10 +21,10 @@ const (
 // message's own body. The message has no headers but Watership's.
 func wrapInBody(e Envelope, s State) amqp.Publishing {
 	const prefix = 4
-	o := beginObject(make([]byte, prefix, frameMax+len(e.Body)))
+	o := jsonappend.Begin(make([]byte, prefix, frameMax+len(e.Body)))
 	var room [keysRoom]string
 	appendExact(&o, e, sortedKeys(room[:0], e.Headers))
-	body := o.end()
+	body := o.End()
 	binary.BigEndian.PutUint32(body, uint32(len(body)-prefix))
 	headers := ours{headerWrapped: int64(wrappedVersion)}
 	s.write(headers)

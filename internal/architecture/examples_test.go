@@ -14,7 +14,7 @@ import (
 // function, and of each type that does something; all but that of a whole package
 // are run, since they say what they print.
 func TestEveryEntryPointHasAnExample(t *testing.T) {
-	for _, dir := range []string{"broker", "pipeline", "pipeline/transport", "retry", "schemas", "eventstore", "eventstore/elastic", "eventstore/kql", "eventstore/sqlite", "indexer", "replayer", "replayer/edit"} {
+	for _, dir := range []string{"broker", "pipeline", "pipeline/transport", "retry", "schemas", "schemas/tablejson", "eventstore", "eventstore/elastic", "eventstore/kql", "eventstore/sqlite", "indexer", "replayer", "replayer/edit"} {
 		p := documented(t, dir)
 		for _, f := range p.Funcs {
 			wantExample(t, dir+"."+f.Name, f.Examples)

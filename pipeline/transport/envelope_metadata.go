@@ -10,10 +10,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // The metadata value under EnvelopeKey is a version, the texts of an envelope as
-// netstrings, its numbers, and its headers as encoded by schemas.AppendTable. It is
+// netstrings, its numbers, and its headers as encoded by tablejson.Append. It is
 // written for every message and read for few, so writing is cheap. It stays in
 // one process, unless the marshaler of watermill-amqp publishes the metadata.
 const envelopeVersion = "1;"
@@ -32,7 +33,7 @@ func appendEnvelope(dst []byte, e *schemas.Envelope, headers amqp.Table) []byte 
 		dst = strconv.AppendInt(dst, e.Properties.Timestamp.Unix(), 10)
 	}
 	dst = append(dst, ';')
-	return schemas.AppendTable(dst, headers)
+	return tablejson.Append(dst, headers)
 }
 
 func appendNumber(dst []byte, n int64) []byte { return append(strconv.AppendInt(dst, n, 10), ';') }
@@ -51,7 +52,7 @@ func parseEnvelope(text string) (e schemas.Envelope, err error) {
 	if rest, err = parseNumbers(rest, &e.Properties); err != nil {
 		return e, err
 	}
-	if e.Headers, err = schemas.ParseTable([]byte(rest)); e.Headers == nil {
+	if e.Headers, err = tablejson.Parse([]byte(rest)); e.Headers == nil {
 		e.Headers = amqp.Table{} // to be added to
 	}
 	return e, err

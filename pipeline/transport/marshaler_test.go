@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // everything is a message with every property and every header type.
@@ -47,7 +48,7 @@ func equal(t testing.TB, got, want amqp.Publishing) {
 		t.Errorf("timestamp: got %v, want %v", got.Timestamp, want.Timestamp)
 	}
 	got.Timestamp, want.Timestamp = time.Time{}, time.Time{}
-	if string(schemas.AppendTable(nil, got.Headers)) != string(schemas.AppendTable(nil, want.Headers)) {
+	if string(tablejson.Append(nil, got.Headers)) != string(tablejson.Append(nil, want.Headers)) {
 		t.Errorf("headers:\n got %#v\nwant %#v", got.Headers, want.Headers)
 	}
 	got.Headers, want.Headers = nil, nil

@@ -46,7 +46,7 @@ func (r *Reader) Fail(err error) {
 // End checks that only white space follows, and returns Err.
 func (r *Reader) End() error {
 	if r.space(); r.at < len(r.data) {
-		r.wrong("something behind the end")
+		r.wrong("expected no more after the value")
 	}
 	return r.err
 }
@@ -125,7 +125,7 @@ func (r *Reader) Bytes() []byte {
 	encoded := r.quoted()
 	decoded, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(encoded))), encoded)
 	if err != nil {
-		r.wrong("no base64")
+		r.wrong("expected base64")
 	}
 	return decoded
 }
@@ -137,7 +137,7 @@ func (r *Reader) Int(bits int) int64 {
 	}
 	n, err := strconv.ParseInt(string(r.literal()), 10, bits)
 	if err != nil {
-		r.wrong("no whole number of its size")
+		r.wrong(fmt.Sprintf("expected an integer of %d bits", bits))
 	}
 	return n
 }
@@ -149,7 +149,7 @@ func (r *Reader) Uint(bits int) uint64 {
 	}
 	n, err := strconv.ParseUint(string(r.literal()), 10, bits)
 	if err != nil {
-		r.wrong("no whole number of its size")
+		r.wrong(fmt.Sprintf("expected an unsigned integer of %d bits", bits))
 	}
 	return n
 }
@@ -161,7 +161,7 @@ func (r *Reader) Float(bits int) float64 {
 	}
 	n, err := strconv.ParseFloat(string(r.literal()), bits)
 	if err != nil {
-		r.wrong("no number of its size")
+		r.wrong(fmt.Sprintf("expected a number of %d bits", bits))
 	}
 	return n
 }
@@ -173,7 +173,7 @@ func (r *Reader) Bool() bool {
 	}
 	word := string(r.literal())
 	if word != "true" && word != "false" {
-		r.wrong("neither true nor false")
+		r.wrong("expected true or false")
 	}
 	return word == "true"
 }
@@ -185,7 +185,7 @@ func (r *Reader) Time() time.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(r.quoted()))
 	if err != nil {
-		r.wrong("no time")
+		r.wrong("expected a time (RFC 3339)")
 	}
 	return t
 }

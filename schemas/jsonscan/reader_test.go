@@ -198,7 +198,7 @@ func TestReaderGoesOnBehindAPart(t *testing.T) {
 	if err := r.End(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(numbers, []int64{1, 0, 3}) || !slices.Equal(problems, []string{"JSON: no value at byte 5"}) {
+	if !slices.Equal(numbers, []int64{1, 0, 3}) || !slices.Equal(problems, []string{"JSON: expected a value at byte 5"}) {
 		t.Errorf("read %v, with %q", numbers, problems)
 	}
 	alone := New([]byte(` "one" `))

@@ -25,7 +25,7 @@ func (r *Reader) open(with byte) bool {
 		return false
 	}
 	if r.depth++; r.depth > deepest {
-		r.wrong("too deep")
+		r.wrong("nested too deep")
 	}
 	r.take(with)
 	return r.err == nil
@@ -50,7 +50,7 @@ func (r *Reader) next(end byte, first bool) bool {
 
 func (r *Reader) take(c byte) {
 	if r.space(); r.at == len(r.data) || r.data[r.at] != c {
-		r.wrong("no " + string(rune(c)))
+		r.wrong("expected " + string(rune(c)))
 		return
 	}
 	r.at++
@@ -77,12 +77,12 @@ func (r *Reader) Skip() {
 		}
 		if open <= 0 {
 			if open < 0 {
-				r.wrong("no value")
+				r.wrong("expected a value")
 			}
 			return
 		}
 	}
-	r.wrong("no end")
+	r.wrong("expected an end")
 }
 
 // literal reads a number, true, false or null.
@@ -92,7 +92,7 @@ func (r *Reader) literal() []byte {
 		r.at++
 	}
 	if r.at == begin {
-		r.wrong("no value")
+		r.wrong("expected a value")
 		return nil
 	}
 	return r.data[begin:r.at]
@@ -110,7 +110,7 @@ func endsLiteral(c byte) bool {
 // has escapes.
 func (r *Reader) string() (inside []byte, escaped bool) {
 	if r.at == len(r.data) || r.data[r.at] != '"' {
-		r.wrong("no string")
+		r.wrong("expected a string")
 		return nil, false
 	}
 	begin := r.at + 1
@@ -118,7 +118,7 @@ func (r *Reader) string() (inside []byte, escaped bool) {
 		at = special(r.data, at)
 		switch {
 		case at >= len(r.data):
-			r.wrong("a string without an end")
+			r.wrong("expected an end of the string")
 			return nil, false
 		case r.data[at] == '"':
 			r.at = at + 1
@@ -170,7 +170,7 @@ func (r *Reader) plain(inside []byte) []byte {
 		}
 		var size int
 		if plain, size = appendEscaped(plain, inside[at:]); size == 0 {
-			r.wrong("an unknown escape")
+			r.wrong("unknown escape")
 			return nil
 		}
 		inside = inside[at+size:]

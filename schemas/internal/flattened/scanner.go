@@ -1,45 +1,18 @@
-package schemas
+package flattened
 
 import (
 	"bytes"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
-// isSearchableObject reports whether a flattened field accepts the body: a JSON
-// object (RFC 8259) with limited depth, no duplicate key, no NUL in a key, no value
-// too long, no more values than most, and a limited total size. The body must be
-// UTF-8.
-//
-// It scans the body once and without encoding/json, whose tokens would cost more
-// than all other work on a message.
-func isSearchableObject(body []byte, most int) bool {
-	s := scanner{data: body, room: flattenedTerms, values: most}
-	s.space()
-	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
-		return false
-	}
-	s.space()
-	return s.at == len(body)
-}
-
-// longestNumber is the longest number that Elasticsearch's parser accepts
-// (StreamReadConstraints.getMaxNumberLength).
-const longestNumber = 1000 // characters
-
-// Elasticsearch holds each value with its whole path in memory, several times,
-// while it indexes a document, and has no limit for that: a body of 2 MiB can crash
-// a node of 1 GiB. The number of bytes that flattenedTerms allows takes about a
-// tenth of such a node.
-const (
-	flattenedTerms = 32 << 20 // bytes of all values with their paths
-	termOverhead   = 256      // additional bytes that each value counts
-)
-
+// scanner scans a JSON value and counts what a flattened field would hold of it.
 type scanner struct {
 	data   []byte
 	at     int
-	room   int // bytes left of flattenedTerms
+	room   int // bytes left of allTerms
 	values int // number of values that are still allowed
 
 	// keys are the keys of the open objects, as far as there is room. They are
@@ -58,9 +31,9 @@ func (s *scanner) value(depth, path int) bool {
 	begin := s.at
 	switch c := s.data[s.at]; c {
 	case '{':
-		return depth <= flattenedDepth && s.object(depth, path)
+		return depth <= MaxDepth && s.object(depth, path)
 	case '[':
-		return depth <= flattenedDepth && s.array(depth, path)
+		return depth <= MaxDepth && s.array(depth, path)
 	case '"':
 		_, ok := s.string()
 		return ok && s.term(path+s.at-begin)
@@ -79,7 +52,7 @@ func (s *scanner) value(depth, path int) bool {
 func (s *scanner) term(bytes int) bool {
 	s.room -= bytes + termOverhead
 	s.values--
-	return bytes < flattenedTerm && s.room >= 0 && s.values >= 0
+	return bytes < MaxTerm && s.room >= 0 && s.values >= 0
 }
 
 func (s *scanner) object(depth, path int) bool {
@@ -151,7 +124,7 @@ func (s *scanner) literal(word string, path int) bool {
 // valid.
 func (s *scanner) string() (escaped, ok bool) {
 	for s.at++; s.at < len(s.data); {
-		if s.at = skipPlain(s.data, s.at); s.at == len(s.data) {
+		if s.at = jsonappend.SkipPlain(s.data, s.at); s.at == len(s.data) {
 			break
 		}
 		switch c := s.data[s.at]; {

@@ -1,10 +1,10 @@
-package schemas
+// Package jsonappend writes JSON (RFC 8259) without reflection, by appending to a slice.
+package jsonappend
 
 import (
 	"encoding/base64"
 	"encoding/binary"
 	"math/bits"
-	"strconv"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -12,15 +12,15 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string (RFC 8259 §7). Bytes that are not UTF-8
+// String appends s as a JSON string (RFC 8259 §7). Bytes that are not UTF-8
 // become U+FFFD; where they matter, the caller writes base64 instead.
-func appendString(dst []byte, s string) []byte {
-	return appendQuoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // appendQuoted only reads it
+func String(dst []byte, s string) []byte {
+	return Quoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // Quoted only reads it
 }
 
-// appendQuoted copies eight bytes at a time, and then removes the bytes that need
+// Quoted is String for bytes. It copies eight bytes at a time, and then removes the bytes that need
 // an escape: JSON in a JSON string has a quote in every few bytes.
-func appendQuoted(dst, s []byte) []byte {
+func Quoted(dst, s []byte) []byte {
 	dst = append(dst, '"')
 	for len(s) >= 8 {
 		word := binary.LittleEndian.Uint64(s)
@@ -73,8 +73,8 @@ func plainBytes(w uint64) int {
 	return bits.TrailingZeros64(found) / 8 // 64 if no bit is set
 }
 
-// skipPlain returns the index of the next byte that is not plain.
-func skipPlain(s []byte, i int) int {
+// SkipPlain returns the index of the next byte that is not plain.
+func SkipPlain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		if plain := plainBytes(binary.LittleEndian.Uint64(s[i:])); plain < 8 {
 			return i + plain
@@ -100,7 +100,8 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 }
 
-func appendBase64(dst, data []byte) []byte {
+// Base64 appends data as a JSON string in base64.
+func Base64(dst, data []byte) []byte {
 	dst = append(dst, '"')
 	dst = base64.StdEncoding.AppendEncode(dst, data)
 	return append(dst, '"')
@@ -130,81 +131,4 @@ func appendDigits(dst []byte, value, digits int) []byte {
 		value /= 10
 	}
 	return dst
-}
-
-// object appends a JSON object member by member. It omits members without a value
-// and nested objects without members.
-type object struct {
-	dst   []byte
-	empty bool
-}
-
-func beginObject(dst []byte) object { return object{append(dst, '{'), true} }
-
-func (o *object) end() []byte { return append(o.dst, '}') }
-
-// opened is the place where a nested object begins.
-type opened struct {
-	mark  int
-	empty bool
-}
-
-// open begins a nested object; close ends it.
-func (o *object) open(name string) opened {
-	begun := opened{len(o.dst), o.empty}
-	o.anyKey(name)
-	o.dst, o.empty = append(o.dst, '{'), true
-	return begun
-}
-
-func (o *object) close(begun opened) {
-	if o.empty {
-		o.dst, o.empty = o.dst[:begun.mark], begun.empty
-		return
-	}
-	o.dst = append(o.dst, '}')
-}
-
-// key begins a member whose name is a constant of Watership and needs no escapes.
-func (o *object) key(name string) {
-	o.comma()
-	o.dst = appendName(o.dst, name)
-}
-
-// anyKey begins a member with any name.
-func (o *object) anyKey(name string) {
-	o.comma()
-	o.dst = append(appendString(o.dst, name), ':')
-}
-
-func (o *object) comma() {
-	if !o.empty {
-		o.dst = append(o.dst, ',')
-	}
-	o.empty = false
-}
-
-func (o *object) string(name, value string) {
-	if value != "" {
-		o.key(name)
-		o.dst = appendString(o.dst, value)
-	}
-}
-
-func (o *object) int(name string, value int64) {
-	o.key(name)
-	o.dst = strconv.AppendInt(o.dst, value, 10)
-}
-
-func (o *object) positive(name string, value int64) {
-	if value > 0 {
-		o.int(name, value)
-	}
-}
-
-func (o *object) time(name string, value time.Time) {
-	if !value.IsZero() {
-		o.key(name)
-		o.dst = appendTime(o.dst, value)
-	}
 }

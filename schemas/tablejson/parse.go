@@ -1,4 +1,4 @@
-package schemas
+package tablejson
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// ParseTable parses the JSON of AppendTable. An empty list is a nil table, since
+// Parse parses the JSON of Append. An empty list is a nil table, since
 // AMQP clients do not send an empty table.
-func ParseTable(data []byte) (amqp.Table, error) {
+func Parse(data []byte) (amqp.Table, error) {
 	r := jsonscan.New(data)
-	table := readTable(r)
+	table := Read(r)
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("parsing a header table: %w", err)
 	}
@@ -25,7 +25,8 @@ func ParseTable(data []byte) (amqp.Table, error) {
 	return table, nil
 }
 
-func readTable(r *jsonscan.Reader) amqp.Table {
+// Read is Parse for a table inside a larger JSON value. An empty list is an empty table.
+func Read(r *jsonscan.Reader) amqp.Table {
 	table := amqp.Table{}
 	r.Array(func() {
 		key, value := readMember(r)
@@ -77,7 +78,7 @@ func readTyped(r *jsonscan.Reader, kind string) (value any, known bool) {
 	case "bytes":
 		return r.Bytes(), true
 	case "table":
-		return readTable(r), true
+		return Read(r), true
 	case "array":
 		return readArray(r), true
 	case "time":

@@ -1,0 +1,43 @@
+package tablejson_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
+	"github.com/watershipmq/watership/schemas/tablejson"
+)
+
+// Every type is kept.
+func ExampleAppend() {
+	text := tablejson.Append(nil, amqp.Table{"attempts": int32(3), "paid": true})
+	fmt.Println(string(text))
+	table, err := tablejson.Parse(text)
+	fmt.Printf("%T %v\n", table["attempts"], err)
+	// Output:
+	// [{"key":"attempts","int32":3},{"key":"paid","bool":true}]
+	// int32 <nil>
+}
+
+func ExampleParse() {
+	_, err := tablejson.Parse([]byte(`[{"key":"n","int32":"three"}]`))
+	fmt.Println(err != nil)
+	// Output: true
+}
+
+// A caller that needs the keys in order anyway sorts them once.
+func ExampleAppendSorted() {
+	table := amqp.Table{"b": nil, "a": "x"}
+	fmt.Println(string(tablejson.AppendSorted(nil, table, slices.Sorted(maps.Keys(table)))))
+	// Output: [{"key":"a","string":"x"},{"key":"b","void":true}]
+}
+
+// Read reads a table that is a member of an object.
+func ExampleRead() {
+	r := jsonscan.New([]byte(`{"headers":[{"key":"n","int8":3}]}`))
+	r.Object(func(name []byte) { fmt.Println(string(name), tablejson.Read(r)) })
+	// Output: headers map[n:3]
+}
