@@ -110,15 +110,15 @@ type Config struct {
 // indexer starts with smaller requests. It makes them larger while the time per document
 // does not grow, and smaller when the store is overloaded.
 type Batch struct {
-	Events int           // zero: 2000
+	Events int           // zero: 1,000
 	Bytes  int           // of all documents; zero: 5 MiB
-	Wait   time.Duration // after the first event; zero: 200 ms
+	Wait   time.Duration // after the first event; zero: 500 ms
 }
 
 func (c Config) withDefaults() Config {
-	c.Batch.Events = orDefault(c.Batch.Events, 2000)
-	c.Batch.Bytes = orDefault(c.Batch.Bytes, 5<<20)
-	c.Batch.Wait = orDefault(c.Batch.Wait, 200*time.Millisecond)
+	c.Batch.Events = orDefault(c.Batch.Events, eventstore.DefaultBatchEvents)
+	c.Batch.Bytes = orDefault(c.Batch.Bytes, eventstore.DefaultBatchBytes)
+	c.Batch.Wait = orDefault(c.Batch.Wait, eventstore.DefaultBatchWait)
 	c.Memory = orDefault(c.Memory, 64<<20)
 	c.RequeueAfter = orDefault(c.RequeueAfter, 3*time.Minute)
 	if c.Logger == nil {

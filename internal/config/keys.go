@@ -1,8 +1,12 @@
 package config
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // Form is the syntax of a key in the environment and in flags, which hold only text.
@@ -98,9 +102,9 @@ func workKeys(c *Config) []Key {
 		{Name: "retry.return.grace", Default: "5m", Help: "time for which a queue may be missing before messages for it become poison", read: value(duration(time.Millisecond, 365*day), &c.Retry.Return.Grace)},
 		{Name: "retry.return.pause", Default: "10s", Help: "pause before the next attempt at a queue that is full, missing or does not confirm", read: value(delay, &c.Retry.Return.Pause)},
 		{Name: "retry.return.timeout", Default: "30s", Help: "time-out of a queue's publisher confirm", read: value(duration(time.Millisecond, day), &c.Retry.Return.Timeout)},
-		{Name: "index.batch.events", Default: "1000", Help: "maximum number of events in a bulk request", read: value(wholeNumber(1, 100_000), &c.Index.Batch.Events)},
-		{Name: "index.batch.bytes", Default: "5MiB", Help: "maximum size of a bulk request", read: value(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
-		{Name: "index.batch.wait", Default: "500ms", Help: "maximum wait for a bulk request to fill", read: value(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
+		{Name: "index.batch.events", Default: strconv.Itoa(eventstore.DefaultBatchEvents), Help: "maximum number of events in a bulk request", read: value(wholeNumber(1, 100_000), &c.Index.Batch.Events)},
+		{Name: "index.batch.bytes", Default: fmt.Sprintf("%dMiB", eventstore.DefaultBatchBytes>>20), Help: "maximum size of a bulk request", read: value(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
+		{Name: "index.batch.wait", Default: FormatDuration(eventstore.DefaultBatchWait), Help: "maximum wait for a bulk request to fill", read: value(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
 		{Name: "index.memory", Default: "64MiB", Help: "memory limit of messages that the indexer has in flight", read: value(size(8<<20, 16<<30), &c.Index.Memory)},
 		{Name: "index.labels", Form: List, Help: "headers that are indexed as labels.NAME", read: list(label, &c.Index.Labels)},
 		{Name: "index.numeric_labels", Form: List, Help: "numeric headers that are indexed as numeric_labels.NAME, for ranges", read: list(label, &c.Index.NumericLabels)},
