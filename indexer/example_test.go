@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -130,7 +130,7 @@ func declareTap(ctx context.Context, exchange string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return transport.Declare(ctx, conn, transport.TopologyConfig{
-		QueueType: transport.Classic, Tap: []transport.Tap{{Exchange: exchange, Type: "topic"}},
+	return topology.Declare(ctx, conn, topology.Config{
+		QueueType: topology.Classic, Tap: []topology.Tap{{Exchange: exchange, Type: "topic"}},
 	})
 }

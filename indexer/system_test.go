@@ -21,7 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -43,8 +43,8 @@ func newSystem(t testing.TB, b rabbittest.Broker) *system {
 	s := &system{Broker: b, t: t, topology: schemas.Topology{Prefix: name}, shop: "shop." + name, log: &rabbittest.Log{}}
 	s.decoder = schemas.Decoder{Source: name, VHost: "/", Topology: s.topology}
 	conn := s.open(b.URL, false)
-	err := transport.Declare(patient(t), conn, transport.TopologyConfig{
-		Topology: s.topology, Tap: []transport.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
+	err := topology.Declare(patient(t), conn, topology.Config{
+		Topology: s.topology, Tap: []topology.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
 )
 
 // BenchmarkHandling compares plain handling with fail, retry, handled, in one run:
@@ -32,8 +31,8 @@ func benchmark(b *testing.B, broker rabbittest.Broker, handle func(*message.Mess
 	done := make(chan struct{}, 1)
 	queue, exchange := rabbittest.Name(b), topicExchange(b, broker)
 	r := startSilent(b, broker, func(c *Config) {
-		c.QueueType, c.Logger, c.Breaker.Messages = transport.Quorum, slog.New(slog.DiscardHandler), -1
-		c.Tap = []transport.Tap{{Exchange: exchange, Type: "topic"}}
+		c.QueueType, c.Logger, c.Breaker.Messages = Quorum, slog.New(slog.DiscardHandler), -1
+		c.Tap = []Tap{{Exchange: exchange, Type: "topic"}}
 		c.Routes = []Route{{
 			Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: 256, Policy: attemptsAfter(10 * time.Millisecond),
 			Handler: handler(func(msg *message.Message) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/directdelivery"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -46,12 +47,12 @@ func (p *Pipeline) build() (err error) {
 }
 
 func (p *Pipeline) addOwnHandlers(logger watermill.LoggerAdapter) error {
-	topology := p.cfg.Topology
-	dead, due, poisoner := p.retrier(topology.Retry()), p.retrier(topology.Due()), p.poisoner()
+	names := p.cfg.Topology
+	dead, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Due()), p.poisoner()
 	for queue, handler := range map[string]queueHandler{
-		topology.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.giveUpDead},
-		topology.Due():    {due.messageFlow, due.handleDue, handlerTries, due.giveUpDue},
-		topology.Poison(): {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
+		names.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.giveUpDead},
+		names.Due():    {due.messageFlow, due.handleDue, handlerTries, due.giveUpDue},
+		names.Poison(): {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
 	} {
 		subscriber, err := p.subscriber(logger,
 			transport.Concurrency(ownConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
@@ -73,7 +74,7 @@ func (p *Pipeline) poisoner() *poisoner {
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
 		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), policyOf: p.policyOf,
-		labels: newQueueLabels(p.cfg.Routes, p.live.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
+		labels: newQueueLabels(p.cfg.Routes, p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
@@ -106,7 +107,7 @@ func (p *Pipeline) subscription() wamqp.Config {
 		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
-		TopologyBuilder: p.live,
+		TopologyBuilder: queueBuilder{p.reconciler},
 	}
 }
 
@@ -114,15 +115,15 @@ func (p *Pipeline) subscription() wamqp.Config {
 func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
-		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.ownPublisher), frameMax: p.frameMax, taps: p.cfg.Tap,
-		delays: p.live, permanent: slices.Sorted(slices.Values(p.live.Config.Delays)),
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
+		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 	}
 }
 
 // signing returns a publisher that signs states, if there are keys.
-func (p *Pipeline) signing(by *transport.SelfHealingPublisher) signing {
+func (p *Pipeline) signing(by *topology.SelfHealingPublisher) signing {
 	return signing{by, p.verifier}
 }
 
@@ -130,7 +131,7 @@ func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sendi
 
 func (p *Pipeline) directDelivery() directdelivery.Sender {
 	delivery := directdelivery.Sender{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.live, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
 		delivery.Own[route.Queue] = true
@@ -162,5 +163,5 @@ func (p *Pipeline) parking() map[string]string {
 func (p *Pipeline) declareQueue(queue string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
 	defer cancel()
-	return p.live.DeclareQueue(ctx, queue)
+	return p.reconciler.DeclareQueue(ctx, queue)
 }

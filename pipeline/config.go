@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +23,7 @@ type Config struct {
 	Topology schemas.Topology // names of Watership's exchanges and queues; zero: schemas.DefaultPrefix
 
 	// QueueType of Watership's queues, and of route queues that do not exist yet. Zero: quorum.
-	QueueType transport.QueueType
+	QueueType QueueType
 
 	// StateKeys sign the states of messages, so that a state counts only with a
 	// signature. Every process of Watership in the virtual host needs the same keys. Zero:
@@ -31,13 +31,15 @@ type Config struct {
 	// have the right to write.
 	StateKeys schemas.StateKeys
 
-	Tap    []transport.Tap // exchanges whose messages are recorded
-	Routes []Route         // each queue once; none: only dead letters are retried
+	Tap    []Tap   // exchanges whose messages are recorded
+	Routes []Route // each queue once; none: only dead letters are retried
 
-	// Discovery finds the keys of direct exchanges that are tapped without, and
-	// those that are bound later within TopologyEvery. Nil: each needs its keys, and
-	// what dead letters say of the queues that they died in is not checked.
-	Discovery *transport.Discovery
+	// ManagementURL is the address of RabbitMQ's management API, such as
+	// http://user:password@host:15672. It lists the keys of direct exchanges that are
+	// tapped without, and within TopologyEvery those that are bound later. "": each needs
+	// its keys, and the x-death headers of dead letters are not checked.
+	ManagementURL    string
+	ManagementClient *http.Client // nil: http.DefaultClient
 
 	// TopologyEvery is about how often the topology is checked, and missing exchanges,
 	// queues and bindings are declared again. Zero: 30 s.
@@ -172,15 +174,4 @@ func (c Config) validate() error {
 		queues[route.Queue] = true
 	}
 	return errors.Join(errs...)
-}
-
-// TopologyConfig returns the topology that Run declares.
-func (c Config) TopologyConfig() transport.TopologyConfig {
-	c = c.withDefaults()
-	t := transport.TopologyConfig{Topology: c.Topology, QueueType: c.QueueType, Tap: c.Tap, Discovery: c.Discovery, Delays: c.Default.AllDelays()}
-	for _, route := range c.Routes {
-		t.Delays = append(t.Delays, route.Policy.AllDelays()...)
-		t.Routes = append(t.Routes, route.declared()...)
-	}
-	return t
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,7 +23,7 @@ const (
 // names. Without the management API it accepts every header.
 type deathChecker struct {
 	topology  schemas.Topology
-	discovery *transport.Discovery // nil: there is no management API
+	discovery *topology.Discovery // nil: there is no management API
 	now       func() time.Time
 
 	// trusted is true if the broker wrote every death of a message, as RabbitMQ does

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -28,14 +29,11 @@ func ExampleNew() {
 	// the route of queue "orders" has no handler
 }
 
-func ExampleConfig_TopologyConfig() {
-	cfg := pipeline.Config{Routes: []pipeline.Route{{Queue: "orders", Park: true}}}
-	for _, route := range cfg.TopologyConfig().Routes {
-		fmt.Println(route.Queue)
-	}
-	// Output:
-	// orders
-	// orders.poison
+func ExampleConfig_Delays() {
+	policy := retry.Policy{Delays: []time.Duration{time.Second, time.Minute}}
+	cfg := pipeline.Config{Default: &policy}
+	fmt.Println(cfg.Delays())
+	// Output: [1s 1m0s]
 }
 
 // Watermill's middleware is around what acknowledges.
@@ -132,4 +130,22 @@ func ExampleAttemptFrom() {
 	_, err := handler(message.NewMessage("", nil)) // outside of an attempt
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// Declare is idempotent: existing exchanges and queues stay unchanged. The broker is one
+// for tests.
+func ExampleDeclare() {
+	rabbit := broker.New(broker.Config{})
+	defer rabbit.Close()
+	if _, err := rabbit.Listen("127.0.0.1:0"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	cfg := pipeline.Config{URL: rabbit.URL(), Logger: slog.New(slog.DiscardHandler), QueueType: pipeline.Classic}
+	for range 2 {
+		fmt.Println(pipeline.Declare(context.Background(), cfg))
+	}
+	// Output:
+	// <nil>
+	// <nil>
 }

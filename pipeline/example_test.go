@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -26,7 +25,7 @@ func Example() {
 	defer stop()
 	p, err := pipeline.New(pipeline.Config{
 		URL: os.Getenv("AMQP_URL"),
-		Tap: []transport.Tap{{Exchange: "shop", Type: "topic"}},
+		Tap: []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 		Routes: []pipeline.Route{{
 			Queue:   "orders",
 			Bind:    []pipeline.Binding{{Exchange: "shop", Key: "order.#"}},

@@ -11,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -44,11 +43,7 @@ func startTownOn(t *testing.T, b rabbittest.Broker, adjust func(*Config)) *town 
 		}
 		login := b.Login(t, rabbittest.DocumentedRights(t, c.Topology.Prefix, town.shop, town.orders), "monitoring")
 		c.URL = login.URL
-		discovery, err := transport.NewDiscovery(login.ManagementURL, b.VHostName(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Discovery, c.Default = discovery, attemptsAfter(50*time.Millisecond, 50*time.Millisecond)
+		c.ManagementURL, c.Default = login.ManagementURL, attemptsAfter(50*time.Millisecond, 50*time.Millisecond)
 		c.Breaker = retry.Breaker{Messages: -1} // that all messages fail is no outage
 		c.Routes = []Route{{
 			Queue: town.orders, Bind: []Binding{{town.shop, "#"}}, Handler: handler(func(*message.Message) error {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,7 +40,7 @@ type messageFlow struct {
 	frameMax     func() schemas.FrameMax // of the publisher's connection
 	delays       delayDeclarer
 	permanent    []time.Duration // delays of policies, the shortest first
-	taps         []transport.Tap
+	taps         []topology.Tap
 	now          func() time.Time
 	sleep        func(ctx context.Context, d time.Duration) bool // false when ctx ends before
 	newID        func() string
@@ -125,7 +125,7 @@ func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bo
 	if action != schemas.Handled && action != schemas.RetryScheduled {
 		return false
 	}
-	return slices.ContainsFunc(f.taps, func(tap transport.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
+	return slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
 // schedule publishes a message to the delay queue of delay. A message that the broker

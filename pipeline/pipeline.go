@@ -8,15 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -28,18 +30,18 @@ type Pipeline struct {
 	metrics      *metrics
 	heldMessages *heldMessages
 	router       *message.Router
-	consuming    *rabbit.Connection
+	consuming    *transport.Connection
 	sending      *rabbit.Connection // events, delays and poison
 	returning    *rabbit.Connection // messages to the queues of services, and parked copies
 	outgoing     *rabbit.Connection // outgoing messages of handlers
 
-	connections []*rabbit.Connection // all of these
+	connections []io.Closer // all of these
 	publishers  []*rabbit.Publisher
-	live        transport.LiveTopology
+	reconciler  topology.Reconciler
 
 	// These publishers repair the topology. RabbitMQ stops reading a connection on which too
 	// much waits for one queue, so the queues of services have connections of their own.
-	ownPublisher, queuePublisher, exchangePublisher *transport.SelfHealingPublisher
+	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
 	breakers     []*breaker // of Config.Routes, in their order
 	verifier     *schemas.Verifier
@@ -52,12 +54,16 @@ type Pipeline struct {
 // New checks the configuration and connects in the background. Run must follow, since
 // it also closes the connections that New opened.
 func New(cfg Config) (*Pipeline, error) {
-	uri, err := amqp.ParseURI(cfg.URL)
+	uri, err := parseURL(cfg.URL)
 	if err != nil {
-		return nil, errors.New("the AMQP URL cannot be read: expected amqp://LOGIN:PASSWORD@HOST:PORT/VHOST")
+		return nil, err
 	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	declared, err := cfg.topology(uri.Vhost)
+	if err != nil {
 		return nil, err
 	}
 	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer)}
@@ -65,14 +71,14 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.live = transport.LiveTopology{Conn: p.sending, Config: cfg.TopologyConfig(), Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
 	p.queueLimiter = newQueueLimiter(p.signing(p.queuePublisher), p.dedicated, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = newQueueLimiter(p.signing(p.ownPublisher), p.dedicated, cfg.ConfirmTimeout, delayShare)
-	p.deathChecker = &deathChecker{topology: cfg.Topology, discovery: cfg.Discovery, now: time.Now}
+	p.deathChecker = &deathChecker{topology: cfg.Topology, discovery: declared.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -84,17 +90,21 @@ func New(cfg Config) (*Pipeline, error) {
 const maxGivenUp = 8
 
 func (p *Pipeline) connectAll() (err error) {
+	p.consuming, err = transport.NewConnection(
+		wamqp.ConnectionConfig{AmqpURI: p.cfg.URL, TLSConfig: p.cfg.TLS}, p.cfg.Logger, transport.ConnectionName("watership consuming"))
+	if err != nil {
+		return err
+	}
+	p.connections = append(p.connections, p.consuming)
 	for _, c := range []struct {
 		connection **rabbit.Connection
 		name       string
-		consuming  bool
 	}{
-		{&p.consuming, "watership consuming", true},
-		{&p.sending, "watership publishing", false},
-		{&p.returning, "watership returning", false},
-		{&p.outgoing, "watership outgoing", false},
+		{&p.sending, "watership publishing"},
+		{&p.returning, "watership returning"},
+		{&p.outgoing, "watership outgoing"},
 	} {
-		if *c.connection, err = p.connect(c.name, c.consuming); err != nil {
+		if *c.connection, err = p.connect(c.name); err != nil {
 			return err
 		}
 		p.connections = append(p.connections, *c.connection)
@@ -104,27 +114,25 @@ func (p *Pipeline) connectAll() (err error) {
 
 // dedicated returns a publisher with a connection of its own.
 func (p *Pipeline) dedicated() (by publisher, end func()) {
-	connection, err := p.connect("watership probing", false)
+	connection, err := p.connect("watership probing")
 	if err != nil { // as the others had
 		return p.signing(p.queuePublisher), func() {}
 	}
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
-	return p.signing(transport.NewSelfHealingPublisher(publisher, p.live)), func() {
+	return p.signing(topology.NewSelfHealingPublisher(publisher, p.reconciler)), func() {
 		_ = publisher.Close() // its unconfirmed messages have been reported
 		_ = connection.Close()
 	}
 }
 
-func (p *Pipeline) publisherOn(connection *rabbit.Connection) *transport.SelfHealingPublisher {
+func (p *Pipeline) publisherOn(connection *rabbit.Connection) *topology.SelfHealingPublisher {
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: maxGivenUp})
 	p.publishers = append(p.publishers, publisher)
-	return transport.NewSelfHealingPublisher(publisher, p.live)
+	return topology.NewSelfHealingPublisher(publisher, p.reconciler)
 }
 
-func (p *Pipeline) connect(name string, consuming bool) (*rabbit.Connection, error) {
-	return rabbit.Open(rabbit.Config{
-		URL: p.cfg.URL, TLS: p.cfg.TLS, Name: name, Logger: p.cfg.Logger, LargeFrames: consuming,
-	})
+func (p *Pipeline) connect(name string) (*rabbit.Connection, error) {
+	return rabbit.Open(rabbit.Config{URL: p.cfg.URL, TLS: p.cfg.TLS, Name: name, Logger: p.cfg.Logger})
 }
 
 // Router returns the Watermill router, for more middleware and plugins. Each handler has
@@ -171,7 +179,7 @@ func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
 // and closes everything. It waits for a broker that is away, and fails where the
 // topology cannot be as configured.
 func (p *Pipeline) Run(ctx context.Context) error {
-	if err := p.live.Declare(ctx); err != nil {
+	if err := p.reconciler.Declare(ctx); err != nil {
 		if ctx.Err() != nil { // stopped before the broker answered
 			return p.close()
 		}
@@ -183,7 +191,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	// Handlers still publish while they finish, so the topology is reconciled longer than ctx.
 	reconciling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
-	work.Go(func() { p.live.Reconcile(reconciling) })
+	work.Go(func() { p.reconciler.Reconcile(reconciling) })
 	err := p.router.Run(ctx)
 	stop()
 	work.Wait()
@@ -203,7 +211,7 @@ func (p *Pipeline) checkBroker(ctx context.Context) error {
 	major, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(major)
 	p.deathChecker.trusted = n >= firstTrustedVersion
-	former, err := p.live.FormerDelays(ctx)
+	former, err := p.reconciler.FormerDelays(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for delay queues of a former release: %w", err)
 	}

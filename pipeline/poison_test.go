@@ -214,7 +214,7 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.pipeline.live.DeclareDelay(t.Context(), delay); err != nil {
+		if err := r.pipeline.reconciler.DeclareDelay(t.Context(), delay); err != nil {
 			t.Fatal(err)
 		}
 		b.DeleteQueue(t, r.topology.Delay(delay))

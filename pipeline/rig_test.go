@@ -11,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -68,7 +67,7 @@ func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
 	r.cfg = Config{
-		URL: b.URL, Topology: r.topology, QueueType: transport.Classic, Logger: r.log.Logger(),
+		URL: b.URL, Topology: r.topology, QueueType: Classic, Logger: r.log.Logger(),
 		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond),
 	}
 	if adjust != nil {
@@ -146,11 +145,11 @@ func (r *rig) deleteTopology() {
 	queues := []string{
 		names.Log(), names.Index(), names.IndexLate(), names.Retry(), names.Due(), names.Poison(), names.Unstorable(),
 	}
-	for _, d := range append(r.cfg.TopologyConfig().Delays, append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
+	for _, d := range append(r.cfg.Delays(), append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
 		queues = append(queues, names.Delay(d))
 	}
-	for _, route := range r.cfg.TopologyConfig().Routes {
-		queues = append(queues, route.Queue)
+	for _, route := range r.cfg.Routes {
+		queues = append(queues, route.Queue, route.parking())
 	}
 	for _, queue := range queues {
 		_, _ = r.admin.QueueDelete(queue, false, false, false)

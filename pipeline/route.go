@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -78,15 +77,3 @@ func (r Route) validate(ours schemas.Topology) error {
 
 // parking returns the name of the queue for copies of poison.
 func (r Route) parking() string { return r.Queue + ".poison" }
-
-// declared returns the queues of a route.
-func (r Route) declared() []transport.Route {
-	bound := transport.Route{Queue: r.Queue}
-	for _, b := range r.Bind {
-		bound.Bind = append(bound.Bind, transport.Bind(b))
-	}
-	if !r.Park {
-		return []transport.Route{bound}
-	}
-	return []transport.Route{bound, {Queue: r.parking()}}
-}

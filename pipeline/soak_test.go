@@ -14,7 +14,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -100,7 +99,7 @@ func (run *delayRun) on(t *testing.T, b rabbittest.Broker) {
 	run.left.Store(int64(run.messages))
 	queue := rabbittest.Name(t)
 	r := startSilent(t, b, func(c *Config) {
-		c.QueueType, c.Logger, c.Breaker.Messages = transport.Quorum, slog.New(slog.DiscardHandler), -1
+		c.QueueType, c.Logger, c.Breaker.Messages = Quorum, slog.New(slog.DiscardHandler), -1
 		policy := retry.Policy{Classes: map[string]retry.Policy{}}
 		for i, d := range run.delays {
 			policy.Classes[strconv.Itoa(i)] = retry.Policy{Delays: []time.Duration{d}}

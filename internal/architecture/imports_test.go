@@ -53,6 +53,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},
+		"topology of a part":        {"internal/topology pipeline/transport", "internal/topology → pipeline/transport: topology declares"},
 		"doctor of a part":          {"internal/doctor replayer", "internal/doctor → replayer: doctor checks"},
 		"the printer of a part":     {"internal/terminal indexer", "internal/terminal → indexer: terminal prints"},
 		"the suite outside tests":   {"eventstore/elastic eventstore/storetest", "eventstore/elastic → eventstore/storetest: the suite"},

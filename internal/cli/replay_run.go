@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -65,7 +65,7 @@ func (s system) log(ctx context.Context, conn *rabbit.Connection) (replayer.Log,
 func (s system) hop(conn *rabbit.Connection, publisher *rabbit.Publisher) replayer.DirectDelivery {
 	hop := directdelivery.Sender{
 		Topology: s.topology, StateKeys: s.secrets.stateKeys, Publisher: publisher, Login: s.login, Own: map[string]bool{},
-		Binder: transport.LiveTopology{Conn: conn, Config: s.pipeline().TopologyConfig()},
+		Binder: topology.Reconciler{Conn: conn, Config: topology.Config{Topology: s.topology}},
 	}
 	for _, route := range s.cfg.Routes {
 		hop.Own[route.Queue] = true

@@ -5,7 +5,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -14,10 +13,13 @@ import (
 func (s system) pipeline() pipeline.Config {
 	s.cfg = s.cfg.Clone()
 	cfg := pipeline.Config{
-		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: transport.QueueType(s.cfg.Topology.QueueType),
-		Tap: s.taps(), Discovery: s.discovery, Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
+		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: pipeline.QueueType(s.cfg.Topology.QueueType),
+		Tap: s.taps(), Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
 		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause,
 		ConfirmTimeout: s.cfg.Retry.Return.Timeout, StopTimeout: s.cfg.StopTimeout, Logger: s.logger,
+	}
+	if !s.cfg.AMQP.URL.IsEmbedded() {
+		cfg.ManagementURL, cfg.ManagementClient = s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient()
 	}
 	for _, r := range s.cfg.Routes {
 		cfg.Routes = append(cfg.Routes, s.route(r))
@@ -28,10 +30,10 @@ func (s system) pipeline() pipeline.Config {
 	return cfg
 }
 
-func (s system) taps() []transport.Tap {
-	var taps []transport.Tap
+func (s system) taps() []pipeline.Tap {
+	var taps []pipeline.Tap
 	for _, exchange := range s.cfg.Tap.Exchanges {
-		taps = append(taps, transport.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
 	}
 	return taps
 }

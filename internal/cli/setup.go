@@ -2,14 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/pipeline"
 )
 
 func newSetup(from *settings) *cobra.Command {
@@ -47,13 +47,15 @@ command that changes the policy.`,
 }
 
 func (s system) setup(ctx context.Context, out io.Writer, to *kibana.Client) error {
-	if err := s.refuseUsed(ctx); err != nil {
+	err := s.migrate(ctx, func(m topology.Migration) error { return m.CheckUnused(ctx) })
+	if err != nil {
 		return err
 	}
 	if err := s.declare(ctx); err != nil {
 		return err
 	}
-	if err := s.unbindFormer(ctx); err != nil {
+	err = s.migrate(ctx, func(m topology.Migration) error { return m.Unbind(ctx) })
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "topology    declared at %s\n", s.cfg.AMQP.URL)
@@ -66,10 +68,10 @@ func (s system) setup(ctx context.Context, out io.Writer, to *kibana.Client) err
 		return err
 	}
 	fmt.Fprintf(out, "templates   installed at %s for %s-*\n", s.cfg.Store.URL, s.cfg.Store.Stream)
-	if err := s.retire(ctx, out, store); err != nil {
+	if err := s.drainFormer(ctx, out, store); err != nil {
 		return err
 	}
-	if err := s.retireDelays(ctx, out); err != nil {
+	if err := s.deleteFormerDelays(ctx, out); err != nil {
 		return err
 	}
 	if to == nil {
@@ -89,15 +91,13 @@ func importInto(ctx context.Context, to *kibana.Client, stream string) (imported
 	return to.Import(ctx, stream)
 }
 
-func (s system) declare(ctx context.Context) (err error) {
+func (s system) declare(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	conn, err := s.connect("setup", false)
-	if err != nil {
-		return err
+	if s.away != nil {
+		return s.away
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	if err := transport.Declare(ctx, conn, s.pipeline().TopologyConfig()); err != nil {
+	if err := pipeline.Declare(ctx, s.pipeline()); err != nil {
 		return fmt.Errorf("declaring the topology at %s: %w", s.cfg.AMQP.URL, err)
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,9 +24,7 @@ type system struct {
 	topology schemas.Topology
 	login    string
 	vhost    string
-
-	discovery *transport.Discovery
-	secrets   secrets
+	secrets  secrets
 
 	shop   *shop.Shop // the example system; nil: there is none
 	inside string     // where this process reaches a broker inside; "": there is none
@@ -56,12 +53,11 @@ func newSystem(t terminal.Streams, cfg config.Config) (system, error) {
 		return system{}, err
 	}
 	var uri amqp091.URI
-	var discovery *transport.Discovery
 	if !cfg.AMQP.URL.IsEmbedded() {
 		if uri, err = amqp091.ParseURI(cfg.AMQP.URL.Reveal()); err != nil {
 			return system{}, usagef("amqp.url %s cannot be read", cfg.AMQP.URL)
 		}
-		if discovery, err = transport.NewDiscovery(cfg.AMQP.ManagementURL.Reveal(), uri.Vhost, files.managementClient()); err != nil {
+		if _, err := rabbit.NewManagement(cfg.AMQP.ManagementURL.Reveal(), nil); err != nil {
 			return system{}, usagef("amqp.management_url: %w", err)
 		}
 	}
@@ -72,7 +68,7 @@ func newSystem(t terminal.Streams, cfg config.Config) (system, error) {
 	logger := newLogger(t, cfg.Log)
 	return system{
 		cfg: cfg.Clone(), logger: logger, storing: logger,
-		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, discovery: discovery, secrets: files,
+		topology: topology, login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files,
 	}, nil
 }
 

@@ -13,10 +13,9 @@ import (
 
 // ours returns the names of Watership's queues, and which of them are delay queues.
 func (d *doctor) ours() (all []string, delays map[string]bool) {
-	topology := d.Pipeline.TopologyConfig()
 	all = d.Topology.Queues()
 	delays = map[string]bool{}
-	for _, delay := range topology.Delays {
+	for _, delay := range d.Pipeline.Delays() {
 		name := d.Topology.Delay(delay)
 		if !delays[name] {
 			all = append(all, name)

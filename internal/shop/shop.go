@@ -20,7 +20,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -60,8 +59,8 @@ type Shop struct {
 func New(cfg Config) *Shop { return &Shop{cfg: cfg, placed: map[int]bool{}} }
 
 // Taps lists the exchanges whose messages are recorded.
-func (s *Shop) Taps() []transport.Tap {
-	return []transport.Tap{
+func (s *Shop) Taps() []pipeline.Tap {
+	return []pipeline.Tap{
 		{Exchange: Orders, Type: "topic"},
 		{Exchange: Payments, Type: "direct", Keys: []string{paymentTaken}},
 		{Exchange: Shipments, Type: "fanout"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/ThreeDotsLabs/watermill"
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -13,13 +12,37 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
+// Connection is a connection that subscribers share, or publishers: RabbitMQ stops reading
+// a connection whose publishes it cannot keep up with, and acknowledgements with them.
+// It reconnects for ever.
+type Connection struct {
+	conn *rabbit.Connection
+}
+
+// NewConnection opens a connection. It does not wait for the broker: the error concerns
+// the configuration. Of the options only ConnectionName counts. A nil logger stands for
+// none.
+func NewConnection(cfg wamqp.ConnectionConfig, logger *slog.Logger, opts ...Option) (*Connection, error) {
+	conn, err := connect(cfg, logger, newOptions(opts).name, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{conn}, nil
+}
+
+// Err returns the reason why there is no connection now; nil while there is one.
+func (c *Connection) Err() error { return c.conn.Err() }
+
+// Close closes the connection; its subscribers and publishers are to be closed before.
+func (c *Connection) Close() error { return c.conn.Close() }
+
 // connect opens a connection with the configuration of watermill-amqp.
-func connect(cfg wamqp.ConnectionConfig, logger watermill.LoggerAdapter, name string, consuming bool) (*rabbit.Connection, error) {
+func connect(cfg wamqp.ConnectionConfig, logger *slog.Logger, name string, consuming bool) (*rabbit.Connection, error) {
 	conf := rabbit.Config{
 		URL:         cfg.AmqpURI,
 		TLS:         cfg.TLSConfig,
 		Name:        name,
-		Logger:      slog.New(logHandler{adapter: logger}),
+		Logger:      logger,
 		LargeFrames: consuming,
 	}
 	if cfg.AmqpConfig != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline/transport"
-	"github.com/watershipmq/watership/schemas"
 )
 
 func TestMain(m *testing.M) { os.Exit(rabbittest.WithExamples(m)) }
@@ -145,34 +144,40 @@ func ExampleRedelivered() {
 	// Output: <nil>
 }
 
-func ExampleTap_Copies() {
-	payments := transport.Tap{Exchange: "payments", Type: "direct", Keys: []string{"received"}}
-	fmt.Println(payments.Copies("payments", "received"), payments.Copies("payments", "refunded"))
-	// Output: true false
-}
-
-// The error of a declaration that differs from the existing queue names the remedy.
-func ExampleTopologyError() {
-	err := &transport.TopologyError{
-		Kind: "queue", Name: schemas.Topology{}.Due(), Argument: "x-queue-type",
-		Reason: "inequivalent arg 'x-queue-type'", Remedy: "delete it when it is empty",
-	}
-	fmt.Println(err)
-	// Output:
-	// queue "watership.due" differs in argument "x-queue-type" from the existing one (inequivalent arg 'x-queue-type'); delete it when it is empty
-}
-
-// A direct exchange is tapped without naming its keys: they are found out and kept
-// current while the topology is.
-func ExampleNewDiscovery() {
-	discovery, err := transport.NewDiscovery("http://guest:guest@localhost:15672", "/", nil)
+// Subscribers may share a connection, and publishers another.
+func ExampleNewConnection() {
+	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))
+	connection, err := transport.NewConnection(cfg.Connection, nil, transport.ConnectionName("shop"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	cfg := transport.TopologyConfig{
-		Tap: []transport.Tap{{Exchange: "payments", Type: "direct"}}, Discovery: discovery,
+	defer connection.Close()
+	subscriber, err := transport.NewSubscriberWithConnection(cfg, nil, connection)
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	fmt.Println(len(cfg.Tap[0].Keys), cfg.Discovery != nil)
-	// Output: 0 true
+	defer subscriber.Close()
+	fmt.Println(subscriber.SubscribeInitialize("returns"), connection.Err())
+	// Output: <nil> <nil>
+}
+
+// A publisher closes before its connection.
+func ExampleNewPublisherWithConnection() {
+	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))
+	connection, err := transport.NewConnection(cfg.Connection, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer connection.Close()
+	publisher, err := transport.NewPublisherWithConnection(cfg, connection)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close()
+	fmt.Println(publisher.Publish("invoices", message.NewMessage("17", []byte("a violin"))))
+	// Output: <nil>
 }

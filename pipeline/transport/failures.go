@@ -6,18 +6,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/watershipmq/watership/internal/rabbit"
-)
-
-// Errors of a single message in the error of Publish; errors.As finds them.
-type (
-	// UnroutableError is returned for a mandatory message that reached no queue.
-	UnroutableError = rabbit.UnroutableError
-	// NackedError is returned for a message that the broker nacked, as for a full queue.
-	NackedError = rabbit.NackedError
-	// RefusedError is returned for a message that the broker refuses with its exchange or properties.
-	RefusedError = rabbit.RefusedError
 )
 
 // failures are the messages of one call that were not published.

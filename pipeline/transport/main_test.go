@@ -9,7 +9,6 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -52,9 +51,9 @@ func newTestPublisher(t testing.TB, cfg wamqp.Config, opts ...Option) *Publisher
 	return p
 }
 
-func connection(t testing.TB, b rabbittest.Broker) *rabbit.Connection {
+func connection(t testing.TB, b rabbittest.Broker) *Connection {
 	t.Helper()
-	conn, err := rabbit.Open(rabbit.Config{URL: b.URL, Name: t.Name(), LargeFrames: true})
+	conn, err := NewConnection(wamqp.ConnectionConfig{AmqpURI: b.URL}, nil, ConnectionName(t.Name()))
 	if err != nil {
 		t.Fatal(err)
 	}

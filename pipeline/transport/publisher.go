@@ -44,7 +44,7 @@ func NewPublisher(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Opti
 		logger = watermill.NopLogger{}
 	}
 	o := newOptions(opts)
-	conn, err := connect(cfg.Connection, logger, o.name, false)
+	conn, err := connect(cfg.Connection, slogger(logger), o.name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +55,12 @@ func NewPublisher(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Opti
 
 // NewPublisherWithConnection returns a publisher on a connection that is shared
 // and stays the caller's to close, after the publisher. cfg.Connection is ignored.
-func NewPublisherWithConnection(cfg wamqp.Config, conn *rabbit.Connection, opts ...Option) (*Publisher, error) {
+func NewPublisherWithConnection(cfg wamqp.Config, conn *Connection, opts ...Option) (*Publisher, error) {
 	cfg, err := complete(cfg, wamqp.Config.ValidatePublisherWithConnection)
 	if err != nil {
 		return nil, err
 	}
-	return newPublisher(cfg, conn, newOptions(opts)), nil
+	return newPublisher(cfg, conn.conn, newOptions(opts)), nil
 }
 
 func newPublisher(cfg wamqp.Config, conn *rabbit.Connection, o options) *Publisher {
@@ -136,9 +136,9 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *message
 	return func() error {
 		defer release()
 		if err != nil {
-			return err
+			return public(err)
 		}
-		return pending.Wait(ctx)
+		return public(pending.Wait(ctx))
 	}
 }
 

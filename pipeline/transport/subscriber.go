@@ -45,21 +45,21 @@ func NewSubscriber(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Opt
 	}
 	s := newSubscriber(cfg, logger, opts)
 	s.owning = true
-	s.conn, err = connect(cfg.Connection, s.log, s.opts.name, true)
+	s.conn, err = connect(cfg.Connection, slogger(s.log), s.opts.name, true)
 	return s, err
 }
 
 // NewSubscriberWithConnection returns a subscriber on a connection that is shared
 // and stays the caller's to close, after the subscriber. cfg.Connection is ignored.
 func NewSubscriberWithConnection(
-	cfg wamqp.Config, logger watermill.LoggerAdapter, conn *rabbit.Connection, opts ...Option,
+	cfg wamqp.Config, logger watermill.LoggerAdapter, conn *Connection, opts ...Option,
 ) (*Subscriber, error) {
 	cfg, err := complete(cfg, wamqp.Config.ValidateSubscriberWithConnection)
 	if err != nil {
 		return nil, err
 	}
 	s := newSubscriber(cfg, logger, opts)
-	s.conn = conn
+	s.conn = conn.conn
 	return s, nil
 }
 

@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,17 +24,48 @@ func deepHeaders() amqp.Table {
 	return amqp.Table{"t": table, "plain": "text"}
 }
 
+// declared is a topology that exists.
+type declared struct{ wamqp.DefaultTopologyBuilder }
+
+func (declared) BuildTopology(*amqp.Channel, string, string, wamqp.Config, watermill.LoggerAdapter) error {
+	return nil
+}
+
+// declare declares a topology and deletes it after the test.
+func declare(t *testing.T, b rabbittest.Broker, cfg topology.Config) {
+	t.Helper()
+	conn, err := rabbit.Open(rabbit.Config{URL: b.URL, Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := topology.Declare(t.Context(), conn, cfg); err != nil {
+		t.Fatal(err)
+	}
+	b.DeleteExchange(t, cfg.Tap[0].Exchange)
+	for _, exchange := range []string{cfg.Topology.Tap(), cfg.Events(), cfg.Late(), cfg.Retry(), cfg.Direct(), cfg.Return()} {
+		b.DeleteExchange(t, exchange)
+	}
+	for _, queue := range []string{
+		cfg.Log(), cfg.Index(), cfg.IndexLate(), cfg.Retry(), cfg.Due(), cfg.Poison(), cfg.Unstorable(), cfg.Routes[0].Queue,
+	} {
+		b.DeleteQueue(t, queue)
+	}
+}
+
 // TestOneMessageCannotStopATopic: of a hundred messages on a tapped exchange one has
 // headers that the client cannot read. All are handed out once, at the tap and at the
 // route, and that one is published on as it was.
 func TestOneMessageCannotStopATopic(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := topology(t, b, Quorum)
-		exchange, queue := service(t, b, &cfg)
-		if err := Declare(t.Context(), connection(t, b), cfg); err != nil {
-			t.Fatal(err)
+		exchange, queue := rabbittest.Name(t), rabbittest.Name(t)
+		cfg := topology.Config{
+			Topology: schemas.Topology{Prefix: rabbittest.Name(t)},
+			Tap:      []topology.Tap{{Exchange: exchange, Type: "topic"}},
+			Routes:   []topology.Route{{Queue: queue, Bind: []topology.Bind{{Exchange: exchange, Key: "created"}}}},
 		}
+		declare(t, b, cfg)
 		ch := b.Channel(t)
 		for i := range 100 {
 			p := amqp.Publishing{Body: fmt.Append(nil, i), Headers: amqp.Table{"i": int32(i)}}
@@ -44,7 +79,7 @@ func TestOneMessageCannotStopATopic(t *testing.T) {
 		var prints []string
 		for _, from := range []string{queue, cfg.Index()} {
 			stock := queueConfig(b)
-			stock.TopologyBuilder = LiveTopology{Conn: connection(t, b), Config: cfg}
+			stock.TopologyBuilder = declared{}
 			messages := subscribe(t, newTestSubscriber(t, stock), from)
 			for i := range 100 {
 				msg := rabbittest.Receive(t, messages)

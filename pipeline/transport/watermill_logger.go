@@ -13,6 +13,10 @@ type logHandler struct {
 	adapter watermill.LoggerAdapter
 }
 
+func slogger(adapter watermill.LoggerAdapter) *slog.Logger {
+	return slog.New(logHandler{adapter: adapter})
+}
+
 func (h logHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h logHandler) Handle(_ context.Context, r slog.Record) error {

@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// TopologyError is returned if an exchange or queue exists with other arguments.
-type TopologyError struct {
+// Error is returned if an exchange or queue exists with other arguments.
+type Error struct {
 	Kind     string // "queue" or "exchange"
 	Name     string
 	Argument string // the argument that differs, "" if the broker did not name it
@@ -21,7 +21,7 @@ type TopologyError struct {
 	Remedy   string // the way to resolve it
 }
 
-func (e *TopologyError) Error() string {
+func (e *Error) Error() string {
 	differs := "differs from the existing one"
 	if e.Argument != "" {
 		differs = fmt.Sprintf("differs in argument %q from the existing one", e.Argument)
@@ -45,10 +45,10 @@ func (d declarer) exchange(e exchange) error {
 		"delete it if nothing else uses it, or choose another topology.prefix")
 }
 
-// ours declares one of Watership's exchanges.
-func (d declarer) ours(e exchange, c TopologyConfig) error {
+// ownExchange declares one of Watership's exchanges.
+func (d declarer) ownExchange(e exchange, c Config) error {
 	err := d.exchange(e)
-	var differs *TopologyError
+	var differs *Error
 	if errors.As(err, &differs) && differs.Argument == "internal" && c.mayBeOpen(e.name) {
 		return nil
 	}
@@ -76,14 +76,14 @@ func (d declarer) bind(b binding) error {
 
 // tap binds the tap exchange to an exchange so that it gets a copy of every message; the
 // messages keep their exchange and routing key.
-func (d declarer) tap(tap Tap, c TopologyConfig) error {
+func (d declarer) tap(tap Tap, c Config) error {
 	if err := d.ensureExchange(tap); err != nil {
 		return err
 	}
 	return d.bindTap(tap, c)
 }
 
-func (d declarer) bindTap(tap Tap, c TopologyConfig) error {
+func (d declarer) bindTap(tap Tap, c Config) error {
 	if tap.discovered() {
 		return d.bindDiscovered(tap, c)
 	}
@@ -125,7 +125,7 @@ func (d declarer) ensureExchange(tap Tap) error {
 // compare the type. Other differences are the responsibility of the exchange's owner.
 func (d declarer) checkType(tap Tap, declare func(*amqp.Channel) error) error {
 	err := topologyError("exchange", tap.Exchange, d.do(declare), "give tap.exchanges the type that the exchange has")
-	var differs *TopologyError
+	var differs *Error
 	if errors.As(err, &differs) && differs.Argument != "type" {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (t Tap) bindingArgs() amqp.Table {
 	return nil
 }
 
-func (d declarer) route(r Route, c TopologyConfig) error {
+func (d declarer) route(r Route, c Config) error {
 	if err := d.routeQueue(r.Queue, c.args(nil)); err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func topologyError(kind, name string, err error, remedy string) error {
 	if !errors.As(err, &broker) || broker.Code != amqp.PreconditionFailed {
 		return fmt.Errorf("declare %s %q: %w", kind, name, err)
 	}
-	e := &TopologyError{Kind: kind, Name: name, Reason: broker.Reason, Remedy: remedy}
+	e := &Error{Kind: kind, Name: name, Reason: broker.Reason, Remedy: remedy}
 	if match := differing.FindStringSubmatch(broker.Reason); match != nil {
 		e.Argument = match[1]
 	}

@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // discovering is a topology that taps a direct exchange without keys, which is
 // there and has a queue.
-func discovering(t *testing.T, b rabbittest.Broker) (cfg TopologyConfig, exchange, queue string) {
+func discovering(t *testing.T, b rabbittest.Broker) (cfg Config, exchange, queue string) {
 	t.Helper()
 	if b.ManagementURL == "" {
 		t.Skip("no management API")
@@ -22,7 +22,7 @@ func discovering(t *testing.T, b rabbittest.Broker) (cfg TopologyConfig, exchang
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg = topology(t, b, Classic)
+	cfg = named(t, b, Classic)
 	exchange, queue = rabbittest.Name(t), b.Queue(t, nil)
 	cfg.Discovery, cfg.Tap = discovery, []Tap{{Exchange: exchange, Type: "direct"}}
 	if err := b.Channel(t).ExchangeDeclare(exchange, "direct", true, false, false, false, nil); err != nil {
@@ -58,7 +58,7 @@ func TestKeysAreDiscovered(t *testing.T) {
 		if d := b.Take(t, cfg.Index(), 1)[0]; d.Exchange != exchange || d.RoutingKey != "first" {
 			t.Errorf("exchange %q, key %q", d.Exchange, d.RoutingKey)
 		}
-		keep(t, LiveTopology{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		keep(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
 		bindKey(t, b, queue, "second", exchange)
 		rabbittest.Eventually(t, "the new key to be tapped", func() bool {
 			publishKey(t, b, exchange, "second")
@@ -84,9 +84,9 @@ func TestStaleKeysAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	live := LiveTopology{Conn: connection(t, b), Config: cfg}
+	reconciler := Reconciler{Conn: connection(t, b), Config: cfg}
 	rabbittest.Eventually(t, "our own bindings to be forgotten", func() bool {
-		if err := live.Repair(t.Context()); err != nil {
+		if err := reconciler.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		others, ours, err := cfg.Discovery.keys(t.Context(), exchange, cfg.Topology.Tap())
@@ -123,8 +123,8 @@ func TestKeysCannotBeDiscovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Tap[0].Exchange += ".gone"
-	live := LiveTopology{Conn: conn, Config: cfg}
-	if err := live.Repair(t.Context()); err != nil {
+	reconciler := Reconciler{Conn: conn, Config: cfg}
+	if err := reconciler.Repair(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -140,16 +140,16 @@ func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Discovery = away
-	live := LiveTopology{Conn: connection(t, b), Config: cfg}
-	if err := live.Declare(t.Context()); err != nil {
+	reconciler := Reconciler{Conn: connection(t, b), Config: cfg}
+	if err := reconciler.Declare(t.Context()); err != nil {
 		t.Fatalf("while the API is away: %v", err)
 	}
-	if err := live.Repair(t.Context()); err == nil {
+	if err := reconciler.Repair(t.Context()); err == nil {
 		t.Error("nobody is told that keys cannot be found out")
 	}
-	live.Config.Discovery = there
+	reconciler.Config.Discovery = there
 	rabbittest.Eventually(t, "the tap to have the key", func() bool {
-		if err := live.Repair(t.Context()); err != nil {
+		if err := reconciler.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, ours, err := there.keys(t.Context(), exchange, cfg.Topology.Tap())

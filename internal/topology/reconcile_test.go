@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 )
 
 // keep runs Keep on a declared topology until the test ends.
-func keep(t *testing.T, live LiveTopology) {
+func keep(t *testing.T, reconciler Reconciler) {
 	t.Helper()
-	if err := live.Declare(t.Context()); err != nil {
+	if err := reconciler.Declare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { live.Reconcile(ctx) })
+	work.Go(func() { reconciler.Reconcile(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		work.Wait()
@@ -30,7 +30,7 @@ func keep(t *testing.T, live LiveTopology) {
 }
 
 // service is the exchange of another service: tapped, and bound to a route's queue.
-func service(t *testing.T, b rabbittest.Broker, cfg *TopologyConfig) (exchange, queue string) {
+func service(t *testing.T, b rabbittest.Broker, cfg *Config) (exchange, queue string) {
 	exchange, queue = cfg.Prefix+"-orders", cfg.Prefix+"-created"
 	b.DeleteExchange(t, exchange)
 	b.DeleteQueue(t, queue)
@@ -76,9 +76,9 @@ func reachesBy(t *testing.T, b rabbittest.Broker, exchange, key string, queues .
 func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		exchange, queue := service(t, b, &cfg)
-		keep(t, LiveTopology{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		keep(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
 		deploy(t, b.Channel(t), exchange)
 		reaches(t, b, exchange, cfg.Index(), queue)
 	})
@@ -86,11 +86,11 @@ func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 
 func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
-		live := LiveTopology{Conn: connection(t, b), Config: cfg, Logger: logged.Logger()}
-		if err := live.Declare(t.Context()); err != nil {
+		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, Logger: logged.Logger()}
+		if err := reconciler.Declare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ch := b.Channel(t)
@@ -98,7 +98,7 @@ func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := live.Repair(t.Context()); err != nil {
+			if err := reconciler.Repair(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
@@ -117,12 +117,12 @@ func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		exchange, queue := service(t, b, &cfg)
 		proxy := b.Proxy(t)
 		away := b
 		away.URL = proxy.URL
-		keep(t, LiveTopology{Conn: connection(t, away), Config: cfg, Every: time.Hour})
+		keep(t, Reconciler{Conn: connection(t, away), Config: cfg, Every: time.Hour})
 		proxy.Cut()
 		deploy(t, b.Channel(t), exchange)
 		proxy.Mend()
@@ -132,10 +132,10 @@ func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 
 func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Quorum)
+		cfg := named(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
-		keep(t, LiveTopology{
+		keep(t, Reconciler{
 			Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond, Logger: logged.Logger(),
 		})
 		ch := b.Channel(t)
@@ -163,16 +163,16 @@ func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		var logged rabbittest.Log
 		conn := connection(t, b)
-		live := LiveTopology{Conn: conn, Config: cfg, Logger: logged.Logger()}
-		if err := live.Declare(t.Context()); err != nil {
+		reconciler := Reconciler{Conn: conn, Config: cfg, Logger: logged.Logger()}
+		if err := reconciler.Declare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 		t.Cleanup(func() { publisher.Close() })
-		healing := NewSelfHealingPublisher(publisher, live)
+		healing := NewSelfHealingPublisher(publisher, reconciler)
 		ch := b.Channel(t)
 		for _, exchange := range []string{cfg.Events(), cfg.Direct()} {
 			if err := ch.ExchangeDelete(exchange, false, false); err != nil {
@@ -203,11 +203,11 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 		if err := ch.ExchangeDelete(cfg.Return(), false, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := live.BindReturn(t.Context(), theirs); err != nil {
+		if err := reconciler.BindReturn(t.Context(), theirs); err != nil {
 			t.Error(err)
 		}
 		var refused *rabbit.RefusedError
-		if err := live.BindReturn(t.Context(), "nowhere"); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
+		if err := reconciler.BindReturn(t.Context(), "nowhere"); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
 			t.Errorf("got %v", err)
 		}
 		// Another's exchange is not ours to make.
@@ -218,18 +218,18 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 	})
 }
 
-// TestRouteIsConsumedWithoutItsExchange: its queue is there, and full.
+// TestRouteIsConsumedWithoutItsExchange: its queue exists, with messages.
 func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		_, queue := service(t, b, &cfg)
-		live := LiveTopology{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
-		for range 2 { // a new queue, and one that is there
-			if err := live.BuildTopology(nil, queue, "", queueConfig(b), nil); err != nil {
+		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
+		for range 2 { // a new queue, and an existing one
+			if err := reconciler.PrepareQueue(t.Context(), queue); err != nil {
 				t.Fatal(err)
 			}
 		}
-		publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(1)...)
+		publishKey(t, b, "", queue)
 		b.Take(t, queue, 1)
 	})
 }
@@ -241,21 +241,37 @@ func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
 		for name, wait := range map[string]time.Duration{"its service comes": time.Hour, "nobody comes": 100 * time.Millisecond} {
 			t.Run(name, func(t *testing.T) {
 				rabbittest.NoLeaks(t)
-				cfg := topology(t, b, Classic)
+				cfg := named(t, b, Classic)
 				_, queue := service(t, b, &cfg)
 				log := &rabbittest.Log{}
-				live := LiveTopology{Conn: connection(t, b), Config: cfg, Logger: log.Logger(), RouteWait: wait}
-				if err := live.Declare(t.Context()); err != nil {
+				reconciler := Reconciler{Conn: connection(t, b), Config: cfg, Logger: log.Logger(), RouteWait: wait}
+				if err := reconciler.Declare(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				consuming := queueConfig(b)
-				consuming.TopologyBuilder = live
-				messages := subscribe(t, newTestSubscriber(t, consuming), queue)
+				consuming, end := context.WithCancel(t.Context())
+				received := make(chan struct{}, 1)
+				var consumer sync.WaitGroup
+				consumer.Go(func() {
+					prepare := func(*amqp.Channel) error { return reconciler.PrepareQueue(consuming, queue) }
+					_ = reconciler.Conn.Consume(consuming, rabbit.ConsumeConfig{Queue: queue, Prefetch: 1, Setup: prepare},
+						func(ctx context.Context, session *rabbit.Session) error {
+							select {
+							case <-session.Deliveries:
+								received <- struct{}{}
+								<-ctx.Done()
+							case <-ctx.Done():
+							}
+							return nil
+						})
+				})
 				t.Cleanup(func() {
+					end()
+					consumer.Wait()
 					if t.Failed() {
 						t.Log(log)
 					}
 				})
+				rabbittest.Eventually(t, "its consumer", func() bool { return consumers(t, b, queue) == 1 })
 				ch := b.Channel(t)
 				if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 					t.Fatal(err)
@@ -268,13 +284,25 @@ func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
 				} else {
 					rabbittest.Eventually(t, "its return is told", func() bool { return log.Count("declaring it") == 1 })
 				}
-				p := newTestPublisher(t, queueConfig(b))
-				rabbittest.Eventually(t, "it takes messages", func() bool { return p.Publish(queue, numbered(1)...) == nil })
-				rabbittest.Receive(t, messages).Ack()
+				rabbittest.Eventually(t, "its consumer again", func() bool { return consumers(t, b, queue) == 1 })
+				publishKey(t, b, "", queue)
+				rabbittest.Receive(t, received)
 				if log.Count("declaring it") > 0 != (wait < time.Hour) {
 					t.Error(log)
 				}
 			})
 		}
 	})
+}
+
+// consumers returns the number of consumers of a queue, 0 if it does not exist.
+func consumers(t *testing.T, b rabbittest.Broker, queue string) int {
+	t.Helper()
+	ch, err := b.Admin(t).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ch.Close()
+	q, _ := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	return q.Consumers
 }

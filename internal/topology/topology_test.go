@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// topology is a configuration with names of its own, cleaned up after the test.
-func topology(t *testing.T, b rabbittest.Broker, kind QueueType) TopologyConfig {
-	cfg := TopologyConfig{
+// named is a configuration with names of its own, cleaned up after the test.
+func named(t *testing.T, b rabbittest.Broker, kind QueueType) Config {
+	cfg := Config{
 		Topology:  schemas.Topology{Prefix: rabbittest.Name(t)},
 		QueueType: kind,
 		Delays:    []time.Duration{50 * time.Millisecond, 24 * time.Hour},
@@ -29,7 +29,7 @@ func topology(t *testing.T, b rabbittest.Broker, kind QueueType) TopologyConfig 
 	return cfg
 }
 
-func declareTwice(t *testing.T, b rabbittest.Broker, cfg TopologyConfig) {
+func declareTwice(t *testing.T, b rabbittest.Broker, cfg Config) {
 	t.Helper()
 	conn := connection(t, b)
 	for range 2 {
@@ -43,7 +43,7 @@ func declareTwice(t *testing.T, b rabbittest.Broker, cfg TopologyConfig) {
 // nothing that a client publishes: it would come with a history of its own making.
 func TestNobodyPublishesDeadLetters(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		declareTwice(t, b, cfg)
 		for _, exchange := range []string{cfg.Topology.Tap(), cfg.Retry(), cfg.Late()} {
 			ch := b.Channel(t)
@@ -63,7 +63,7 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 		for _, kind := range []QueueType{Quorum, Classic} {
 			t.Run(string(kind), func(t *testing.T) {
 				rabbittest.NoLeaks(t)
-				cfg := topology(t, b, kind)
+				cfg := named(t, b, kind)
 				declareTwice(t, b, cfg)
 				ch := b.Channel(t)
 				send := func(exchange, key string, p amqp.Publishing) {
@@ -88,7 +88,7 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 
 func TestTapCopiesEveryKindOfExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Classic)
+		cfg := named(t, b, Classic)
 		prefix := cfg.Prefix + "-tapped-"
 		for _, kind := range []string{"topic", "fanout", "headers", "direct"} {
 			tap := Tap{Exchange: prefix + kind, Type: kind}
@@ -125,7 +125,7 @@ func TestTapCopiesEveryKindOfExchange(t *testing.T) {
 
 func TestRouteQueuesAreMadeOrLeftAlone(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := topology(t, b, Quorum)
+		cfg := named(t, b, Quorum)
 		theirs := b.Queue(t, amqp.Table{"x-max-length": 5})
 		fresh := rabbittest.Name(t)
 		b.DeleteQueue(t, fresh)
@@ -147,29 +147,29 @@ func TestDeclareSaysWhatDiffers(t *testing.T) {
 		conn := connection(t, b)
 		for _, test := range []struct {
 			name, kind, differs, argument string
-			prepare                       func(*TopologyConfig, *amqp.Channel) error
+			prepare                       func(*Config, *amqp.Channel) error
 		}{
-			{"delay queue", "queue", ".wait.50", "", func(cfg *TopologyConfig, ch *amqp.Channel) error {
+			{"delay queue", "queue", ".wait.50", "", func(cfg *Config, ch *amqp.Channel) error {
 				_, err := ch.QueueDeclare(cfg.Delay(50*time.Millisecond), true, false, false, false,
 					amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 1})
 				return err
 			}},
-			{"own exchange", "exchange", ".events", "type", func(cfg *TopologyConfig, ch *amqp.Channel) error {
+			{"own exchange", "exchange", ".events", "type", func(cfg *Config, ch *amqp.Channel) error {
 				return ch.ExchangeDeclare(cfg.Events(), "fanout", true, false, false, false, nil)
 			}},
-			{"tapped exchange", "exchange", "-tapped", "type", func(cfg *TopologyConfig, ch *amqp.Channel) error {
+			{"tapped exchange", "exchange", "-tapped", "type", func(cfg *Config, ch *amqp.Channel) error {
 				cfg.Tap = []Tap{{Exchange: cfg.Prefix + "-tapped", Type: "topic"}}
 				b.DeleteExchange(t, cfg.Tap[0].Exchange)
 				return ch.ExchangeDeclare(cfg.Tap[0].Exchange, "direct", true, false, false, false, nil)
 			}},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				cfg := topology(t, b, Quorum)
+				cfg := named(t, b, Quorum)
 				if err := test.prepare(&cfg, b.Channel(t)); err != nil {
 					t.Fatal(err)
 				}
 				err := Declare(t.Context(), conn, cfg)
-				var differs *TopologyError
+				var differs *Error
 				if !errors.As(err, &differs) || differs.Kind != test.kind || !strings.HasSuffix(differs.Name, test.differs) ||
 					differs.Argument == "" || test.argument != "" && differs.Argument != test.argument {
 					t.Fatalf("got %v", err)
@@ -181,21 +181,21 @@ func TestDeclareSaysWhatDiffers(t *testing.T) {
 }
 
 func TestTopologyIsCheckedBeforeAnythingIsDeclared(t *testing.T) {
-	for name, change := range map[string]func(*TopologyConfig){
-		"own exchange":     func(c *TopologyConfig) { c.Tap = []Tap{{Exchange: "watership.events", Type: "topic"}} },
-		"default exchange": func(c *TopologyConfig) { c.Tap = []Tap{{Type: "direct"}} },
-		"direct, no keys":  func(c *TopologyConfig) { c.Tap = []Tap{{Exchange: "x", Type: "direct"}} },
-		"unknown type":     func(c *TopologyConfig) { c.Tap = []Tap{{Exchange: "x", Type: "x-random"}} },
-		"no delay":         func(c *TopologyConfig) { c.Delays = []time.Duration{0} },
-		"half a ms":        func(c *TopologyConfig) { c.Delays = []time.Duration{1500 * time.Microsecond} },
-		"queue type":       func(c *TopologyConfig) { c.QueueType = "stream" },
-		"long queue":       func(c *TopologyConfig) { c.Routes = []Route{{Queue: strings.Repeat("q", 256)}} },
-		"queue, not text":  func(c *TopologyConfig) { c.Routes = []Route{{Queue: "q\xff"}} },
-		"long exchange":    func(c *TopologyConfig) { c.Tap = []Tap{{Exchange: strings.Repeat("x", 256), Type: "topic"}} },
-		"nothing to bind":  func(c *TopologyConfig) { c.Routes = []Route{{Queue: "q", Bind: []Bind{{Key: "k"}}}} },
+	for name, change := range map[string]func(*Config){
+		"own exchange":     func(c *Config) { c.Tap = []Tap{{Exchange: "watership.events", Type: "topic"}} },
+		"default exchange": func(c *Config) { c.Tap = []Tap{{Type: "direct"}} },
+		"direct, no keys":  func(c *Config) { c.Tap = []Tap{{Exchange: "x", Type: "direct"}} },
+		"unknown type":     func(c *Config) { c.Tap = []Tap{{Exchange: "x", Type: "x-random"}} },
+		"no delay":         func(c *Config) { c.Delays = []time.Duration{0} },
+		"half a ms":        func(c *Config) { c.Delays = []time.Duration{1500 * time.Microsecond} },
+		"queue type":       func(c *Config) { c.QueueType = "stream" },
+		"long queue":       func(c *Config) { c.Routes = []Route{{Queue: strings.Repeat("q", 256)}} },
+		"queue, not text":  func(c *Config) { c.Routes = []Route{{Queue: "q\xff"}} },
+		"long exchange":    func(c *Config) { c.Tap = []Tap{{Exchange: strings.Repeat("x", 256), Type: "topic"}} },
+		"nothing to bind":  func(c *Config) { c.Routes = []Route{{Queue: "q", Bind: []Bind{{Key: "k"}}}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var cfg TopologyConfig
+			var cfg Config
 			change(&cfg)
 			if err := Declare(t.Context(), nil, cfg); err == nil {
 				t.Error("accepted")
@@ -210,7 +210,7 @@ func TestEffectiveTopology(t *testing.T) {
 		if b.ManagementURL == "" {
 			t.Skip("no management API")
 		}
-		cfg := topology(t, b, Quorum)
+		cfg := named(t, b, Quorum)
 		cfg.IndexLimit = 1000
 		b.DeleteQueue(t, cfg.Index())
 		b.DeleteQueue(t, cfg.IndexLate())

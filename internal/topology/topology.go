@@ -1,4 +1,6 @@
-package transport
+// Package topology declares Watership's exchanges, queues and bindings in RabbitMQ, keeps
+// them declared while messages flow, and migrates those of former releases and limits.
+package topology
 
 import (
 	"context"
@@ -20,8 +22,8 @@ const (
 	Classic QueueType = "classic" // on one node
 )
 
-// TopologyConfig is the topology that Declare declares.
-type TopologyConfig struct {
+// Config is the topology that Declare declares.
+type Config struct {
 	schemas.Topology
 
 	QueueType QueueType       // "" is Quorum
@@ -59,15 +61,15 @@ const noDeliveryLimit = int32(2147483647)
 
 // Declare declares Watership's exchanges and queues, the delay queues, the taps and the
 // queues of routes. It is idempotent: existing ones stay unchanged. If the arguments of an
-// existing queue of Watership differ it fails with a TopologyError, since a queue's
+// existing queue of Watership differ it fails with an Error, since a queue's
 // arguments cannot change.
-func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) error {
+func Declare(ctx context.Context, conn *rabbit.Connection, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
 	d := declarer{ctx: ctx, conn: conn}
 	for _, e := range cfg.exchanges() {
-		if err := d.ours(e, cfg); err != nil {
+		if err := d.ownExchange(e, cfg); err != nil {
 			return err
 		}
 	}
@@ -97,14 +99,14 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg TopologyConfig) e
 	return unanswered
 }
 
-func (c TopologyConfig) queueType() QueueType {
+func (c Config) queueType() QueueType {
 	if c.QueueType == "" {
 		return Quorum
 	}
 	return c.QueueType
 }
 
-func (c TopologyConfig) validate() error {
+func (c Config) validate() error {
 	if t := c.queueType(); t != Quorum && t != Classic {
 		return fmt.Errorf("queue type %q: expected quorum or classic", t)
 	}
@@ -138,7 +140,7 @@ func (r Route) validate() error {
 	return nil
 }
 
-func (c TopologyConfig) validateTap(tap Tap) error {
+func (c Config) validateTap(tap Tap) error {
 	switch {
 	case tap.Exchange == "":
 		return fmt.Errorf("tap: the default exchange cannot be tapped, since nothing can be bound to it")
@@ -165,7 +167,7 @@ type exchange struct {
 	internal   bool
 }
 
-func (c TopologyConfig) exchanges() []exchange {
+func (c Config) exchanges() []exchange {
 	return []exchange{
 		{c.Topology.Tap(), amqp.ExchangeFanout, true},
 		{c.Events(), amqp.ExchangeTopic, false},
@@ -179,15 +181,15 @@ func (c TopologyConfig) exchanges() []exchange {
 // mayBeOpen reports whether an exchange may exist without being internal, as a former
 // release declared it: it cannot be changed, and deleting it loses messages that are
 // dead-lettered until it is declared again.
-func (c TopologyConfig) mayBeOpen(exchange string) bool {
+func (c Config) mayBeOpen(exchange string) bool {
 	return exchange == c.Late() || exchange == c.Retry()
 }
 
-func (c TopologyConfig) direct() exchange {
+func (c Config) direct() exchange {
 	return exchange{c.Direct(), amqp.ExchangeDirect, false}
 }
 
-func (c TopologyConfig) returnExchange() exchange {
+func (c Config) returnExchange() exchange {
 	return exchange{c.Return(), amqp.ExchangeHeaders, false}
 }
 
@@ -195,7 +197,7 @@ type binding struct {
 	queue, exchange, key string
 }
 
-func (c TopologyConfig) bindings() []binding {
+func (c Config) bindings() []binding {
 	bindings := []binding{
 		{c.Log(), c.Events(), "#"},
 		{c.Index(), c.Topology.Tap(), ""},
@@ -210,6 +212,6 @@ func (c TopologyConfig) bindings() []binding {
 }
 
 // directBinding binds a queue to the direct exchange by its name.
-func (c TopologyConfig) directBinding(queue string) binding {
+func (c Config) directBinding(queue string) binding {
 	return binding{queue, c.Direct(), queue}
 }

@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"maps"
@@ -12,7 +12,7 @@ type queue struct {
 }
 
 // queues returns Watership's queues, each with its arguments, which cannot change.
-func (c TopologyConfig) queues() []queue {
+func (c Config) queues() []queue {
 	queues := []queue{
 		{c.Log(), c.args(singleActiveConsumer())},
 		{c.Index(), c.indexArgs(amqp.Table{"x-dead-letter-exchange": c.Late()})},
@@ -34,7 +34,7 @@ func singleActiveConsumer() amqp.Table { return amqp.Table{"x-single-active-cons
 
 // args returns the arguments of every queue of Watership: its type, and for quorum queues
 // no delivery limit, since a crash loop must not drop messages.
-func (c TopologyConfig) args(more amqp.Table) amqp.Table {
+func (c Config) args(more amqp.Table) amqp.Table {
 	args := amqp.Table{"x-queue-type": string(c.queueType())}
 	if c.queueType() == Quorum {
 		args["x-delivery-limit"] = noDeliveryLimit
@@ -46,7 +46,7 @@ func (c TopologyConfig) args(more amqp.Table) amqp.Table {
 // indexArgs returns the arguments of the index queues: a limit drops the oldest messages.
 // If a queue has a dead-letter exchange they go there, so the queue of late copies is
 // limited as well and has none.
-func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
+func (c Config) indexArgs(more amqp.Table) amqp.Table {
 	args := c.args(singleActiveConsumer())
 	maps.Copy(args, more)
 	if c.IndexLimit > 0 {
@@ -60,7 +60,7 @@ func (c TopologyConfig) indexArgs(more amqp.Table) amqp.Table {
 // none blocks another, and go to the queue of due ones, which always exists. Quorum
 // queues keep a message until the next queue has confirmed it; RabbitMQ does so only
 // with reject-publish, and otherwise silently not.
-func (c TopologyConfig) delayArgs(milliseconds int64) amqp.Table {
+func (c Config) delayArgs(milliseconds int64) amqp.Table {
 	args := c.args(amqp.Table{
 		"x-message-ttl":             milliseconds,
 		"x-dead-letter-exchange":    c.Direct(),

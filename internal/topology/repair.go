@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 // exist (a *rabbit.RefusedError of code 404), before publishing again; SelfHealingPublisher
 // does both. The exchanges and queues of services belong to them: a missing one is bound
 // when it exists again.
-func (l LiveTopology) Repair(ctx context.Context) error {
+func (r Reconciler) Repair(ctx context.Context) error {
 	// One channel is enough as long as nothing is missing.
-	err := l.Conn.Do(ctx, func(ch *amqp.Channel) error { return l.declareAll(ch) })
+	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return r.declareAll(ch) })
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker.Server {
-		err = l.repairEach(ctx)
+		err = r.repairEach(ctx)
 	}
-	return errors.Join(err, l.discover(ctx))
+	return errors.Join(err, r.discover(ctx))
 }
 
 // discover taps direct exchanges by the keys that were bound since. A missing exchange is
 // tapped when it exists again.
-func (l LiveTopology) discover(ctx context.Context) error {
+func (r Reconciler) discover(ctx context.Context) error {
 	var errs []error
-	for _, tap := range l.Config.Tap {
+	for _, tap := range r.Config.Tap {
 		if tap.discovered() && ctx.Err() == nil {
-			err := l.on(ctx).bindDiscovered(tap, l.Config)
+			err := r.on(ctx).bindDiscovered(tap, r.Config)
 			if !errors.Is(err, rabbit.ErrNotFound) {
 				errs = append(errs, ignoreNotFound(err))
 			}
@@ -42,8 +42,8 @@ func (l LiveTopology) discover(ctx context.Context) error {
 
 // declareAll checks Watership's exchanges and queues and declares all bindings; it stops
 // at the first missing one, since the broker then closes the channel.
-func (l LiveTopology) declareAll(ch *amqp.Channel) error {
-	c := l.Config
+func (r Reconciler) declareAll(ch *amqp.Channel) error {
+	c := r.Config
 	for _, e := range c.exchanges() {
 		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
 			return fmt.Errorf("exchange %q: %w", e.name, err)
@@ -70,14 +70,14 @@ func (l LiveTopology) declareAll(ch *amqp.Channel) error {
 }
 
 // repairEach continues after a failure.
-func (l LiveTopology) repairEach(ctx context.Context) error {
-	c, d := l.Config, l.on(ctx)
+func (r Reconciler) repairEach(ctx context.Context) error {
+	c, d := r.Config, r.on(ctx)
 	var errs []error
 	for _, e := range c.exchanges() {
-		errs = append(errs, l.repairExchange(ctx, e))
+		errs = append(errs, r.repairExchange(ctx, e))
 	}
 	for _, q := range c.queues() {
-		errs = append(errs, l.repairQueue(ctx, q))
+		errs = append(errs, r.repairQueue(ctx, q))
 	}
 	for _, b := range c.bindings() {
 		errs = append(errs, d.bind(b))
@@ -92,27 +92,27 @@ func (l LiveTopology) repairEach(ctx context.Context) error {
 }
 
 // repairExchange declares only a missing exchange: a check needs no configure permission.
-func (l LiveTopology) repairExchange(ctx context.Context, e exchange) error {
-	there, err := l.on(ctx).exchangeExists(e)
+func (r Reconciler) repairExchange(ctx context.Context, e exchange) error {
+	there, err := r.on(ctx).exchangeExists(e)
 	if err != nil || there {
 		return err
 	}
-	if err := l.on(ctx).ours(e, l.Config); err != nil {
+	if err := r.on(ctx).ownExchange(e, r.Config); err != nil {
 		return err
 	}
-	l.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
+	r.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
 	return nil
 }
 
-func (l LiveTopology) repairQueue(ctx context.Context, q queue) error {
-	there, err := l.on(ctx).queueExists(q.name)
+func (r Reconciler) repairQueue(ctx context.Context, q queue) error {
+	there, err := r.on(ctx).queueExists(q.name)
 	if err != nil || there {
 		return err
 	}
-	if err := l.on(ctx).queue(q); err != nil {
+	if err := r.on(ctx).queue(q); err != nil {
 		return err
 	}
-	l.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
+	r.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
 	return nil
 }
 
@@ -123,7 +123,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-func (c TopologyConfig) routeBindings() (all []binding) {
+func (c Config) routeBindings() (all []binding) {
 	for _, r := range c.Routes {
 		all = append(all, c.bindingsOf(r)...)
 	}
@@ -132,7 +132,7 @@ func (c TopologyConfig) routeBindings() (all []binding) {
 
 // bindingsOf returns the bindings of a route's queue: to the direct exchange, which
 // returns its messages, and the configured ones.
-func (c TopologyConfig) bindingsOf(r Route) []binding {
+func (c Config) bindingsOf(r Route) []binding {
 	all := []binding{c.directBinding(r.Queue)}
 	for _, b := range r.Bind {
 		all = append(all, binding{r.Queue, b.Exchange, b.Key})

@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"context"
@@ -63,7 +63,7 @@ const maxStaleKeys = 1000
 func (t Tap) discovered() bool { return t.Type == amqp.ExchangeDirect && len(t.Keys) == 0 }
 
 // bindDiscovered taps a direct exchange by the keys that are bound now.
-func (d declarer) bindDiscovered(tap Tap, c TopologyConfig) error {
+func (d declarer) bindDiscovered(tap Tap, c Config) error {
 	others, ours, err := c.Discovery.keys(d.ctx, tap.Exchange, c.Topology.Tap())
 	if err != nil {
 		return fmt.Errorf("tap of exchange %q: a direct exchange has no key for all, and its bindings cannot be found out: %w; "+

@@ -1,4 +1,4 @@
-package transport
+package topology
 
 import (
 	"context"
@@ -18,18 +18,18 @@ const defaultReconcileEvery = 30 * time.Second
 // deletes and declares is no longer tapped.
 //
 // Repairs are logged, and failures once each.
-func (l LiveTopology) Reconcile(ctx context.Context) {
-	log, every := l.logger(), l.Every
+func (r Reconciler) Reconcile(ctx context.Context) {
+	log, every := r.logger(), r.Every
 	if every <= 0 {
 		every = defaultReconcileEvery
 	}
 	life, told := 0, ""
 	for ctx.Err() == nil {
 		var err error
-		if life, err = l.waitForNextRound(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
+		if life, err = r.waitForNextRound(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
 			return
 		}
-		err = l.Repair(ctx)
+		err = r.Repair(ctx)
 		if err == nil {
 			told = ""
 		} else if told != err.Error() && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
@@ -41,15 +41,15 @@ func (l LiveTopology) Reconcile(ctx context.Context) {
 
 // waitForNextRound waits for the next check, or for a new connection. The time varies, so
 // that many processes do not check at the same moment.
-func (l LiveTopology) waitForNextRound(ctx context.Context, life int, every time.Duration) (int, error) {
+func (r Reconciler) waitForNextRound(ctx context.Context, life int, every time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, every*3/4+rand.N(every/2+1))
 	defer cancel()
-	return l.Conn.Life(ctx, life)
+	return r.Conn.Life(ctx, life)
 }
 
-func (l LiveTopology) logger() *slog.Logger {
-	if l.Logger == nil {
+func (r Reconciler) logger() *slog.Logger {
+	if r.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return l.Logger
+	return r.Logger
 }

@@ -1,0 +1,165 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// FormerIndex is an index queue with another limit than is configured now. A queue's
+// arguments cannot change, so the limit is part of its name.
+type FormerIndex struct {
+	schemas.Topology        // with the former limit
+	Name             string // of the queue
+	Exchange         string // that it is bound to
+}
+
+func newFormerIndex(of schemas.Topology, name string) FormerIndex {
+	if name == of.Index() {
+		return FormerIndex{of, name, of.Tap()}
+	}
+	return FormerIndex{of, name, of.Late()}
+}
+
+// Migration replaces queues of a former configuration or release. Index queues are
+// replaced by CheckUnused, Declare, Unbind and Drain, in this order.
+type Migration struct {
+	Conn       *rabbit.Connection
+	Management *rabbit.Management
+	VHost      string
+	Topology   schemas.Topology // as configured now
+}
+
+// FormerIndexes returns the former index queues that exist, in the order in which they
+// are to be drained: messages that expire in the first go to the second. Without the
+// management API only those without a limit can be found.
+func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
+	queues, err := m.Management.Queues(ctx, m.VHost)
+	if err != nil {
+		return m.formerUnlimited(ctx)
+	}
+	var former []FormerIndex
+	for _, q := range queues {
+		if topology, is := m.Topology.FormerIndex(q.Name); is {
+			former = append(former, newFormerIndex(topology, q.Name))
+		}
+	}
+	slices.SortFunc(former, func(a, b FormerIndex) int { return strings.Compare(a.Name, b.Name) })
+	return former, nil
+}
+
+func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
+	unlimited := schemas.Topology{Prefix: m.Topology.Prefix}
+	if unlimited == m.Topology {
+		return nil, nil
+	}
+	var former []FormerIndex
+	for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
+		there, err := declarer{ctx, m.Conn}.queueExists(name)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			former = append(former, newFormerIndex(unlimited, name))
+		}
+	}
+	return former, nil
+}
+
+// CheckUnused fails while a former index queue has a consumer.
+func (m Migration) CheckUnused(ctx context.Context) error {
+	return m.eachFormer(ctx, func(former FormerIndex) error {
+		_, err := m.unused(ctx, former.Name)
+		return err
+	})
+}
+
+// Unbind unbinds the former index queues; the queues with the present limit must be bound
+// before. Messages that are published between the two steps are in both.
+func (m Migration) Unbind(ctx context.Context) error {
+	return m.eachFormer(ctx, func(former FormerIndex) error {
+		err := m.Conn.Do(ctx, func(ch *amqp.Channel) error {
+			return ch.QueueUnbind(former.Name, "", former.Exchange, nil)
+		})
+		if err != nil {
+			return fmt.Errorf("unbinding queue %s: %w", former.Name, err)
+		}
+		return nil
+	})
+}
+
+// Drain calls drain, which consumes the messages of a queue, with each former index queue
+// until the queue is empty, and deletes it: no message can reach it after Unbind. Then
+// it calls drained.
+func (m Migration) Drain(ctx context.Context, drain func(context.Context, FormerIndex) error, drained func(FormerIndex)) error {
+	return m.eachFormer(ctx, func(former FormerIndex) error {
+		messages, err := m.unused(ctx, former.Name)
+		for ; err == nil && messages > 0; messages, err = m.unused(ctx, former.Name) {
+			if err := drain(ctx, former); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := deleteEmpty(ctx, m.Conn, former.Name); err != nil {
+			return err
+		}
+		drained(former)
+		return nil
+	})
+}
+
+func (m Migration) eachFormer(ctx context.Context, do func(FormerIndex) error) error {
+	former, err := m.FormerIndexes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range former {
+		if err := do(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const unusedTimeout = 5 * time.Second // the broker's count of consumers lags
+
+// unused returns the number of messages in a queue, and fails if it still has a consumer.
+func (m Migration) unused(ctx context.Context, queue string) (messages int, err error) {
+	for since := time.Now(); ; {
+		there, _, err := m.Conn.QueueState(ctx, queue)
+		switch {
+		case err != nil:
+			return 0, err
+		case there.Consumers == 0 && !there.Locked:
+			return there.Messages, nil
+		case time.Since(since) > unusedTimeout:
+			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full or tap.limit, and run setup again", queue)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// deleteEmpty deletes a queue that is empty.
+func deleteEmpty(ctx context.Context, conn *rabbit.Connection, queue string) error {
+	err := conn.Do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(queue, false, false, false)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("deleting queue %s, which is empty: %w", queue, err)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Reconciler declares a topology and reconciles it while messages flow: it declares
+// deleted exchanges, queues and bindings again, and adds delay queues and bindings when
+// they are needed.
+type Reconciler struct {
+	Conn   *rabbit.Connection
+	Config Config
+
+	Logger *slog.Logger  // logs repairs; nil: no log
+	Every  time.Duration // about how often Reconcile checks; zero: 30 s
+
+	// RouteWait is the time for a service to declare its deleted queue again.
+	// Zero: 10 s.
+	RouteWait time.Duration
+}
+
+const (
+	rebuildTimeout   = 30 * time.Second
+	defaultRouteWait = 10 * time.Second
+)
+
+// Declare declares the topology. If the management API does not answer, the keys of
+// direct exchanges are left to Reconcile and logged: existing bindings stay, and messages
+// do not wait for the management API.
+func (r Reconciler) Declare(ctx context.Context) error {
+	err := Declare(ctx, r.Conn, r.Config)
+	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
+		r.logger().Error("the topology is not as configured; trying again", "error", err)
+		return nil
+	}
+	return err
+}
+
+// DeclareDelay declares the delay queue of d, in whole milliseconds.
+func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
+	name := r.Config.Delay(d)
+	if err := r.on(ctx).queue(queue{name, r.Config.delayArgs(d.Milliseconds())}); err != nil {
+		return err
+	}
+	return r.on(ctx).bind(r.Config.directBinding(name))
+}
+
+// BindDirect binds the queue of a route to the direct exchange, which routes by queue
+// names. It fails as BindReturn does.
+func (r Reconciler) BindDirect(ctx context.Context, queue string) error {
+	return r.bindForDelivery(ctx, r.Config.direct(), queue, queue, nil)
+}
+
+// BindReturn binds a queue of another service to the return exchange, which routes by
+// the header with the queue's name. It fails with a *rabbit.RefusedError of code 404 if
+// the queue does not exist.
+func (r Reconciler) BindReturn(ctx context.Context, queue string) error {
+	return r.bindForDelivery(ctx, r.Config.returnExchange(), queue, "", amqp.Table{"x-match": "all", schemas.HeaderQueue: queue})
+}
+
+func (r Reconciler) bindForDelivery(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {
+	if err := rabbit.CheckName(queue); err != nil {
+		return &rabbit.RefusedError{Exchange: to.name, Code: amqp.SyntaxError, Reason: "no queue has " + err.Error()}
+	}
+	// Otherwise the 404 of a deleted exchange would look like the queue's.
+	if err := r.repairExchange(ctx, to); err != nil {
+		return err
+	}
+	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, key, to.name, false, args) })
+	var broker *amqp.Error
+	if errors.As(err, &broker) && broker.Server {
+		return &rabbit.RefusedError{Exchange: to.name, Code: broker.Code, Reason: broker.Reason}
+	}
+	return err
+}
+
+// QueueExists reports whether a queue exists.
+func (r Reconciler) QueueExists(ctx context.Context, queue string) (bool, error) {
+	if rabbit.CheckName(queue) != nil {
+		return false, nil
+	}
+	return r.on(ctx).queueExists(queue)
+}
+
+// PrepareQueue declares one queue with its bindings for its consumer. The deleted queue
+// of a route is declared by its service, with its own arguments, as in deploys; it is
+// declared here only if it does not exist after RouteWait.
+func (r Reconciler) PrepareQueue(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, rebuildTimeout+r.routeWait())
+	defer cancel()
+	route, found := r.routeOf(name)
+	if !found {
+		return r.DeclareQueue(ctx, name)
+	}
+	there, err := r.awaitQueue(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return r.bindRoute(ctx, route)
+	}
+	r.logger().Warn("the queue of a route was not declared again; declaring it, without the arguments that it may have had", "queue", name)
+	return r.declareRoute(ctx, route)
+}
+
+// DeclareQueue declares one queue of the topology with its bindings.
+func (r Reconciler) DeclareQueue(ctx context.Context, name string) error {
+	if route, found := r.routeOf(name); found {
+		return r.declareRoute(ctx, route)
+	}
+	for _, q := range r.Config.queues() {
+		if q.name == name {
+			return r.declareOwn(ctx, q)
+		}
+	}
+	return fmt.Errorf("queue %q is not of this topology", name)
+}
+
+func (r Reconciler) routeOf(queue string) (Route, bool) {
+	i := slices.IndexFunc(r.Config.Routes, func(route Route) bool { return route.Queue == queue })
+	if i < 0 {
+		return Route{}, false
+	}
+	return r.Config.Routes[i], true
+}
+
+func (r Reconciler) routeWait() time.Duration {
+	if r.RouteWait <= 0 {
+		return defaultRouteWait
+	}
+	return r.RouteWait
+}
+
+// awaitQueue waits until a queue exists, at most for RouteWait, and reports whether it does.
+func (r Reconciler) awaitQueue(ctx context.Context, name string) (there bool, err error) {
+	there, err = r.QueueExists(ctx, name)
+	if there || err != nil {
+		return there, err
+	}
+	r.logger().Warn("the queue of a route was deleted; waiting for its service to declare it", "queue", name, "wait", r.routeWait())
+	pause := time.NewTicker(min(r.routeWait(), time.Second) / 4)
+	defer pause.Stop()
+	for end := time.Now().Add(r.routeWait()); !there && err == nil && time.Now().Before(end); {
+		<-pause.C
+		there, err = r.QueueExists(ctx, name)
+	}
+	return there, err
+}
+
+func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
+	if err := r.on(ctx).routeQueue(route.Queue, r.Config.args(nil)); err != nil {
+		return err
+	}
+	return r.bindRoute(ctx, route)
+}
+
+// bindRoute binds a route's queue. A missing exchange does not keep the queue from being
+// consumed; Reconcile binds it when the exchange exists again.
+func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
+	for _, b := range r.Config.bindingsOf(route) {
+		if err := r.on(ctx).bind(b); err != nil && !isNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// declareOwn declares one of Watership's queues with its bindings.
+func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
+	if err := r.on(ctx).queue(q); err != nil {
+		return err
+	}
+	for _, b := range r.Config.bindings() {
+		if b.queue != q.name {
+			continue
+		}
+		if err := r.on(ctx).bind(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Reconciler) on(ctx context.Context) declarer { return declarer{ctx: ctx, conn: r.Conn} }
