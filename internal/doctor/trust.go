@@ -54,12 +54,16 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 		return nil, err
 	}
 	queues, _ := d.ours()
+	names := append(d.Topology.Exchanges(), queues...)
+	if d.hasFormerDelays() {
+		names = append(names, defaultExchange)
+	}
 	for _, p := range permissions {
 		if p.User == d.Login {
 			continue
 		}
 		var may []string
-		for _, name := range append(append(d.Topology.Exchanges(), defaultExchange), queues...) {
+		for _, name := range names {
 			writes := allows(p.Write, name) && (name != d.Topology.Events() || publishesEvents(topics, p.User, name))
 			if writes || name != defaultExchange && allows(p.Configure, name) {
 				may = append(may, name)
@@ -71,6 +75,17 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	}
 	slices.Sort(forgers)
 	return forgers, nil
+}
+
+// hasFormerDelays reports whether there is a delay queue of a former release. Only then
+// does a state count that came by the default exchange.
+func (d *doctor) hasFormerDelays() bool {
+	for name := range d.queues {
+		if d.Topology.IsFormerDelay(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // defaultExchange is the name of the default exchange in permissions.
