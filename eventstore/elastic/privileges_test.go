@@ -10,7 +10,7 @@ import (
 
 // TestDocumentedPrivileges compares the required privileges with those in docs/security.md.
 func TestDocumentedPrivileges(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/security.md")
+	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
