@@ -304,7 +304,7 @@ func (s *system) wantUnstorable(large schemas.Envelope, events []schemas.Event) 
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if until, is := schemas.KeptFor(arrived); !is || until.EventID != id || until.Stream != schemas.Traffic {
+	if until, is := arrived.KeptFor(); !is || until.EventID != id || until.Stream != schemas.Traffic {
 		s.t.Errorf("it is kept for %+v, its document is %s", until, id)
 	}
 	if diff := diff(large, kept); diff != "" {

@@ -151,14 +151,14 @@ func (h *hardCases) test(t *testing.T, hard schemas.Envelope, want schemas.Actio
 // receive the same message, without headers that RabbitMQ reserves for itself.
 func (h *hardCases) replay(t *testing.T, stored schemas.Envelope) {
 	t.Helper()
-	again := schemas.WrapForExchange(stored, schemas.State{Fingerprint: stored.Fingerprint(), Replay: "job"}, "guest")
+	again := schemas.DefaultFrameMax.WrapForExchange(stored, schemas.State{Fingerprint: stored.Fingerprint(), Replay: "job"}, "guest")
 	h.send(rabbit.Message{Exchange: stored.Exchange, RoutingKey: stored.RoutingKey, Publishing: again})
 	h.published++
 	replayed := h.newest(t, 1)[0]
 	if replayed.Replay != "job" {
 		t.Errorf("its replay is not marked as one: %q", replayed.Replay)
 	}
-	stored.Headers = schemas.PublisherHeaders(stored.Headers)
+	stored.Headers = stored.PublisherHeaders()
 	stored.Properties.UserID = "" // which RabbitMQ guarantees, so that a replay by another login has none
 	if diff := diff(stored, replayed.Envelope); diff != "" {
 		t.Errorf("its replay is another message (-want +got):\n%.4000s", diff)
@@ -215,7 +215,7 @@ func ourHeaders() []string {
 	state := schemas.State{Fingerprint: "f", Message: "m", EventID: "e", Delay: time.Second, Parent: "p", Replay: "r", ReplayOf: "o"}.
 		Failed(at, time.Second, "q", schemas.Failure{Message: "m", Type: "t", Class: "c", Stack: "s"})
 	names := []string{"watership-wrapped", "watership-unknown"}
-	for name := range schemas.WrapWithoutBody(e, state).Headers {
+	for name := range schemas.DefaultFrameMax.WrapWithoutBody(e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}).Headers {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -256,7 +256,7 @@ func (h *hardCases) anothersUser(t *testing.T) {
 	if diff := diff(e, h.newest(t, 1)[0].Envelope); diff != "" {
 		t.Errorf("it cannot be restored (-want +got):\n%s", diff)
 	}
-	h.send(rabbit.Message{RoutingKey: h.topology.Poison(), Publishing: schemas.Wrap(e, schemas.State{})})
+	h.send(rabbit.Message{RoutingKey: h.topology.Poison(), Publishing: schemas.DefaultFrameMax.Wrap(e, schemas.State{})})
 	e.Properties.UserID = "" // which a replay could only claim in a header
 	h.replay(t, e)
 }

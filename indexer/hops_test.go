@@ -88,7 +88,7 @@ func (h *hops) declareQueue() {
 	}{
 		{h.shop, "#", nil},
 		{h.topology.Direct(), h.queue, nil},
-		{h.topology.Return(), "", amqp091.Table{"x-match": "all", schemas.HeaderQueue: h.queue}},
+		{h.topology.Return(), "", schemas.Topology{}.ReturnArguments(h.queue)},
 	} {
 		if err := ch.QueueBind(h.queue, b.key, b.exchange, false, b.match); err != nil {
 			h.t.Fatal(err)
@@ -195,7 +195,7 @@ func (h *hops) failed() schemas.State {
 }
 
 func (h *hops) delay(t *testing.T) {
-	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delay(delay), Publishing: schemas.Wrap(h.want, h.failed())})
+	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delay(delay), Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
 	h.inQueueOfOurs(t, h.topology.Due(), (*schemas.Verifier).VerifyDue)
 }
 
@@ -214,7 +214,7 @@ func (h *hops) inQueueOfOurs(t *testing.T, queue string,
 }
 
 func (h *hops) lastHop(t *testing.T, exchange, key string) {
-	message := rabbit.Message{Exchange: exchange, RoutingKey: key, Publishing: schemas.WrapForQueue(h.want, h.failed(), "guest")}
+	message := rabbit.Message{Exchange: exchange, RoutingKey: key, Publishing: schemas.DefaultFrameMax.WrapForQueue(h.want, h.failed(), "guest")}
 	h.send(message)
 	d := h.take(t, h.queue)
 	if want := h.want.Properties; schemas.FromDelivery(d).Properties != want {
@@ -230,7 +230,7 @@ func (h *hops) lastHop(t *testing.T, exchange, key string) {
 }
 
 func (h *hops) event(t *testing.T) {
-	h.send(rabbit.Message{Exchange: h.topology.Events(), RoutingKey: "poisoned", Publishing: schemas.Wrap(h.want, h.failed())})
+	h.send(rabbit.Message{Exchange: h.topology.Events(), RoutingKey: "poisoned", Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
 	event, err := h.decoder.Lifecycle(h.take(t, h.topology.Log()), time.Now(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -246,18 +246,18 @@ func (h *hops) wrapped(t *testing.T) {
 	full.publish(full.want)
 	full.tapped(t, h.topology.Index())
 	full.rejected(t) // in a frame larger than the broker says
-	if full.want.LeavesRoom() {
+	if schemas.DefaultFrameMax.LeavesRoom(full.want) {
 		t.Error("the message is to be retried")
 	}
-	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: schemas.Wrap(full.want, full.failed())})
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: schemas.DefaultFrameMax.Wrap(full.want, full.failed())})
 	full.inQueueOfOurs(t, h.topology.Poison(), (*schemas.Verifier).VerifyPoison)
-	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: schemas.WrapForQueue(full.want, full.failed(), "guest")})
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: schemas.DefaultFrameMax.WrapForQueue(full.want, full.failed(), "guest")})
 	h.take(t, h.queue)
 }
 
 func (h *hops) replay(t *testing.T) {
 	state := schemas.State{Fingerprint: h.fingerprint, Replay: "job-1", ReplayOf: "01K"}
-	h.send(rabbit.Message{Exchange: h.shop, RoutingKey: h.want.RoutingKey, Publishing: schemas.WrapForExchange(h.want, state, "guest")})
+	h.send(rabbit.Message{Exchange: h.shop, RoutingKey: h.want.RoutingKey, Publishing: schemas.DefaultFrameMax.WrapForExchange(h.want, state, "guest")})
 	if event := h.tapped(t, h.topology.Index()); event.Replay != "job-1" || event.ReplayOf != "01K" {
 		t.Errorf("the tap's copy is marked %q, %q", event.Replay, event.ReplayOf)
 	}

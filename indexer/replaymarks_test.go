@@ -30,10 +30,10 @@ func TestForgedReplayMarks(t *testing.T) {
 				e := s.message(job, 10*round+n)
 				e.Properties.Timestamp = time.Unix(1e9, 0)
 				state := schemas.State{Fingerprint: e.Fingerprint(), Replay: job, ReplayOf: "of another", EventID: e.Properties.MessageID, Time: time.Now()}
-				marked := schemas.WrapForExchange(e, state, "")
+				marked := schemas.DefaultFrameMax.WrapForExchange(e, state, "")
 				marked.Timestamp = time.Time{} // the mark says when the message was first published
 				s.send(rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: marked})
-				s.send(rabbit.Message{Exchange: s.topology.Events(), RoutingKey: "handled", Publishing: schemas.Wrap(e, state)})
+				s.send(rabbit.Message{Exchange: s.topology.Events(), RoutingKey: "handled", Publishing: schemas.DefaultFrameMax.Wrap(e, state)})
 			}
 			events += 8
 			s.wait(store, events)

@@ -77,7 +77,7 @@ var errTooYoung = errors.New("younger than any retention")
 // expired reports whether the document of a message has expired. Messages without a
 // document never expire, nor do messages of streams without a retention.
 func (x *Indexer) expired(ctx context.Context, arrived schemas.Envelope) (bool, error) {
-	kept, ok := schemas.KeptFor(arrived)
+	kept, ok := arrived.KeptFor()
 	if !ok {
 		return false, nil
 	}

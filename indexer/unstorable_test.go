@@ -24,12 +24,12 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 			e := s.message(name, 1)
 			event := schemas.Event{Action: action, Sequence: now.UnixMicro(), Envelope: e, Source: s.decoder.Source}
 			event.EventID, event.Fingerprint, event.Time = name, e.Fingerprint(), now
-			s.send(rabbit.Message{RoutingKey: queue, Publishing: schemas.WrapKept(event, now.Add(-age))})
+			s.send(rabbit.Message{RoutingKey: queue, Publishing: event.WrapKept(now.Add(-age))})
 			return event
 		}
 		keep("expired", schemas.Published, 25*time.Hour)
 		fault := s.message("fault", 1)
-		s.send(rabbit.Message{RoutingKey: queue, Publishing: schemas.Wrap(fault, schemas.State{EventID: "fault"})})
+		s.send(rabbit.Message{RoutingKey: queue, Publishing: schemas.DefaultFrameMax.Wrap(fault, schemas.State{EventID: "fault"})})
 		stored := keep("stored", schemas.Published, 25*time.Hour)
 		stored.BodyIn = schemas.BodyInUnstorable
 		if results, err := store.Create(patient(t), []schemas.Document{schemas.DocumentFormat{}.Document(stored)}); err != nil || results[0].Status != eventstore.Created {

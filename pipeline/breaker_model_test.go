@@ -209,7 +209,7 @@ func (m *outageModel) Publish(_ context.Context, sent rabbit.Message) error {
 	}
 	switch key := sent.RoutingKey; {
 	case strings.HasPrefix(key, schemas.Topology{}.Delay(0)[:len(schemas.Topology{}.Delay(0))-1]):
-		p := schemas.WrapForQueue(e, state, "")
+		p := schemas.DefaultFrameMax.WrapForQueue(e, state, "")
 		time.AfterFunc(state.Delay, func() {
 			m.queue.put(deliveryOf(rabbit.Message{Exchange: schemas.Topology{}.Return(), RoutingKey: e.RoutingKey, Publishing: p}))
 		})

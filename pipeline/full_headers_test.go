@@ -25,7 +25,7 @@ func TestHeadersWithoutRoom(t *testing.T) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
 			c.Routes = []Route{{Queue: queue, Park: true, Handler: handler(func(msg *message.Message) error {
-				if e, _ := schemas.FromContext(msg.Context()); !e.LeavesRoom() {
+				if e, _ := schemas.FromContext(msg.Context()); !schemas.DefaultFrameMax.LeavesRoom(e) {
 					return errBroken
 				}
 				return nil
@@ -102,7 +102,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 			}
 			got.Body = kept.Body
 		}
-		if !got.LeavesRoom() && got.Fingerprint() != want.Fingerprint() || hook.BodySize != len(want.Body) {
+		if !schemas.DefaultFrameMax.LeavesRoom(got) && got.Fingerprint() != want.Fingerprint() || hook.BodySize != len(want.Body) {
 			t.Errorf("kept another message: %d bytes of body, %d of headers", len(got.Body), schemas.HeaderFrameSize(got.Publishing()))
 		}
 		parked, _, err := schemas.Unwrap(schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]))

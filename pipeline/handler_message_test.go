@@ -21,7 +21,7 @@ func TestGivenMessageIsAsFirstPublished(t *testing.T) {
 		Properties: schemas.Properties{MessageID: "m", Expiration: "1000", Priority: 3},
 	}
 	state := schemas.State{Fingerprint: first.Fingerprint(), Queue: "orders", Attempt: 1, Message: "i"}
-	wire := schemas.Wrap(first, state)
+	wire := schemas.DefaultFrameMax.Wrap(first, state)
 	second, _ := transport.Marshaler{}.Unmarshal(amqp.Delivery{
 		RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body, MessageId: wire.MessageId,
 	})

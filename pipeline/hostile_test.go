@@ -91,7 +91,7 @@ func (o *town) wantUnharmed(n int) {
 // queue, with an origin at which the message has the fingerprint.
 func forged(e schemas.Envelope, s schemas.State) amqp.Table {
 	s.Fingerprint = e.Fingerprint()
-	return schemas.WrapForQueue(e, s, "").Headers
+	return schemas.DefaultFrameMax.WrapForQueue(e, s, "").Headers
 }
 
 // TestForgedStatesDoNotCount: with the right to publish to a tapped exchange, and with
@@ -226,8 +226,8 @@ func TestOurQueuesByAnotherWay(t *testing.T) {
 		o := startTown(t, b, nil)
 		e := schemas.Envelope{RoutingKey: o.victim, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), EventID: "forged"}.Failed(time.Now(), 0, o.victim, schemas.Failure{Message: "forged"})
-		forgery := schemas.Wrap(e, state)
-		died := schemas.Wrap(e, state)
+		forgery := schemas.DefaultFrameMax.Wrap(e, state)
+		died := schemas.DefaultFrameMax.Wrap(e, state)
 		died.Headers["x-death"] = []any{amqp.Table{
 			"queue": o.topology.Delay(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
 			"routing-keys": []any{"k"}, "count": int64(1),
@@ -257,7 +257,7 @@ func TestNoAttemptBeyondThePolicy(t *testing.T) {
 		e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k"}
 		for _, attempts := range []int{townAttempts, 60} {
 			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: o.orders, Attempt: attempts, Failure: schemas.Failure{Message: "broken"}}
-			o.publish(o.topology.Direct(), o.orders, schemas.WrapForQueue(e, state, ""))
+			o.publish(o.topology.Direct(), o.orders, schemas.DefaultFrameMax.WrapForQueue(e, state, ""))
 		}
 		for _, e := range o.waitFor(2, schemas.Poisoned) {
 			if e.Attempt < townAttempts || e.Queue != o.orders {

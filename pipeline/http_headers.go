@@ -50,7 +50,7 @@ func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attem
 // setMessageHeaders sets the headers of the message: the names of HTTPConfig.Headers
 // unchanged, every other one with the prefix messageHeader.
 func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
-	headers := schemas.PublisherHeaders(e.Headers)
+	headers := e.PublisherHeaders()
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		text, ok := headerText(headers[name])
 		if !ok || !requestheader.IsToken(name) || !isFieldValue(text) {

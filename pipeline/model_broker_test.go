@@ -97,7 +97,7 @@ func (b *modelBroker) Publish(_ context.Context, m rabbit.Message) error {
 			b.ends[d.RoutingKey+string(d.Body)]++
 			return nil
 		case b.topology.Return():
-			queue, _ := m.Publishing.Headers[schemas.HeaderQueue].(string)
+			queue, _ := m.Publishing.Headers["watership-queue"].(string)
 			if !b.bound[queue] {
 				return &rabbit.UnroutableError{Exchange: m.Exchange, RoutingKey: m.RoutingKey}
 			}

@@ -88,7 +88,7 @@ func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.Veri
 		return rabbit.Message{}, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to",
 			ordinal+1, h.route.Queue)
 	}
-	e.Headers = schemas.PublisherHeaders(e.Headers)
+	e.Headers = e.PublisherHeaders()
 	withoutCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
 		e.Properties.MessageID = h.derivedID(parent, ordinal)

@@ -58,7 +58,7 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 	if state.EventID == "" { // the same id each time it is delivered
 		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
 	}
-	if elsewhere, omitted := schemas.BodyOmitted(arrived); found && omitted {
+	if elsewhere, omitted := arrived.OmittedBody(); found && omitted {
 		return e, state, elsewhere, nil
 	}
 	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}, nil

@@ -220,7 +220,7 @@ func TestFaultsOfOurOwnHandlers(t *testing.T) {
 		b.DeleteQueue(t, r.topology.Delay(delay))
 		e := schemas.Envelope{RoutingKey: exclusive, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: "m"}
-		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
+		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
 		poisoned := r.wait(schemas.Poisoned)
 		if poisoned.Queue != exclusive || poisoned.Attempt != 1 || !strings.Contains(poisoned.Failure.Message, "panic: the logger") ||
 			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {

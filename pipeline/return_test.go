@@ -251,7 +251,7 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 		late := schemas.Envelope{RoutingKey: queue, Body: []byte("x")}
 		state := schemas.State{Fingerprint: late.Fingerprint()}.Failed(time.Now().Add(-24*time.Hour), 0, queue, schemas.Failure{})
 		state.Delay = time.Second
-		r.publish(r.topology.Direct(), r.topology.Delay(50*time.Millisecond), schemas.Wrap(late, state))
+		r.publish(r.topology.Direct(), r.topology.Delay(50*time.Millisecond), schemas.DefaultFrameMax.Wrap(late, state))
 		rabbittest.Eventually(t, "the message waits for its queue", func() bool {
 			return publishDelayed(t, b, r.topology.Delay(100*time.Millisecond))
 		})

@@ -152,7 +152,7 @@ func (run *delayRun) publish(r *rig, queue string) {
 		now, delay := time.Now(), run.delays[i%len(run.delays)]
 		run.failed[i].Store(now.UnixNano())
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: string(e.Body), Delay: delay}
-		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.Wrap(e, state.Failed(now, 0, queue, schemas.Failure{Message: "broken"})))
+		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(now, 0, queue, schemas.Failure{Message: "broken"})))
 	}
 }
 

@@ -91,7 +91,7 @@ func TestBodiesOfOthers(t *testing.T) {
 		real := f.publishUnstorable(1, 200_000)
 		queue := f.cfg.Topology.Unstorable()
 		unstorable := f.drain(queue)
-		forged := schemas.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
+		forged := schemas.DefaultFrameMax.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
 		for _, p := range []amqp.Publishing{forged, {Headers: unstorable[0].Headers, MessageId: unstorable[0].MessageId, Body: unstorable[0].Body}} {
 			if err := f.channel.Publish("", queue, false, false, p); err != nil {
 				t.Fatal(err)

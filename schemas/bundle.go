@@ -56,7 +56,7 @@ func (b *Bundle) Publishing() amqp.Publishing {
 		panic(fmt.Sprintf("schemas: compressing in memory: %v", err)) // a bytes.Buffer accepts every write
 	}
 	b.lines, b.len = b.lines[:0], 0
-	headers := ours{headerVersion: int64(WireVersion), headerBundled: int64(bundledVersion)}
+	headers := typedTable{headerVersion: int64(WireVersion), headerBundled: int64(bundledVersion)}
 	return amqp.Publishing{
 		ContentType: "application/x-ndjson", ContentEncoding: "gzip",
 		Headers: amqp.Table(headers), DeliveryMode: amqp.Persistent, Body: zipped.Bytes(),
@@ -75,7 +75,7 @@ const (
 // Sequence. bundled is false for a message that is no bundle or that this version
 // cannot read to its end; Lifecycle reads those.
 func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
-	headers := ours(d.Headers)
+	headers := typedTable(d.Headers)
 	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() ||
 		!dec.Keys.signed(FromDelivery(d), forEvent(Action(d.RoutingKey))) {
 		return nil, false

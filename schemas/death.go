@@ -41,7 +41,7 @@ func deathsOf(headers amqp.Table) []Death {
 }
 
 func readDeath(entry amqp.Table) Death {
-	h := ours(entry)
+	h := typedTable(entry)
 	death := Death{
 		Queue:      h.text("queue"),
 		Reason:     h.text("reason"),

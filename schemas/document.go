@@ -44,17 +44,16 @@ type DocumentFormat struct {
 	NoBodyJSON    bool
 
 	// MaxValues is the number of values up to which the JSON of a body is
-	// searchable by field: indexing takes a store about 30 µs for each. Zero:
-	// DefaultMaxValues.
+	// searchable by field: indexing takes a store about 30 µs for each. Zero: 5,000.
 	MaxValues int
 }
 
-// DefaultMaxValues is enough for an order of some hundred lines.
-const DefaultMaxValues = 5000
+// defaultMaxValues is enough for an order of some hundred lines.
+const defaultMaxValues = 5000
 
 func (f DocumentFormat) maxValues() int {
 	if f.MaxValues == 0 {
-		return DefaultMaxValues
+		return defaultMaxValues
 	}
 	return f.MaxValues
 }

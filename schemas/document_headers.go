@@ -190,7 +190,7 @@ func finiteNumber(value any) (float64, bool) {
 // traceID returns the trace id of a W3C traceparent header
 // (https://www.w3.org/TR/trace-context/#traceparent-header).
 func traceID(headers amqp.Table) string {
-	parent := ours(headers).text("traceparent")
+	parent := typedTable(headers).text("traceparent")
 	_, rest, _ := strings.Cut(parent, "-")
 	id, rest, _ := strings.Cut(rest, "-")
 	if len(id) != 32 || strings.Trim(id, "0123456789abcdefABCDEF") != "" || !strings.Contains(rest, "-") {

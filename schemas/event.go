@@ -49,7 +49,7 @@ const (
 	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
 	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
 	TimeOfPublisher TimeSource = "publisher" // the timestamp property
-	TimeTaken       TimeSource = "taken"     // when the indexer received the message
+	TimeOfIngest    TimeSource = "taken"     // when the indexer received the message
 )
 
 // Event is one step in the life of a message. The store writes it once.
@@ -69,7 +69,7 @@ type Event struct {
 
 	QuarantinedAction Action // the action of the event that a quarantined event replaces
 
-	second bool // the id has the sequence appended already
+	unique bool // the id has the sequence appended already
 }
 
 // BodyPlace is the place where the body of an event is stored.
@@ -93,10 +93,10 @@ type Decoder struct {
 func (dec Decoder) verifier() *Verifier { return &Verifier{Topology: dec.Topology, Keys: dec.Keys} }
 
 // Lifecycle decodes an event from the log: a message that Watership published to
-// the exchange of events, with the action as the routing key. taken and sequence
+// the exchange of events, with the action as the routing key. received and sequence
 // are the time and the place in the order at which the indexer received it. Any
 // other message gives an error; Unreadable makes an event of it.
-func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (Event, error) {
+func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64) (Event, error) {
 	arrived := FromDelivery(d)
 	if d.Exchange != dec.Topology.Events() {
 		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
@@ -112,12 +112,12 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 	event := dec.event(Action(d.RoutingKey), envelope, state)
 	event.Sequence, event.TimeSource = sequence, TimeOfEvent
 	if storable(event.Time).IsZero() {
-		event.Time, event.TimeSource = taken, TimeTaken
+		event.Time, event.TimeSource = received, TimeOfIngest
 	}
 	if err := event.checkFields(); err != nil {
 		return Event{}, err
 	}
-	if body, omitted := BodyOmitted(arrived); omitted {
+	if body, omitted := arrived.OmittedBody(); omitted {
 		event.BodyIn, event.BodySize = body.In, body.Size
 	}
 	return event, nil
@@ -126,10 +126,10 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, taken time.Time, sequence int64) (
 // Unreadable returns a quarantined event for a message in the log that Lifecycle
 // cannot decode, with the reason why. Its envelope is the message as it arrived,
 // with every header.
-func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, why error) Event {
+func (dec Decoder) Unreadable(d amqp.Delivery, received time.Time, sequence int64, why error) Event {
 	arrived := FromDelivery(d)
 	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: arrived.Fingerprint()})
-	event.Sequence, event.Time, event.TimeSource = sequence, taken, TimeTaken
+	event.Sequence, event.Time, event.TimeSource = sequence, received, TimeOfIngest
 	event.EventID = dec.tapID(event)
 	return event.Quarantine(why.Error())
 }
@@ -138,17 +138,17 @@ func (dec Decoder) Unreadable(d amqp.Delivery, taken time.Time, sequence int64, 
 // to a `published` event. The event's origin is always the exchange and routing key
 // of the delivery. No content of a message makes Tapped fail. Headers may claim a
 // replay that does not exist; then TappedUnmarked gives the right event.
-func (dec Decoder) Tapped(d amqp.Delivery, taken time.Time, sequence int64) Event {
-	return dec.tapped(d, taken, sequence, dec.verifier().VerifyMark)
+func (dec Decoder) Tapped(d amqp.Delivery, received time.Time, sequence int64) Event {
+	return dec.tapped(d, received, sequence, dec.verifier().VerifyMark)
 }
 
 // TappedUnmarked is Tapped for a copy that no replay published, even if its headers
 // claim one.
-func (dec Decoder) TappedUnmarked(d amqp.Delivery, taken time.Time, sequence int64) Event {
-	return dec.tapped(d, taken, sequence, newMessage)
+func (dec Decoder) TappedUnmarked(d amqp.Delivery, received time.Time, sequence int64) Event {
+	return dec.tapped(d, received, sequence, newMessage)
 }
 
-func (dec Decoder) tapped(d amqp.Delivery, taken time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {
+func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {
 	arrived := FromDelivery(d)
 	if d.Exchange == dec.Topology.Late() {
 		if death, found := dec.Topology.lateDeath(d.Headers); found {
@@ -159,13 +159,13 @@ func (dec Decoder) tapped(d amqp.Delivery, taken time.Time, sequence int64, veri
 		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
 	}
 	verified := verify(arrived)
-	if ours(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, but without a meaning in this version
+	if typedTable(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, but without a meaning in this version
 		verified.Envelope = arrived
 	}
 	event := dec.event(Published, verified.Envelope, verified.State)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
-	event.Time, event.TimeSource = publishedAt(arrived, event.Replay != "", taken)
+	event.Time, event.TimeSource = publishedAt(arrived, event.Replay != "", received)
 	return event
 }
 
@@ -183,7 +183,7 @@ func (e Event) IDFromContent() bool {
 	if action == Quarantined {
 		action = e.QuarantinedAction
 	}
-	return action == Published && !e.second && e.Envelope.Properties.MessageID != ""
+	return action == Published && !e.unique && e.Envelope.Properties.MessageID != ""
 }
 
 // tapID returns an id that is the same for each delivery of one copy if the message
@@ -207,7 +207,7 @@ func (e Event) appendSequence(id []byte) []byte {
 // WithUniqueID returns the event for another message that is equal to one stored under
 // the same id: its id has its sequence appended.
 func (e Event) WithUniqueID() Event {
-	e.EventID, e.second = string(e.appendSequence([]byte(e.EventID))), true
+	e.EventID, e.unique = string(e.appendSequence([]byte(e.EventID))), true
 	return e
 }
 
@@ -236,16 +236,16 @@ func (e Event) Quarantine(reason string) Event {
 // may leave an existing one. So a time counts only within the longest time that a
 // copy can wait for the indexer. A replay has the times of the message that it
 // repeats, except for times that the broker has set since.
-func publishedAt(arrived Envelope, replayed bool, taken time.Time) (time.Time, TimeSource) {
-	headers := ours(arrived.Headers)
+func publishedAt(arrived Envelope, replayed bool, received time.Time) (time.Time, TimeSource) {
+	headers := typedTable(arrived.Headers)
 	ms := headers.int(headerBrokerTime)
-	if own := !replayed || ms != headers.int(headerBrokerCopy); own && ms > 0 && plausible(time.UnixMilli(ms), taken) {
+	if own := !replayed || ms != headers.int(headerBrokerCopy); own && ms > 0 && plausible(time.UnixMilli(ms), received) {
 		return time.UnixMilli(ms), TimeOfBroker
 	}
-	if stamp := arrived.Properties.Timestamp; !replayed && !stamp.IsZero() && plausible(stamp, taken) {
+	if stamp := arrived.Properties.Timestamp; !replayed && !stamp.IsZero() && plausible(stamp, received) {
 		return stamp, TimeOfPublisher
 	}
-	return taken, TimeTaken
+	return received, TimeOfIngest
 }
 
 const (
@@ -253,8 +253,8 @@ const (
 	clocksApart = 5 * time.Minute    // the greatest difference between the clocks of two machines
 )
 
-func plausible(t, taken time.Time) bool {
+func plausible(t, received time.Time) bool {
 	// time.Time.Before would overflow with the most distant times that a header can
 	// hold.
-	return t.Unix() > taken.Add(-longestLag).Unix() && t.Unix() < taken.Add(clocksApart).Unix()
+	return t.Unix() > received.Add(-longestLag).Unix() && t.Unix() < received.Add(clocksApart).Unix()
 }

@@ -10,27 +10,27 @@ import (
 )
 
 func TestWhenAMessageWasPublished(t *testing.T) {
-	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	received := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for name, test := range map[string]struct {
 		brokers any
 		own     time.Time
 		want    time.Time
 		source  TimeSource
 	}{
-		"nobody says":               {nil, time.Time{}, taken, TimeTaken},
+		"nobody says":               {nil, time.Time{}, received, TimeOfIngest},
 		"the broker says":           {int64(1777863720123), time.Unix(1777863000, 0), time.UnixMilli(1777863720123), TimeOfBroker},
 		"the publisher says":        {nil, time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
-		"a clock minutes fast":      {nil, taken.Add(4 * time.Minute), taken.Add(4 * time.Minute), TimeOfPublisher},
-		"the future":                {nil, taken.Add(5 * time.Minute), taken, TimeTaken},
-		"a broker's future":         {taken.Add(time.Hour).UnixMilli(), time.Time{}, taken, TimeTaken},
-		"days ago":                  {nil, taken.Add(-6 * 24 * time.Hour), taken.Add(-6 * 24 * time.Hour), TimeOfPublisher},
-		"a year ago":                {nil, taken.AddDate(-1, 0, 0), taken, TimeTaken},
-		"a broker's 2001":           {time.Date(2001, 9, 9, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Time{}, taken, TimeTaken},
-		"year 0":                    {nil, time.Unix(-62167219200, 0), taken, TimeTaken},
-		"the end of time":           {nil, time.Unix(1<<63-1, 0), taken, TimeTaken},
-		"1970":                      {int64(1), time.Unix(0, 0), taken, TimeTaken},
-		"a broker's time as text":   {"1777863720123", time.Time{}, taken, TimeTaken},
-		"a broker's absurd time":    {int64(1<<63 - 1), time.Time{}, taken, TimeTaken},
+		"a clock minutes fast":      {nil, received.Add(4 * time.Minute), received.Add(4 * time.Minute), TimeOfPublisher},
+		"the future":                {nil, received.Add(5 * time.Minute), received, TimeOfIngest},
+		"a broker's future":         {received.Add(time.Hour).UnixMilli(), time.Time{}, received, TimeOfIngest},
+		"days ago":                  {nil, received.Add(-6 * 24 * time.Hour), received.Add(-6 * 24 * time.Hour), TimeOfPublisher},
+		"a year ago":                {nil, received.AddDate(-1, 0, 0), received, TimeOfIngest},
+		"a broker's 2001":           {time.Date(2001, 9, 9, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Time{}, received, TimeOfIngest},
+		"year 0":                    {nil, time.Unix(-62167219200, 0), received, TimeOfIngest},
+		"the end of time":           {nil, time.Unix(1<<63-1, 0), received, TimeOfIngest},
+		"1970":                      {int64(1), time.Unix(0, 0), received, TimeOfIngest},
+		"a broker's time as text":   {"1777863720123", time.Time{}, received, TimeOfIngest},
+		"a broker's absurd time":    {int64(1<<63 - 1), time.Time{}, received, TimeOfIngest},
 		"a broker's time, negative": {int64(-1), time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 			if test.brokers != nil {
 				d.Headers = amqp.Table{headerBrokerTime: test.brokers}
 			}
-			event := Decoder{}.Tapped(d, taken, 1)
+			event := Decoder{}.Tapped(d, received, 1)
 			if !event.Time.Equal(test.want) || event.TimeSource != test.source {
 				t.Errorf("got %v by %s, want %v by %s", event.Time, event.TimeSource, test.want, test.source)
 			}
@@ -55,14 +55,14 @@ func TestWhenAReplayWasPublished(t *testing.T) {
 		Headers: amqp.Table{headerBrokerTime: first.UnixMilli()},
 	}
 	mark := State{Fingerprint: original.Fingerprint(), Replay: "job", ReplayOf: "event"}
-	sent := WrapForExchange(original, mark, "guest")
+	sent := DefaultFrameMax.WrapForExchange(original, mark, "guest")
 	again := first.Add(time.Hour)
 	for name, test := range map[string]struct {
 		set    any // timestamp_in_ms by the broker
 		want   time.Time
 		source TimeSource
 	}{
-		"a broker that leaves the times": {sent.Headers[headerBrokerTime], again.Add(time.Minute), TimeTaken},
+		"a broker that leaves the times": {sent.Headers[headerBrokerTime], again.Add(time.Minute), TimeOfIngest},
 		"a broker that sets them":        {again.UnixMilli(), again, TimeOfBroker},
 	} {
 		sent.Headers[headerBrokerTime] = test.set
@@ -111,7 +111,7 @@ func TestARedeliveryIsNotCountedAsTheMessages(t *testing.T) {
 
 func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
 	dec := Decoder{Source: "s"}
-	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	received := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for name, d := range map[string]amqp.Delivery{
 		"another exchange":    {Exchange: "", RoutingKey: dec.Topology.Log(), Headers: amqp.Table{headerEventID: "01K"}},
 		"no id":               {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(1)}},
@@ -123,13 +123,13 @@ func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
 		"a newer version":     {Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerVersion: int64(2), headerEventID: "01K"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := dec.Lifecycle(d, taken, 5)
+			_, err := dec.Lifecycle(d, received, 5)
 			if err == nil {
-				t.Fatal("it is taken for an event")
+				t.Fatal("it is received for an event")
 			}
-			event := dec.Unreadable(d, taken, 5, err)
+			event := dec.Unreadable(d, received, 5, err)
 			wantEnvelope(t, event.Envelope, FromDelivery(d))
-			if event.Action != Quarantined || event.Failure.Message != err.Error() || event.Sequence != 5 || !event.Time.Equal(taken) {
+			if event.Action != Quarantined || event.Failure.Message != err.Error() || event.Sequence != 5 || !event.Time.Equal(received) {
 				t.Errorf("got %+v", event)
 			}
 			if checkID(event.EventID) != nil {
@@ -140,12 +140,12 @@ func TestWhatIsNoEventIsKeptWhole(t *testing.T) {
 }
 
 func TestAnEventAlwaysHasATime(t *testing.T) {
-	dec, taken := Decoder{}, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	dec, received := Decoder{}, time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for said, want := range map[string]time.Time{
-		"": taken, "tomorrow": taken, "2026-05-04T03:02:00.5Z": taken.Add(-500 * time.Millisecond), "9999-12-31T23:59:59-09:00": taken,
+		"": received, "tomorrow": received, "2026-05-04T03:02:00.5Z": received.Add(-500 * time.Millisecond), "9999-12-31T23:59:59-09:00": received,
 	} {
 		d := amqp.Delivery{Exchange: dec.Topology.Events(), RoutingKey: "handled", Headers: amqp.Table{headerEventID: "01K", headerTime: said, headerFingerprint: "v1:"}}
-		event, err := dec.Lifecycle(d, taken, 1)
+		event, err := dec.Lifecycle(d, received, 1)
 		if err != nil || !event.Time.Equal(want) {
 			t.Errorf("%q: got %v, %v", said, event.Time, err)
 		}
@@ -169,7 +169,7 @@ func TestWhatNoEventFromOutsideMayHave(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	good := Decoder{Source: "s"}.Tapped(delivery(everyEnvelope()), now, now.UnixMicro())
 	if err := good.Check(now); err != nil {
-		t.Errorf("one of ours: %v", err)
+		t.Errorf("an event of Watership: %v", err)
 	}
 	for name, spoil := range map[string]func(*Event){
 		"no id":             func(e *Event) { e.EventID = "" },

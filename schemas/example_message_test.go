@@ -40,15 +40,15 @@ func ExampleNewContext() {
 
 // A message in Watership's queues has its state in headers, and so its expiration,
 // which would remove it from the queue.
-func ExampleWrap() {
+func ExampleFrameMax_Wrap() {
 	state := schemas.State{}.Failed(time.Time{}, 0, "stock", schemas.Failure{Message: "no such table"})
-	p := schemas.Wrap(order(), state)
+	p := schemas.DefaultFrameMax.Wrap(order(), state)
 	fmt.Printf("%q %v %v\n", p.Expiration, p.Headers["watership-expiration"], p.Headers["watership-attempt"])
 	// Output: "" 60000 1
 }
 
 func ExampleUnwrap() {
-	p := schemas.Wrap(order(), schemas.State{Queue: "stock", Attempt: 2})
+	p := schemas.DefaultFrameMax.Wrap(order(), schemas.State{Queue: "stock", Attempt: 2})
 	e, state, err := schemas.Unwrap(schemas.FromDelivery(amqp.Delivery{
 		RoutingKey: schemas.Topology{}.Due(), Headers: p.Headers, Body: p.Body, MessageId: p.MessageId,
 	}))
@@ -57,29 +57,29 @@ func ExampleUnwrap() {
 }
 
 // A replay to the original exchange is a new message: no attempt travels with it.
-func ExampleWrapForExchange() {
-	p := schemas.WrapForExchange(order(), schemas.State{Attempt: 3, Replay: "job-1"}, "guest")
+func ExampleFrameMax_WrapForExchange() {
+	p := schemas.DefaultFrameMax.WrapForExchange(order(), schemas.State{Attempt: 3, Replay: "job-1"}, "guest")
 	fmt.Println(p.Expiration, p.Headers["watership-replay"], p.Headers["watership-attempt"])
 	// Output: 60000 job-1 <nil>
 }
 
 // The last hop restores the properties of the first publish.
-func ExampleWrapForQueue() {
-	p := schemas.WrapForQueue(order(), schemas.State{Queue: "stock", Attempt: 2}, "guest")
+func ExampleFrameMax_WrapForQueue() {
+	p := schemas.DefaultFrameMax.WrapForQueue(order(), schemas.State{Queue: "stock", Attempt: 2}, "guest")
 	fmt.Println(p.Expiration, p.Headers["watership-queue"], p.Headers["watership-attempt"])
 	// Output: 60000 stock 2
 }
 
-func ExampleWrapWithoutBody() {
-	p := schemas.WrapWithoutBody(order(), schemas.State{})
+func ExampleFrameMax_WrapWithoutBody() {
+	p := schemas.DefaultFrameMax.WrapWithoutBody(order(), schemas.State{}, schemas.OmittedBody{Size: 8, In: schemas.BodyInPublished})
 	fmt.Println(len(p.Body), p.Headers["watership-body-size"])
 	// Output: 0 8
 }
 
 func ExampleOmittedBody() {
-	p := schemas.FrameMax(0).WrapWithoutBody(order(), schemas.State{Queue: "stock", Attempt: 1},
+	p := schemas.DefaultFrameMax.WrapWithoutBody(order(), schemas.State{Queue: "stock", Attempt: 1},
 		schemas.OmittedBody{Size: 8, In: schemas.BodyInPublished})
-	body, omitted := schemas.BodyOmitted(schemas.Envelope{Headers: p.Headers})
+	body, omitted := schemas.Envelope{Headers: p.Headers}.OmittedBody()
 	fmt.Println(body.Size, body.In, omitted)
 	// Output: 8 published true
 }
@@ -88,7 +88,7 @@ func ExampleOmittedBody() {
 func ExampleFrameMax() {
 	e := order()
 	e.Headers["report"] = strings.Repeat("x", 10<<10)
-	fmt.Println(schemas.FrameMax(0).LeavesRoom(e), schemas.FrameMax(16<<10).LeavesRoom(e))
+	fmt.Println(schemas.DefaultFrameMax.LeavesRoom(e), schemas.FrameMax(16<<10).LeavesRoom(e))
 	// Output: true false
 }
 
@@ -97,7 +97,7 @@ func ExampleStateKeys() {
 	keys, err := schemas.ParseStateKeys([]byte("00112233445566778899aabbccddeeff\n"))
 	signs := schemas.Verifier{Keys: keys}
 	e := order()
-	p := schemas.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
+	p := schemas.DefaultFrameMax.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
 	direct := signs.Topology.Direct()
 	arrived := e
 	for range 2 {
@@ -116,7 +116,7 @@ func ExampleStateKeys() {
 func ExampleVerifier() {
 	var verifier schemas.Verifier
 	e := order()
-	p := schemas.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
+	p := schemas.DefaultFrameMax.WrapForQueue(e, schemas.State{Queue: "stock", Attempt: 2, Fingerprint: e.Fingerprint()}, "")
 	for _, exchange := range []string{verifier.Topology.Direct(), "shop"} {
 		arrived := e
 		arrived.Exchange, arrived.Headers = exchange, p.Headers
@@ -159,14 +159,15 @@ func ExampleSetByBroker() {
 	// Output: true false
 }
 
-func ExamplePublisherHeaders() {
-	fmt.Println(schemas.PublisherHeaders(amqp.Table{"tenant": "acme", "x-death": []any{}, "watership-attempt": int32(2)}))
+func ExampleEnvelope_PublisherHeaders() {
+	e := schemas.Envelope{Headers: amqp.Table{"tenant": "acme", "x-death": []any{}, "watership-attempt": int32(2)}}
+	fmt.Println(e.PublisherHeaders())
 	// Output: map[tenant:acme]
 }
 
 func ExampleTopology() {
-	ours := schemas.Topology{Prefix: "shop.messages"}
-	fmt.Println(ours.Retry(), ours.Delay(1500*time.Millisecond), ours.Owns("stock"))
+	topology := schemas.Topology{Prefix: "shop.messages"}
+	fmt.Println(topology.Retry(), topology.Delay(1500*time.Millisecond), topology.Owns("stock"))
 	// Output: shop.messages.retry shop.messages.wait.1500 false
 }
 
@@ -196,11 +197,11 @@ func ExampleBundle() {
 
 // A store that refuses a document because of its size gets it without the body, and
 // a queue keeps the message for as long.
-func ExampleWrapKept() {
+func ExampleEvent_WrapKept() {
 	message := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte("a very long order")}
 	event := schemas.Event{Action: schemas.Published, Envelope: message}
 	event.EventID, event.Fingerprint = "shop:17", message.Fingerprint()
-	kept := schemas.WrapKept(event, time.Unix(1_800_000_000, 0))
+	kept := event.WrapKept(time.Unix(1_800_000_000, 0))
 	restored, _, err := schemas.Unwrap(schemas.Envelope{Headers: kept.Headers, Body: kept.Body})
 	fmt.Printf("%s of %s, %v\n", restored.Body, restored.Exchange, err)
 	// Output:
@@ -211,8 +212,8 @@ func ExampleWrapKept() {
 func ExampleKept() {
 	event := schemas.Event{Action: schemas.Poisoned}
 	event.EventID = "shop:17"
-	kept := schemas.WrapKept(event, time.Unix(1_800_000_000, 0))
-	until, is := schemas.KeptFor(schemas.Envelope{Headers: kept.Headers})
+	kept := event.WrapKept(time.Unix(1_800_000_000, 0))
+	until, is := schemas.Envelope{Headers: kept.Headers}.KeptFor()
 	fmt.Println(until.EventID, until.Stream, until.Since.Unix(), is)
 	// Output:
 	// shop:17 failures 1800000000 true

@@ -76,7 +76,7 @@ func canonicalHeaders(dst []byte, table amqp.Table) []byte {
 // changesOnTheWay reports whether a broker or Watership may add, change or remove a
 // header.
 func changesOnTheWay(name string) bool {
-	return strings.HasPrefix(name, "x-") || ownedByUs(name) ||
+	return strings.HasPrefix(name, "x-") || isWatershipHeader(name) ||
 		name == headerCC || name == headerBCC || name == headerBrokerTime
 }
 

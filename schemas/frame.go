@@ -16,12 +16,14 @@ const (
 	signRoom  = 1 + len(headerSignature) + 5 + 43
 )
 
-// LeavesRoom calls FrameMax.LeavesRoom with RabbitMQ's default.
-func (e Envelope) LeavesRoom() bool { return FrameMax(0).LeavesRoom(e) }
-
 // FrameMax is the size in bytes of the largest frame that a client and its broker
-// have negotiated. Zero: RabbitMQ's default, or no limit.
+// have negotiated. Zero, which means no limit in AMQP, counts as DefaultFrameMax.
+//
+// Its methods wrap messages so that their properties and headers fit such a frame.
 type FrameMax int
+
+// DefaultFrameMax is RabbitMQ's default.
+const DefaultFrameMax FrameMax = frameMax
 
 // LeavesRoom reports whether the message's headers leave room in the frame for
 // Watership's. A message without that room cannot return to a queue with its state,

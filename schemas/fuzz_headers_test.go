@@ -65,7 +65,7 @@ func hostile(data, body []byte, exchange uint8) Envelope {
 	state := State{Message: "01J", Attempt: 2, EventID: "01K", Time: time.Unix(1_700_000_000, 0), Replay: "job", ReplayOf: "01A"}
 	state.Fingerprint = e.Fingerprint()
 	state.Queue = "orders"
-	arrived := arriving(Wrap(e, state), exchanges[int(exchange)%len(exchanges)], "orders")
+	arrived := arriving(DefaultFrameMax.Wrap(e, state), exchanges[int(exchange)%len(exchanges)], "orders")
 	if len(body) > 0 {
 		arrived.Body = body
 	}
@@ -148,10 +148,10 @@ func readers(arrived Envelope) map[string]func(v *Verifier) (VerifiedState, erro
 func checkVerified(t *testing.T, arrived Envelope, v VerifiedState, byOurs bool) {
 	t.Helper()
 	checkBounds(t, v.State)
-	if carriesOurs(v.Envelope.Headers) {
+	if hasWatershipHeaders(v.Envelope.Headers) {
 		t.Errorf("a header of Watership's is taken for the publisher's: %v", v.Envelope.Headers)
 	}
-	_, omitted := BodyOmitted(arrived)
+	_, omitted := arrived.OmittedBody()
 	known := v.State.Fingerprint == v.Envelope.Fingerprint()
 	if !known && !v.Mismatch && !omitted {
 		t.Error("the fingerprint is another message's")
@@ -169,7 +169,7 @@ func checkVerified(t *testing.T, arrived Envelope, v VerifiedState, byOurs bool)
 
 func checkSentOn(t *testing.T, v VerifiedState) {
 	t.Helper()
-	sent := WrapForQueue(v.Envelope, v.State, "guest")
+	sent := DefaultFrameMax.WrapForQueue(v.Envelope, v.State, "guest")
 	if size := HeaderFrameSize(sent); size > frameMax {
 		t.Errorf("a header frame of %d bytes", size)
 	}

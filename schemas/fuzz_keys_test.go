@@ -43,7 +43,7 @@ func FuzzStateKeys(f *testing.F) {
 		}
 		e := Envelope{RoutingKey: "orders", Headers: amqp.Table{"tenant": "acme"}, Body: text}
 		signing := Verifier{Keys: keys}
-		signed := signing.Sign(Topology{}.Direct(), "orders", WrapForQueue(e, State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 1}, ""))
+		signed := signing.Sign(Topology{}.Direct(), "orders", DefaultFrameMax.WrapForQueue(e, State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 1}, ""))
 		v, err := (&Verifier{Keys: again}).Verify(returned(signed), Topology{}.Direct(), "orders")
 		if err != nil || v.State.Attempt != 1 {
 			t.Errorf("what was signed does not count: %+v, %v", v.State, err)

@@ -54,7 +54,7 @@ func TestGoldenEventIDs(t *testing.T) {
 	anonymous := order
 	anonymous.Properties.MessageID = ""
 	replayed := order
-	replayed.Headers = WrapForExchange(order, State{Fingerprint: order.Fingerprint(), Replay: "job-1", ReplayOf: "01A"}, "").Headers
+	replayed.Headers = DefaultFrameMax.WrapForExchange(order, State{Fingerprint: order.Fingerprint(), Replay: "job-1", ReplayOf: "01A"}, "").Headers
 	const id = "rabbit@shop/:v1:2c3e2c3f88073bf38cfdb611b0bce855cac86e047eeecb2ee57083b67f08d401"
 	const anonymousID = "rabbit@shop/:v1:83ecb52ac129d60a766447f3727cea5f185092679a1655e08ae4836e5644a805:1700000000000000"
 	for name, test := range map[string]struct {

@@ -55,10 +55,6 @@ const (
 	headerBrokerCopy = "watership-timestamp-in-ms"
 )
 
-// HeaderQueue is the header with the name of the queue whose consumer failed. The
-// exchange of the last hop routes by it.
-const HeaderQueue = headerQueue
-
 // Headers with a meaning in RabbitMQ
 // (https://www.rabbitmq.com/docs/sender-selected,
 // https://www.rabbitmq.com/docs/message-interceptors).
@@ -85,20 +81,25 @@ func SetByBroker(name string) bool {
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
+// PublisherHeaders returns a copy of the headers with only those that a publisher may
+// set. It omits the headers of Watership and the headers that RabbitMQ itself writes,
+// which have no meaning in another message.
+func (e Envelope) PublisherHeaders() amqp.Table { return without(e.Headers, isStateHeader, 0) }
+
 func countsDeliveries(name string) bool {
 	return name == "x-delivery-count" || name == "x-acquired-count"
 }
 
-// ours reads Watership's headers from a table, with any type that a client gave
+// typedTable reads and writes the values of a table, with any type that a client gave
 // them.
-type ours amqp.Table
+type typedTable amqp.Table
 
-func (h ours) text(name string) string {
+func (h typedTable) text(name string) string {
 	s, _ := h[name].(string)
 	return s
 }
 
-func (h ours) int(name string) int64 { return integer(h[name]) }
+func (h typedTable) int(name string) int64 { return integer(h[name]) }
 
 // integer returns 0 for a value that is no integer.
 func integer(value any) int64 {
@@ -123,7 +124,7 @@ func integer(value any) int64 {
 	return 0
 }
 
-func (h ours) time(name string) time.Time {
+func (h typedTable) time(name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, h.text(name))
 	if err != nil {
 		return time.Time{}
@@ -131,19 +132,19 @@ func (h ours) time(name string) time.Time {
 	return t
 }
 
-func (h ours) setText(name, value string) {
+func (h typedTable) setText(name, value string) {
 	if value != "" {
 		h[name] = value
 	}
 }
 
-func (h ours) setInt(name string, value int64) {
+func (h typedTable) setInt(name string, value int64) {
 	if value != 0 {
 		h[name] = value
 	}
 }
 
-func (h ours) setTime(name string, value time.Time) {
+func (h typedTable) setTime(name string, value time.Time) {
 	if !value.IsZero() {
 		h[name] = value.UTC().Format(time.RFC3339Nano)
 	}

@@ -21,23 +21,24 @@ type Kept struct {
 	Since   time.Time
 }
 
-// WrapKept is Wrap for the queue of unstorable messages, for an event whose
-// document lacks the body.
-func WrapKept(e Event, since time.Time) amqp.Publishing {
-	p := Wrap(e.Envelope, e.State)
-	ours(p.Headers).keep(e.Action.Stream(), since)
+// WrapKept returns the message of an event whose document lacks the body, for the queue
+// of unstorable messages.
+func (e Event) WrapKept(since time.Time) amqp.Publishing {
+	p := DefaultFrameMax.Wrap(e.Envelope, e.State)
+	typedTable(p.Headers).keep(e.Action.Stream(), since)
 	return p
 }
 
-func (h ours) keep(stream Stream, since time.Time) {
+func (h typedTable) keep(stream Stream, since time.Time) {
 	h.setText(headerKeptFor, string(stream))
 	h.setTime(headerKeptSince, since)
 }
 
-// KeptFor reads the document for which a message is kept. It returns false for a
-// message without a document: then only the queue has the message.
-func KeptFor(arrived Envelope) (Kept, bool) {
-	h := ours(arrived.Headers)
+// KeptFor returns the document for which the queue of unstorable messages holds a
+// message. It returns false for a message without a document: then only the queue has
+// the message.
+func (e Envelope) KeptFor() (Kept, bool) {
+	h := typedTable(e.Headers)
 	k := Kept{EventID: h.text(headerEventID), Stream: Stream(h.text(headerKeptFor)), Since: h.time(headerKeptSince)}
 	known := k.Stream == Traffic || k.Stream == Failures
 	return k, known && checkID(k.EventID) == nil && !k.Since.IsZero()

@@ -58,7 +58,7 @@ func (t Topology) useOf(exchange, key string) use {
 // Sign signs a message that Wrap or another function of this package made, for an
 // exchange and a routing key. Without keys, or without a state, it changes nothing.
 func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing {
-	if v.Keys.Signs() && ours(p.Headers).int(headerVersion) > 0 {
+	if v.Keys.Signs() && typedTable(p.Headers).int(headerVersion) > 0 {
 		sum := signature(v.Keys.keys[0], p.Headers, p.Body, v.Topology.useOf(exchange, key))
 		p.Headers[headerSignature] = base64.RawStdEncoding.EncodeToString(sum)
 	}
@@ -129,7 +129,7 @@ func signature(key []byte, headers amqp.Table, body []byte, u use) []byte {
 	mac := hmac.New(sha256.New, key)
 	var room [keysRoom]string
 	names := slices.DeleteFunc(sortedKeys(room[:0], headers), func(name string) bool {
-		return !ownedByUs(name) || name == headerSignature
+		return !isWatershipHeader(name) || name == headerSignature
 	})
 	text := canonicalText(canonicalText(make([]byte, 0, 2048), "watership state 1"), string(u))
 	mac.Write(canonicalMembers(text, headers, names))

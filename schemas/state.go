@@ -79,7 +79,7 @@ func (s State) Waited(at time.Time) State {
 	return s
 }
 
-func (s State) write(h ours) {
+func (s State) write(h typedTable) {
 	h.setInt(headerVersion, WireVersion)
 	h.setText(headerFingerprint, s.Fingerprint)
 	h.setText(headerMessage, s.Message)
@@ -105,7 +105,7 @@ func (s State) write(h ours) {
 	}
 }
 
-func readState(h ours) State {
+func readState(h typedTable) State {
 	return bounded(State{
 		Version:     int(h.int(headerVersion)),
 		Fingerprint: h.text(headerFingerprint),
@@ -165,7 +165,7 @@ func bounded(s State) State {
 func writeAttempts(attempts []FailedAttempt) []any {
 	list := make([]any, len(attempts))
 	for i, a := range attempts {
-		entry := ours{}
+		entry := typedTable{}
 		entry.setTime("time", a.Time)
 		entry.setText("class", shorten(a.Class, errorBudget/8))
 		list[i] = amqp.Table(entry)
@@ -178,7 +178,7 @@ func readAttempts(value any) []FailedAttempt {
 	var attempts []FailedAttempt
 	for _, element := range list {
 		if table, ok := element.(amqp.Table); ok {
-			entry := ours(table)
+			entry := typedTable(table)
 			attempts = append(attempts, FailedAttempt{entry.time("time"), entry.text("class")})
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // DefaultPrefix is the first part of the names of Watership's exchanges and queues,
@@ -106,6 +108,12 @@ func (t Topology) Due() string { return t.name(".due") }
 
 // Return returns the headers exchange of the last hop to queues of other services.
 func (t Topology) Return() string { return t.name(".return") }
+
+// ReturnArguments returns the arguments of a binding of the exchange Return to a queue:
+// it routes by the header with the name of the queue whose consumer failed.
+func (t Topology) ReturnArguments(queue string) amqp.Table {
+	return amqp.Table{"x-match": "all", headerQueue: queue}
+}
 
 // Poison returns the queue of poison messages.
 func (t Topology) Poison() string { return t.name(".poison") }

@@ -41,7 +41,7 @@ type VerifiedState struct {
 // The exchange and routing key of arrived are the origin of a message without a
 // state.
 func (v *Verifier) Verify(arrived Envelope, by, queue string) (VerifiedState, error) {
-	headers := ours(arrived.Headers)
+	headers := typedTable(arrived.Headers)
 	if queue == "" || headers.text(headerQueue) != queue || headers.int(headerVersion) <= 0 {
 		return v.VerifyMark(arrived), nil
 	}
@@ -102,7 +102,7 @@ func (v *Verifier) verifyHop(arrived Envelope, sent bool, u use) (verified Verif
 	if state.Version == 0 {
 		return v.VerifyMark(arrived), false, nil
 	}
-	_, omitted := BodyOmitted(arrived)
+	_, omitted := arrived.OmittedBody()
 	return VerifiedState{e, state, !omitted && e.Fingerprint() != state.Fingerprint}, true, nil
 }
 
@@ -111,12 +111,12 @@ func (v *Verifier) verifyHop(arrived Envelope, sent bool, u use) (verified Verif
 // valid signature: a replay to an exchange comes by the same exchange as
 // publishers' messages. The indexer checks whether the replay exists.
 func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
-	if !carriesOurs(arrived.Headers) {
+	if !hasWatershipHeaders(arrived.Headers) {
 		return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 	}
-	state := readState(ours(arrived.Headers))
+	state := readState(typedTable(arrived.Headers))
 	if state.isMark() && v.Keys.signed(arrived, forReplay) {
-		again := sentAgain(arrived)
+		again := replayedMessage(arrived)
 		if again.State.Fingerprint == state.Fingerprint {
 			again.State.Replay, again.State.ReplayOf = state.Replay, state.ReplayOf
 			return again
@@ -125,17 +125,17 @@ func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 	return newMessage(arrived)
 }
 
-// sentAgain returns a message that a replay published, with the times of the first
+// replayedMessage returns a message that a replay published, with the times of the first
 // publish.
-func sentAgain(arrived Envelope) VerifiedState {
-	times := ours(arrived.Headers)
-	arrived.Headers = without(arrived.Headers, ownedByUs, 0)
+func replayedMessage(arrived Envelope) VerifiedState {
+	times := typedTable(arrived.Headers)
+	arrived.Headers = without(arrived.Headers, isWatershipHeader, 0)
 	times.restoreTimes(&arrived)
 	return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 }
 
 func newMessage(arrived Envelope) VerifiedState {
-	arrived.Headers = without(arrived.Headers, ownedByUs, 0)
+	arrived.Headers = without(arrived.Headers, isWatershipHeader, 0)
 	return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 }
 
@@ -161,9 +161,9 @@ func isName(text string, limit int) bool {
 
 const longestJob = 128 // bytes
 
-func carriesOurs(headers amqp.Table) bool {
+func hasWatershipHeaders(headers amqp.Table) bool {
 	for name := range headers {
-		if ownedByUs(name) {
+		if isWatershipHeader(name) {
 			return true
 		}
 	}

@@ -47,12 +47,12 @@ func TestVerify(t *testing.T) {
 	e := everyEnvelope()
 	fp := e.Fingerprint()
 	state := State{Fingerprint: fp, Message: "01J", Queue: "orders", Attempt: 2, Replay: "job", ReplayOf: "01A"}
-	own := func() Envelope { return returned(WrapForQueue(e, state, "guest")) }
-	marked := arriving(WrapForExchange(e, state, "guest"), e.Exchange, e.RoutingKey)
+	own := func() Envelope { return returned(DefaultFrameMax.WrapForQueue(e, state, "guest")) }
+	marked := arriving(DefaultFrameMax.WrapForExchange(e, state, "guest"), e.Exchange, e.RoutingKey)
 	other := func(e Envelope) Envelope { e.Body = []byte("another"); return e }
 	// A publisher that has computed the message's fingerprint can send these
 	// headers.
-	forged := by("shop", with(e, WrapForQueue(e, state, "guest").Headers))
+	forged := by("shop", with(e, DefaultFrameMax.WrapForQueue(e, state, "guest").Headers))
 	for name, test := range map[string]struct {
 		arrived  Envelope
 		queue    string
@@ -94,8 +94,8 @@ func TestVerify(t *testing.T) {
 			if v.State.Fingerprint != v.Envelope.Fingerprint() {
 				t.Error("the fingerprint is not the envelope's")
 			}
-			if carriesOurs(v.Envelope.Headers) {
-				t.Error("a header of ours is taken for the publisher's")
+			if hasWatershipHeaders(v.Envelope.Headers) {
+				t.Error("a header of Watership is taken for the publisher's")
 			}
 			if test.attempt == 0 && v.State.Message != "" {
 				t.Error("a new message has an instance id")
@@ -114,7 +114,7 @@ func TestHeadersOfAPublisherBecomeNoProperties(t *testing.T) {
 	state := State{Queue: "orders", Replay: "job", ReplayOf: "01A", Attempt: -7}
 	forge := func(as Envelope) Envelope {
 		state.Fingerprint = as.Fingerprint()
-		wrapped := Wrap(as, state)
+		wrapped := DefaultFrameMax.Wrap(as, state)
 		return Envelope{Exchange: "shop", RoutingKey: "k", Body: e.Body, Headers: wrapped.Headers}
 	}
 	as := e
@@ -153,31 +153,31 @@ func died(p amqp.Publishing, queue, by, out string) Envelope {
 }
 
 func TestVerifyDue(t *testing.T) {
-	e, ours := everyEnvelope(), Topology{}
+	e, names := everyEnvelope(), Topology{}
 	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2}
-	wrapped, wait, former := Wrap(e, state), ours.Delay(time.Second), ours.FormerDelay(time.Second)
-	changed := died(wrapped, wait, ours.Direct(), ours.Direct())
+	wrapped, wait, former := DefaultFrameMax.Wrap(e, state), names.Delay(time.Second), names.FormerDelay(time.Second)
+	changed := died(wrapped, wait, names.Direct(), names.Direct())
 	changed.Body = []byte("another")
 	for name, test := range map[string]struct {
 		arrived         Envelope
 		found, mismatch bool
 		formerRelease   bool
 	}{
-		"has waited":           {died(wrapped, wait, ours.Direct(), ours.Direct()), true, false, false},
-		"without room":         {died(Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, ours.Direct(), ours.Direct()), true, false, false},
+		"has waited":           {died(wrapped, wait, names.Direct(), names.Direct()), true, false, false},
+		"without room":         {died(DefaultFrameMax.Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, names.Direct(), names.Direct()), true, false, false},
 		"changed meanwhile":    {changed, true, true, false},
-		"put there directly":   {arriving(wrapped, "", ours.Due()), false, false, false},
-		"put into a delay":     {died(wrapped, wait, "", ours.Direct()), false, false, false},
-		"by another exchange":  {died(wrapped, wait, ours.Direct(), "shop"), false, false, false},
-		"from another queue":   {died(wrapped, "orders", ours.Direct(), ours.Direct()), false, false, false},
-		"of no delay":          {died(wrapped, wait+"x", ours.Direct(), ours.Direct()), false, false, false},
-		"for no queue":         {died(Wrap(e, State{Fingerprint: e.Fingerprint(), Attempt: 2}), wait, ours.Direct(), ours.Direct()), false, false, false},
-		"without a state":      {died(amqp.Publishing{Headers: amqp.Table{}}, wait, ours.Direct(), ours.Direct()), false, false, false},
+		"put there directly":   {arriving(wrapped, "", names.Due()), false, false, false},
+		"put into a delay":     {died(wrapped, wait, "", names.Direct()), false, false, false},
+		"by another exchange":  {died(wrapped, wait, names.Direct(), "shop"), false, false, false},
+		"from another queue":   {died(wrapped, "orders", names.Direct(), names.Direct()), false, false, false},
+		"of no delay":          {died(wrapped, wait+"x", names.Direct(), names.Direct()), false, false, false},
+		"for no queue":         {died(DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Attempt: 2}), wait, names.Direct(), names.Direct()), false, false, false},
+		"without a state":      {died(amqp.Publishing{Headers: amqp.Table{}}, wait, names.Direct(), names.Direct()), false, false, false},
 		"of a former release":  {died(wrapped, former, "", ""), true, false, true},
 		"of one that is gone":  {died(wrapped, former, "", ""), false, false, false},
 		"not of a former one":  {died(wrapped, "orders", "", ""), false, false, true},
-		"that never died":      {arriving(wrapped, "", ours.Due()), false, false, true},
-		"of this one, however": {died(wrapped, wait, ours.Direct(), ours.Direct()), true, false, true},
+		"that never died":      {arriving(wrapped, "", names.Due()), false, false, true},
+		"of this one, however": {died(wrapped, wait, names.Direct(), names.Direct()), true, false, true},
 	} {
 		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyDue(test.arrived)
 		if err != nil || found != test.found || v.Mismatch != test.mismatch || found != (v.State.Attempt == 2) {
@@ -190,17 +190,17 @@ func TestVerifyDue(t *testing.T) {
 }
 
 func TestVerifyPoison(t *testing.T) {
-	e, ours := everyEnvelope(), Topology{}
+	e, names := everyEnvelope(), Topology{}
 	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2, EventID: "01K"}
 	for name, test := range map[string]struct {
 		exchange      string
 		formerRelease bool
 		found         bool
 	}{
-		"of ours": {ours.Direct(), false, true}, "put there": {"", false, false}, "by a publisher's": {"shop", false, false},
+		"of this release": {names.Direct(), false, true}, "put there": {"", false, false}, "by a publisher's": {"shop", false, false},
 		"of a former release": {"", true, true}, "put there by a publisher's": {"shop", true, false},
 	} {
-		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyPoison(arriving(Wrap(e, state), test.exchange, ours.Poison()))
+		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyPoison(arriving(DefaultFrameMax.Wrap(e, state), test.exchange, names.Poison()))
 		if err != nil || found != test.found || found != (v.State.EventID == "01K") {
 			t.Errorf("%s: found %v, %+v, %v", name, found, v.State, err)
 		}
@@ -210,10 +210,10 @@ func TestVerifyPoison(t *testing.T) {
 func TestVerifyKeepsANewerVersionAsItIs(t *testing.T) {
 	arrived := by(Topology{}.Direct(), everyEnvelope())
 	arrived.Headers[headerVersion], arrived.Headers[headerQueue] = int64(2), "orders"
-	if v, err := verifier().Verify(arrived, arrived.Exchange, "payments"); err != nil || carriesOurs(v.Envelope.Headers) {
+	if v, err := verifier().Verify(arrived, arrived.Exchange, "payments"); err != nil || hasWatershipHeaders(v.Envelope.Headers) {
 		t.Errorf("where it does not belong: %v, %v", v.Envelope.Headers, err)
 	}
-	if v, err := verifier().Verify(by("shop", arrived), "shop", "orders"); err != nil || carriesOurs(v.Envelope.Headers) {
+	if v, err := verifier().Verify(by("shop", arrived), "shop", "orders"); err != nil || hasWatershipHeaders(v.Envelope.Headers) {
 		t.Errorf("a publisher's: %v, %v", v.Envelope.Headers, err)
 	}
 	var newer *NewerVersionError
@@ -228,7 +228,7 @@ func TestVerifyKeepsANewerVersionAsItIs(t *testing.T) {
 func TestStatesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	attempts := slices.Repeat([]any{amqp.Table{"time": "9999-12-31T23:59:59Z", "class": long}}, 1000)
-	state := readState(ours{
+	state := readState(typedTable{
 		headerVersion: int64(1), headerAttempt: int64(-1000000), headerDelay: int64(math.MaxInt64), headerDuration: int64(-1),
 		headerMessage: long, headerQueue: long, headerError: long, headerErrorType: long, headerErrorClass: long, headerStack: long,
 		headerParent: long, headerAttempts: attempts, headerWaits: int64(math.MinInt64),
@@ -237,7 +237,7 @@ func TestStatesAreBounded(t *testing.T) {
 	if state.Attempt != 0 || state.Waits != 0 || state.Delay != longestDelay || state.Duration != 0 || len(state.Attempts) != maxAttempts || !state.Time.IsZero() {
 		t.Errorf("%d attempts of %d, %d waits, delay %s, duration %s, time %s", state.Attempt, len(state.Attempts), state.Waits, state.Delay, state.Duration, state.Time)
 	}
-	all := ours{}
+	all := typedTable{}
 	state.write(all)
 	if size := tableSize(amqp.Table(all)); size > stateRoom+stackBudget {
 		t.Errorf("%d bytes", size)
@@ -267,14 +267,14 @@ func TestHeadersNamedLikeOursAreNoTrouble(t *testing.T) {
 // fullTable has every header of Watership.
 func fullTable() amqp.Table {
 	e := nearlyFull(frameMax)
-	all := Wrap(everyEnvelope(), fullState("v1:x")).Headers
-	maps.Copy(all, WrapWithoutBody(e, fullState("v1:x")).Headers)
-	maps.DeleteFunc(all, func(name string, _ any) bool { return !ownedByUs(name) })
+	all := DefaultFrameMax.Wrap(everyEnvelope(), fullState("v1:x")).Headers
+	maps.Copy(all, DefaultFrameMax.WrapWithoutBody(e, fullState("v1:x"), OmittedBody{Size: len(e.Body), In: BodyInPublished}).Headers)
+	maps.DeleteFunc(all, func(name string, _ any) bool { return !isWatershipHeader(name) })
 	return all
 }
 
 func TestOurHeadersAreAllThere(t *testing.T) {
 	if n := len(fullTable()); n != 31 {
-		t.Errorf("there are %d headers of ours", n)
+		t.Errorf("there are %d headers of Watership", n)
 	}
 }

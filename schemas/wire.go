@@ -26,11 +26,8 @@ func (e *NewerVersionError) Error() string {
 // stack is shortened if space is short. If the envelope's headers leave no room for
 // Watership's, or have a newer version, Wrap moves them into the body, before the
 // message's own.
-func Wrap(e Envelope, s State) amqp.Publishing { return FrameMax(0).Wrap(e, s) }
-
-// Wrap is the function Wrap for a connection with this limit.
 func (f FrameMax) Wrap(e Envelope, s State) amqp.Publishing {
-	if !f.LeavesRoom(e) || ours(e.Headers).int(headerVersion) > WireVersion {
+	if !f.LeavesRoom(e) || typedTable(e.Headers).int(headerVersion) > WireVersion {
 		return f.shortened(wrapInBody(e, s))
 	}
 	return f.shortened(wrapInHeaders(e, s))
@@ -38,7 +35,7 @@ func (f FrameMax) Wrap(e Envelope, s State) amqp.Publishing {
 
 func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	p := e.Publishing()
-	headers := ours(withoutState(e.Headers))
+	headers := typedTable(withoutState(e.Headers))
 	headers.setText(headerExpiration, p.Expiration)
 	headers.setText(headerUserID, p.UserId)
 	headers.setInt(headerPriority, int64(p.Priority))
@@ -56,16 +53,10 @@ func wrapInHeaders(e Envelope, s State) amqp.Publishing {
 	return p
 }
 
-// OmittedBody describes the body of a message that travels without it.
+// OmittedBody is the size and the place of a body that a message travels without.
 type OmittedBody struct {
 	Size int // bytes
 	In   BodyPlace
-}
-
-// WrapWithoutBody is Wrap for an event whose body is in the `published` event of
-// the same message; a header has the size of the body instead.
-func WrapWithoutBody(e Envelope, s State) amqp.Publishing {
-	return FrameMax(0).WrapWithoutBody(e, s, OmittedBody{Size: len(e.Body), In: BodyInPublished})
 }
 
 // WrapWithoutBody is Wrap without the body. Headers have the body's place and size
@@ -80,10 +71,10 @@ func (f FrameMax) WrapWithoutBody(e Envelope, s State, body OmittedBody) amqp.Pu
 	return p
 }
 
-// BodyOmitted returns the place of the body of a message in one of Watership's
-// queues, and reports whether the message travelled without it.
-func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
-	h := ours(arrived.Headers)
+// OmittedBody returns the place of the body of a message in one of Watership's queues,
+// and reports whether the message travelled without it.
+func (e Envelope) OmittedBody() (body OmittedBody, omitted bool) {
+	h := typedTable(e.Headers)
 	if _, omitted = h[headerBodySize]; !omitted {
 		return OmittedBody{}, false
 	}
@@ -100,7 +91,7 @@ func BodyOmitted(arrived Envelope) (body OmittedBody, omitted bool) {
 func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 	alone := Envelope{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Body: e.Body}
 	p := f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
-	ours(p.Headers).keep(Failures, s.Time)
+	typedTable(p.Headers).keep(Failures, s.Time)
 	return p
 }
 
@@ -110,11 +101,6 @@ func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 // other queues. If the message's headers leave no room for Watership's, it adds
 // only the headers that identify the message, or, if even these do not fit, only
 // the name of the queue, and the message is new there.
-func WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
-	return FrameMax(0).WrapForQueue(e, s, login)
-}
-
-// WrapForQueue is the function WrapForQueue for a connection with this limit.
 func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
 	if !f.LeavesRoom(e) {
 		s = State{
@@ -143,7 +129,7 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 	excess := func() int { return HeaderFrameSize(p) + signRoom + f.deathRoom() - f.limit() }
 	cut := func(name string) {
-		if text := ours(p.Headers).text(name); text != "" && excess() > 0 {
+		if text := typedTable(p.Headers).text(name); text != "" && excess() > 0 {
 			p.Headers[name] = shorten(text, max(0, len(text)-excess()))
 		}
 	}
@@ -161,16 +147,16 @@ func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 // is a new message, without attempts and without an instance id. If its headers
 // leave no room for the mark, it has none. It omits a user_id that differs from
 // login, since RabbitMQ refuses it.
-func WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
+func (f FrameMax) WrapForExchange(e Envelope, s State, login string) amqp.Publishing {
 	p := e.Publishing()
-	headers := ours(without(e.Headers, ofState, roomForMark))
+	headers := typedTable(without(e.Headers, isStateHeader, roomForMark))
 	State{Fingerprint: s.Fingerprint, Replay: s.Replay, ReplayOf: s.ReplayOf}.write(headers)
 	headers.saveTimes(e)
 	p.Headers = amqp.Table(headers)
 	if e.Properties.UserID != login {
 		p.UserId = ""
 	}
-	if HeaderFrameSize(p)+signRoom > frameMax {
+	if HeaderFrameSize(p)+signRoom > f.limit() {
 		p.Headers = withoutState(e.Headers)
 	}
 	return p
@@ -188,7 +174,7 @@ func Unwrap(arrived Envelope) (Envelope, State, error) {
 }
 
 func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
-	headers := ours(arrived.Headers)
+	headers := typedTable(arrived.Headers)
 	state := readState(headers)
 	if state.Version > WireVersion {
 		return Envelope{}, State{}, &NewerVersionError{state.Version}
@@ -214,7 +200,7 @@ func unwrapHeaders(arrived Envelope) (Envelope, State, error) {
 // message_interceptors.incoming.set_header_timestamp sets both on each hop, and
 // with overwrite replaces them
 // (https://www.rabbitmq.com/docs/message-interceptors).
-func (h ours) saveTimes(e Envelope) {
+func (h typedTable) saveTimes(e Envelope) {
 	h[headerTimestamp] = ""
 	if stamp := e.Properties.Timestamp; !stamp.IsZero() {
 		h[headerTimestamp] = strconv.FormatInt(stamp.Unix(), 10)
@@ -226,7 +212,7 @@ func (h ours) saveTimes(e Envelope) {
 
 // restoreTimes restores the times that saveTimes saved. Without saved times it
 // changes nothing. It writes to the headers of e, which e must not share.
-func (h ours) restoreTimes(e *Envelope) {
+func (h typedTable) restoreTimes(e *Envelope) {
 	saved, kept := h[headerTimestamp].(string)
 	if !kept {
 		return
@@ -243,11 +229,11 @@ func (h ours) restoreTimes(e *Envelope) {
 
 // withoutState copies a header table without the headers of Watership and of the
 // broker.
-func withoutState(table amqp.Table) amqp.Table { return without(table, ofState, roomForState) }
+func withoutState(table amqp.Table) amqp.Table { return without(table, isStateHeader, roomForState) }
 
-func ofState(name string) bool { return ownedByUs(name) || SetByBroker(name) }
+func isStateHeader(name string) bool { return isWatershipHeader(name) || SetByBroker(name) }
 
-func ownedByUs(name string) bool { return strings.HasPrefix(name, headerPrefix) }
+func isWatershipHeader(name string) bool { return strings.HasPrefix(name, headerPrefix) }
 
 // without copies a header table without the headers selected by not, with room for
 // Watership's.

@@ -60,13 +60,13 @@ func wantEnvelope(t *testing.T, got, want Envelope) {
 func TestWrapIsUndone(t *testing.T) {
 	for name, e := range map[string]Envelope{
 		"everything": everyEnvelope(), "nothing": {}, "default exchange": {RoutingKey: "orders", Body: []byte("x")},
-		"just room":     nearlyFull(frameMax - stateRoom - deathRoom),
-		"no room":       nearlyFull(frameMax - stateRoom - deathRoom + 1),
-		"not even ours": nearlyFull(frameMax),
+		"just room": nearlyFull(frameMax - stateRoom - deathRoom),
+		"no room":   nearlyFull(frameMax - stateRoom - deathRoom + 1),
+		"full":      nearlyFull(frameMax),
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := fullState(e.Fingerprint())
-			p := Wrap(e, state)
+			p := DefaultFrameMax.Wrap(e, state)
 			if p.Expiration != "" || p.UserId != "" || p.Priority != 0 || p.DeliveryMode != amqp.Persistent || p.Headers["CC"] != nil {
 				t.Errorf("one of the five properties travels as it is: %+v", p)
 			}
@@ -101,9 +101,9 @@ func nearlyFull(size int) Envelope {
 func TestOnlyWithoutRoomIsABodyWrapped(t *testing.T) {
 	for size, want := range map[int]bool{1000: false, frameMax - stateRoom - deathRoom: false, frameMax - stateRoom - deathRoom + 1: true, frameMax: true} {
 		e := nearlyFull(max(size, HeaderFrameSize(everyEnvelope().Publishing())+10))
-		p := Wrap(e, fullState(e.Fingerprint()))
-		if _, wrapped := p.Headers[headerWrapped]; wrapped != want || e.LeavesRoom() == want {
-			t.Errorf("%d bytes: wrapped %v, leaves room %v", size, wrapped, e.LeavesRoom())
+		p := DefaultFrameMax.Wrap(e, fullState(e.Fingerprint()))
+		if _, wrapped := p.Headers[headerWrapped]; wrapped != want || DefaultFrameMax.LeavesRoom(e) == want {
+			t.Errorf("%d bytes: wrapped %v, leaves room %v", size, wrapped, DefaultFrameMax.LeavesRoom(e))
 		}
 	}
 }
@@ -139,13 +139,13 @@ func TestWrapFitsTheFrame(t *testing.T) {
 func TestBodyInAnotherQueue(t *testing.T) {
 	e := nearlyFull(frameMax)
 	state := fullState(e.Fingerprint())
-	kept, keptState, err := Unwrap(arriving(FrameMax(0).WrapBody(e, state), "", "watership.unstorable"))
+	kept, keptState, err := Unwrap(arriving(DefaultFrameMax.WrapBody(e, state), "", "watership.unstorable"))
 	if err != nil || keptState.Fingerprint != state.Fingerprint || !bytes.Equal(kept.Body, e.Body) {
 		t.Errorf("%+v %v", keptState, err)
 	}
-	rest := arriving(FrameMax(0).WrapWithoutBody(e, state, OmittedBody{len(e.Body), BodyInUnstorable}), "watership.events", "poisoned")
+	rest := arriving(DefaultFrameMax.WrapWithoutBody(e, state, OmittedBody{len(e.Body), BodyInUnstorable}), "watership.events", "poisoned")
 	got, _, err := Unwrap(rest)
-	body, omitted := BodyOmitted(rest)
+	body, omitted := rest.OmittedBody()
 	if !omitted || body.Size != len(e.Body) || body.In != BodyInUnstorable || err != nil {
 		t.Errorf("%+v %v", body, err)
 	}
@@ -161,7 +161,7 @@ func TestBodyInAnotherQueue(t *testing.T) {
 
 func TestWrapWithoutBodySaysItsSize(t *testing.T) {
 	for _, e := range []Envelope{everyEnvelope(), nearlyFull(frameMax)} {
-		p := WrapWithoutBody(e, State{EventID: "01K", Fingerprint: e.Fingerprint()})
+		p := DefaultFrameMax.WrapWithoutBody(e, State{EventID: "01K", Fingerprint: e.Fingerprint()}, OmittedBody{Size: len(e.Body), In: BodyInPublished})
 		event, err := Decoder{}.Lifecycle(amqp.Delivery{
 			Exchange: DefaultPrefix + ".events", RoutingKey: "handled", Headers: p.Headers, Body: p.Body,
 			ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, CorrelationId: p.CorrelationId,
@@ -182,7 +182,7 @@ func TestTheLastHopRestoresTheProperties(t *testing.T) {
 	for _, login := range []string{"guest", "watership"} {
 		e := everyEnvelope()
 		state := fullState(e.Fingerprint())
-		p := WrapForQueue(e, state, login)
+		p := DefaultFrameMax.WrapForQueue(e, state, login)
 		got := returned(p)
 		want := e.Properties
 		if login != want.UserID {
@@ -203,7 +203,7 @@ func TestTheLastHopFits(t *testing.T) {
 	for _, size := range []int{frameMax - stateRoom - deathRoom, frameMax - stateRoom - deathRoom + 1, frameMax - 3000} {
 		e := nearlyFull(size)
 		state := fullState(e.Fingerprint())
-		p := WrapForQueue(e, state, "")
+		p := DefaultFrameMax.WrapForQueue(e, state, "")
 		if got := HeaderFrameSize(p); got > frameMax {
 			t.Errorf("headers of %d bytes become %d", size, got)
 		}
@@ -216,7 +216,7 @@ func TestTheLastHopFits(t *testing.T) {
 func TestAReplayIsAsFirstPublished(t *testing.T) {
 	for _, login := range []string{"guest", "watership"} {
 		e := everyEnvelope()
-		p := WrapForExchange(e, fullState(e.Fingerprint()), login)
+		p := DefaultFrameMax.WrapForExchange(e, fullState(e.Fingerprint()), login)
 		if login == e.Properties.UserID && p.UserId != login || login != e.Properties.UserID && p.UserId != "" {
 			t.Errorf("as %s the user is %q", login, p.UserId)
 		}
@@ -229,7 +229,7 @@ func TestAReplayIsAsFirstPublished(t *testing.T) {
 		}
 	}
 	full := nearlyFull(frameMax)
-	if p := WrapForExchange(full, fullState(full.Fingerprint()), "guest"); HeaderFrameSize(p) > frameMax {
+	if p := DefaultFrameMax.WrapForExchange(full, fullState(full.Fingerprint()), "guest"); HeaderFrameSize(p) > frameMax {
 		t.Errorf("a replay has a frame of %d bytes", HeaderFrameSize(p))
 	}
 }
@@ -242,7 +242,7 @@ func TestUnwrapTakesWhatIsNotWrapped(t *testing.T) {
 	}
 	wantEnvelope(t, got, plain)
 	for i, body := range [][]byte{nil, {0, 0, 0}, {0, 0, 0, 9, '{', '}'}, {0, 0, 0, 1, '{'}, bytes.Repeat([]byte{0xff}, 9), []byte("\x00\x00\x00\x16{\"headers\":[{\"key\":1}]}")} {
-		t.Run(fmt.Sprint("no form of ours ", i), func(t *testing.T) {
+		t.Run(fmt.Sprint("another form ", i), func(t *testing.T) {
 			e := plain
 			e.Headers = amqp.Table{"tenant": "acme", headerWrapped: int64(1)}
 			e.Body = body
@@ -266,7 +266,7 @@ func TestWhatTheBrokerAddedDoesNotTravel(t *testing.T) {
 		"x-death": []any{}, "x-first-death-queue": "a", "x-last-death-reason": "b", "x-delivery-count": int64(3), "x-custom": "mine",
 	}}
 	for name, p := range map[string]amqp.Publishing{
-		"between queues": Wrap(e, State{}), "last hop": WrapForQueue(e, State{}, ""), "replay": WrapForExchange(e, State{}, ""),
+		"between queues": DefaultFrameMax.Wrap(e, State{}), "last hop": DefaultFrameMax.WrapForQueue(e, State{}, ""), "replay": DefaultFrameMax.WrapForExchange(e, State{}, ""),
 	} {
 		for header := range p.Headers {
 			if strings.HasPrefix(header, "x-") && header != "x-custom" {
@@ -299,19 +299,19 @@ func TestTimesThatBrokersSet(t *testing.T) {
 			t.Run(name+", set "+how, func(t *testing.T) {
 				e.Exchange, e.RoutingKey, e.Properties.MessageID = "shop", "order.paid", "m"
 				state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Replay: "job"}
-				hop := Wrap(e, state)
+				hop := DefaultFrameMax.Wrap(e, state)
 				broker(&hop)
 				due, _, err := Unwrap(arriving(hop, "", "watership.due"))
 				if diff := cmp.Diff(e, due, cmpopts.EquateEmpty()); diff != "" || err != nil || due.Fingerprint() != state.Fingerprint {
 					t.Errorf("from one of our queues to another: %v\n%s", err, diff)
 				}
-				back := WrapForQueue(due, state, "guest")
+				back := DefaultFrameMax.WrapForQueue(due, state, "guest")
 				broker(&back)
 				v := verified(t, returned(back), "orders")
 				if diff := cmp.Diff(e, v.Envelope, cmpopts.EquateEmpty()); diff != "" || v.Mismatch {
 					t.Errorf("back at its queue: %+v\n%s", v.State, diff)
 				}
-				replay := WrapForExchange(e, state, "guest")
+				replay := DefaultFrameMax.WrapForExchange(e, state, "guest")
 				broker(&replay)
 				v = verifier().VerifyMark(arriving(replay, e.Exchange, e.RoutingKey))
 				if diff := cmp.Diff(e, v.Envelope, cmpopts.EquateEmpty()); diff != "" || v.State.Replay != "job" {

@@ -26,7 +26,7 @@ func wrapInBody(e Envelope, s State) amqp.Publishing {
 	appendExact(&o, e, sortedKeys(room[:0], e.Headers))
 	body := o.End()
 	binary.BigEndian.PutUint32(body, uint32(len(body)-prefix))
-	headers := ours{headerWrapped: int64(wrappedVersion)}
+	headers := typedTable{headerWrapped: int64(wrappedVersion)}
 	s.write(headers)
 	return amqp.Publishing{
 		Headers: amqp.Table(headers), DeliveryMode: amqp.Persistent, Body: append(body, e.Body...),
@@ -36,7 +36,7 @@ func wrapInBody(e Envelope, s State) amqp.Publishing {
 // unwrapBody is the inverse of wrapInBody. It returns false for a body of another
 // form, from a message to which a header of Watership was copied.
 func unwrapBody(arrived Envelope) (Envelope, bool) {
-	if ours(arrived.Headers).int(headerWrapped) != wrappedVersion || len(arrived.Body) < 4 {
+	if typedTable(arrived.Headers).int(headerWrapped) != wrappedVersion || len(arrived.Body) < 4 {
 		return Envelope{}, false
 	}
 	size, rest := binary.BigEndian.Uint32(arrived.Body), arrived.Body[4:]

@@ -39,7 +39,8 @@ func (d discard) send(ctx context.Context, s system, failures iter.Seq2[schemas.
 		}
 		pending, err := publisher.Send(ctx, s.signed(rabbit.Message{
 			Exchange: s.topology.Events(), RoutingKey: string(schemas.Discarded),
-			Publishing: schemas.WrapWithoutBody(e.Envelope, d.state(e, time.Now())),
+			Publishing: schemas.DefaultFrameMax.WrapWithoutBody(e.Envelope, d.state(e, time.Now()),
+				schemas.OmittedBody{Size: len(e.Envelope.Body), In: schemas.BodyInPublished}),
 		}))
 		if err != nil {
 			return sent, err

@@ -151,7 +151,7 @@ func (g *gaps) record(ctx context.Context, until time.Time) error {
 			many, g.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), g.topology.IndexLimit)},
 	}
 	err := g.publisher.Publish(ctx, g.signed(rabbit.Message{
-		Exchange: g.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.Wrap(none, state),
+		Exchange: g.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)

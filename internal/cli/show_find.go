@@ -151,7 +151,7 @@ func inOrder(events []schemas.Event) []schemas.Event {
 		}
 	}
 	happened := func(e schemas.Event) time.Time {
-		if e.Action == schemas.Published && e.TimeSource == schemas.TimeTaken {
+		if e.Action == schemas.Published && e.TimeSource == schemas.TimeOfIngest {
 			return first[passage{e.Fingerprint, e.Replay}].Add(-1)
 		}
 		return e.Time

@@ -51,7 +51,7 @@ func (p *page) life(l life) {
 			since = "+" + shortDuration(gap)
 		}
 		before = e.Time
-		if e.TimeSource == schemas.TimeTaken { // it was published some time before
+		if e.TimeSource == schemas.TimeOfIngest { // it was published some time before
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
@@ -65,7 +65,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	switch e.Action {
 	case schemas.Published:
 		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), terminal.Cell(e.Envelope.RoutingKey, 60))
-		if e.TimeSource == schemas.TimeTaken {
+		if e.TimeSource == schemas.TimeOfIngest {
 			text += ", recorded at this time"
 		}
 	case schemas.Handled:

@@ -53,10 +53,10 @@ func (i *installation) forge(t *testing.T, failed schemas.Event) {
 		Fingerprint: failed.Fingerprint, Message: failed.Message, Queue: failed.Queue, ReplayOf: failed.EventID,
 		EventID: "forged", Time: time.Now(), Failure: schemas.Failure{Message: "settled by phone"},
 	}
-	i.send(t, topology.Events(), string(schemas.Discarded), schemas.WrapWithoutBody(failed.Envelope, state))
+	i.send(t, topology.Events(), string(schemas.Discarded), schemas.DefaultFrameMax.WrapWithoutBody(failed.Envelope, state, schemas.OmittedBody{Size: len(failed.Envelope.Body), In: schemas.BodyInPublished}))
 	i.eventually(t, `action: quarantined and error.message: "not signed"`, 1)
 	e := schemas.Envelope{Exchange: i.exchange, RoutingKey: "k", Properties: schemas.Properties{MessageID: "m-2"}}
-	i.send(t, topology.Direct(), i.queue, schemas.WrapForQueue(e, schemas.State{Fingerprint: e.Fingerprint(), Queue: i.queue, Attempt: 60}, ""))
+	i.send(t, topology.Direct(), i.queue, schemas.DefaultFrameMax.WrapForQueue(e, schemas.State{Fingerprint: e.Fingerprint(), Queue: i.queue, Attempt: 60}, ""))
 	if tried := i.eventually(t, "action: retry_scheduled and messaging.message.id: m-2", 2); tried[0].Attempt+tried[1].Attempt != 3 {
 		t.Errorf("an unsigned state counts: %+v", tried)
 	}

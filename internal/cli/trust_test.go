@@ -248,7 +248,7 @@ func (p *precinct) believesNoMark(t *testing.T) {
 	failure := p.eventually(t, `action: poisoned and messaging.message.id: bad`, 1)[0]
 	benign := schemas.Envelope{Exchange: p.exchange, RoutingKey: "k", Properties: schemas.Properties{MessageID: "benign", UserID: "admin"}}
 	mark := schemas.State{Fingerprint: benign.Fingerprint(), Replay: "job", ReplayOf: failure.EventID, Queue: p.queue}
-	headers := schemas.Wrap(benign, mark).Headers
+	headers := schemas.DefaultFrameMax.Wrap(benign, mark).Headers
 	p.publishAs(t, p.publisher, p.exchange, "k", amqp.Publishing{MessageId: "benign", Headers: headers})
 	p.eventually(t, "action: handled and messaging.message.id: benign", 1)
 	for _, e := range p.eventually(t, "messaging.message.id: benign", 2) {

@@ -175,7 +175,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 				t.Fatalf("attempt %d: known by %s, then by %s: %.500v", attempt, known, got, e.Headers)
 			}
 			state := belief.State.Failed(time.Now(), 0, last, schemas.Failure{Message: "again"})
-			if err := p.Publish(patient(t), Message{RoutingKey: wait, Publishing: schemas.Wrap(e, state)}); err != nil {
+			if err := p.Publish(patient(t), Message{RoutingKey: wait, Publishing: schemas.DefaultFrameMax.Wrap(e, state)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := session.Ack(d.DeliveryTag, false); err != nil {
