@@ -18,8 +18,8 @@ func (c *connection) awaitMemory() {
 		}
 		memory.endExemption(c)
 	}
-	relieved := memory.alarmFor(c).cleared()
-	if relieved == nil {
+	cleared := memory.alarmFor(c).cleared()
+	if cleared == nil {
 		return
 	}
 	c.sendConfirms()
@@ -30,7 +30,7 @@ func (c *connection) awaitMemory() {
 	}
 	c.blocked.Store(true)
 	defer c.blocked.Store(false)
-	if !c.awaitAlarmEnd(relieved) {
+	if !c.awaitAlarmEnd(cleared) {
 		return
 	}
 	c.log.Info("publisher unblocked")

@@ -45,7 +45,7 @@ const feedWindow = 100 // unconfirmed messages
 
 // window publishes some messages and reports whether all were confirmed.
 func (f *confirmedFeed) window(channel *amqp091.Channel, n *int) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Timeout)
 	defer cancel()
 	var names []string
 	var confirms []*amqp091.DeferredConfirmation

@@ -286,7 +286,7 @@ func (s *system) selection(text string) eventstore.Selection {
 func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
-	for deadline := time.Now().Add(2 * rabbittest.Patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * rabbittest.Timeout); time.Now().Before(deadline); {
 		if got = s.events(store, ""); len(got) >= want {
 			return got
 		}
@@ -303,7 +303,7 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
 	selection := s.selection("")
-	for deadline := time.Now().Add(4 * rabbittest.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * rabbittest.Timeout); ; time.Sleep(20 * time.Millisecond) {
 		if err := store.Refresh(patient(s.t)); err != nil {
 			s.t.Fatal(err)
 		}
@@ -342,7 +342,7 @@ func (s *system) finish(store testStore, want int, indexers ...*running) []schem
 
 // patient returns a context with the time-out of a test.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*rabbittest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*rabbittest.Timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -97,7 +97,7 @@ func (r *rig) run() {
 		select {
 		case <-ended:
 			return result
-		case <-time.After(rabbittest.Patience):
+		case <-time.After(rabbittest.Timeout):
 			r.t.Error("the pipeline does not end")
 			return nil
 		}
@@ -114,7 +114,7 @@ func (r *rig) run() {
 	case <-p.Running():
 	case <-ended:
 		r.t.Fatal(result)
-	case <-time.After(rabbittest.Patience):
+	case <-time.After(rabbittest.Timeout):
 		r.t.Fatal("the pipeline does not run")
 	}
 }
@@ -196,7 +196,7 @@ func (r *rig) wait(action schemas.Action) event {
 func (r *rig) waitFor(n int, action schemas.Action) []event {
 	r.t.Helper()
 	ofAction := func(e event) bool { return e.Action == action }
-	for deadline := time.Now().Add(rabbittest.Patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(rabbittest.Timeout); ; time.Sleep(5 * time.Millisecond) {
 		found := r.all(ofAction)
 		if len(found) >= n {
 			return found

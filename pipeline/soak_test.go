@@ -157,7 +157,7 @@ func (run *delayRun) publish(r *rig, queue string) {
 }
 
 func (run *delayRun) wait(t *testing.T) {
-	timer := time.NewTimer(slices.Max(run.delays) + 2*rabbittest.Patience)
+	timer := time.NewTimer(slices.Max(run.delays) + 2*rabbittest.Timeout)
 	defer timer.Stop()
 	select {
 	case <-run.done:

@@ -179,7 +179,7 @@ func TestNothingWithoutTheQueue(t *testing.T) {
 func TestLeaseDoesNotReconnect(t *testing.T) {
 	f := newFixture(t)
 	proxy := f.broker.Proxy(t)
-	l, err := f.secondReplayer(proxy.URL).connect(t.Context(), "a-job", rabbittest.Patience)
+	l, err := f.secondReplayer(proxy.URL).connect(t.Context(), "a-job", rabbittest.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func TestPlanWaitsForTheRecord(t *testing.T) {
 		}
 		return Log{Consumers: 1}, nil
 	}
-	f.recordTimeout = rabbittest.Patience
+	f.recordTimeout = rabbittest.Timeout
 	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 || len(plan.Rivals) != 0 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}

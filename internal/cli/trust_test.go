@@ -163,7 +163,7 @@ func publishOn(t *testing.T, as rabbittest.Broker, exchange, key string, m amqp.
 			return nil
 		}
 		return rabbittest.Receive(t, closed) // the end of the channel ends its confirms, too
-	case <-time.After(rabbittest.Patience):
+	case <-time.After(rabbittest.Timeout):
 		t.Fatalf("no answer to a publish to %q", exchange)
 		return nil
 	}

@@ -34,7 +34,7 @@ func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error 
 // open opens a channel and calls prepare on it, until ctx ends. It also returns the
 // channel's connection.
 func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *link, error) {
-	for strikes := 0; ; {
+	for closures := 0; ; {
 		conn, changed, err := c.await(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -46,8 +46,8 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 		if !conn.lost() || !conn.explains(err) {
 			return nil, nil, err
 		}
-		if broker, refused := reply(err); refused && blames(broker) {
-			if strikes++; strikes == maxStrikes {
+		if broker, refused := reply(err); refused && blamesMessage(broker) {
+			if closures++; closures == maxClosures {
 				return nil, nil, err
 			}
 		}

@@ -292,7 +292,7 @@ func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
 			"not to be read": {func(ch *amqp.Channel) error {
 				err := ch.Publish("", "x", false, false, amqp.Publishing{Headers: amqp.Table{"n": math.NaN()}})
 				return errors.Join(err, ch.Qos(1, 0, false))
-			}, maxStrikes},
+			}, maxClosures},
 		} {
 			times := 0
 			err := c.Do(patient(t), func(ch *amqp.Channel) error {

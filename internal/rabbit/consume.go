@@ -72,7 +72,7 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 	if err != nil {
 		return err, nil
 	}
-	r.well()
+	r.recovered()
 	err = each(s.ctx, s)
 	return s.end(), err
 }
@@ -80,23 +80,23 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 // reporter logs the first consumer failure, and the recovery. It ignores connection
 // losses, which Connection.run logs once for all consumers.
 type reporter struct {
-	log  *slog.Logger
-	told bool
+	log      *slog.Logger
+	reported bool
 }
 
 func (r *reporter) failed(err error) {
-	if r.told || errors.Is(err, errConnectionLost) {
+	if r.reported || errors.Is(err, errConnectionLost) {
 		return
 	}
-	r.told = true
+	r.reported = true
 	r.log.Warn("consumer lost; consuming again as soon as possible", "error", err)
 }
 
-func (r *reporter) well() {
-	if r.told {
+func (r *reporter) recovered() {
+	if r.reported {
 		r.log.Info("consuming again")
 	}
-	r.told = false
+	r.reported = false
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {

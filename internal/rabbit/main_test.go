@@ -42,9 +42,9 @@ func publisher(t testing.TB, c *Connection, window int) *Publisher {
 	return p
 }
 
-// patient returns a context that ends after rabbittest.Patience.
+// patient returns a context that ends after rabbittest.Timeout.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

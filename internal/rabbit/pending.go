@@ -17,11 +17,11 @@ type Pending struct {
 	state     atomic.Int32 // waiting, sending, answered or givenUp
 
 	// The fields below belong to the publisher's run goroutine.
-	confirm  *amqp.DeferredConfirmation // on the last channel; nil if the channel was lost while sending
-	returned *UnroutableError
-	doubtful bool // the broker returned a message that may be this one
-	settled  bool // no longer in the window
-	strikes  int  // how often the broker closed the connection while only this message was unconfirmed
+	confirm   *amqp.DeferredConfirmation // on the last channel; nil if the channel was lost while sending
+	returned  *UnroutableError
+	ambiguous bool // the broker returned a message that may be this one
+	removed   bool // no longer in the window
+	closures  int  // how often the broker closed the connection while only this message was unconfirmed
 }
 
 // States of a message. waiting: for a channel; sending: sent, without outcome; back
@@ -67,7 +67,7 @@ func (m *Pending) giveUp() {
 	switch {
 	case m.move(waiting, givenUp):
 	case m.move(sending, givenUp):
-		m.publisher.stray.Add(1)
+		m.publisher.givenUpUnconfirmed.Add(1)
 	default:
 		return
 	}

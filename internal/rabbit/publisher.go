@@ -48,8 +48,8 @@ type Publisher struct {
 	closing   chan struct{} // closed by Close: Send fails
 	closeOnce sync.Once
 
-	using atomic.Pointer[link] // the connection that run writes to, for Close to abort
-	stray atomic.Int32         // number of sent messages given up by their callers and not confirmed
+	using              atomic.Pointer[link] // the connection that run writes to, for Close to abort
+	givenUpUnconfirmed atomic.Int32         // number of sent messages given up by their callers and not confirmed
 }
 
 // NewPublisher returns a publisher on c. Close the publisher first, then c. The
@@ -101,15 +101,15 @@ func (p *Publisher) Send(ctx context.Context, m Message) (*Pending, error) {
 	if err := p.takeSlot(pending); err != nil {
 		return nil, err
 	}
-	if err := p.hand(pending); err != nil {
+	if err := p.enqueue(pending); err != nil {
 		<-p.slots
 		return nil, err
 	}
 	return pending, nil
 }
 
-// hand passes a message to run, which receives only while it has a channel.
-func (p *Publisher) hand(m *Pending) error {
+// enqueue passes a message to run, which receives only while it has a channel.
+func (p *Publisher) enqueue(m *Pending) error {
 	select {
 	case p.submit <- m:
 		return nil
@@ -180,13 +180,15 @@ func (p *Publisher) drain() int {
 // finish delivers the outcome of a message that is being sent.
 func (p *Publisher) finish(m *Pending, err error) {
 	if !m.move(sending, answered) {
-		p.stray.Add(-1)
+		p.givenUpUnconfirmed.Add(-1)
 		return
 	}
 	m.done <- err
 	<-p.slots
 }
 
-// overrun reports whether the unconfirmed messages given up by their callers have
-// reached MaxGivenUp.
-func (p *Publisher) overrun() bool { return int(p.stray.Load()) >= p.cfg.MaxGivenUp }
+// tooManyGivenUp reports whether the unconfirmed messages given up by their callers
+// have reached MaxGivenUp.
+func (p *Publisher) tooManyGivenUp() bool {
+	return int(p.givenUpUnconfirmed.Load()) >= p.cfg.MaxGivenUp
+}

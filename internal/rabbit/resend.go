@@ -31,9 +31,9 @@ func (b *backlog) sendAlone(messages []*Pending) {
 	}
 }
 
-// maxStrikes is how often the broker may close the connection with one message
+// maxClosures is how often the broker may close the connection with one message
 // unconfirmed before that message counts as the cause.
-const maxStrikes = 3
+const maxClosures = 3
 
 // run opens one channel after another until Close, and is the only goroutine that
 // uses them.
@@ -68,16 +68,16 @@ func (p *Publisher) run() {
 func (w *window) serve(left backlog) backlog {
 	p := w.publisher
 	for !w.ended && p.ctx.Err() == nil {
-		w.settle(false)
-		left.sendAlone(w.takeAgain())
+		w.finishKnown(false)
+		left.sendAlone(w.takeResends())
 		blocked, changed := p.conn.blocking()
 		switch {
 		case blocked:
 			w.wait(nil, changed)
-		case p.overrun():
+		case p.tooManyGivenUp():
 			p.conn.log.Warn("messages were not confirmed before their callers gave them up; publishing on another channel",
-				"messages", p.stray.Load())
-			return w.retire(left)
+				"messages", p.givenUpUnconfirmed.Load())
+			return w.close(left)
 		case len(left.messages) == 0:
 			left.alone = false
 			// Not started here: the connection may have been blocked during wait.
@@ -92,7 +92,7 @@ func (w *window) serve(left backlog) backlog {
 			w.start(left.pop())
 		}
 	}
-	return w.retire(left)
+	return w.close(left)
 }
 
 // startAlone sends m after the broker has processed all earlier messages. The
@@ -122,21 +122,21 @@ func (w *window) answered() bool {
 	return true
 }
 
-// retire closes the channel and prepends the messages without outcome to the
+// close closes the channel and prepends the messages without outcome to the
 // backlog.
-func (w *window) retire(left backlog) backlog {
-	w.leave()
-	lost := w.judge(w.collect())
+func (w *window) close(left backlog) backlog {
+	w.closeChannel()
+	lost := w.refuseCulprit(w.collect())
 	left.messages = append(lost, left.messages...)
-	left.alone = left.alone || blames(w.reason)
-	left.sendAlone(w.takeAgain())
+	left.alone = left.alone || blamesMessage(w.reason)
+	left.sendAlone(w.takeResends())
 	return left
 }
 
-// leave closes the channel if it is still open, and the connection if the broker
-// does not reply. Closing the channel resolves its confirms, which collect
+// closeChannel closes the channel if it is still open, and the connection if the
+// broker does not reply. Closing the channel resolves its confirms, which collect
 // requires.
-func (w *window) leave() {
+func (w *window) closeChannel() {
 	w.timer.Stop()
 	w.uncork()
 	if w.ended {
@@ -157,30 +157,30 @@ func (w *window) awaitEnd() {
 	}
 }
 
-func (w *window) takeAgain() []*Pending {
-	again := w.again
-	w.again = nil
-	return again
+func (w *window) takeResends() []*Pending {
+	resends := w.resends
+	w.resends = nil
+	return resends
 }
 
-// blames reports whether the broker closed the channel or connection because of a
+// blamesMessage reports whether the broker closed the channel or connection because of a
 // message. 320 CONNECTION_FORCED has other causes: an operator, or a broker that
 // shuts down.
-func blames(reason *amqp.Error) bool {
+func blamesMessage(reason *amqp.Error) bool {
 	return reason != nil && reason.Server && reason.Code != amqp.ConnectionForced
 }
 
-// judge refuses the message that made the broker close the channel, if it is
-// identified, and returns the other messages.
-func (w *window) judge(lost []*Pending) []*Pending {
+// refuseCulprit refuses the message that made the broker close the channel, if it
+// is identified, and returns the other messages.
+func (w *window) refuseCulprit(lost []*Pending) []*Pending {
 	m := w.culprit(lost)
-	if m == nil || !blames(w.reason) {
+	if m == nil || !blamesMessage(w.reason) {
 		return lost
 	}
-	m.strikes++
+	m.closures++
 	// A soft error (AMQP 0-9-1 §1.2) concerns this one operation; a hard error may have
 	// another cause.
-	if !w.reason.Recover && m.strikes < maxStrikes {
+	if !w.reason.Recover && m.closures < maxClosures {
 		return lost
 	}
 	if m.move(waiting, sending) {

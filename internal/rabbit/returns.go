@@ -10,7 +10,7 @@ import (
 
 // match assigns the received returns to messages. A return contains no delivery tag
 // (AMQP 0-9-1 §1.8.3.10), so it is matched by content. If it matches several
-// different messages, all of them become doubtful, since returned messages are
+// different messages, all of them become ambiguous, since returned messages are
 // confirmed like routed ones.
 func (w *window) match() {
 	for {
@@ -31,7 +31,7 @@ func (w *window) attribute(r *amqp.Return) {
 	candidates := w.candidates(r)
 	if !interchangeable(candidates) {
 		for _, m := range candidates {
-			m.doubtful = true
+			m.ambiguous = true
 		}
 		return
 	}
@@ -49,7 +49,7 @@ func (w *window) candidates(r *amqp.Return) []*Pending {
 	}
 	var all, sameKey, same []*Pending
 	for _, m := range w.sent[w.head:] {
-		if m.settled || m.returned != nil || m.message.Optional {
+		if m.removed || m.returned != nil || m.message.Optional {
 			continue
 		}
 		all = append(all, m)

@@ -156,7 +156,7 @@ func FuzzReturns(f *testing.F) {
 			}
 		}
 		w.match()
-		confirmed := func(m *Pending) bool { return m.returned == nil && !m.doubtful }
+		confirmed := func(m *Pending) bool { return m.returned == nil && !m.ambiguous }
 		for _, one := range w.sent {
 			var arrived, gone, called, returned int
 			for i, m := range w.sent {

@@ -39,7 +39,7 @@ func consumerTag() string { return "watership-" + rand.Text() }
 // In an ended session it does nothing and returns ErrSessionEnded: the broker has
 // requeued the message and delivers it again.
 func (s *Session) Ack(tag uint64, multiple bool) error {
-	return s.settled(s.ch.Ack(tag, multiple))
+	return s.ackError(s.ch.Ack(tag, multiple))
 }
 
 // AckEach acknowledges each of the tags, with the errors of Ack, in one write.
@@ -58,12 +58,12 @@ func (s *Session) AckEach(tags []uint64) error {
 // requeue they return to the queue, otherwise they are dead-lettered, or discarded
 // without a dead-letter exchange.
 func (s *Session) Nack(tag uint64, multiple, requeue bool) error {
-	return s.settled(s.ch.Nack(tag, multiple, requeue))
+	return s.ackError(s.ch.Nack(tag, multiple, requeue))
 }
 
-// settled returns ErrSessionEnded for any error of an acknowledgement: whatever the
+// ackError returns ErrSessionEnded for any error of an acknowledgement: whatever the
 // cause, the broker has not received it.
-func (s *Session) settled(err error) error {
+func (s *Session) ackError(err error) error {
 	if err != nil {
 		return ErrSessionEnded
 	}

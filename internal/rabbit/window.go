@@ -30,9 +30,9 @@ type window struct {
 	returns <-chan amqp.Return
 
 	suspect *Pending   // sent alone, not yet processed by the broker
-	again   []*Pending // to send again, alone
+	resends []*Pending // to send again, alone
 
-	sent  []*Pending // oldest first, from head on; settled ones are removed once they are the oldest
+	sent  []*Pending // oldest first, from head on; removed ones are cut off once they are the oldest
 	head  int
 	timer *time.Timer
 }
@@ -62,7 +62,7 @@ func (w *window) start(m *Pending) {
 		w.publisher.finish(m, err)
 		return
 	}
-	m.settled, m.returned, m.doubtful = false, nil, false
+	m.removed, m.returned, m.ambiguous = false, nil, false
 	w.cork()
 	w.sent = append(w.sent, m)
 	var err error
@@ -117,7 +117,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 		return m
 	case <-confirmed:
 	case <-w.timer.C:
-		w.settle(true)
+		w.finishKnown(true)
 	case <-changed:
 	case reason := <-w.closed:
 		w.end(reason)
@@ -142,7 +142,7 @@ func (w *window) next(submit <-chan *Pending) *Pending {
 // oldest returns the first message without outcome, nil if there is none.
 func (w *window) oldest() *Pending {
 	for ; w.head < len(w.sent); w.head++ {
-		if m := w.sent[w.head]; !m.settled {
+		if m := w.sent[w.head]; !m.removed {
 			w.compact()
 			return m
 		}
@@ -152,7 +152,7 @@ func (w *window) oldest() *Pending {
 	return nil
 }
 
-// compact removes the settled messages from sent, which would otherwise grow with
+// compact cuts off the removed messages from sent, which would otherwise grow with
 // every message.
 func (w *window) compact() {
 	if w.head > cap(w.publisher.slots) {
@@ -161,16 +161,16 @@ func (w *window) compact() {
 	}
 }
 
-// settle finishes messages whose outcome is known: the oldest up to the first
+// finishKnown finishes messages whose outcome is known: the oldest up to the first
 // without outcome, or with all every one.
-func (w *window) settle(all bool) {
+func (w *window) finishKnown(all bool) {
 	for m := w.oldest(); m != nil && w.outcome(m); m = w.oldest() {
 	}
 	if !all {
 		return
 	}
 	for _, m := range w.sent[w.head:] {
-		if !m.settled {
+		if !m.removed {
 			w.outcome(m)
 		}
 	}
@@ -186,7 +186,7 @@ func (w *window) outcome(m *Pending) bool {
 	w.match()
 	switch {
 	case w.known(m):
-	case m.doubtful:
+	case m.ambiguous:
 		w.sendAgain(m)
 	case w.ch.IsClosed():
 		return false // the client library resolves confirms when the channel is lost
@@ -202,7 +202,7 @@ func (w *window) known(m *Pending) bool {
 	switch {
 	case m.returned != nil:
 		w.finish(m, m.returned)
-	case !m.doubtful && m.confirm != nil && m.confirm.Acked():
+	case !m.ambiguous && m.confirm != nil && m.confirm.Acked():
 		w.finish(m, nil)
 	default:
 		return false
@@ -211,21 +211,21 @@ func (w *window) known(m *Pending) bool {
 }
 
 func (w *window) finish(m *Pending, err error) {
-	m.settled = true
+	m.removed = true
 	w.publisher.finish(m, err)
 }
 
 // sendAgain moves a message from the window to the messages to send again, alone.
 func (w *window) sendAgain(m *Pending) {
 	w.drop(m)
-	w.again = append(w.again, m)
+	w.resends = append(w.resends, m)
 }
 
 // drop removes a message from the window without an outcome.
 func (w *window) drop(m *Pending) {
-	m.settled = true
+	m.removed = true
 	if !m.move(sending, waiting) {
-		w.publisher.stray.Add(-1)
+		w.publisher.givenUpUnconfirmed.Add(-1)
 	}
 }
 
@@ -235,7 +235,7 @@ func (w *window) collect() []*Pending {
 	w.match()
 	var lost []*Pending
 	for _, m := range w.sent[w.head:] {
-		if !m.settled && !w.known(m) {
+		if !m.removed && !w.known(m) {
 			w.drop(m)
 			lost = append(lost, m)
 		}

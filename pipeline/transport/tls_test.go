@@ -18,7 +18,7 @@ func TestTLS(t *testing.T) {
 	cfg := queueConfig(s.Broker)
 	cfg.Connection.AmqpURI = s.URL(s.CA, s.ClientCert, s.ClientKey)
 	queue := s.Queue(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), rabbittest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), rabbittest.Timeout)
 	defer cancel()
 	messages, err := newTestSubscriber(t, cfg).Subscribe(ctx, queue)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for an event that must happen.
-const Patience = 30 * time.Second
+// Timeout is how long a test waits for an event that must happen.
+const Timeout = 30 * time.Second
 
 // Receive receives one value. It fails the test if the channel is closed, or after
-// Patience.
+// Timeout.
 func Receive[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
-	timer := time.NewTimer(Patience)
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
 	case value, ok := <-from:
@@ -28,10 +28,10 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	panic("unreachable")
 }
 
-// Eventually waits until the condition is true, or fails the test after Patience.
+// Eventually waits until the condition is true, or fails the test after Timeout.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if condition() {
 			return
 		}
@@ -80,10 +80,10 @@ func ours() []string {
 }
 
 // Ends waits until a channel such as a context's Done is closed, or fails the test
-// after Patience.
+// after Timeout.
 func Ends(t testing.TB, done <-chan struct{}) {
 	t.Helper()
-	timer := time.NewTimer(Patience)
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
 	case <-done:
