@@ -16,19 +16,27 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// Packages that an HTTP API or a console could use as well know no command line.
+// Packages that an HTTP API or a console could use as well know no command line, and
+// leave signals to main.
 func TestOnlyTheCommandKnowsCobra(t *testing.T) {
-	commandLine := []string{"github.com/spf13/cobra", "github.com/spf13/pflag"}
-	found := false
-	for _, p := range list(t) {
-		knows := slices.ContainsFunc(p.Imports, func(path string) bool { return slices.Contains(commandLine, path) })
-		command := p.ImportPath == module+"/internal/cli"
-		if found = found || knows && command; knows && !command {
-			t.Errorf("%s imports %s: only internal/cli does", p.ImportPath, commandLine)
+	for _, only := range []struct {
+		imports []string
+		by      string
+	}{
+		{[]string{"github.com/spf13/cobra", "github.com/spf13/pflag"}, "internal/cli"},
+		{[]string{"os/signal"}, "cmd/watership"},
+	} {
+		found := false
+		for _, p := range list(t) {
+			knows := slices.ContainsFunc(p.Imports, func(path string) bool { return slices.Contains(only.imports, path) })
+			allowed := p.ImportPath == module+"/"+only.by
+			if found = found || knows && allowed; knows && !allowed {
+				t.Errorf("%s imports %s: only %s does", p.ImportPath, only.imports, only.by)
+			}
 		}
-	}
-	if !found {
-		t.Error("internal/cli imports no cobra: the test looks in the wrong place")
+		if !found {
+			t.Errorf("%s does not import %s: the test looks in the wrong place", only.by, only.imports)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,40 +41,20 @@ func actionColours() map[string]terminal.Colour {
 }
 
 // fieldsNamed finds the fields that were asked for, by full or short name.
-func (s system) fieldsNamed(names []string) ([]field, error) {
+func fieldsNamed(a *app.App, names []string) ([]field, error) {
 	var list []field
 	for _, name := range names {
-		full, err := s.fieldNamed(strings.TrimSpace(name))
+		full, err := a.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
 		if full.Type == kql.Date {
-			f.value = func(e schemas.Event) string { return localTime(s.record(e).text(full.Name)) }
+			f.value = func(e schemas.Event) string { return localTime(recordOf(a, e).text(full.Name)) }
 		}
 		list = append(list, f)
 	}
 	return list, nil
-}
-
-func (s system) fieldNamed(name string) (kql.Field, error) {
-	fields, err := s.fields()
-	if err != nil {
-		return kql.Field{}, err
-	}
-	if strings.Contains(name, "*") {
-		return kql.Field{}, usagef("%q: expected the name of one field, without wildcards", name)
-	}
-	resolved, err := kql.Resolve(kql.Exists{Field: kql.Pattern{name}}, fields)
-	if err != nil {
-		return kql.Field{}, usageError{err}
-	}
-	full := resolved.(kql.Exists).Field.Text()
-	found, isField := fields.Lookup(full)
-	if !isField {
-		return kql.Field{}, usagef("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
-	}
-	return found, nil
 }
 
 // needsBody says whether a column is of the body, so that it has to be read.
@@ -89,8 +70,8 @@ func needsBody(fields []field) bool {
 // record is an event by the names of its document's fields.
 type record map[string]any
 
-func (s system) record(e schemas.Event) record {
-	decoder := json.NewDecoder(bytes.NewReader(s.format().Append(nil, e)))
+func recordOf(a *app.App, e schemas.Event) record {
+	decoder := json.NewDecoder(bytes.NewReader(a.DocumentFormat().Append(nil, e)))
 	decoder.UseNumber() // a sequence is more than a float64 holds
 	var fields map[string]any
 	if err := decoder.Decode(&fields); err != nil {

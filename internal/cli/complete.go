@@ -11,11 +11,12 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// completionPatience is how long a shell waits for what the running system knows.
-const completionPatience = time.Second
+// completionTimeout is how long a shell waits for what the running system knows.
+const completionTimeout = time.Second
 
 // addCompletions completes queries and the names of queues, exchanges, fields
 // and so on. What cannot be found out in time is left out.
@@ -34,7 +35,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for flag, list := range map[string]func(context.Context, system) []string{
+		for flag, list := range map[string]func(context.Context, *app.App) []string{
 			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "group": errorGroups,
 		} {
 			if cmd.Flags().Lookup(flag) != nil {
@@ -66,21 +67,22 @@ func refuseOtherShells(root *cobra.Command) {
 // completion is what cobra asks for.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-func (s *settings) completeNames(list func(context.Context, system) []string) completion {
+func (s *settings) completeNames(list func(context.Context, *app.App) []string) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		system, err := s.system(streamsOf(cmd))
+		a, err := s.open(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		defer a.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		before := begun[:strings.LastIndex(begun, ",")+1] // of a list, only the last is begun
-		return beginningWith(begun, before, list(ctx, system)), cobra.ShellCompDirectiveNoFileComp
+		return beginningWith(begun, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func fieldNames(_ context.Context, s system) []string {
-	fields, err := s.fields()
+func fieldNames(_ context.Context, a *app.App) []string {
+	fields, err := a.Fields()
 	if err != nil {
 		return nil
 	}
@@ -93,12 +95,13 @@ func fieldNames(_ context.Context, s system) []string {
 	return append(names, fields.Labels...)
 }
 
-// ends are the ends of names that mean the same field: queue for watership.queue.
-func (s system) ends(names []string) []string {
+// shortNames returns the ends of names that mean the same field: queue for
+// watership.queue.
+func shortNames(a *app.App, names []string) []string {
 	var found []string
 	for _, name := range names {
 		for _, end, more := strings.Cut(name, "."); more; _, end, more = strings.Cut(end, ".") {
-			if field, err := s.fieldNamed(end); err == nil && field.Name == name {
+			if field, err := a.Field(end); err == nil && field.Name == name {
 				found = append(found, end)
 			}
 		}
@@ -107,25 +110,25 @@ func (s system) ends(names []string) []string {
 }
 
 // errorGroups are the most frequent ones of what was given up.
-func errorGroups(ctx context.Context, s system) []string {
-	return valuesOf(ctx, s, poisoned(), "watership.error_group")
+func errorGroups(ctx context.Context, a *app.App) []string {
+	return valuesOf(ctx, a, poisoned(), "watership.error_group")
 }
 
 // exchanges are those of the configuration, and of the broker but for ours.
-func exchanges(ctx context.Context, s system) []string {
+func exchanges(ctx context.Context, a *app.App) []string {
 	names := map[string]bool{}
-	for _, tap := range s.cfg.Tap.Exchanges {
+	for _, tap := range a.Settings().Tap.Exchanges {
 		names[tap.Name] = true
 	}
-	for _, route := range s.cfg.Routes {
+	for _, route := range a.Settings().Routes {
 		for _, bind := range route.Bind {
 			names[bind.Exchange] = true
 		}
 	}
-	if management, err := s.managementAPI(); err == nil {
-		there, _ := management.Exchanges(ctx, s.vhost)
+	if management, err := a.Management(); err == nil {
+		there, _ := management.Exchanges(ctx, a.VHost())
 		for _, exchange := range there {
-			if exchange.Name != "" && !exchange.Internal && !s.topology.Owns(exchange.Name) {
+			if exchange.Name != "" && !exchange.Internal && !a.Topology().Owns(exchange.Name) {
 				names[exchange.Name] = true
 			}
 		}
@@ -134,15 +137,15 @@ func exchanges(ctx context.Context, s system) []string {
 }
 
 // queues are those of the configuration, and of the broker but for ours.
-func queues(ctx context.Context, s system) []string {
+func queues(ctx context.Context, a *app.App) []string {
 	names := map[string]bool{}
-	for _, route := range s.cfg.Routes {
+	for _, route := range a.Settings().Routes {
 		names[route.Queue] = true
 	}
-	if management, err := s.managementAPI(); err == nil {
-		there, _ := management.Queues(ctx, s.vhost)
+	if management, err := a.Management(); err == nil {
+		there, _ := management.Queues(ctx, a.VHost())
 		for _, queue := range there {
-			if !s.topology.Owns(queue.Name) {
+			if !a.Topology().Owns(queue.Name) {
 				names[queue.Name] = true
 			}
 		}
@@ -154,19 +157,20 @@ func queues(ctx context.Context, s system) []string {
 // value of one whose values are known.
 func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	system, err := s.system(streamsOf(cmd))
+	a, err := s.open(cmd)
 	if err != nil {
 		return nil, directive
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	word := begun[strings.LastIndexAny(begun, " (")+1:]
 	before := strings.TrimSuffix(begun, word)
 	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
 	if !strings.HasSuffix(strings.TrimRight(before, " "), ":") {
-		names := fieldNames(ctx, system)
+		names := fieldNames(ctx, a)
 		if word != "" {
-			names = append(names, system.ends(names)...)
+			names = append(names, shortNames(a, names)...)
 		}
 		for i := range names {
 			names[i] += ":"
@@ -174,9 +178,9 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 		return beginningWith(begun, before, names), directive
 	}
 	if strings.HasPrefix(word, `"`) {
-		return closed(beginningWith(begun, before+`"`, values(ctx, system, field))), directive
+		return closed(beginningWith(begun, before+`"`, values(ctx, a, field))), directive
 	}
-	return beginningWith(begun, before, slices.DeleteFunc(values(ctx, system, field), needsQuotes)), directive
+	return beginningWith(begun, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
 }
 
 // closed puts the quote behind values that begin with one.
@@ -197,8 +201,8 @@ func needsQuotes(value string) bool {
 func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
 
 // values are those that a field can have, as far as they are known.
-func values(ctx context.Context, s system, field string) []string {
-	named, err := s.fieldNamed(field)
+func values(ctx context.Context, a *app.App, field string) []string {
+	named, err := a.Field(field)
 	if err != nil {
 		return nil
 	}
@@ -206,20 +210,19 @@ func values(ctx context.Context, s system, field string) []string {
 	case "event.action":
 		return actions()
 	case "watership.queue":
-		return queues(ctx, s)
+		return queues(ctx, a)
 	case "messaging.destination.name":
-		return exchanges(ctx, s)
+		return exchanges(ctx, a)
 	}
-	return valuesOf(ctx, s, kql.All{}, named.Name)
+	return valuesOf(ctx, a, kql.All{}, named.Name)
 }
 
 // valuesOf are the most frequent values of a field among some events; a text has none.
-func valuesOf(ctx context.Context, s system, among kql.Node, field string) []string {
-	store, err := s.store(ctx)
+func valuesOf(ctx context.Context, a *app.App, among kql.Node, field string) []string {
+	store, err := a.Store(ctx)
 	if err != nil {
 		return nil
 	}
-	defer store.Close()
 	tally, _ := store.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
 	var found []string
 	for _, value := range tally.Values {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 )
 
 // mostCompleted are read to find message ids that begin as wanted.
@@ -15,21 +16,24 @@ const mostCompleted = 200 // events, the newest
 
 // completeMessages offers a shell the ids of the newest messages.
 func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	system, err := s.system(streamsOf(cmd))
-	if err != nil || len(args) > 0 {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	a, err := s.open(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	return beginningWith(begun, "", messageIDs(ctx, system, begun)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	return beginningWith(begun, "", messageIDs(ctx, a, begun)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func messageIDs(ctx context.Context, s system, begun string) []string {
-	store, err := s.store(ctx)
+func messageIDs(ctx context.Context, a *app.App, begun string) []string {
+	store, err := a.Store(ctx)
 	if err != nil {
 		return nil
 	}
-	defer store.Close()
 	begins := kql.Is{
 		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{begun, ""}},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
@@ -22,8 +23,11 @@ import (
 // dev is serve on embedded parts, as it was asked for.
 type dev struct {
 	terminal.Streams
-	system
-	screen terminal.Screen
+	screen   terminal.Screen
+	app      *app.App
+	settings config.Config // with the addresses of the embedded broker
+	shop     *shop.Shop    // nil: --empty
+	limits   broker.Limits
 
 	empty bool
 	seed  uint64
@@ -88,7 +92,7 @@ func configOfDev(from *settings) (config.Config, error) {
 	if cfg.IsSet("store.url") {
 		return cfg, nil
 	}
-	cfg.Store.URL = config.NewURL("sqlite:" + storeFile(cfg.Data))
+	cfg.Store.URL = config.NewURL("sqlite:" + app.StoreFile(cfg.Data))
 	if !cfg.IsSet("store.retention.traffic") {
 		cfg.Store.Retention.Traffic = devRetention
 	}
@@ -98,48 +102,48 @@ func configOfDev(from *settings) (config.Config, error) {
 	return cfg, nil
 }
 
-func (d *dev) start(ctx context.Context, cfg config.Config) error {
-	e, err := embed(ctx, &cfg, broker.Config{Logger: newLogger(d.Streams, cfg.Log)})
+// start runs everything on an embedded broker, and prints at the end how many messages
+// are lost with it.
+func (d *dev) start(ctx context.Context, cfg config.Config) (err error) {
+	d.app, err = app.Start(ctx, d.appConfig(cfg))
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.on(ctx, e, cfg), e.end())
+	defer func() { err = errors.Join(err, d.app.Close()) }()
+	d.settings = d.app.Settings()
+	more := app.Extension{Run: d.show}
+	if !d.empty {
+		first, err := d.firstOrder(ctx)
+		if err != nil {
+			return err
+		}
+		d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
+		more.Taps, more.Routes = d.shop.Taps(), d.shop.Routes()
+	}
+	err = d.app.Serve(ctx, more)
+	if loss := lossOf(d.app); loss != "" {
+		fmt.Fprintln(d.Out, loss)
+	}
+	return err
 }
 
-// on runs everything on a broker, and says at the end what is gone with it.
-func (d *dev) on(ctx context.Context, e *embedded, cfg config.Config) (err error) {
-	if d.system, err = newSystem(d.Streams, cfg); err != nil {
-		return err
+// appConfig has warnings of the store logged unless log.level is set: the example makes
+// messages fail, but their events must be recorded.
+func (d *dev) appConfig(cfg config.Config) app.Config {
+	made := app.Config{Settings: cfg, Name: "dev", Logger: newLogger(d.Streams, cfg.Log), Broker: d.limits}
+	if !cfg.IsSet("log.level") {
+		made.StoreLogger = newLogger(d.Streams, config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
-	d.inside = e.inside
-	defer e.dismissAfter(ctx)()
-	defer func() {
-		if loss := e.loss(d.topology); loss != "" {
-			fmt.Fprintln(d.Out, loss)
-		}
-	}()
-	if !cfg.IsSet("log.level") { // that messages fail is what the example is for, that they are not recorded is not
-		d.storing = newLogger(d.Streams, config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
-	}
-	if d.empty {
-		return d.serve(ctx, d.show, e.watchFolder, e.watchBroker)
-	}
-	first, err := d.firstOrder(ctx)
-	if err != nil {
-		return err
-	}
-	d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
-	return d.serve(ctx, d.show, e.watchFolder, e.watchBroker)
+	return made
 }
 
 // firstOrder is one that is not in the store yet, where an earlier dev may have
 // left some. A replay counts as an order, so numbers may be left out.
 func (d *dev) firstOrder(ctx context.Context) (int, error) {
-	store, err := d.store(ctx)
+	store, err := d.app.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer store.Close()
 	n, err := store.Count(ctx, eventstore.Selection{Query: kql.And{is("event.action", "published"), is("messaging.destination.name", shop.Orders)}})
 	var failed *eventstore.Error
 	if errors.As(err, &failed) && failed.Kind == eventstore.Unauthorized { // not made yet
@@ -148,32 +152,32 @@ func (d *dev) firstOrder(ctx context.Context) (int, error) {
 	return int(n) + 1, err
 }
 
-// show says what there is to see, while everything else runs.
-func (d *dev) show(ctx context.Context, v *vitals) error {
-	if !d.ready(ctx, v) {
+// show prints addresses and hints while the server runs.
+func (d *dev) show(ctx context.Context, server *app.Server) error {
+	if !awaitReady(ctx, server) {
 		return nil
 	}
-	d.greet(v)
-	told := make(chan error, 1)
+	d.printAddresses(server)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { defer stop(); told <- d.tell(ctx, v.store) }()
+	hints := make(chan error, 1)
+	go func() { defer stop(); hints <- d.printHints(ctx) }()
 	var err error
 	if d.shop != nil {
-		err = d.trade(ctx)
+		err = d.publishOrders(ctx)
 		stop()
 	}
-	err = errors.Join(err, ignoreEnd(ctx, <-told))
+	err = errors.Join(err, unlessEnded(ctx, <-hints))
 	fmt.Fprintln(d.Out, "Ending when the handlers have finished. Another Ctrl-C ends it at once.")
 	return err
 }
 
-// trade runs the example until ctx ends. It publishes as others do, and so is
-// stopped where the broker is full. Nobody waits for its last order.
-func (d *dev) trade(ctx context.Context) error {
-	conn, err := d.reach(ctx, "dev")
+// publishOrders runs the example until ctx ends. It publishes as other clients do, so a
+// full broker blocks it. It does not wait for the confirm of its last order.
+func (d *dev) publishOrders(ctx context.Context) error {
+	conn, err := d.app.Dial(ctx)
 	if err != nil {
-		return ignoreEnd(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{StopTimeout: time.Millisecond})
 	err = d.shop.Open(ctx, func(ctx context.Context, m rabbit.Message) (func(context.Context) error, error) {
@@ -183,14 +187,22 @@ func (d *dev) trade(ctx context.Context) error {
 		}
 		return pending.Wait, nil
 	})
-	return errors.Join(err, ignoreEnd(ctx, errors.Join(publisher.Close(), conn.Close())))
+	return errors.Join(err, unlessEnded(ctx, publisher.Close()))
+}
+
+// unlessEnded drops an error after the end of ctx: being stopped is no failure.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 const devPoll = 50 * time.Millisecond
 
-// ready waits until handlers and indexer consume; false where ctx ended before.
-func (d *dev) ready(ctx context.Context, v *vitals) bool {
-	for v.ready(ctx) != nil {
+// awaitReady waits until handlers and indexer consume; false if ctx ends before.
+func awaitReady(ctx context.Context, server *app.Server) bool {
+	for server.Ready(ctx) != nil {
 		select {
 		case <-time.After(devPoll):
 		case <-ctx.Done():
@@ -200,28 +212,27 @@ func (d *dev) ready(ctx context.Context, v *vitals) bool {
 	return true
 }
 
-// greet says where everything is.
-func (d *dev) greet(v *vitals) {
+func (d *dev) printAddresses(server *app.Server) {
 	fmt.Fprintf(d.Out, `Watership runs here, on embedded parts. Ctrl-C ends it.
 
   broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s  (keeps traffic for %s, failures for %s)
-`, d.cfg.AMQP.URL.Reveal(), d.cfg.Store.URL,
-		config.FormatDuration(d.cfg.Store.Retention.Traffic), config.FormatDuration(d.cfg.Store.Retention.Failures))
-	if v.http != nil {
-		fmt.Fprintf(d.Out, "  http    http://%s/metrics, /healthz, /readyz\n", v.http.Addr())
+`, d.settings.AMQP.URL.Reveal(), d.settings.Store.URL,
+		config.FormatDuration(d.settings.Store.Retention.Traffic), config.FormatDuration(d.settings.Store.Retention.Failures))
+	if address := server.Address(); address != nil {
+		fmt.Fprintf(d.Out, "  http    http://%s/metrics, /healthz, /readyz\n", address)
 	}
 	fmt.Fprintln(d.Out)
 }
 
-// command is how whoever started this can run another command.
+// command returns the start of a command line for other commands.
 func (d *dev) command() string {
 	name := terminal.Quoted(os.Args[0])
 	if path, err := os.Executable(); err == nil && isTemporary(path) {
 		name = "go run ./cmd/watership"
 	}
-	if d.cfg.IsSet("data") {
-		name += " --data " + terminal.Quoted(d.cfg.Data)
+	if d.settings.IsSet("data") {
+		name += " --data " + terminal.Quoted(d.settings.Data)
 	}
 	return name
 }

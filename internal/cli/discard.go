@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -43,20 +42,18 @@ time and the reason, and can still be replayed.`,
 			if err := d.validate(args); err != nil {
 				return err
 			}
-			s, err := from.system(d.Streams)
-			if err != nil {
-				return err
-			}
-			node, err := d.selected.node(s, strings.Join(args, " "), d.In)
-			if err != nil {
-				return err
-			}
-			if d.file != "" {
-				if d.ids, err = idsIn(d.file, d.In); err != nil {
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				node, err := d.selected.node(a, strings.Join(args, " "), d.In)
+				if err != nil {
 					return err
 				}
-			}
-			return s.discard(cmd.Context(), d, node)
+				if d.file != "" {
+					if d.ids, err = idsIn(d.file, d.In); err != nil {
+						return err
+					}
+				}
+				return d.run(ctx, a, node)
+			})
 		},
 	}
 	d.selected.addFlags(cmd)
@@ -80,13 +77,8 @@ func (d discard) validate(args []string) error {
 	return nil
 }
 
-func (s system) discard(ctx context.Context, d discard, node kql.Node) error {
-	store, err := s.store(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	failures, err := s.failures(ctx, store)
+func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
+	failures, err := a.Failures(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,7 +86,7 @@ func (s system) discard(ctx context.Context, d discard, node kql.Node) error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeUnknown(ctx, d.Out, d.ids); err != nil {
+	if err := writeUnknown(ctx, a, d.Out, d.ids); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
@@ -103,11 +95,19 @@ func (s system) discard(ctx context.Context, d discard, node kql.Node) error {
 	if agreed, err := d.agreed(ctx, len(ids)); !agreed {
 		return err
 	}
-	return s.discardEach(ctx, d, store, ids)
+	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
+	if discarded > 0 {
+		fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
+	}
+	if err != nil {
+		return err
+	}
+	missing, err := a.AwaitDiscarded(ctx, ids)
+	if err == nil && missing > 0 {
+		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", terminal.Plural(missing, "event"))
+	}
+	return err
 }
-
-// discardedAtOnce are found by their ids in one query.
-const discardedAtOnce = 500
 
 func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
@@ -118,72 +118,6 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 		err = errors.New("nothing was discarded")
 	}
 	return yes, err
-}
-
-func (s system) discardEach(ctx context.Context, d discard, store eventStore, ids []string) error {
-	discarded := 0
-	err := s.publishing(ctx, "discard", func(publisher *rabbit.Publisher) error {
-		for some := range slices.Chunk(ids, discardedAtOnce) {
-			n, err := d.publish(ctx, s, store, publisher, some)
-			discarded += n
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if discarded > 0 {
-		fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
-	}
-	if err != nil {
-		return err
-	}
-	return s.awaitDiscarded(ctx, d, store, ids)
-}
-
-const (
-	discardTimeout  = 10 * time.Second
-	discardInterval = 250 * time.Millisecond
-)
-
-// awaitDiscarded waits until the store has the events, so that a replay right after
-// leaves the failures out. Without a serve that stores them it says so.
-func (s system) awaitDiscarded(ctx context.Context, d discard, store eventStore, ids []string) error {
-	for deadline := time.Now().Add(discardTimeout); ; {
-		missing, err := missingDiscards(ctx, store, ids)
-		if err != nil || missing == 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", terminal.Plural(missing, "event"))
-			return nil
-		}
-		select {
-		case <-time.After(discardInterval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// missingDiscards counts the failures whose `discarded` events the store does not have.
-func missingDiscards(ctx context.Context, store eventStore, ids []string) (int, error) {
-	if err := store.Refresh(ctx); err != nil {
-		return 0, err
-	}
-	missing := len(ids)
-	for some := range slices.Chunk(ids, discardedAtOnce) {
-		var either kql.Or
-		for _, id := range some {
-			either = append(either, is("event.id", discardID(id)))
-		}
-		n, err := store.Count(ctx, eventstore.Selection{Query: either})
-		if err != nil {
-			return 0, err
-		}
-		missing -= int(n)
-	}
-	return max(0, missing), nil
 }
 
 // open collects the event ids of the failures; they alone are kept.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -22,29 +22,13 @@ only warnings.`,
 		Example: "  watership doctor\n  watership doctor -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			findings := doctor.Run(cmd.Context(), s.examination())
-			return reportFindings(findings, list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				return reportFindings(a.Diagnose(ctx), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+			})
 		},
 	}
 	format.addFlag(cmd, "table", "json")
 	return cmd
-}
-
-// examination is the system as the checks of doctor need it.
-func (s system) examination() doctor.Config {
-	return doctor.Config{
-		Settings: s.cfg, Topology: s.topology, Pipeline: s.pipeline(), Login: s.login, VHost: s.vhost,
-		StateKeys: s.secrets.stateKeys, Client: s.secrets.managementClient(), StoreKind: s.storeKind(), Timeout: commandPatience,
-		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return s.reach(ctx, "doctor") },
-		Management: s.managementAPI,
-		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return s.store(ctx) },
-		Ready:      func(ctx context.Context) (string, error) { return askServe(ctx, s.cfg.HTTP.Listen, "/readyz") },
-		Paused:     s.pausedRoutes,
-	}
 }
 
 // reportFindings prints what doctor found, and fails where that has errors.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
@@ -36,15 +37,13 @@ it. A message whose replay failed again is listed once, with the newer failure.`
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			sel, err := selected.selection(s, strings.Join(args, " "), cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			return s.failed(cmd.Context(), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel.Query, format)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				sel, err := selected.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				return list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, a, sel.Query, format)
+			})
 		},
 	}
 	selected.addFlags(cmd)
@@ -71,13 +70,8 @@ type group struct {
 	Query   string    `json:"query"`   // finds them, and with them those that are resolved
 }
 
-func (s system) failed(ctx context.Context, to list, node kql.Node, format output) error {
-	store, err := s.store(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	failures, err := s.failures(ctx, store)
+func (to list) failed(ctx context.Context, a *app.App, node kql.Node, format output) error {
+	failures, err := a.Failures(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +87,7 @@ func (s system) failed(ctx context.Context, to list, node kql.Node, format outpu
 		groups[k].add(fact)
 	}
 	if len(groups) == 0 && format.is("table") {
-		return to.nothing(ctx, store, format, "[]")
+		return to.nothing(ctx, a.CheckStore, format, "[]")
 	}
 	most := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Query, b.Query))

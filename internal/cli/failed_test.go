@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -176,7 +172,7 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 
 func openFailures(t *testing.T, a seeded) []eventstore.EventSummary {
 	t.Helper()
-	f, err := system{}.failures(t.Context(), a.testStore)
+	f, err := a.app(t).Failures(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,52 +288,5 @@ func testDiscard(t *testing.T, install installer) {
 	}
 	if r := i.run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.code != exitFailed {
 		t.Errorf("discarding twice: %+v", r)
-	}
-}
-
-// stopping is a store that fails behind the first event it reads.
-type stopping struct{ eventStore }
-
-func (s stopping) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		sel.Limit = 1
-		for e, err := range s.eventStore.Events(ctx, sel) {
-			if !yield(e, err) {
-				return
-			}
-		}
-		yield(schemas.Event{}, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "reading"})
-	}
-}
-
-// What was said of failures before the store failed counts.
-func TestDiscardCountsWhatItSaid(t *testing.T) {
-	p := newest(t)
-	a, broker := p.seed(t), p.broker
-	a.keep(t, a.event(1, schemas.Poisoned, poisonedAt("orders", "a")), a.event(2, schemas.Poisoned, poisonedAt("orders", "b")))
-	topology := schemas.Topology{Prefix: a.source}
-	channel := broker.Channel(t)
-	if err := channel.ExchangeDeclare(topology.Events(), "topic", false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	broker.DeleteExchange(t, topology.Events())
-	if _, err := channel.QueueDeclare(topology.Log(), false, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	broker.DeleteQueue(t, topology.Log())
-	if err := channel.QueueBind(topology.Log(), "#", topology.Events(), false, nil); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := rabbit.Open(rabbit.Config{URL: broker.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
-	defer publisher.Close()
-	confirmed, err := discard{reason: "x"}.publish(t.Context(), system{topology: topology}, stopping{a.testStore}, publisher, []string{a.source + ":1", a.source + ":2"})
-	var failed *eventstore.Error
-	if confirmed != 1 || !errors.As(err, &failed) {
-		t.Errorf("confirmed %d, %v", confirmed, err)
 	}
 }

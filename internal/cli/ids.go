@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -33,8 +34,8 @@ func idsIn(file string, in io.Reader) ([]string, error) {
 const mostUnknown = 10
 
 // writeUnknown says which ids name nothing, so that a slip in a list is seen.
-func (s system) writeUnknown(ctx context.Context, out io.Writer, ids []string) error {
-	unknown, err := s.unknown(ctx, ids)
+func writeUnknown(ctx context.Context, a *app.App, out io.Writer, ids []string) error {
+	unknown, err := unknownIDs(ctx, a, ids)
 	if err != nil || len(unknown) == 0 {
 		return err
 	}
@@ -50,16 +51,15 @@ func (s system) writeUnknown(ctx context.Context, out io.Writer, ids []string) e
 	return err
 }
 
-// unknown are the ids by which nothing in the store is called.
-func (s system) unknown(ctx context.Context, ids []string) (unknown []string, err error) {
+// unknownIDs returns the ids that name nothing in the store.
+func unknownIDs(ctx context.Context, a *app.App, ids []string) (unknown []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	store, err := s.store(ctx)
+	store, err := a.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer store.Close()
 	known := map[string]bool{}
 	for some := range slices.Chunk(ids, idsAtOnce) {
 		for fact, err := range store.Summaries(ctx, eventstore.Selection{}, called(some)...) {
@@ -71,6 +71,8 @@ func (s system) unknown(ctx context.Context, ids []string) (unknown []string, er
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return known[id] }), nil
 }
+
+const idsAtOnce = 10_000
 
 // called are the events that some of the ids name.
 func called(ids []string) []eventstore.FieldIn {

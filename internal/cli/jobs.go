@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -40,8 +41,8 @@ func newJobsList(from *settings) *cobra.Command {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			return withJobs(cmd, from, func(ctx context.Context, s system, replays *replayer.Replayer) error {
-				return format.jobs(to, func() error { return s.checkStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
+			return withJobs(cmd, from, func(ctx context.Context, a *app.App, replays *replayer.Replayer) error {
+				return format.jobs(to, func() error { return a.CheckStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
 			})
 		},
 	}
@@ -157,7 +158,7 @@ func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Comman
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) error {
+		return withJobs(cmd, from, func(ctx context.Context, _ *app.App, replays *replayer.Replayer) error {
 			return do(ctx, streamsOf(cmd), replays, args[0])
 		})
 	}
@@ -165,16 +166,14 @@ func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Comman
 }
 
 // withJobs does something with the jobs in the store.
-func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system, *replayer.Replayer) error) error {
-	s, err := from.system(streamsOf(cmd))
-	if err != nil {
-		return err
-	}
-	replays, closing, err := s.replayer(cmd.Context(), nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(cmd.Context(), s, replays), closing())
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *app.App, *replayer.Replayer) error) error {
+	return from.with(cmd, func(ctx context.Context, a *app.App) error {
+		replays, err := a.Replayer(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, a, replays)
+	})
 }
 
 // completeJobs offers the newest jobs to a shell, of those that are wanted.
@@ -184,7 +183,7 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
-		err := withJobs(cmd, from, func(ctx context.Context, _ system, replays *replayer.Replayer) (err error) {
+		err := withJobs(cmd, from, func(ctx context.Context, _ *app.App, replays *replayer.Replayer) (err error) {
 			ids, err = jobCompletions(ctx, replays, wanted)
 			return err
 		})
@@ -198,7 +197,7 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 const mostCompletions = 50
 
 func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := app.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
 	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/kibana"
 )
@@ -36,7 +37,7 @@ func (a kibanaAccess) open() (*kibana.Client, error) {
 	if err := a.logIn(to); err != nil {
 		return nil, err
 	}
-	trusted, err := tlsOf("--kibana", config.TLS{CA: a.ca})
+	trusted, err := app.ReadTLS("--kibana", config.TLS{CA: a.ca})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (a kibanaAccess) logIn(to *url.URL) error {
 	if to.User != nil {
 		return usagef("--kibana-user: --kibana %s names a user too", config.NewURL(a.url))
 	}
-	password, err := secret("--kibana-password-file", a.passwordFile)
+	password, err := app.ReadSecret("--kibana-password-file", a.passwordFile)
 	to.User = url.UserPassword(a.user, password)
 	return err
 }

@@ -5,26 +5,27 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // writer returns the writer of a format. It writes whole documents, or the fields
 // alone if they were asked for.
-func (s system) writer(to list, format output, fields []field, only bool) eventWriter {
+func writerOf(a *app.App, to list, format output, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
-		encode = func(e schemas.Event) []byte { return s.record(e).object(fields) }
+		encode = func(e schemas.Event) []byte { return recordOf(a, e).object(fields) }
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{s, terminal.NewSheet(to.Out), fields, false}
+		return &csvWriter{a, terminal.NewSheet(to.Out), fields, false}
 	case "json":
 		return &jsonWriter{bufio.NewWriter(to.Out), encode, "[\n"}
 	case "ndjson":
 		return lineWriter{bufio.NewWriter(to.Out), encode}
 	}
-	return tableWriter{s, terminal.NewTable(to.Out, to.screen, columnsOfFields(fields)...), fields}
+	return tableWriter{a, terminal.NewTable(to.Out, to.screen, columnsOfFields(fields)...), fields}
 }
 
 func document(e schemas.Event) []byte {
@@ -84,7 +85,7 @@ func (w *jsonWriter) end() error {
 
 // csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
-	system system
+	app    *app.App
 	out    terminal.Sheet
 	fields []field
 	headed bool
@@ -94,7 +95,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	if err := w.head(); err != nil {
 		return err
 	}
-	r := w.system.record(e)
+	r := recordOf(w.app, e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
 		values[i] = sheetValue(w.out, r, f.name)
@@ -124,7 +125,7 @@ func (w *csvWriter) end() error {
 
 // tableWriter writes aligned columns.
 type tableWriter struct {
-	system system
+	app    *app.App
 	table  *terminal.Table
 	fields []field
 }
@@ -138,7 +139,7 @@ func (w tableWriter) event(e schemas.Event) error {
 			continue
 		}
 		if r == nil {
-			r = w.system.record(e)
+			r = recordOf(w.app, e)
 		}
 		values[i] = r.text(f.name)
 	}

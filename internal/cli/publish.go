@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
@@ -46,15 +46,13 @@ reaches the tap's queue, so this cannot be detected.`,
 			if err := p.validate(files); err != nil {
 				return err
 			}
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				sent, err := p.run(ctx, a, streamsOf(cmd), files)
+				if sent > 0 || err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", terminal.Plural(sent, "message"))
+				}
 				return err
-			}
-			sent, err := s.publish(cmd.Context(), streamsOf(cmd), p, files)
-			if sent > 0 || err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", terminal.Plural(sent, "message"))
-			}
-			return err
+			})
 		},
 	}
 	p.addFlags(cmd)
@@ -94,16 +92,16 @@ func (p publication) validate(files []string) error {
 	return nil
 }
 
-func (s system) publish(ctx context.Context, t terminal.Streams, p publication, files []string) (sent int, err error) {
+func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, files []string) (sent int, err error) {
 	messages, total := p.bodies(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages, total = p.envelopes(t.In, files, s.login), 0
+		messages, total = p.envelopes(t.In, files, a.Login()), 0
 	}
 	bar := terminal.NewBar(t.Err, total)
 	defer bar.End()
-	err = s.publishing(ctx, "publish", func(publisher *rabbit.Publisher) error {
-		sent, err = send(ctx, publisher, messages, p.rate, bar.Show)
-		return err
-	})
-	return sent, err
+	publisher, err := a.Publisher(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return send(ctx, publisher, messages, p.rate, bar.Show)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -57,7 +58,7 @@ func (o *outbox) add(ctx context.Context, publisher *rabbit.Publisher, m rabbit.
 }
 
 func (o *outbox) oldest(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := app.WithTimeout(ctx)
 	defer cancel()
 	err := o.waiting[0].Wait(ctx)
 	if o.waiting = o.waiting[1:]; err == nil {

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
@@ -52,11 +52,7 @@ failure that it replays, since it carries the id of the failure's event.`,
 			if err := r.validate(); err != nil {
 				return err
 			}
-			s, err := from.system(r.Streams)
-			if err != nil {
-				return err
-			}
-			return s.replay(cmd.Context(), r)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error { return r.run(ctx, a) })
 		},
 	}
 	r.addFlags(cmd)
@@ -70,7 +66,7 @@ type replay struct {
 	ids, group string
 	names      []string // in the file ids
 	dsl        string
-	period     span
+	period     app.Period
 
 	toFailedQueue    bool
 	toQueue          string
@@ -89,47 +85,46 @@ type replay struct {
 	canaryWait         time.Duration
 }
 
-func (s system) replay(ctx context.Context, r replay) (err error) {
+func (r *replay) run(ctx context.Context, a *app.App) error {
 	if err := r.readIDs(); err != nil {
 		return err
 	}
-	job, err := s.job(r)
+	job, err := r.job(a)
 	if err != nil {
 		return err
 	}
-	replays, closing, err := s.replayer(ctx, &r)
+	replays, err := a.Planner(ctx, job.Target, r.uncheckedRoutes)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closing()) }()
 	plan, err := replays.Plan(ctx, job)
 	if err != nil {
 		return err
 	}
-	if err := s.preview(ctx, r, plan); err != nil {
+	if err := r.preview(ctx, a, plan); err != nil {
 		return err
 	}
 	if agreed, err := r.agreed(ctx, plan); !agreed {
 		return err
 	}
-	begun, err := replays.Create(ctx, plan)
+	created, err := replays.Create(ctx, plan)
 	if err != nil {
 		return err
 	}
-	return r.carryOut(ctx, replays, begun)
+	return r.carryOut(ctx, replays, created)
 }
 
 // preview shows a plan. A plan that could not be shown is not sent, so a closed pipe
 // is an error here, unlike in other commands: the user relies on the preview.
-func (s system) preview(ctx context.Context, r replay, plan replayer.Plan) error {
+func (r *replay) preview(ctx context.Context, a *app.App, plan replayer.Plan) error {
 	if plan.Total == 0 && len(plan.LeftOut) == 0 {
-		if err := s.checkStore(ctx); err != nil {
+		if err := a.CheckStore(ctx); err != nil {
 			return err
 		}
 	}
 	err := writePreview(r.Out, plan)
 	if err == nil {
-		err = s.writeUnknown(ctx, r.Out, r.names)
+		err = writeUnknown(ctx, a, r.Out, r.names)
 	}
 	if outputUnwanted(err) && !r.dryRun {
 		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)

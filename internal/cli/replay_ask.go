@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
@@ -38,7 +39,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
 	flags.StringVar(&r.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	flags.StringVar(&r.reason, "reason", "", "reason in the job's record")
-	r.period.addFlags(cmd)
+	addPeriod(cmd, &r.period)
 }
 
 func (r *replay) validate() error {
@@ -69,7 +70,7 @@ func (r *replay) validate() error {
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
 	if err := r.changes.Check(); err != nil {
-		return usageError{err}
+		return app.InputError{Err: err}
 	}
 	return nil
 }

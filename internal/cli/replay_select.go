@@ -7,12 +7,13 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // job makes a job from the flags.
-func (s system) job(r replay) (replayer.Job, error) {
+func (r *replay) job(a *app.App) (replayer.Job, error) {
 	job := replayer.Job{
 		Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, Reason: r.reason,
 		Operator: r.operator, Target: r.target(),
@@ -20,7 +21,7 @@ func (s system) job(r replay) (replayer.Job, error) {
 	if job.Operator == "" {
 		job.Operator = operator()
 	}
-	node, err := s.selected(r)
+	node, err := r.selected(a)
 	if err != nil {
 		return job, err
 	}
@@ -48,7 +49,7 @@ func (r *replay) target() replayer.Target {
 }
 
 // selected returns the query for all that the command line selects by.
-func (s system) selected(r replay) (kql.Node, error) {
+func (r *replay) selected(a *app.App) (kql.Node, error) {
 	var all kql.And
 	if r.ids != "" {
 		all = append(all, replayer.ByName(r.names))
@@ -58,7 +59,7 @@ func (s system) selected(r replay) (kql.Node, error) {
 		all = append(all, history.GivenUp(), is("watership.error_group", r.group))
 	}
 	if r.query != "" || len(all) == 0 {
-		node, err := s.parseQuery(r.query)
+		node, err := a.ParseQuery(r.query)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,7 @@ func (s system) selected(r replay) (kql.Node, error) {
 	if len(all) == 1 {
 		node = all[0]
 	}
-	return r.period.limit(node)
+	return r.period.Limit(node)
 }
 
 // relativeTime is date math from now on

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
 )
@@ -25,12 +26,10 @@ const (
 	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
-// usageError is a mistake of the user who typed the command.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// usagef returns the error for a mistake of the user who typed the command.
+func usagef(format string, args ...any) error {
+	return app.InputError{Err: fmt.Errorf(format, args...)}
+}
 
 // Run runs one command line, without the name of the command in args, and returns
 // the exit code.
@@ -49,7 +48,7 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 		return exitInterrupted
 	}
 	fmt.Fprint(t.Err, terminal.SafeLines(complaint(err)))
-	var usage usageError
+	var usage app.InputError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {
 		return exitUsage

@@ -1,65 +1,63 @@
 package cli
 
 import (
-	"github.com/ThreeDotsLabs/watermill/message"
+	"context"
+	"encoding/json"
+	"fmt"
 
-	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/retry"
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/terminal"
 )
 
-// pipeline returns the configuration of the handlers, and of the topology that they
-// declare.
-func (s system) pipeline() pipeline.Config {
-	s.cfg = s.cfg.Clone()
-	cfg := pipeline.Config{
-		URL: s.brokerURL(), TLS: s.secrets.amqpTLS, Topology: s.topology, StateKeys: s.secrets.stateKeys, QueueType: pipeline.QueueType(s.cfg.Topology.QueueType),
-		Tap: s.taps(), Default: s.policy(s.cfg.Retry.Default), RetriedDeaths: s.cfg.Retry.Deaths,
-		Breaker: s.cfg.Retry.Breaker, ReturnGrace: s.cfg.Retry.Return.Grace, ReturnPause: s.cfg.Retry.Return.Pause,
-		ConfirmTimeout: s.cfg.Retry.Return.Timeout, StopTimeout: s.cfg.StopTimeout, Logger: s.logger,
+func newRoutes(from *settings) *cobra.Command {
+	var format output
+	cmd := &cobra.Command{
+		Use:   "routes",
+		Short: "List routes, their queue lengths and which are paused",
+		Long: `List the configured routes, and routes of other services that are paused. A route is
+paused during an outage of its service, when all its messages fail. It then tries
+single messages until one succeeds.`,
+		Example: "  watership routes\n  watership routes -o json",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				states, err := a.RouteStates(ctx)
+				if err != nil {
+					return err
+				}
+				return list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.routes(states, format)
+			})
+		},
 	}
-	if !s.cfg.AMQP.URL.IsEmbedded() {
-		cfg.ManagementURL, cfg.ManagementClient = s.cfg.AMQP.ManagementURL.Reveal(), s.secrets.managementClient()
-	}
-	for _, r := range s.cfg.Routes {
-		cfg.Routes = append(cfg.Routes, s.route(r))
-	}
-	if s.shop != nil {
-		cfg.Tap, cfg.Routes = append(cfg.Tap, s.shop.Taps()...), append(cfg.Routes, s.shop.Routes()...)
-	}
-	return cfg
+	format.addFlag(cmd, "table", "json")
+	return cmd
 }
 
-func (s system) taps() []pipeline.Tap {
-	var taps []pipeline.Tap
-	for _, exchange := range s.cfg.Tap.Exchanges {
-		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+func (to list) routes(states []app.RouteState, format output) error {
+	if format.is("json") {
+		text, err := json.MarshalIndent(states, "", "  ")
+		if err != nil {
+			return err
+		}
+		return to.say("%s", text)
 	}
-	return taps
-}
-
-func (s system) route(r config.Route) pipeline.Route {
-	route := pipeline.Route{
-		Queue: r.Queue, Concurrency: r.Concurrency, Policy: s.policy(r.Retry), Timeout: r.Timeout, Park: r.Park,
-		Breaker: &r.Breaker, Handler: httpHandler(r.Handler.HTTP),
+	if len(states) == 0 {
+		return to.say("the configuration has no routes, and none of another service is paused")
 	}
-	for _, bind := range r.Bind {
-		route.Bind = append(route.Bind, pipeline.Binding(bind))
+	t := terminal.NewTable(to.Out, to.screen,
+		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},
+		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, Spare: 1},
+		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", Spare: 2})
+	for _, r := range states {
+		since := ""
+		if r.Since != nil {
+			since = terminal.Time(*r.Since)
+		}
+		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
+			return err
+		}
 	}
-	return route
-}
-
-func httpHandler(to config.HTTPHandler) message.HandlerFunc {
-	statuses := map[string]pipeline.Meaning{}
-	for status, meaning := range to.Statuses {
-		statuses[status] = pipeline.Meaning(meaning)
-	}
-	return pipeline.HTTP(pipeline.HTTPConfig{
-		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
-	})
-}
-
-func (s system) policy(name string) *retry.Policy {
-	policy := s.cfg.Retry.Policies[name]
-	return &policy
+	return t.Flush()
 }

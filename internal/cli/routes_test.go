@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/app"
+
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -153,7 +155,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 			t.Errorf("the metric is %v", got)
 		}
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
-		var states []routeState
+		var states []app.RouteState
 		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
 			t.Errorf("%+v %v", states, err)
 		}

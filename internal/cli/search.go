@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 )
 
 // search holds the arguments of `search`.
@@ -44,16 +45,14 @@ See docs/query.md for the whole language and its differences from Kibana.
 			if err := asked.validate(); err != nil {
 				return err
 			}
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			sel, err := asked.selected.selection(s, strings.Join(args, " "), cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			sel.Limit = asked.limit
-			return s.search(cmd.Context(), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, asked, sel)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				sel, err := asked.selected.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				sel.Limit = asked.limit
+				return asked.run(ctx, a, list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+			})
 		},
 	}
 	asked.selected.addFlags(cmd)
@@ -78,33 +77,32 @@ func (q search) validate() error {
 	return nil
 }
 
-func (s system) search(ctx context.Context, to list, asked search, sel eventstore.Selection) error {
-	store, err := s.store(ctx)
+func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Selection) error {
+	store, err := a.Store(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	switch {
-	case asked.count:
-		return to.count(ctx, store, sel, asked.format)
-	case asked.by != "":
-		return s.by(ctx, to, store, sel, asked)
+	case q.count:
+		return to.count(ctx, store, sel, q.format)
+	case q.by != "":
+		return q.aggregate(ctx, a, to, store, sel)
 	}
 	fields := usualFields()
-	if len(asked.fields) > 0 {
-		if fields, err = s.fieldsNamed(asked.fields); err != nil {
+	if len(q.fields) > 0 {
+		if fields, err = fieldsNamed(a, q.fields); err != nil {
 			return err
 		}
 	}
-	chosen := asked.format.is("table", "csv") || len(asked.fields) > 0
+	chosen := q.format.is("table", "csv") || len(q.fields) > 0
 	sel.WithoutBody = chosen && !needsBody(fields)
-	w := s.writer(to, asked.format, fields, len(asked.fields) > 0)
+	w := writerOf(a, to, q.format, fields, len(q.fields) > 0)
 	found, err := to.write(w, store.Events(ctx, sel))
 	if err != nil || found > 0 {
 		return err
 	}
-	err = to.nothing(ctx, store, asked.format, "[]")
-	if err == nil && asked.format.is("csv") {
+	err = to.nothing(ctx, store.Check, q.format, "[]")
+	if err == nil && q.format.is("csv") {
 		err = w.end() // writes the names of the fields
 	}
 	return err
@@ -112,8 +110,8 @@ func (s system) search(ctx context.Context, to list, asked search, sel eventstor
 
 // nothing reports an empty result, and fails if it is empty because there is no store.
 // In JSON it prints empty.
-func (l list) nothing(ctx context.Context, store eventStore, format output, empty string) error {
-	if err := store.Check(ctx); err != nil {
+func (l list) nothing(ctx context.Context, check func(context.Context) error, format output, empty string) error {
+	if err := check(ctx); err != nil {
 		return err
 	}
 	switch format.name {

@@ -14,32 +14,6 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// What a file lacks is said with its key and its name, and no secret is.
-func TestSecretsThatCannotBeRead(t *testing.T) {
-	empty, text := writeFile(t, "empty", "\n"), writeFile(t, "text", "s3cret")
-	broker := config.NewURL("amqp://user@host/")
-	for name, test := range map[string]struct {
-		cfg  config.Config
-		want string
-	}{
-		"no file":            {config.Config{AMQP: config.AMQP{URL: broker, PasswordFile: "/nowhere/pw"}}, "amqp.password_file: /nowhere/pw: no such file or directory"},
-		"an empty one":       {config.Config{Store: config.Store{PasswordFile: empty}}, "store.password_file: " + empty + " is empty: write the secret into it"},
-		"a password in both": {config.Config{AMQP: config.AMQP{URL: config.NewURL("amqp://user:s3cret@host/"), PasswordFile: text}}, "amqp.password_file: amqp.url amqp://user:xxxxx@host/ must name a user and no password beside it"},
-		"no user":            {config.Config{AMQP: config.AMQP{URL: config.NewURL("amqp://host/"), PasswordFile: text}}, "amqp.password_file: amqp.url amqp://host/ must name a user"},
-		"no key file":        {config.Config{Store: config.Store{APIKeyFile: "/nowhere/key"}}, "store.api_key_file: /nowhere/key: no such file or directory"},
-		"no authority":       {config.Config{AMQP: config.AMQP{TLS: config.TLS{CA: text}}}, "amqp.tls.ca: " + text + ": expected certificates in PEM"},
-		"half of a pair":     {config.Config{Store: config.Store{TLS: config.TLS{Cert: text}}}, "store.tls.cert and store.tls.key: expected both or neither"},
-		"no pair":            {config.Config{Store: config.Store{TLS: config.TLS{Cert: text, Key: text}}}, "store.tls.cert " + text + " with store.tls.key " + text + ": tls: failed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readSecrets(&test.cfg)
-			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
-		})
-	}
-}
-
 // doctor and serve name secrets that others can read, and no others.
 func TestExposedSecrets(t *testing.T) {
 	open, closed := writeFile(t, "open", "s3cret"), writeFile(t, "closed", "s3cret")
@@ -77,31 +51,6 @@ func TestExposedSecrets(t *testing.T) {
 	r := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=amqp://user@127.0.0.1:1/", "WATERSHIP_AMQP_PASSWORD_FILE=" + open, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
 	if !strings.Contains(columnsOf(r.out), "warning secrets amqp.password_file") || !strings.Contains(r.out, "chmod 600 "+open) {
 		t.Errorf("%+v", r)
-	}
-}
-
-// The password goes to the management API too, where it has the same login.
-func TestPasswordOfTheBroker(t *testing.T) {
-	file := writeFile(t, "password", "p@ss/word\r\n")
-	for management, want := range map[string]string{
-		"http://user@host:15672":       "http://user:p%40ss%2Fword@host:15672",
-		"http://host:15672":            "http://user:p%40ss%2Fword@host:15672",
-		"http://other@host:15672":      "http://other@host:15672",
-		"http://user:own@host:15672":   "http://user:own@host:15672",
-		"https://other:own@host:15671": "https://other:own@host:15671",
-	} {
-		cfg := config.Config{AMQP: config.AMQP{
-			URL: config.NewURL("amqps://user@host/v"), ManagementURL: config.NewURL(management), PasswordFile: file,
-		}}
-		if _, err := readSecrets(&cfg); err != nil {
-			t.Fatal(err)
-		}
-		if got := cfg.AMQP.URL.Reveal(); got != "amqps://user:p%40ss%2Fword@host/v" {
-			t.Errorf("amqp.url is %s", got)
-		}
-		if got := cfg.AMQP.ManagementURL.Reveal(); got != want {
-			t.Errorf("amqp.management_url %s became %s, want %s", management, got, want)
-		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -49,7 +50,7 @@ func newSecured(t *testing.T) secured {
 	if s.url == "" || s.dir == "" {
 		t.Skip("no store with security: WATERSHIP_TEST_SECURE_STORE_URL is not set")
 	}
-	conf, err := tlsOf("store.tls", s.tls())
+	conf, err := app.ReadTLS("store.tls", s.tls())
 	if err != nil {
 		t.Fatal(err)
 	}

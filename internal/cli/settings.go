@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
 )
@@ -44,6 +48,31 @@ func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
 		}
 	}
 	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults})
+}
+
+// open makes the App of a command that uses running servers. The command prints its
+// result itself: unless log.level is set, only warnings are logged.
+func (s *settings) open(cmd *cobra.Command) (*app.App, error) {
+	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
+	if err != nil {
+		return nil, err
+	}
+	return app.New(app.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log)})
+}
+
+// with calls do with the App of a command, and closes the App.
+func (s *settings) with(cmd *cobra.Command, do func(ctx context.Context, a *app.App) error) (err error) {
+	a, err := s.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	return do(cmd.Context(), a)
+}
+
+// streamsOf returns the streams that a command reads and writes.
+func streamsOf(cmd *cobra.Command) terminal.Streams {
+	return terminal.Streams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 }
 
 // screen returns the width and the colours of the command's output.

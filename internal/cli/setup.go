@@ -3,13 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/internal/app"
 )
 
 func newSetup(from *settings) *cobra.Command {
@@ -35,70 +32,13 @@ command that changes the policy.`,
 			if err != nil {
 				return err
 			}
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			return s.setup(cmd.Context(), cmd.OutOrStdout(), to)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				return a.Setup(ctx, to, func(subject, text string) {
+					fmt.Fprintf(cmd.OutOrStdout(), "%-11s %s\n", subject, text)
+				})
+			})
 		},
 	}
 	access.addFlags(cmd)
 	return cmd
-}
-
-func (s system) setup(ctx context.Context, out io.Writer, to *kibana.Client) error {
-	err := s.migrate(ctx, func(m topology.Migration) error { return m.CheckUnused(ctx) })
-	if err != nil {
-		return err
-	}
-	if err := s.declare(ctx); err != nil {
-		return err
-	}
-	err = s.migrate(ctx, func(m topology.Migration) error { return m.Unbind(ctx) })
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "topology    declared at %s\n", s.cfg.AMQP.URL)
-	store, err := s.store(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if err := store.Install(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "templates   installed at %s for %s-*\n", s.cfg.Store.URL, s.cfg.Store.Stream)
-	if err := s.drainFormer(ctx, out, store); err != nil {
-		return err
-	}
-	if err := s.deleteFormerDelays(ctx, out); err != nil {
-		return err
-	}
-	if to == nil {
-		return s.refuseLimits(ctx)
-	}
-	imported, err := importInto(ctx, to, s.cfg.Store.Stream)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "kibana      %d saved objects imported at %s\n", imported, to.Address())
-	return s.refuseLimits(ctx)
-}
-
-func importInto(ctx context.Context, to *kibana.Client, stream string) (imported int, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	return to.Import(ctx, stream)
-}
-
-func (s system) declare(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	if s.away != nil {
-		return s.away
-	}
-	if err := pipeline.Declare(ctx, s.pipeline()); err != nil {
-		return fmt.Errorf("declaring the topology at %s: %w", s.cfg.AMQP.URL, err)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -22,24 +23,21 @@ failure.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
 		Args:    exactly(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			store, err := s.store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			found, err := findLives(cmd.Context(), store, args[0])
-			if err != nil {
-				return err
-			}
-			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			if raw {
-				return to.raw(cmd.Context(), store, found)
-			}
-			return to.lives(cmd.Context(), store, found)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				store, err := a.Store(ctx)
+				if err != nil {
+					return err
+				}
+				found, err := findLives(ctx, store, args[0])
+				if err != nil {
+					return err
+				}
+				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if raw {
+					return to.raw(ctx, store, found)
+				}
+				return to.lives(ctx, store, found)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print only the exact bytes of the body")
@@ -47,7 +45,7 @@ failure.`,
 }
 
 // raw writes a body as it was published.
-func (to list) raw(ctx context.Context, store eventStore, found lives) error {
+func (to list) raw(ctx context.Context, store app.EventStore, found lives) error {
 	if len(found.list) > 1 {
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.id)
 	}
@@ -66,7 +64,7 @@ func (to list) raw(ctx context.Context, store eventStore, found lives) error {
 }
 
 // lives prints each message separately.
-func (to list) lives(ctx context.Context, store eventStore, found lives) error {
+func (to list) lives(ctx context.Context, store app.EventStore, found lives) error {
 	for i, l := range found.list {
 		page := page{screen: to.screen}
 		if i > 0 {
@@ -91,7 +89,7 @@ type page struct {
 	screen terminal.Screen
 }
 
-func (p *page) message(ctx context.Context, store eventStore, l life) error {
+func (p *page) message(ctx context.Context, store app.EventStore, l life) error {
 	whole, err := l.whole(ctx, store)
 	if err != nil {
 		return err

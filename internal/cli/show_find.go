@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -31,7 +32,7 @@ type lives struct {
 	more bool // there are more than these
 }
 
-func findLives(ctx context.Context, store eventStore, id string) (lives, error) {
+func findLives(ctx context.Context, store app.EventStore, id string) (lives, error) {
 	found := lives{id: id}
 	seen := map[string]bool{}
 	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: about(id)}) {
@@ -71,7 +72,7 @@ func messageOf(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, 
 
 // readLife reads the events of a message, and of its replays with other headers, which
 // have fingerprints of their own.
-func readLife(ctx context.Context, store eventStore, of eventstore.EventSummary) (l life, err error) {
+func readLife(ctx context.Context, store app.EventStore, of eventstore.EventSummary) (l life, err error) {
 	its := is("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {
 		its = is("event.id", of.EventID)
@@ -105,7 +106,7 @@ func readLife(ctx context.Context, store eventStore, of eventstore.EventSummary)
 // read adds the newest events of a query, without bodies, headers and stack traces,
 // which show prints of one event only: equal messages without an id are one message
 // here, however many there were.
-func (l *life) read(ctx context.Context, store eventStore, node kql.Node) error {
+func (l *life) read(ctx context.Context, store app.EventStore, node kql.Node) error {
 	var events []schemas.Event
 	sel := eventstore.Selection{Query: node, Limit: mostEvents + 1, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
@@ -125,13 +126,13 @@ func (l *life) read(ctx context.Context, store eventStore, node kql.Node) error 
 }
 
 // whole reads an event that has the body, else the first, with all that is stored.
-func (l life) whole(ctx context.Context, store eventStore) (schemas.Event, error) {
+func (l life) whole(ctx context.Context, store app.EventStore) (schemas.Event, error) {
 	with := slices.IndexFunc(l.events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
 	return readWhole(ctx, store, l.events[max(with, 0)])
 }
 
 // readWhole reads an event with the fields that life leaves out.
-func readWhole(ctx context.Context, store eventStore, of schemas.Event) (schemas.Event, error) {
+func readWhole(ctx context.Context, store app.EventStore, of schemas.Event) (schemas.Event, error) {
 	for event, err := range store.Events(ctx, eventstore.Selection{Query: is("event.id", of.EventID), Limit: 1}) {
 		return event, err
 	}

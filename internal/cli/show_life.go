@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -125,7 +126,7 @@ func of(id string, life []schemas.Event) string {
 }
 
 // failure writes the newest failure in full.
-func (p *page) failure(ctx context.Context, store eventStore, events []schemas.Event) error {
+func (p *page) failure(ctx context.Context, store app.EventStore, events []schemas.Event) error {
 	var last schemas.Event
 	for _, e := range events {
 		if e.Action != schemas.Discarded && e.Failure.Message != "" {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 )
 
 func newTail(from *settings) *cobra.Command {
@@ -21,32 +23,29 @@ visible. Events that become visible together are printed in order.`,
   watership tail -n 20 'headers.tenant: acme' -o ndjson`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
 			if lines < 0 {
 				return usagef("--lines %d: expected 0 or more", lines)
 			}
-			node, err := s.parseQuery(strings.Join(args, " "))
-			if err != nil {
-				return err
-			}
-			columns := usualFields()
-			if len(fields) > 0 {
-				if columns, err = s.fieldsNamed(fields); err != nil {
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				node, err := a.ParseQuery(strings.Join(args, " "))
+				if err != nil {
 					return err
 				}
-			}
-			store, err := s.store(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			f := newFollower(store, eventstore.Selection{Query: node, Order: eventstore.BySequence}, to, s.writer(to, format, columns, len(fields) > 0))
-			f.selected.WithoutBody = format.is("table") && !needsBody(columns)
-			return f.run(cmd.Context(), lines)
+				columns := usualFields()
+				if len(fields) > 0 {
+					if columns, err = fieldsNamed(a, fields); err != nil {
+						return err
+					}
+				}
+				store, err := a.Store(ctx)
+				if err != nil {
+					return err
+				}
+				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				f := newFollower(store, eventstore.Selection{Query: node, Order: eventstore.BySequence}, to, writerOf(a, to, format, columns, len(fields) > 0))
+				f.selected.WithoutBody = format.is("table") && !needsBody(columns)
+				return f.run(ctx, lines)
+			})
 		},
 	}
 	cmd.Flags().IntVarP(&lines, "lines", "n", 0, "start with this many earlier events")

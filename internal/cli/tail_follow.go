@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // it counts the events below, back to a bound: if there are more than it has printed,
 // an event became visible late, and it reads them again.
 type follower struct {
-	store    eventStore
+	store    app.EventStore
 	selected eventstore.Selection
 	to       list
 	writer   eventWriter
@@ -35,7 +36,7 @@ type follower struct {
 	away   bool             // the store is away, and the command has said so
 }
 
-func newFollower(store eventStore, sel eventstore.Selection, to list, writer eventWriter) *follower {
+func newFollower(store app.EventStore, sel eventstore.Selection, to list, writer eventWriter) *follower {
 	return &follower{store: store, selected: sel, to: to, writer: writer, pause: followPause, seen: map[string]int64{}}
 }
 
@@ -52,7 +53,10 @@ func (f *follower) run(ctx context.Context, lines int) error {
 			err = f.goOn(err)
 		}
 	}
-	return ignoreEnd(ctx, err)
+	if ctx.Err() != nil { // the user ended it
+		return nil
+	}
+	return err
 }
 
 // begin prints the newest events, and remembers the recent ones.

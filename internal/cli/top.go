@@ -9,10 +9,11 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-func (l list) count(ctx context.Context, store eventStore, sel eventstore.Selection, format output) error {
+func (l list) count(ctx context.Context, store app.EventStore, sel eventstore.Selection, format output) error {
 	n, err := store.Count(ctx, sel)
 	if err != nil {
 		return err
@@ -33,14 +34,14 @@ const (
 	timeSteps = 40     // most steps of a histogram over time
 )
 
-// by counts events by the values of a field.
-func (s system) by(ctx context.Context, to list, store eventStore, sel eventstore.Selection, asked search) error {
-	f, err := s.fieldNamed(asked.by)
+// aggregate counts events by the values of a field.
+func (q search) aggregate(ctx context.Context, a *app.App, to list, store app.EventStore, sel eventstore.Selection) error {
+	f, err := a.Field(q.by)
 	if err != nil {
 		return err
 	}
-	if asked.limit == 0 || asked.limit > topValues {
-		asked.limit = topValues
+	if q.limit == 0 || q.limit > topValues {
+		q.limit = topValues
 	}
 	var tally eventstore.Aggregation
 	switch f.Type {
@@ -49,15 +50,15 @@ func (s system) by(ctx context.Context, to list, store eventStore, sel eventstor
 	case kql.Date:
 		tally, err = store.Histogram(ctx, sel, f.Name, timeSteps, time.Local)
 	default:
-		tally, err = store.TopValues(ctx, sel, f.Name, asked.limit)
+		tally, err = store.TopValues(ctx, sel, f.Name, q.limit)
 	}
 	switch {
 	case err != nil:
 		return err
 	case len(tally.Values) == 0 && tally.Without == 0:
-		return to.nothing(ctx, store, asked.format, `{"values":[],"others":0,"without":0}`)
+		return to.nothing(ctx, store.Check, q.format, `{"values":[],"others":0,"without":0}`)
 	}
-	return to.tally(f, tally, asked.format)
+	return to.tally(f, tally, q.format)
 }
 
 func insteadOf(text string) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -32,16 +33,14 @@ Read the output with import (into another store) or publish --ndjson (as message
 			if err != nil {
 				return err
 			}
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
-			sel, err := selected.selection(s, text, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			sel.Order, sel.Limit = eventstore.BySequence, limit
-			return s.export(cmd.Context(), streamsOf(cmd), sel)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				sel, err := selected.selection(a, text, cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				sel.Order, sel.Limit = eventstore.BySequence, limit
+				return export(ctx, a, streamsOf(cmd), sel)
+			})
 		},
 	}
 	selected.addFlags(cmd)
@@ -50,12 +49,11 @@ Read the output with import (into another store) or publish --ndjson (as message
 }
 
 // export ends with the newest event that is stored when it begins.
-func (s system) export(ctx context.Context, t terminal.Streams, sel eventstore.Selection) error {
-	store, err := s.store(ctx)
+func export(ctx context.Context, a *app.App, t terminal.Streams, sel eventstore.Selection) error {
+	store, err := a.Store(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
 		return err
 	}
@@ -72,7 +70,7 @@ func (s system) export(ctx context.Context, t terminal.Streams, sel eventstore.S
 }
 
 // exportBar returns no bar if the events themselves go to the terminal.
-func exportBar(ctx context.Context, t terminal.Streams, store eventStore, sel eventstore.Selection) (*terminal.Bar, error) {
+func exportBar(ctx context.Context, t terminal.Streams, store app.EventStore, sel eventstore.Selection) (*terminal.Bar, error) {
 	if terminal.IsTerminal(t.Out) {
 		return terminal.NewBar(io.Discard, 0), nil
 	}

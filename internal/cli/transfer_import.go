@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
@@ -28,26 +29,21 @@ the store refuses are listed at the end; the others are imported.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
 		Args:    perhapsAFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			s, err := from.system(streamsOf(cmd))
-			if err != nil {
-				return err
-			}
 			in, end, err := openInput(cmd.InOrStdin(), args)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return s.importFrom(cmd.Context(), streamsOf(cmd), in)
+			return from.with(cmd, func(ctx context.Context, a *app.App) error { return importFrom(ctx, a, streamsOf(cmd), in) })
 		},
 	}
 }
 
-func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader) error {
-	store, err := s.store(ctx)
+func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reader) error {
+	store, err := a.Store(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	if store.Check(ctx) != nil { // a new store
 		if err := store.Install(ctx); err != nil {
 			return err
@@ -61,7 +57,7 @@ func (s system) importFrom(ctx context.Context, t terminal.Streams, in io.Reader
 		}
 		bar.Expect(total)
 	}
-	i := importing{store: store, format: s.format(), pause: importPause, bar: bar}
+	i := importing{store: store, format: a.DocumentFormat(), pause: importPause, bar: bar}
 	err = i.read(ctx, in)
 	bar.End()
 	fmt.Fprintf(t.Out, "created %s, %d were there already\n", terminal.Plural(i.created, "event"), i.there)
@@ -112,7 +108,7 @@ const (
 
 // importing is the state of an import.
 type importing struct {
-	store   eventStore
+	store   app.EventStore
 	format  schemas.DocumentFormat
 	pause   time.Duration
 	bar     *terminal.Bar

@@ -2,28 +2,20 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -262,65 +254,4 @@ func TestVitalsWithoutStore(t *testing.T) {
 		got := i.scrape(t)
 		return got[`watership_queue_messages{queue="`+index+`"}`] == 1 && got[`watership_index_lag_seconds{queue="`+index+`"}`] > 0
 	})
-}
-
-// askedStore is a store that answers when it is told to, and counts the questions.
-type askedStore struct {
-	eventStore
-	asked  atomic.Int32
-	answer chan struct{}
-}
-
-func (s *askedStore) Check(context.Context) error {
-	s.asked.Add(1)
-	<-s.answer
-	return nil
-}
-
-// Scrapes at the same time ask the servers once, however many there are.
-func TestScrapesAtOnce(t *testing.T) {
-	const scrapes = 10
-	cfg, err := config.Load(config.Sources{Environ: []string{"WATERSHIP_AMQP_URL=" + rabbittest.Embedded(t).URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newSystem(terminal.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watching, err := s.connect("watching", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = watching.Close() })
-	store := &askedStore{answer: make(chan struct{})}
-	handlers, err := pipeline.New(s.pipeline())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		_ = handlers.Run(ended) // which closes its connections
-	})
-	v := &vitals{system: s, registry: prometheus.NewRegistry(), store: store, handlers: handlers}
-	routes := v.routes(newGauges(v, watching))
-	var begun atomic.Int32
-	var scraping sync.WaitGroup
-	for range scrapes {
-		scraping.Go(func() {
-			begun.Add(1)
-			answer := httptest.NewRecorder()
-			routes.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-			if body := answer.Body.String(); !strings.Contains(body, `watership_server_up{server="store"} 1`) {
-				t.Errorf("got %d: %s", answer.Code, body)
-			}
-		})
-	}
-	until(t, "all to ask", func() bool { return begun.Load() == scrapes && store.asked.Load() > 0 })
-	close(store.answer)
-	scraping.Wait()
-	if n := store.asked.Load(); n == scrapes {
-		t.Errorf("%d scrapes have asked the store %d times", scrapes, n)
-	}
 }

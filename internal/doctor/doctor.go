@@ -41,7 +41,6 @@ type Store interface {
 	Events
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
-	Close() error
 }
 
 // Events reads events.
@@ -118,15 +117,9 @@ func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFu
 func (d *doctor) examine(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
 	d.checkBroker(ctx)
-	if d.conn != nil {
-		defer d.conn.Close()
-	}
 	d.checkManagement(ctx)
 	d.checkServe(ctx)
 	d.checkStore(ctx)
-	if d.store != nil {
-		defer d.store.Close()
-	}
 	d.checkPaused(ctx)
 	if d.management == nil {
 		return

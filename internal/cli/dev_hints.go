@@ -10,24 +10,29 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// tell says what to try once it works, and keeps a line of figures below, until
-// ctx ends.
-func (d *dev) tell(ctx context.Context, store eventStore) error {
+// printHints prints what to try once it works, with a line of figures below, until ctx
+// ends.
+func (d *dev) printHints(ctx context.Context) error {
+	store, err := d.app.Store(ctx)
+	if err != nil {
+		return err
+	}
 	since, err := store.HighestSequence(ctx)
 	if err != nil {
 		return err
 	}
-	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.cfg.Store.URL.File(), since: eventstore.Cursor{Sequence: since}}
+	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.settings.Store.URL.File(), since: eventstore.Cursor{Sequence: since}}
 	defer line.clear()
-	tips := d.tips(line.since)
+	hints := d.hints(line.since)
 	for {
-		for len(tips) > 0 {
-			id, err := tips[0].when(ctx, store)
+		for len(hints) > 0 {
+			id, err := hints[0].when(ctx, store)
 			if err != nil {
 				return err
 			}
@@ -35,33 +40,33 @@ func (d *dev) tell(ctx context.Context, store eventStore) error {
 				break
 			}
 			line.clear()
-			fmt.Fprint(d.Out, tips[0].text(id))
-			tips = tips[1:]
+			fmt.Fprint(d.Out, hints[0].text(id))
+			hints = hints[1:]
 		}
 		if err := line.show(ctx); err != nil {
 			return err
 		}
 		select {
-		case <-time.After(tellEvery):
+		case <-time.After(hintInterval):
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-const tellEvery = time.Second / 2
+const hintInterval = time.Second / 2
 
-// tip is something to try, about a message that has to be in the store first.
-type tip struct {
-	when func(context.Context, eventStore) (id string, err error)
+// hint is something to try, about a message that has to be in the store first.
+type hint struct {
+	when func(context.Context, app.EventStore) (id string, err error)
 	text func(id string) string
 }
 
-func (d *dev) tips(since eventstore.Cursor) []tip {
+func (d *dev) hints(since eventstore.Cursor) []hint {
 	command := d.command()
 	if d.shop == nil {
-		return []tip{{
-			when: func(context.Context, eventStore) (string, error) { return "none", nil },
+		return []hint{{
+			when: func(context.Context, app.EventStore) (string, error) { return "none", nil },
 			text: func(string) string {
 				return fmt.Sprintf("Try, in a second terminal in this folder:\n\n  %s doctor\n  %s search\n\n", command, command)
 			},
@@ -70,9 +75,11 @@ func (d *dev) tips(since eventstore.Cursor) []tip {
 	handled := is("event.action", string(schemas.Handled))
 	lost := kql.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.Payment)}
 	back := time.Now().Add(shop.OutageTo)
-	return []tip{
+	return []hint{
 		{
-			when: func(ctx context.Context, store eventStore) (string, error) { return oneOf(ctx, store, handled, since) },
+			when: func(ctx context.Context, store app.EventStore) (string, error) {
+				return oneOf(ctx, store, handled, since)
+			},
 			text: func(id string) string {
 				return fmt.Sprintf(`An example shop takes %v orders a second. Try, in a second terminal in this folder:
 
@@ -89,7 +96,7 @@ Its payment provider fails in a moment, for a few seconds.
 			},
 		},
 		{
-			when: func(ctx context.Context, store eventStore) (string, error) {
+			when: func(ctx context.Context, store app.EventStore) (string, error) {
 				if time.Now().Before(back) {
 					return "", nil
 				}
@@ -115,7 +122,7 @@ const tried = 100
 
 // oneOf finds the first message of a query, recorded since, whose id a shell and a
 // query take for one plain word: it becomes part of a command that is pasted.
-func oneOf(ctx context.Context, store eventStore, node kql.Node, since eventstore.Cursor) (string, error) {
+func oneOf(ctx context.Context, store app.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
 	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: tried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
@@ -129,7 +136,7 @@ func oneOf(ctx context.Context, store eventStore, node kql.Node, since eventstor
 type figures struct {
 	terminal.Streams
 	screen terminal.Screen
-	store  eventStore
+	store  app.EventStore
 	file   string // of the store; "" where it is a server
 	since  eventstore.Cursor
 	drawn  bool

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func TestEmbeddedBrokerStopsListening(t *testing.T) {
 	}
 	rabbittest.FailListener(t, address)
 	e := &embedded{broker: b}
-	if err := e.watchBroker(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "takes no connections") {
-		t.Errorf("watchBroker: %v", err)
+	if err := e.watchListeners(t.Context()); err == nil || !strings.Contains(err.Error(), "takes no connections") {
+		t.Errorf("watchListeners: %v", err)
 	}
 }

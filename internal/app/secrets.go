@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"crypto/tls"
@@ -27,7 +27,7 @@ type secrets struct {
 // readSecrets reads the files, and puts RabbitMQ's password into the URLs that need
 // it. Each error names the key and the file.
 func readSecrets(cfg *config.Config) (s secrets, err error) {
-	password, err := secret("amqp.password_file", cfg.AMQP.PasswordFile)
+	password, err := ReadSecret("amqp.password_file", cfg.AMQP.PasswordFile)
 	if err != nil {
 		return s, err
 	}
@@ -36,16 +36,16 @@ func readSecrets(cfg *config.Config) (s secrets, err error) {
 			return s, err
 		}
 	}
-	if s.amqpTLS, err = tlsOf("amqp.tls", cfg.AMQP.TLS); err != nil {
+	if s.amqpTLS, err = ReadTLS("amqp.tls", cfg.AMQP.TLS); err != nil {
 		return s, err
 	}
-	if s.storeTLS, err = tlsOf("store.tls", cfg.Store.TLS); err != nil {
+	if s.storeTLS, err = ReadTLS("store.tls", cfg.Store.TLS); err != nil {
 		return s, err
 	}
-	if s.storePassword, err = secret("store.password_file", cfg.Store.PasswordFile); err != nil {
+	if s.storePassword, err = ReadSecret("store.password_file", cfg.Store.PasswordFile); err != nil {
 		return s, err
 	}
-	if s.storeAPIKey, err = secret("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
+	if s.storeAPIKey, err = ReadSecret("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
 		return s, err
 	}
 	s.stateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
@@ -61,20 +61,21 @@ func stateKeys(file string) (schemas.StateKeys, error) {
 	}
 	keys, err := schemas.ParseStateKeys(text)
 	if err != nil {
-		return keys, usagef("%s: %s: %w", key, file, err)
+		return keys, inputErrorf("%s: %s: %w", key, file, err)
 	}
 	return keys, nil
 }
 
-// secret returns the text of a file without the line break at its end.
-func secret(key, file string) (string, error) {
+// ReadSecret returns the text of a file without the line break at its end, or "" if no
+// file is named. Its errors name the key of the setting.
+func ReadSecret(key, file string) (string, error) {
 	text, err := contentOf(key, file)
 	if err != nil || file == "" {
 		return "", err
 	}
 	trimmed := strings.TrimRight(string(text), "\r\n")
 	if trimmed == "" {
-		return "", usagef("%s: %s is empty: write the secret into it", key, file)
+		return "", inputErrorf("%s: %s is empty: write the secret into it", key, file)
 	}
 	return trimmed, nil
 }
@@ -86,7 +87,7 @@ func contentOf(key, file string) ([]byte, error) {
 	content, err := os.ReadFile(file)
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		return nil, usagef("%s: %s: %w", key, file, path.Err)
+		return nil, inputErrorf("%s: %s: %w", key, file, path.Err)
 	}
 	return content, err
 }
@@ -96,16 +97,16 @@ func contentOf(key, file string) ([]byte, error) {
 func logIn(amqp *config.AMQP, password string) error {
 	broker, err := url.Parse(amqp.URL.Reveal())
 	if err != nil {
-		return usagef("amqp.url %s cannot be read", amqp.URL)
+		return inputErrorf("amqp.url %s cannot be read", amqp.URL)
 	}
 	if _, has := broker.User.Password(); has || broker.User.Username() == "" {
-		return usagef("amqp.password_file: amqp.url %s must name a user and no password beside it", amqp.URL)
+		return inputErrorf("amqp.password_file: amqp.url %s must name a user and no password", amqp.URL)
 	}
 	login := broker.User.Username()
 	amqp.URL = withLogin(broker, login, password)
 	management, err := url.Parse(amqp.ManagementURL.Reveal())
 	if err != nil {
-		return usagef("amqp.management_url %s cannot be read", amqp.ManagementURL)
+		return inputErrorf("amqp.management_url %s cannot be read", amqp.ManagementURL)
 	}
 	if _, has := management.User.Password(); !has && (management.User == nil || management.User.Username() == login) {
 		amqp.ManagementURL = withLogin(management, login, password)
@@ -118,8 +119,9 @@ func withLogin(u *url.URL, login, password string) config.URL {
 	return config.NewURL(u.String())
 }
 
-// tlsOf reads certificates; nil if none is named.
-func tlsOf(key string, files config.TLS) (*tls.Config, error) {
+// ReadTLS reads the certificates of a setting, whose key its errors name; nil if no file
+// is named.
+func ReadTLS(key string, files config.TLS) (*tls.Config, error) {
 	if files == (config.TLS{}) {
 		return nil, nil
 	}
@@ -131,11 +133,11 @@ func tlsOf(key string, files config.TLS) (*tls.Config, error) {
 	if files.CA != "" {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, usagef("%s.ca: %s: expected certificates in PEM", key, files.CA)
+			return nil, inputErrorf("%s.ca: %s: expected certificates in PEM", key, files.CA)
 		}
 	}
 	if (files.Cert == "") != (files.Key == "") {
-		return nil, usagef("%s.cert and %s.key: expected both or neither", key, key)
+		return nil, inputErrorf("%s.cert and %s.key: expected both or neither", key, key)
 	}
 	if files.Cert == "" {
 		return conf, nil
@@ -154,7 +156,7 @@ func addClientCertificate(conf *tls.Config, key string, files config.TLS) error 
 	}
 	pair, err := tls.X509KeyPair(certificate, private)
 	if err != nil {
-		return usagef("%s.cert %s with %s.key %s: %w", key, files.Cert, key, files.Key, err)
+		return inputErrorf("%s.cert %s with %s.key %s: %w", key, files.Cert, key, files.Key, err)
 	}
 	conf.Certificates = []tls.Certificate{pair}
 	return nil

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// gauges are the metrics that are asked for when somebody looks at them.
+// gauges are the metrics that each scrape reads from the servers.
 type gauges struct {
-	*vitals
+	*Server
 	watching *rabbit.Connection
 
 	up       *prometheus.GaugeVec
@@ -22,51 +22,46 @@ type gauges struct {
 	lag      *prometheus.GaugeVec
 }
 
-func newGauges(v *vitals, watching *rabbit.Connection) *gauges {
-	factory := promauto.With(v.registry)
+func newGauges(s *Server, watching *rabbit.Connection) *gauges {
+	factory := promauto.With(s.registry)
 	gauge := func(name, help, label string) *prometheus.GaugeVec {
 		return factory.NewGaugeVec(prometheus.GaugeOpts{Namespace: "watership", Name: name, Help: help}, []string{label})
 	}
-	v.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	gauge("build_info", "1; the version is a label.", "version").WithLabelValues(version()).Set(1)
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gauge("build_info", "1; the version is a label.", "version").WithLabelValues(Version()).Set(1)
 	return &gauges{
-		vitals: v, watching: watching,
+		Server: s, watching: watching,
 		up:       gauge("server_up", "Whether the broker is connected, and the store answers and has our templates.", "server"),
 		messages: gauge("queue_messages", "Messages of a queue of ours that are not handed out. Those of index, index.late and log are what the store lags behind.", "queue"),
 		lag:      gauge("index_lag_seconds", "How long ago what was published last is in the store, while more waits; 0 while nothing does.", "queue"),
 	}
 }
 
-// look asks the servers side by side, since one that is away takes its time.
-// What cannot be found out now is left out.
-func (g *gauges) look(ctx context.Context) {
-	var asking sync.WaitGroup
-	asking.Go(func() { g.set("store", g.store.Check(ctx)) })
-	g.set("broker", g.brokerThere())
+// update asks the servers in parallel, since an unavailable one takes its time. It
+// leaves out the gauges of queues that it cannot read.
+func (g *gauges) update(ctx context.Context) {
+	var requests sync.WaitGroup
+	requests.Go(func() { g.set("store", g.events.Check(ctx)) })
+	g.set("broker", g.brokerError())
 	g.messages.Reset()
 	g.lag.Reset()
 	if g.watching.Err() == nil {
-		g.lookAtQueues(ctx)
+		g.updateQueues(ctx)
 	}
-	asking.Wait()
+	requests.Wait()
 }
 
-func (g *gauges) lookAtQueues(ctx context.Context) {
+func (g *gauges) updateQueues(ctx context.Context) {
 	for _, queue := range g.topology.Queues() {
-		messages, err := g.waiting(ctx, queue)
+		state, err := queueState(ctx, g.watching, queue)
 		if err != nil {
 			continue
 		}
-		g.messages.WithLabelValues(queue).Set(float64(messages))
+		g.messages.WithLabelValues(queue).Set(float64(state.Messages))
 		if slices.Contains(g.topology.Indexed(), queue) {
-			g.lag.WithLabelValues(queue).Set(g.behind(queue, messages).Seconds())
+			g.lag.WithLabelValues(queue).Set(g.indexLag(queue, state.Messages).Seconds())
 		}
 	}
-}
-
-func (g *gauges) waiting(ctx context.Context, queue string) (messages int, err error) {
-	there, err := look(ctx, g.watching, queue)
-	return there.Messages, err
 }
 
 func (g *gauges) set(server string, err error) {

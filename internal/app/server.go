@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,20 +19,28 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/pipeline"
 )
 
-// vitals is a running serve with its answers on http.listen: whether it lives, whether
-// it is ready, and its metrics.
-type vitals struct {
-	system
+// Server is a running App. On http.listen it answers whether it is alive and ready, and
+// serves its metrics.
+type Server struct {
+	*App
+	config   pipeline.Config
 	registry *prometheus.Registry
-	store    eventStore
+	events   EventStore
 	handlers *pipeline.Pipeline
 	indexing atomic.Pointer[indexing] // nil until it begins
 	http     net.Listener             // nil: http.listen is off
-	begun    time.Time
+	started  time.Time
+}
+
+// Address returns the address of http.listen; nil if it is off.
+func (s *Server) Address() net.Addr {
+	if s.http == nil {
+		return nil
+	}
+	return s.http.Addr()
 }
 
 // indexing is a running indexer and the connections that it uses.
@@ -39,8 +49,8 @@ type indexing struct {
 	connections []*rabbit.Connection
 }
 
-// vitalsTimeout bounds the requests to the servers for one HTTP request.
-const vitalsTimeout = 3 * time.Second
+// serverTimeout bounds the requests to the servers for one HTTP request.
+const serverTimeout = 3 * time.Second
 
 // Bounds of http.listen: a client that sends or reads nothing, and any number of
 // clients, take no file descriptors that handlers need.
@@ -50,8 +60,8 @@ const (
 	listenHeaderBytes = 16 << 10
 )
 
-// newListenServer makes the HTTP server of http.listen.
-func newListenServer(handler http.Handler) *http.Server {
+// newHTTPServer makes the HTTP server of http.listen.
+func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: listenHeaderBytes,
 		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout,
@@ -71,36 +81,36 @@ func listen(address string) (net.Listener, error) {
 }
 
 // answer serves http.listen until ctx ends.
-func (v *vitals) answer(ctx context.Context) (err error) {
-	if v.http == nil {
+func (s *Server) answer(ctx context.Context) (err error) {
+	if s.http == nil {
 		return nil
 	}
-	defer v.http.Close()
-	watching, err := v.connect("watching", false)
+	defer s.http.Close()
+	watching, err := s.open("watching", false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, watching.Close()) }()
-	server := newListenServer(v.routes(newGauges(v, watching)))
+	server := newHTTPServer(s.routes(newGauges(s, watching)))
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(v.http); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(s.http); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving health checks and metrics: %w", err)
 	}
 	return nil
 }
 
-func (v *vitals) routes(live *gauges) http.Handler {
-	metrics := promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{Timeout: vitalsTimeout})
-	var looking singleflight.Group // several scrapes at once ask the servers once
+func (s *Server) routes(live *gauges) http.Handler {
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
+	var updates singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answering(v.stuck, nil))
-	mux.HandleFunc("GET /readyz", answering(v.ready, v.paused))
+	mux.HandleFunc("GET /healthz", answering(s.stalled, nil))
+	mux.HandleFunc("GET /readyz", answering(s.Ready, s.paused))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		_, _, _ = looking.Do("", func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), vitalsTimeout)
+		_, _, _ = updates.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serverTimeout)
 			defer cancel()
-			live.look(ctx)
+			live.update(ctx)
 			return nil, nil
 		})
 		metrics.ServeHTTP(w, r)
@@ -112,10 +122,10 @@ func (v *vitals) routes(live *gauges) http.Handler {
 // lines, about states that are no problem of serve. more may be nil.
 func answering(problem func(context.Context) error, more func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), vitalsTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), serverTimeout)
 		defer cancel()
 		if err := problem(ctx); err != nil {
-			http.Error(w, terminal.Cell(err.Error(), 0), http.StatusServiceUnavailable)
+			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -123,15 +133,25 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 			return
 		}
 		for _, line := range more() {
-			fmt.Fprintln(w, terminal.Cell(line, 0))
+			fmt.Fprintln(w, oneLine(line))
 		}
 	}
 }
 
+// oneLine replaces control characters, so that the text of a server stays on its line.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
 // paused describes the routes whose breaker is open.
-func (v *vitals) paused() []string {
+func (s *Server) paused() []string {
 	var lines []string
-	for _, route := range v.handlers.Routes() {
+	for _, route := range s.handlers.Routes() {
 		if !route.Paused.IsZero() {
 			lines = append(lines, fmt.Sprintf("the route of queue %s is paused since %s: %s", route.Queue, route.Paused.UTC().Format(time.RFC3339), route.Error))
 		}
@@ -139,30 +159,30 @@ func (v *vitals) paused() []string {
 	return lines
 }
 
-// stuck returns an error that only a new process can end. A server that is away is
-// none.
-func (v *vitals) stuck(context.Context) error {
-	if running := v.indexing.Load(); running != nil {
+// stalled returns an error that only a new process can end. An unavailable RabbitMQ or
+// store is none.
+func (s *Server) stalled(context.Context) error {
+	if running := s.indexing.Load(); running != nil {
 		return running.Stalled()
 	}
 	return nil
 }
 
-// ready returns an error unless all parts consume and the store takes documents.
-func (v *vitals) ready(ctx context.Context) error {
-	if err := v.brokerThere(); err != nil {
+// Ready returns an error unless all parts consume and the store takes documents.
+func (s *Server) Ready(ctx context.Context) error {
+	if err := s.brokerError(); err != nil {
 		return err
 	}
-	if err := v.handlers.Held(); err != nil {
+	if err := s.handlers.Held(); err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
-	if err := v.store.Check(ctx); err != nil {
+	if err := s.events.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := doctor.IndexHealth(ctx, v.store); err != nil {
+	if err := doctor.IndexHealth(ctx, s.events); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	running := v.indexing.Load()
+	running := s.indexing.Load()
 	if running == nil {
 		return errors.New("the indexer does not consume yet")
 	}
@@ -172,11 +192,11 @@ func (v *vitals) ready(ctx context.Context) error {
 	return nil
 }
 
-// brokerThere returns an error unless every connection is open and the handlers
+// brokerError returns an error unless every connection is open and the handlers
 // consume.
-func (v *vitals) brokerThere() error {
-	lost := v.handlers.Err()
-	if running := v.indexing.Load(); running != nil {
+func (s *Server) brokerError() error {
+	lost := s.handlers.Err()
+	if running := s.indexing.Load(); running != nil {
 		for _, conn := range running.connections {
 			if err := conn.Err(); err != nil && lost == nil {
 				lost = err
@@ -187,21 +207,21 @@ func (v *vitals) brokerThere() error {
 		return fmt.Errorf("broker: %w", lost)
 	}
 	select {
-	case <-v.handlers.Running():
+	case <-s.handlers.Running():
 		return nil
 	default:
 		return errors.New("the handlers do not consume yet")
 	}
 }
 
-// behind returns the indexer's lag, or the time since the start if the indexer could
+// indexLag returns the indexer's lag, or the time since the start if the indexer could
 // not begin yet.
-func (v *vitals) behind(queue string, waiting int) time.Duration {
-	if running := v.indexing.Load(); running != nil {
+func (s *Server) indexLag(queue string, waiting int) time.Duration {
+	if running := s.indexing.Load(); running != nil {
 		return running.Lag(queue, waiting)
 	}
 	if waiting == 0 {
 		return 0
 	}
-	return time.Since(v.begun)
+	return time.Since(s.started)
 }

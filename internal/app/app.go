@@ -1,0 +1,193 @@
+// Package app makes a running Watership of a configuration: the process behind the
+// commands, without command line, terminal and signals.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config holds the settings of an App.
+type Config struct {
+	Settings config.Config
+
+	// Name is part of the name of the App's connection on RabbitMQ's management page.
+	Name string
+
+	// Logger logs the problems of connections and of the running parts.
+	Logger *slog.Logger
+
+	// StoreLogger logs problems that keep events out of the store. Nil: Logger.
+	StoreLogger *slog.Logger
+
+	// Broker limits the embedded broker that Start makes.
+	Broker broker.Limits
+}
+
+// App opens connections to RabbitMQ and the store when they are first asked for. A
+// second caller gets the same connection.
+type App struct {
+	settings    config.Config
+	name        string
+	logger      *slog.Logger
+	storeLogger *slog.Logger
+	topology    schemas.Topology
+	login       string
+	vhost       string
+	secrets     secrets
+	embedded    *embedded // broker of this process; nil: none
+	running     running   // broker of another process
+
+	mu        sync.Mutex // guards the fields below
+	events    EventStore
+	conn      *rabbit.Connection
+	publisher *rabbit.Publisher
+	closers   []func() error // in the order of opening
+}
+
+// New makes an App that uses the servers of the configuration, or the embedded broker
+// and the store of the process that runs on the data folder. It asks no server. Errors
+// in settings are InputErrors.
+func New(cfg Config) (*App, error) {
+	cfg.Settings = cfg.Settings.Clone()
+	found, err := findRunning(&cfg.Settings)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newApp(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a.running = found
+	return a, nil
+}
+
+// Start makes an App for Serve. If amqp.url is embedded://, it starts the embedded
+// broker, which Close ends.
+func Start(ctx context.Context, cfg Config) (*App, error) {
+	cfg.Settings = cfg.Settings.Clone()
+	e, err := startEmbedded(ctx, &cfg.Settings, broker.Config{Logger: cfg.Logger, Limits: cfg.Broker})
+	if err != nil {
+		return nil, err
+	}
+	a, err := newApp(cfg)
+	if err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	a.embedded = e
+	a.closers = append(a.closers, e.close)
+	return a, nil
+}
+
+func newApp(cfg Config) (*App, error) {
+	settings := cfg.Settings
+	files, err := readSecrets(&settings)
+	if err != nil {
+		return nil, err
+	}
+	var uri amqp091.URI
+	if !settings.AMQP.URL.IsEmbedded() {
+		if uri, err = amqp091.ParseURI(settings.AMQP.URL.Reveal()); err != nil {
+			return nil, inputErrorf("amqp.url %s cannot be read", settings.AMQP.URL)
+		}
+		if _, err := rabbit.NewManagement(settings.AMQP.ManagementURL.Reveal(), nil); err != nil {
+			return nil, inputErrorf("amqp.management_url: %w", err)
+		}
+	}
+	a := &App{
+		settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
+		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files,
+	}
+	if a.storeLogger == nil {
+		a.storeLogger = a.logger
+	}
+	return a, nil
+}
+
+func topologyOf(settings config.Config) schemas.Topology {
+	topology := schemas.Topology{Prefix: settings.Topology.Prefix}
+	if settings.Tap.WhenFull == "drop_oldest" {
+		topology.IndexLimit = int64(settings.Tap.Limit)
+	}
+	return topology
+}
+
+// Settings returns the configuration with the addresses in use.
+func (a *App) Settings() config.Config { return a.settings.Clone() }
+
+// Topology returns the names of Watership's exchanges and queues.
+func (a *App) Topology() schemas.Topology { return a.topology }
+
+// VHost returns the virtual host of amqp.url.
+func (a *App) VHost() string { return a.vhost }
+
+// Login returns the user of amqp.url.
+func (a *App) Login() string { return a.login }
+
+// DocumentFormat returns the format in which events are stored.
+func (a *App) DocumentFormat() schemas.DocumentFormat {
+	index := a.settings.Clone().Index
+	return schemas.DocumentFormat{
+		Labels: index.Labels, NumericLabels: index.NumericLabels,
+		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
+	}
+}
+
+// Sign signs the state of a message, if there are keys.
+func (a *App) Sign(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: a.topology, Keys: a.secrets.stateKeys}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
+	return m
+}
+
+// Close closes what the App has opened, the newest first.
+func (a *App) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var failed []error
+	for _, end := range slices.Backward(a.closers) {
+		failed = append(failed, end())
+	}
+	a.events, a.conn, a.publisher, a.closers = nil, nil, nil, nil
+	return errors.Join(failed...)
+}
+
+// InputError is returned for a setting or an argument that cannot be used, which is a
+// mistake of the caller and no failure of a server.
+type InputError struct{ Err error }
+
+// Error implements error.
+func (e InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e InputError) Unwrap() error { return e.Err }
+
+func inputErrorf(format string, args ...any) error { return InputError{fmt.Errorf(format, args...)} }
+
+// RequestTimeout bounds the requests that a caller waits for.
+const RequestTimeout = 15 * time.Second
+
+// WithTimeout returns a context that ends after RequestTimeout.
+func WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, RequestTimeout, fmt.Errorf("no answer within %s", RequestTimeout))
+}
+
+// ignoreEnd drops an error after the end of ctx: being stopped is no failure.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// Connection returns the App's connection, which is closed with the App. It connects in
+// the background and reconnects.
+func (a *App) Connection() (*rabbit.Connection, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.connection(a.logger)
+}
+
+// connection opens the connection if it is not open. It uses amqp.url, so that the
+// embedded broker limits it like any client.
+func (a *App) connection(logger *slog.Logger) (*rabbit.Connection, error) {
+	if a.conn != nil {
+		return a.conn, nil
+	}
+	if a.running.missing != nil {
+		return nil, a.running.missing
+	}
+	cfg := a.brokerConfig(a.name)
+	cfg.Logger = logger
+	conn, err := rabbit.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a.conn = conn
+	a.closers = append(a.closers, conn.Close)
+	return conn, nil
+}
+
+// Dial returns the App's connection once it is open. It returns the first failure to
+// connect instead of trying again.
+func (a *App) Dial(ctx context.Context) (*rabbit.Connection, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	isFirst := a.conn == nil
+	conn, err := a.connection(nil)
+	if err != nil {
+		return nil, err
+	}
+	err = a.awaitOpen(ctx, conn)
+	if err == nil {
+		return conn, nil
+	}
+	if isFirst {
+		a.conn = nil
+		a.closers = a.closers[:len(a.closers)-1]
+		err = errors.Join(err, conn.Close())
+	}
+	return nil, err
+}
+
+// dialPoll is how often awaitOpen checks whether the broker has answered.
+const dialPoll = 10 * time.Millisecond
+
+func (a *App) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
+	ctx, cancel := WithTimeout(ctx)
+	defer cancel()
+	first := conn.Err()
+	for err := first; ; err = conn.Err() {
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case hasCause(err) || err.Error() != first.Error():
+			return fmt.Errorf("connecting to %s: %w", a.settings.AMQP.URL, err)
+		}
+		select {
+		case <-time.After(dialPoll):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// hasCause reports whether a connection attempt has failed. Before that, the error only
+// says that there is no connection yet.
+func hasCause(err error) bool {
+	var network *net.OpError
+	var broker *amqp091.Error
+	return errors.As(err, &network) || errors.As(err, &broker) || errors.Unwrap(err) != nil
+}
+
+// Publisher returns the publisher on the App's connection, which is closed with the App.
+func (a *App) Publisher(ctx context.Context) (*rabbit.Publisher, error) {
+	conn, err := a.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.publisher == nil {
+		a.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+		a.closers = append(a.closers, a.publisher.Close)
+	}
+	return a.publisher, nil
+}
+
+// open opens a connection for a part of a running server, past the limits of the
+// embedded broker.
+func (a *App) open(purpose string, consuming bool) (*rabbit.Connection, error) {
+	cfg := a.brokerConfig(purpose)
+	cfg.URL, cfg.Logger, cfg.LargeFrames = a.serverURL(), a.logger, consuming
+	return rabbit.Open(cfg)
+}
+
+// brokerConfig returns the configuration of a connection to amqp.url.
+func (a *App) brokerConfig(name string) rabbit.Config {
+	return rabbit.Config{URL: a.settings.AMQP.URL.Reveal(), TLS: a.secrets.amqpTLS, Name: "watership " + name, Instance: a.running.instance}
+}
+
+// serverURL returns the URL at which a running server reaches the broker.
+func (a *App) serverURL() string {
+	if a.embedded != nil {
+		return a.embedded.internalURL
+	}
+	return a.settings.AMQP.URL.Reveal()
+}
+
+// Management returns a client of RabbitMQ's HTTP API.
+func (a *App) Management() (*rabbit.Management, error) {
+	if a.running.missing != nil {
+		return nil, a.running.missing
+	}
+	return rabbit.NewManagement(a.settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient())
+}
+
+// source returns the name of the RabbitMQ system, which every event has.
+func (a *App) source(ctx context.Context, conn *rabbit.Connection) (string, error) {
+	if a.settings.Source != "" {
+		return a.settings.Source, nil
+	}
+	cluster, err := conn.ClusterName(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking the broker for its name: %w", err)
+	}
+	if cluster == "" {
+		return "", errors.New("the broker does not say its cluster's name: set source in the configuration")
+	}
+	return cluster + "/" + a.vhost, nil
+}
+
+// queueState returns the number of messages and consumers of a queue, as AMQP says them.
+func queueState(ctx context.Context, conn *rabbit.Connection, queue string) (state amqp091.Queue, err error) {
+	err = conn.Do(ctx, func(ch *amqp091.Channel) error {
+		state, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	return state, err
+}

@@ -1,0 +1,145 @@
+package app
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Decision is an operator's decision about failures, and its reason.
+type Decision struct{ Operator, Reason string }
+
+// discardChunk is the number of failures that one query finds by their ids.
+const discardChunk = 500
+
+// Discard publishes a `discarded` event for each failure, by event id, and counts the
+// confirmed events.
+func (a *App) Discard(ctx context.Context, ids []string, decision Decision) (confirmed int, err error) {
+	events, err := a.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	publisher, err := a.Publisher(ctx)
+	if err != nil {
+		return 0, err
+	}
+	d := discarding{App: a, Decision: decision, events: events, publisher: publisher}
+	for some := range slices.Chunk(ids, discardChunk) {
+		n, err := d.publish(ctx, some)
+		confirmed += n
+		if err != nil {
+			return confirmed, err
+		}
+	}
+	return confirmed, nil
+}
+
+type discarding struct {
+	*App
+	Decision
+	events    EventStore
+	publisher *rabbit.Publisher
+}
+
+// publish returns when the broker has confirmed the events, also those before an error.
+func (d discarding) publish(ctx context.Context, ids []string) (confirmed int, err error) {
+	var either kql.Or
+	for _, id := range ids {
+		either = append(either, is("event.id", id))
+	}
+	failures := d.events.Events(ctx, eventstore.Selection{Query: either, Order: eventstore.BySequence})
+	sent, err := d.send(ctx, failures)
+	for _, pending := range sent {
+		switch waited := pending.Wait(ctx); {
+		case waited == nil:
+			confirmed++
+		case err == nil: // further errors have the same cause as a rule
+			err = waited
+		}
+	}
+	return confirmed, err
+}
+
+// send ends with the first failure that cannot be read or sent.
+func (d discarding) send(ctx context.Context, failures iter.Seq2[schemas.Event, error]) (sent []*rabbit.Pending, err error) {
+	for e, err := range failures {
+		if err != nil {
+			return sent, err
+		}
+		pending, err := d.publisher.Send(ctx, d.Sign(rabbit.Message{
+			Exchange: d.topology.Events(), RoutingKey: string(schemas.Discarded),
+			Publishing: schemas.DefaultFrameMax.WrapWithoutBody(e.Envelope, d.state(e, time.Now()),
+				schemas.OmittedBody{Size: len(e.Envelope.Body), In: schemas.BodyInPublished}),
+		}))
+		if err != nil {
+			return sent, err
+		}
+		sent = append(sent, pending)
+	}
+	return sent, nil
+}
+
+// discardID derives the id of a `discarded` event from the id of its failure, so that a
+// repeat is the same document.
+func discardID(failure string) string { return schemas.DerivedID("discarded", failure) }
+
+// state returns the state of a failure's `discarded` event.
+func (d discarding) state(e schemas.Event, now time.Time) schemas.State {
+	return schemas.State{
+		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
+		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
+		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.Reason + " (" + d.Operator + ")"},
+	}
+}
+
+const (
+	discardTimeout  = 10 * time.Second
+	discardInterval = 250 * time.Millisecond
+)
+
+// AwaitDiscarded waits until the store has the `discarded` events of failures, so that a
+// replay leaves the failures out. After ten seconds it returns how many are missing:
+// probably no server stores them.
+func (a *App) AwaitDiscarded(ctx context.Context, ids []string) (missing int, err error) {
+	events, err := a.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for deadline := time.Now().Add(discardTimeout); ; {
+		missing, err := missingDiscards(ctx, events, ids)
+		if err != nil || missing == 0 || time.Now().After(deadline) {
+			return missing, err
+		}
+		select {
+		case <-time.After(discardInterval):
+		case <-ctx.Done():
+			return missing, context.Cause(ctx)
+		}
+	}
+}
+
+// missingDiscards counts the failures whose `discarded` events the store does not have.
+func missingDiscards(ctx context.Context, events EventStore, ids []string) (int, error) {
+	if err := events.Refresh(ctx); err != nil {
+		return 0, err
+	}
+	missing := len(ids)
+	for some := range slices.Chunk(ids, discardChunk) {
+		var either kql.Or
+		for _, id := range some {
+			either = append(either, is("event.id", discardID(id)))
+		}
+		n, err := events.Count(ctx, eventstore.Selection{Query: either})
+		if err != nil {
+			return 0, err
+		}
+		missing -= int(n)
+	}
+	return max(0, missing), nil
+}

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/runfile"
+)
+
+// embedded is the broker of this process. All clients reach it through a socket, as
+// they would RabbitMQ. Its methods accept nil: there is none.
+type embedded struct {
+	broker      *broker.Broker
+	internalURL string // for the parts of this process
+	management  *http.Server
+	folder      *runfile.Folder
+	path        string // of folder
+}
+
+// startEmbedded starts a broker if amqp.url is embedded://, and puts its addresses into
+// the settings. Else it returns nil.
+func startEmbedded(ctx context.Context, settings *config.Config, cfg broker.Config) (*embedded, error) {
+	if !settings.AMQP.URL.IsEmbedded() {
+		return nil, nil
+	}
+	folder, err := runfile.Acquire(ctx, settings.Data)
+	var held *runfile.HeldError
+	if errors.As(err, &held) {
+		return nil, fmt.Errorf("%w: end it, or give another folder with --data", held)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.Instance = rand.Text()
+	e := &embedded{broker: broker.New(cfg), folder: folder, path: settings.Data}
+	if err := e.start(settings, cfg.Instance); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+// start listens, and announces the addresses to other commands.
+func (e *embedded) start(settings *config.Config, instance string) error {
+	if settings.Store.URL.File() == StoreFile(settings.Data) {
+		if err := runfile.CheckStore(StoreFile(settings.Data)); err != nil {
+			return err
+		}
+	}
+	address, err := e.listen(settings.AMQP.Listen)
+	if err != nil {
+		return err
+	}
+	internal, err := e.broker.ListenInternal("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	management, err := e.serveManagement()
+	if err != nil {
+		return err
+	}
+	login := url.UserPassword("guest", "guest")
+	at := func(scheme, host string) string { return (&url.URL{Scheme: scheme, User: login, Host: host}).String() }
+	e.internalURL = at("amqp", internal.String())
+	process := runfile.Running{
+		PID: os.Getpid(), Instance: instance, AMQP: at("amqp", reachable(address)), Management: at("http", management.String()),
+	}
+	settings.AMQP.URL, settings.AMQP.ManagementURL = config.NewURL(process.AMQP), config.NewURL(process.Management)
+	if path := settings.Store.URL.File(); path != "" {
+		if path, err = filepath.Abs(path); err != nil {
+			return fmt.Errorf("finding the store: %w", err)
+		}
+		process.Store = "sqlite:" + path
+	}
+	return e.folder.Announce(process)
+}
+
+// serveManagement serves the management API of the broker until close.
+func (e *embedded) serveManagement() (net.Addr, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the management API of the embedded broker: %w", err)
+	}
+	e.management = &http.Server{Handler: e.broker.Management(), ReadHeaderTimeout: serverTimeout}
+	go func() { _ = e.management.Serve(listener) }()
+	return listener.Addr(), nil
+}
+
+const folderInterval = time.Second
+
+// watchFolder returns an error when the data folder is deleted or replaced: no command
+// would find the store.
+func (e *embedded) watchFolder(ctx context.Context) error {
+	if e == nil {
+		return nil
+	}
+	ticker := time.NewTicker(folderInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if e.folder.Gone() {
+			return fmt.Errorf("the data folder %s was deleted while this process had its store in it", e.path)
+		}
+	}
+}
+
+// watchListeners returns an error when a listener of the broker fails.
+func (e *embedded) watchListeners(ctx context.Context) error {
+	if e == nil {
+		return nil
+	}
+	select {
+	case err := <-e.broker.Failed():
+		return fmt.Errorf("the embedded broker takes no connections any more: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// listen listens on an address; without one on RabbitMQ's port, or any if that is in
+// use.
+func (e *embedded) listen(address string) (net.Addr, error) {
+	if address != "" {
+		got, err := e.broker.Listen(address)
+		if err != nil {
+			err = fmt.Errorf("amqp.listen %s: %w", address, err)
+		}
+		return got, err
+	}
+	got, err := e.broker.Listen("127.0.0.1:5672")
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return e.broker.Listen("127.0.0.1:0")
+	}
+	return got, err
+}
+
+// reachable returns an address at which clients reach a listener on every interface.
+func reachable(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+}
+
+// closeExternalAfter closes the connections of other processes once ctx ends, so that
+// the server can finish its messages however full the broker is.
+func (e *embedded) closeExternalAfter(ctx context.Context) (stop func() bool) {
+	if e == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, e.broker.CloseExternal)
+}
+
+// Loss counts the messages that Close deletes with the embedded broker, and those of
+// them that are not recorded in the store.
+func (a *App) Loss() (messages, unrecorded int) {
+	if a.embedded == nil {
+		return 0, 0
+	}
+	for queue, n := range a.embedded.broker.QueueLengths("/") {
+		messages += n
+		if slices.Contains(a.topology.Indexed(), queue) {
+			unrecorded += n
+		}
+	}
+	return messages, unrecorded
+}
+
+// close leaves only the store in the data folder.
+func (e *embedded) close() error {
+	if e == nil {
+		return nil
+	}
+	var err error
+	if e.management != nil {
+		err = e.management.Close()
+	}
+	return errors.Join(err, e.broker.Close(), e.folder.Release())
+}

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	overflowInterval = time.Second
+
+	// countersSettled is how long the management API may take to count past messages:
+	// it does so every five seconds (https://www.rabbitmq.com/docs/management#statistics-interval).
+	countersSettled = 6 * time.Second
+)
+
+// overflow watches for times at which the broker drops the oldest tap copies, since the
+// store takes fewer than are published and tap.when_full is drop_oldest. Each becomes a
+// `dropped` event, with its period and an estimate of how many messages are missing.
+type overflow struct {
+	*Server
+	conn       *rabbit.Connection
+	publisher  *rabbit.Publisher
+	management *rabbit.Management
+
+	dropping prometheus.Gauge
+	dropped  prometheus.Counter
+
+	counted int64     // dropped messages that an earlier event has counted
+	since   time.Time // messages published earlier are in the store; zero: nothing is dropped
+	over    time.Time // when the queue was no longer full
+}
+
+// watchOverflow runs until ctx ends, if copies may be dropped at all.
+func (s *Server) watchOverflow(ctx context.Context) (err error) {
+	if s.topology.IndexLimit == 0 {
+		return nil
+	}
+	conn, err := s.open("recording gaps", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	management, err := s.Management()
+	if err != nil {
+		return err
+	}
+	factory := promauto.With(s.registry)
+	o := &overflow{
+		Server: s, conn: conn, publisher: publisher, management: management,
+		dropping: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: "watership", Subsystem: "index", Name: "dropping",
+			Help: "1 while the queues of copies are full, so that the oldest copies are dropped.",
+		}),
+		dropped: factory.NewCounter(prometheus.CounterOpts{
+			Namespace: "watership", Subsystem: "index", Name: "dropped_messages_total",
+			Help: "Copies that were dropped, as far as the management API allows to count them.",
+		}),
+	}
+	return o.run(ctx)
+}
+
+func (o *overflow) run(ctx context.Context) error {
+	select {
+	case <-o.handlers.Running():
+	case <-ctx.Done():
+		return nil
+	}
+	if full, err := o.full(ctx); err == nil && !full {
+		o.counted, _ = o.missing(ctx)
+	}
+	ticker := time.NewTicker(overflowInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			o.poll(ctx)
+		case <-ctx.Done():
+			return o.recordUnfinished(ctx)
+		}
+	}
+}
+
+// poll notes when the queue becomes full, and records the overflow once it is over.
+func (o *overflow) poll(ctx context.Context) {
+	full, err := o.full(ctx)
+	switch {
+	case err != nil: // the broker is unavailable, and the overflow lasts
+	case full && o.since.IsZero():
+		o.since = time.Now().Add(-o.indexLag(o.topology.Index(), 1))
+		o.dropping.Set(1)
+		o.logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
+			"queue", o.topology.Index(), "limit", o.topology.IndexLimit, "since", o.since)
+	case full:
+		o.over = time.Time{}
+	case !o.since.IsZero() && o.over.IsZero():
+		o.over = time.Now()
+	case !o.since.IsZero() && time.Since(o.over) > countersSettled:
+		if err := o.record(ctx, o.over); err != nil {
+			o.logger.Error("recording a gap failed; trying again", "error", err)
+		}
+	}
+}
+
+// full reports whether the oldest copies are dropped: the overflow of the index queue
+// is dead-lettered to the queue of late copies, whose overflow is dropped.
+func (o *overflow) full(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	late, err := queueState(ctx, o.conn, o.topology.IndexLate())
+	return int64(late.Messages) >= o.topology.IndexLimit, err
+}
+
+// missing counts the copies that were published and neither acknowledged nor are in a
+// queue.
+func (o *overflow) missing(ctx context.Context) (int64, error) {
+	index, err := o.management.Queue(ctx, o.vhost, o.topology.Index())
+	if err != nil {
+		return 0, err
+	}
+	late, err := o.management.Queue(ctx, o.vhost, o.topology.IndexLate())
+	if err != nil {
+		return 0, err
+	}
+	return max(0, index.Stats.Published-index.Stats.Acknowledged-late.Stats.Acknowledged-index.Messages-late.Messages), nil
+}
+
+// record publishes the `dropped` event, and starts again.
+func (o *overflow) record(ctx context.Context, until time.Time) error {
+	many := "an unknown number of"
+	if all, err := o.missing(ctx); err == nil {
+		many = fmt.Sprintf("about %d", max(0, all-o.counted))
+		o.dropped.Add(float64(max(0, all-o.counted)))
+		o.counted = all
+	}
+	none := schemas.Envelope{}
+	state := schemas.State{
+		Fingerprint: none.Fingerprint(), EventID: "gap:" + rand.Text(), Queue: o.topology.Index(),
+		Time: o.since, Duration: until.Sub(o.since),
+		Failure: schemas.Failure{Type: "gap", Message: fmt.Sprintf(
+			"%s messages that were published between %s and %s are not recorded: more than tap.limit (%d) waited for the store",
+			many, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.topology.IndexLimit)},
+	}
+	err := o.publisher.Publish(ctx, o.Sign(rabbit.Message{
+		Exchange: o.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
+	}))
+	if err != nil {
+		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
+	}
+	o.dropping.Set(0)
+	o.since, o.over = time.Time{}, time.Time{}
+	return nil
+}
+
+// recordUnfinished records the overflow so far; the next server records the rest.
+func (o *overflow) recordUnfinished(ctx context.Context) error {
+	if o.since.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverTimeout)
+	defer cancel()
+	return o.record(ctx, time.Now())
+}

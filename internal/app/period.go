@@ -1,0 +1,101 @@
+package app
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/terminal"
+)
+
+// Period limits a query to a period. Since is a duration such as 7d; From and To are
+// times or date math such as now-1d/d. Empty: no limit.
+type Period struct{ Since, From, To string }
+
+// Limit adds the period to a query. Its errors are InputErrors.
+func (p Period) Limit(node kql.Node) (kql.Node, error) {
+	if p.Since != "" && p.From != "" {
+		return nil, inputErrorf("--since and --from cannot be combined")
+	}
+	from := p.From
+	if p.Since != "" {
+		from = ago(p.Since)
+	}
+	all := kql.And{node}
+	for _, bound := range []struct {
+		op                 kql.Op
+		text, flag, format string
+	}{
+		{kql.GreaterOrEqual, from, cmp.Or(p.Since, p.From), p.beginFormat()},
+		{kql.Less, p.To, p.To, "--to %q: " + expectedTime},
+	} {
+		if bound.text == "" {
+			continue
+		}
+		compared, err := timeBound(bound.op, bound.text)
+		if err != nil {
+			return nil, inputErrorf(bound.format, bound.flag)
+		}
+		all = append(all, compared)
+	}
+	if len(all) == 1 {
+		return node, nil
+	}
+	return all, p.checkOrder(from)
+}
+
+const expectedTime = "expected a time such as 2026-05-04T03:00:00Z, 2026-05-04 or now-1d"
+
+// beginFormat returns the format of the error for an invalid --since or --from.
+func (p Period) beginFormat() string {
+	if p.Since != "" {
+		return "--since %q: expected a duration such as 15m, 1h30m or 7d"
+	}
+	return "--from %q: " + expectedTime
+}
+
+// checkOrder returns an error if the period, which begins at from, is empty.
+func (p Period) checkOrder(from string) error {
+	if from == "" || p.To == "" {
+		return nil
+	}
+	now := time.Now()
+	begin, err := kql.Instant(dateTime(from), now, kql.First)
+	if err != nil {
+		return err
+	}
+	end, err := kql.Instant(dateTime(p.To), now, kql.First)
+	if err == nil && !begin.Before(end) {
+		return inputErrorf("no event can match: the period begins at %s and ends at %s", terminal.Time(begin), terminal.Time(end))
+	}
+	return err
+}
+
+// dateTime returns a time in the form of ISO 8601. The commands print times with a
+// space.
+func dateTime(text string) string { return strings.Replace(text, " ", "T", 1) }
+
+// ago returns date math for a duration, in which several amounts may follow one
+// another, as Go writes them: 1h30m.
+func ago(duration string) string {
+	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
+}
+
+// timeBound compares @timestamp with a time.
+func timeBound(op kql.Op, text string) (kql.Node, error) {
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return nil, err
+	}
+	compared, err := kql.Resolve(kql.Range{
+		Field: kql.Pattern{"@timestamp"}, Op: op,
+		Value: kql.Value{Pattern: kql.Pattern{dateTime(text)}, Quoted: true},
+	}, fields)
+	if err != nil {
+		return nil, err
+	}
+	return kql.InZone(compared, fields, time.Now()), nil
+}

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+)
+
+// pipeline returns the configuration of the handlers, and of the topology that they
+// declare.
+func (a *App) pipeline() pipeline.Config {
+	settings := a.settings.Clone()
+	cfg := pipeline.Config{
+		URL: a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys,
+		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
+		Default: policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
+		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
+		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: a.logger,
+	}
+	if !settings.AMQP.URL.IsEmbedded() {
+		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient()
+	}
+	for _, r := range settings.Routes {
+		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry)))
+	}
+	return cfg
+}
+
+func taps(exchanges []config.TapExchange) []pipeline.Tap {
+	var taps []pipeline.Tap
+	for _, exchange := range exchanges {
+		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+	}
+	return taps
+}
+
+func route(r config.Route, retries *retry.Policy) pipeline.Route {
+	route := pipeline.Route{
+		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
+		Breaker: &r.Breaker, Handler: httpHandler(r.Handler.HTTP),
+	}
+	for _, bind := range r.Bind {
+		route.Bind = append(route.Bind, pipeline.Binding(bind))
+	}
+	return route
+}
+
+func httpHandler(to config.HTTPHandler) message.HandlerFunc {
+	statuses := map[string]pipeline.Meaning{}
+	for status, meaning := range to.Statuses {
+		statuses[status] = pipeline.Meaning(meaning)
+	}
+	return pipeline.HTTP(pipeline.HTTPConfig{
+		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
+	})
+}
+
+func policy(retries config.Retry, name string) *retry.Policy {
+	policy := retries.Policies[name]
+	return &policy
+}

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// ParseQuery parses a query and resolves its fields to their full names. Times without
+// a zone are in the zone of the machine. Its errors are InputErrors.
+func (a *App) ParseQuery(text string) (kql.Node, error) {
+	node, err := kql.Parse(text)
+	if err != nil {
+		return nil, InputError{err}
+	}
+	fields, err := a.Fields()
+	if err != nil {
+		return nil, err
+	}
+	node, err = kql.Resolve(node, fields)
+	if err != nil {
+		return nil, InputError{err}
+	}
+	return kql.InZone(node, fields, time.Now()), nil
+}
+
+// Fields returns the fields of the mapping, and the labels of the configuration.
+func (a *App) Fields() (kql.Fields, error) {
+	fields, err := eventstore.Fields()
+	fields.Labels = a.DocumentFormat().LabelFields()
+	return fields, err
+}
+
+// Field returns the field with a full or short name. Its errors are InputErrors.
+func (a *App) Field(name string) (kql.Field, error) {
+	fields, err := a.Fields()
+	if err != nil {
+		return kql.Field{}, err
+	}
+	if strings.Contains(name, "*") {
+		return kql.Field{}, inputErrorf("%q: expected the name of one field, without wildcards", name)
+	}
+	resolved, err := kql.Resolve(kql.Exists{Field: kql.Pattern{name}}, fields)
+	if err != nil {
+		return kql.Field{}, InputError{err}
+	}
+	full := resolved.(kql.Exists).Field.Text()
+	field, isField := fields.Lookup(full)
+	if !isField {
+		return kql.Field{}, inputErrorf("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
+	}
+	return field, nil
+}
+
+// ParseDSL reads a query of Elasticsearch, or the body of a search that has one, as
+// Kibana's Inspect shows it. It ignores the rest of such a body.
+func ParseDSL(text []byte) (kql.Raw, error) {
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(text, &body); err != nil {
+		return kql.Raw{}, fmt.Errorf("expected a JSON object such as {\"term\": {\"event.action\": \"poisoned\"}}: %w", err)
+	}
+	if inner, found := body["query"]; found {
+		return kql.Raw{JSON: string(inner)}, nil
+	}
+	if len(body) != 1 {
+		return kql.Raw{}, errors.New("expected one query, or the body of a search with \"query\" in it")
+	}
+	return kql.Raw{JSON: string(text)}, nil
+}
+
+func is(field, value string) kql.Node {
+	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
+}

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Extension adds to the configuration of a server.
+type Extension struct {
+	Taps   []pipeline.Tap
+	Routes []pipeline.Route
+
+	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
+	Run func(ctx context.Context, s *Server) error
+}
+
+// Serve runs everything in one process until ctx ends.
+//
+//	publishers ─► exchange ─► route's queue ─► business ── ok ────────► `handled` event
+//	                 │            ▲                │ error
+//	                 │ tap        │                ├─ again ─► delay.<ms> ─► due ─┐
+//	                 ▼            └── retry ◄──────┼──────────────────────────────┘
+//	               index                           └─ never ─► poison ─► `poisoned` event
+//	                 │                                                        │
+//	                 └──────────► indexer ◄── log ◄── events ◄────────────────┘
+//	                                 │
+//	                                 ▼
+//	                         the store
+//
+// pipeline has the handlers, indexer the rest; they share nothing but the broker.
+func (a *App) Serve(ctx context.Context, with Extension) error {
+	defer a.embedded.closeExternalAfter(ctx)()
+	a.logExposures()
+	gctuning.Apply(a.settings.Index.Memory)
+	s, err := a.newServer(ctx, with)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
+		s.handle, s.index, s.answer, s.watchOverflow, s.retain, s.reportLimits, a.embedded.watchFolder, a.embedded.watchListeners,
+	} {
+		group.Go(func() error { return part(ctx) })
+	}
+	if with.Run != nil {
+		group.Go(func() error { return with.Run(ctx, s) })
+	}
+	a.logger.Info("serving", "broker", a.settings.AMQP.URL, "store", a.settings.Store.URL,
+		"routes", len(a.settings.Routes), "tapped", len(a.settings.Tap.Exchanges))
+	err = group.Wait()
+	a.logger.Info("stopped")
+	return err
+}
+
+func (a *App) newServer(ctx context.Context, with Extension) (*Server, error) {
+	events, err := a.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{App: a, config: a.pipeline(), registry: prometheus.NewRegistry(), events: events, started: time.Now()}
+	s.config.Tap = append(s.config.Tap, with.Taps...)
+	s.config.Routes = append(s.config.Routes, with.Routes...)
+	s.config.Registerer = s.registry
+	if s.handlers, err = pipeline.New(s.config); err != nil {
+		return nil, err
+	}
+	s.http, err = listen(a.settings.HTTP.Listen)
+	return s, err
+}
+
+// handle runs the handlers, unless setup has to run first.
+func (s *Server) handle(ctx context.Context) error {
+	refused := s.refuseFormer(ctx)
+	if refused != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended // Run closes its connections
+	}
+	return errors.Join(refused, s.handlers.Run(ctx))
+}
+
+// index runs the indexer once the topology is declared.
+func (s *Server) index(ctx context.Context) (err error) {
+	select {
+	case <-s.handlers.Running():
+	case <-ctx.Done():
+		return nil
+	}
+	if err := s.installTemplates(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	consuming, err := s.open("indexing", true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, consuming.Close()) }()
+	sending, err := s.open("setting aside", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sending.Close()) }()
+	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	source, err := s.source(ctx, consuming)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	cfg := s.indexerConfig(source)
+	cfg.Broker, cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
+	x := indexer.New(cfg)
+	s.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
+	return x.Run(ctx)
+}
+
+func (a *App) indexerConfig(source string) indexer.Config {
+	return indexer.Config{
+		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
+		Decoder: schemas.Decoder{Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.stateKeys},
+		Batch: indexer.Batch{
+			Events: a.settings.Index.Batch.Events, Bytes: a.settings.Index.Batch.Bytes, Wait: a.settings.Index.Batch.Wait,
+		},
+	}
+}
+
+const installInterval = 2 * time.Second
+
+// installTemplates waits for a store that is unavailable.
+func (s *Server) installTemplates(ctx context.Context) error {
+	for warned := false; ; warned = true {
+		err := s.events.Install(ctx)
+		var failed *eventstore.Error
+		if err == nil || !errors.As(err, &failed) || failed.Kind == eventstore.BadRequest {
+			return ignoreEnd(ctx, err)
+		}
+		if !warned {
+			s.storeLogger.Warn("waiting for the store; messages stay in their queues", "store", s.settings.Store.URL, "error", err)
+		}
+		select {
+		case <-time.After(installInterval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+const retainInterval = time.Minute
+
+// retain removes events older than the retention until ctx ends, if the store does not
+// do that by itself.
+func (s *Server) retain(ctx context.Context) error {
+	events, removes := s.events.(interface {
+		Retain(ctx context.Context) (removed int64, err error)
+	})
+	if !removes {
+		return nil
+	}
+	ticker := time.NewTicker(retainInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := events.Retain(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("removing old events failed; trying again", "error", err)
+		}
+	}
+}

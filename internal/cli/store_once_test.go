@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A command opens the store once, however often it reads: each store that is open has
+// connections of its own.
+func TestReplayOpensTheStoreOnce(t *testing.T) {
+	broker := rabbittest.Embedded(t)
+	to, err := url.Parse(storeURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opened atomic.Int32
+	proxy := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(to))
+	proxy.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	proxy.Start()
+	defer proxy.Close()
+	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL)
+	a.environ = append(a.environ, "WATERSHIP_STORE_URL="+proxy.URL)
+	a.keep(t, a.event(1, schemas.Published))
+	for name, ids := range map[string]string{"nothing is found": "slip\n", "a message is found": "m-1\nslip\n"} {
+		t.Run(name, func(t *testing.T) {
+			opened.Store(0)
+			r := a.call(t, "replay", "--ids", writeFile(t, "ids", ids), "--to-queue", "orders", "--unchecked-routes", "--dry-run")
+			if r.code != exitOK || !strings.Contains(r.out, "not found: slip") {
+				t.Errorf("%+v", r)
+			}
+			if n := opened.Load(); n != 1 {
+				t.Errorf("replay opened %d connections to the store", n)
+			}
+		})
+	}
+}
