@@ -8,7 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // Period limits a query to a period. Since is a duration such as 7d; From and To are
@@ -69,7 +69,7 @@ func (p Period) checkOrder(from string) error {
 	}
 	end, err := kql.Instant(dateTime(p.To), now, kql.First)
 	if err == nil && !begin.Before(end) {
-		return inputErrorf("no event can match: the period begins at %s and ends at %s", terminal.Time(begin), terminal.Time(end))
+		return inputErrorf("no event can match: the period begins at %s and ends at %s", wording.Time(begin), wording.Time(end))
 	}
 	return err
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -19,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -125,7 +124,7 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 		ctx, cancel := context.WithTimeout(r.Context(), serverTimeout)
 		defer cancel()
 		if err := problem(ctx); err != nil {
-			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
+			http.Error(w, wording.OneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -133,19 +132,9 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 			return
 		}
 		for _, line := range more() {
-			fmt.Fprintln(w, oneLine(line))
+			fmt.Fprintln(w, wording.OneLine(line))
 		}
 	}
-}
-
-// oneLine replaces control characters, so that the text of a server stays on its line.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
 }
 
 // paused describes the routes whose breaker is open.

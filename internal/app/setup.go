@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -76,7 +76,7 @@ func (a *App) migrate(ctx context.Context, migration topology.Migration, report 
 	delays, err := migration.DeleteFormerDelays(ctx)
 	for _, delay := range delays {
 		if delay.Messages > 0 {
-			report("delays", fmt.Sprintf("%s holds %s of a former release: run setup again once it is empty", delay.Name, terminal.Plural(int(delay.Messages), "message")))
+			report("delays", fmt.Sprintf("%s holds %s of a former release: run setup again once it is empty", delay.Name, wording.Plural(int(delay.Messages), "message")))
 		} else {
 			report("delays", fmt.Sprintf("%s of a former release is empty, and deleted", delay.Name))
 		}

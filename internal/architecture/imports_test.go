@@ -60,6 +60,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"stream of its client":      {"internal/amqpstream internal/rabbit", "internal/amqpstream → internal/rabbit: amqpstream knows"},
 		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
+		"app of the terminal":       {"internal/app internal/terminal", "internal/app → internal/terminal: app runs"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},
 		"topology of a part":        {"internal/topology pipeline/transport", "internal/topology → pipeline/transport: topology declares"},
 		"doctor of a part":          {"internal/doctor replayer", "internal/doctor → replayer: doctor checks"},

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -22,7 +23,7 @@ type field struct {
 // usualFields are the columns where none are asked for.
 func usualFields() []field {
 	return []field{
-		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return terminal.Time(e.Time) }},
+		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
 		{terminal.Column{Title: "EXCHANGE", Spare: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
 		{terminal.Column{Title: "ROUTING KEY", Spare: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // dev is serve on embedded parts, as it was asked for.
@@ -227,12 +228,12 @@ func (d *dev) printAddresses(server *app.Server) {
 
 // command returns the start of a command line for other commands.
 func (d *dev) command() string {
-	name := terminal.Quoted(os.Args[0])
+	name := wording.Quoted(os.Args[0])
 	if path, err := os.Executable(); err == nil && isTemporary(path) {
 		name = "go run ./cmd/watership"
 	}
 	if d.settings.IsSet("data") {
-		name += " --data " + terminal.Quoted(d.settings.Data)
+		name += " --data " + wording.Quoted(d.settings.Data)
 	}
 	return name
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // discard is what was asked for on the command line.
@@ -97,14 +98,14 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	}
 	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
 	if discarded > 0 {
-		fmt.Fprintf(d.Out, "discarded %s\n", terminal.Plural(discarded, "failure"))
+		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(discarded, "failure"))
 	}
 	if err != nil {
 		return err
 	}
 	missing, err := a.AwaitDiscarded(ctx, ids)
 	if err == nil && missing > 0 {
-		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", terminal.Plural(missing, "event"))
+		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(missing, "event"))
 	}
 	return err
 }
@@ -113,7 +114,7 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
 	}
-	yes, err := d.Ask(ctx, fmt.Sprintf("Discard %s?", terminal.Plural(failures, "failure")))
+	yes, err := d.Ask(ctx, fmt.Sprintf("Discard %s?", wording.Plural(failures, "failure")))
 	if err == nil && !yes {
 		err = errors.New("nothing was discarded")
 	}

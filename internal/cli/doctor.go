@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newDoctor(from *settings) *cobra.Command {
@@ -46,7 +47,7 @@ func reportFindings(findings []doctor.Finding, to list, format output) error {
 		return err
 	}
 	if errors > 0 {
-		return fmt.Errorf("doctor found %s", terminal.Plural(errors, "error"))
+		return fmt.Errorf("doctor found %s", wording.Plural(errors, "error"))
 	}
 	return nil
 }
@@ -67,5 +68,5 @@ func writeFindings(findings []doctor.Finding, to list, format output, errors, wa
 			}
 		}
 	}
-	return to.say("%s, %s", terminal.Plural(errors, "error"), terminal.Plural(warnings, "warning"))
+	return to.say("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
 }

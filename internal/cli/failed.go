@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -153,7 +154,7 @@ func (l list) groups(groups []*group, format output) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return l.say("%s in %s", terminal.Plural(total, "failure"), terminal.Plural(len(groups), "group"))
+	return l.say("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

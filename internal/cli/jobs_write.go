@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -78,7 +79,7 @@ func (l list) jobs(jobs []replayer.Job) error {
 	}
 	t := terminal.NewTable(l.Out, l.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.Row(job.ID, terminal.Time(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, wording.Time(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 		time time.Time
 	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
 		if !at.time.IsZero() {
-			field(at.name, terminal.Time(at.time))
+			field(at.name, wording.Time(at.time))
 		}
 	}
 	writeFailures(&page, job)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -101,7 +102,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 		err = w.end()
 	}
 	if err == nil && unreadable > 0 {
-		err = fmt.Errorf("%s could not be read", terminal.Plural(unreadable, "document"))
+		err = fmt.Errorf("%s could not be read", wording.Plural(unreadable, "document"))
 	}
 	return found + unreadable, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -49,7 +50,7 @@ reaches the tap's queue, so this cannot be detected.`,
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
 				sent, err := p.run(ctx, a, streamsOf(cmd), files)
 				if sent > 0 || err == nil {
-					fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", terminal.Plural(sent, "message"))
+					fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", wording.Plural(sent, "message"))
 				}
 				return err
 			})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func addPeriod(cmd *cobra.Command, p *app.Period) {
@@ -40,5 +40,5 @@ func localTime(text string) string {
 	if err != nil {
 		return text
 	}
-	return terminal.Time(at)
+	return wording.Time(at)
 }

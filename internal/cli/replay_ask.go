@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -81,24 +82,24 @@ func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	gone := plan.Unroutable()
 	switch {
 	case r.expecting && plan.Total != r.expect:
-		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", terminal.Plural(plan.Total, "message"), r.expect)
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
 	case r.dryRun:
 		return false, nil
 	case plan.Total == 0 && plan.Unrecorded() > 0:
 		return false, fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
-			terminal.Plural(plan.Unrecorded(), "message"))
+			wording.Plural(plan.Unrecorded(), "message"))
 	case plan.Total == 0:
 		return false, nil
 	case gone > 0 && !r.uncheckedRoutes:
 		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
-			terminal.Plural(gone, "message"))
+			wording.Plural(gone, "message"))
 	case r.yes && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !r.again:
 		return false, fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
-			"run watership serve, and repeat this", terminal.Plural(plan.Log.Events, "event"))
+			"run watership serve, and repeat this", wording.Plural(plan.Log.Events, "event"))
 	case r.yes:
 		return true, nil
 	}
-	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", terminal.Plural(plan.Total, "message")))
+	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", wording.Plural(plan.Total, "message")))
 	if err == nil && !yes {
 		err = errors.New("nothing was sent")
 	}

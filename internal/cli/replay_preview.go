@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -19,9 +20,9 @@ const mostShownRoutes = 20
 // writePreview prints the plan of a replay.
 func writePreview(out io.Writer, plan replayer.Plan) error {
 	var page bytes.Buffer
-	fmt.Fprintf(&page, "%s to send", terminal.Plural(plan.Total, "message"))
+	fmt.Fprintf(&page, "%s to send", wording.Plural(plan.Total, "message"))
 	if plan.Total > 0 {
-		fmt.Fprintf(&page, ", of events from %s to %s", terminal.Time(plan.First), terminal.Time(plan.Last))
+		fmt.Fprintf(&page, ", of events from %s to %s", wording.Time(plan.First), wording.Time(plan.Last))
 	}
 	page.WriteByte('\n')
 	writeRoutes(&page, plan.Routes)
@@ -61,15 +62,15 @@ func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 				rival.Job.ID, terminal.Cell(rival.Job.Operator, 60), rival.Messages)
 		case !rival.Running && !plan.Job.Again:
 			fmt.Fprintf(page, "WARNING: the record of %s that job %s sent is not in the store yet: run watership serve, and repeat this\n",
-				terminal.Plural(int(rival.Unrecorded), "message"), rival.Job.ID)
+				wording.Plural(int(rival.Unrecorded), "message"), rival.Job.ID)
 		}
 	}
 	if plan.Log.Events > 0 && plan.Log.Consumers == 0 {
 		fmt.Fprintf(page, "WARNING: nobody stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve\n",
-			terminal.Plural(plan.Log.Events, "event"))
+			wording.Plural(plan.Log.Events, "event"))
 	}
 	if plan.Unreadable > 0 {
-		fmt.Fprintf(page, "WARNING: %s cannot be read, so it is not known what was sent by them: see watership jobs list\n", terminal.Plural(plan.Unreadable, "job"))
+		fmt.Fprintf(page, "WARNING: %s cannot be read, so it is not known what was sent by them: see watership jobs list\n", wording.Plural(plan.Unreadable, "job"))
 	}
 }
 
@@ -114,7 +115,7 @@ func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job re
 		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
 	}
 	if err == nil && !goOn {
-		err = fmt.Errorf("stopped after the first %s", terminal.Plural(first, "message"))
+		err = fmt.Errorf("stopped after the first %s", wording.Plural(first, "message"))
 	}
 	return err
 }
@@ -124,7 +125,7 @@ func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	if n := job.Failed + job.Skipped; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
-	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", terminal.Plural(job.Sent+job.Failed+job.Skipped, "message"),
+	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
 		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))

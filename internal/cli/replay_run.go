@@ -6,6 +6,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -58,7 +59,7 @@ func failureText(f replayer.Failure) string {
 func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	fmt.Fprintf(t.Out, "sent %d of %d, job %s\n", job.Sent, job.Total, terminal.Cell(job.ID, 0))
 	if job.Skipped > 0 {
-		fmt.Fprintf(t.Err, "%s left out: other jobs replayed them meanwhile\n", terminal.Plural(job.Skipped, "message"))
+		fmt.Fprintf(t.Err, "%s left out: other jobs replayed them meanwhile\n", wording.Plural(job.Skipped, "message"))
 	}
 	if err != nil && !job.Finished() {
 		// Not part of the error: the error of an interruption is not printed.
@@ -68,7 +69,7 @@ func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	case err != nil:
 		return err
 	case job.Failed > 0:
-		return fmt.Errorf("%s could not be sent: see watership jobs show %s", terminal.Plural(job.Failed, "message"), job.ID)
+		return fmt.Errorf("%s could not be sent: see watership jobs show %s", wording.Plural(job.Failed, "message"), job.ID)
 	}
 	return nil
 }

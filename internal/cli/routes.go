@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newRoutes(from *settings) *cobra.Command {
@@ -53,7 +54,7 @@ func (to list) routes(states []app.RouteState, format output) error {
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {
-			since = terminal.Time(*r.Since)
+			since = wording.Time(*r.Since)
 		}
 		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newServe(from *settings) *cobra.Command {
@@ -48,7 +48,7 @@ func lossOf(a *app.App) string {
 	if messages == 0 {
 		return ""
 	}
-	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", terminal.Plural(messages, "message"), unrecorded)
+	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", wording.Plural(messages, "message"), unrecorded)
 }
 
 func newHealthcheck(from *settings) *cobra.Command {

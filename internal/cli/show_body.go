@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/indent"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -121,7 +122,7 @@ const (
 )
 
 func (p *page) body(e schemas.Event) {
-	p.title(fmt.Sprintf("body (%s)", terminal.Plural(e.BodySize, "byte")))
+	p.title(fmt.Sprintf("body (%s)", wording.Plural(e.BodySize, "byte")))
 	body := e.Envelope.Body
 	switch {
 	case e.BodyIn == schemas.BodyInUnstorable:

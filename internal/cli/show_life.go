@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -56,7 +57,7 @@ func (p *page) life(l life) {
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
-		fmt.Fprintf(p, "  %s  %9s  %s %s\n", terminal.Time(e.Time), since, action, stepText(e, l.events))
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", wording.Time(e.Time), since, action, stepText(e, l.events))
 	}
 }
 
@@ -102,9 +103,9 @@ func waited(e schemas.Event) string {
 	case e.Waits == 0:
 		return ""
 	case e.Attempt == 0:
-		return fmt.Sprintf("waits at queue %s, %s so far", terminal.Cell(e.Queue, 60), terminal.Plural(e.Waits, "time"))
+		return fmt.Sprintf("waits at queue %s, %s so far", terminal.Cell(e.Queue, 60), wording.Plural(e.Waits, "time"))
 	}
-	return fmt.Sprintf(", waited %s", terminal.Plural(e.Waits, "time"))
+	return fmt.Sprintf(", waited %s", wording.Plural(e.Waits, "time"))
 }
 
 func took(e schemas.Event, words string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -60,7 +61,7 @@ func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reade
 	i := importing{store: store, format: a.DocumentFormat(), pause: importPause, bar: bar}
 	err = i.read(ctx, in)
 	bar.End()
-	fmt.Fprintf(t.Out, "created %s, %d were there already\n", terminal.Plural(i.created, "event"), i.there)
+	fmt.Fprintf(t.Out, "created %s, %d were there already\n", wording.Plural(i.created, "event"), i.there)
 	return errors.Join(err, i.failed())
 }
 
@@ -195,7 +196,7 @@ func (i *importing) insist(ctx context.Context, docs []schemas.Document) error {
 		}
 	}
 	if len(docs) > 0 && err == nil {
-		err = fmt.Errorf("the store would not take %s", terminal.Plural(len(docs), "event"))
+		err = fmt.Errorf("the store would not take %s", wording.Plural(len(docs), "event"))
 	}
 	return err
 }
@@ -249,7 +250,7 @@ func (i *importing) failed() error {
 
 func wasOrWere(n int, what string) string {
 	if n == 1 {
-		return terminal.Plural(n, what) + " was"
+		return wording.Plural(n, what) + " was"
 	}
-	return terminal.Plural(n, what) + " were"
+	return wording.Plural(n, what) + " were"
 }

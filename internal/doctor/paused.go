@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // checkPaused reports routes whose breaker is open.
@@ -23,7 +23,7 @@ func (d *doctor) checkPaused(ctx context.Context) {
 	}
 	for _, queue := range slices.Sorted(maps.Keys(paused)) {
 		e := paused[queue]
-		d.say("paused", Warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, terminal.Time(e.FirstFailed), e.Failure.Message),
+		d.say("paused", Warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, wording.Time(e.FirstFailed), e.Failure.Message),
 			"mend its service: the route resumes by itself when a message succeeds")
 	}
 	if len(paused) == 0 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // ours returns the names of Watership's queues, and which of them are delay queues.
@@ -58,7 +58,7 @@ func (d *doctor) checkOurQueues() {
 		d.say("topology", Wrong, "missing: "+few(missing), "run watership setup")
 	}
 	if len(d.findings) == problems {
-		d.fine("topology", "%s are there and unlimited", terminal.Plural(len(all), "queue"))
+		d.fine("topology", "%s are there and unlimited", wording.Plural(len(all), "queue"))
 	}
 }
 
@@ -84,7 +84,7 @@ func (d *doctor) sayLimited(limited map[limiting][]string) {
 	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
 		d.say("topology", Wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
-			by.policies, by.limits, terminal.Plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
+			by.policies, by.limits, wording.Plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
 	}
 }
 
@@ -154,7 +154,7 @@ func (d *doctor) checkRouteQueues() {
 				d.VHost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.Topology.Retry()))
 	}
 	if len(d.findings) == problems && len(d.Settings.Routes) > 0 {
-		d.fine("routes", "%s, none of which drops messages", terminal.Plural(len(d.Settings.Routes), "queue"))
+		d.fine("routes", "%s, none of which drops messages", wording.Plural(len(d.Settings.Routes), "queue"))
 	}
 }
 

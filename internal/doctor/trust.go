@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // checkTrust reports whether states are signed and, where they are not, the logins that
@@ -27,7 +27,7 @@ func (d *doctor) checkTrust(ctx context.Context) {
 		d.fine("trust", "states are not signed, and the broker has one login")
 	case err != nil:
 		d.say("trust", Warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
-			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", terminal.Quoted(d.VHost)))
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(d.VHost)))
 	case len(forgers) > 0:
 		d.say("trust", Warning, "states are not signed, and other logins could forge them: "+few(forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
@@ -135,13 +135,13 @@ func (d *doctor) grant() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, terminal.Quoted(d.Login), pattern(configure), pattern(write), pattern(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, wording.Quoted(d.Login), pattern(configure), pattern(write), pattern(read))
 }
 
 // pattern returns a regular expression that matches one of several patterns as a whole.
 func pattern(names []string) string {
 	slices.Sort(names)
-	return terminal.Quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
+	return wording.Quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
 }
 
 // checkExchanges looks for exchanges of Watership that are missing, or that a former

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // checkDelays looks for delay queues whose messages have waited and cannot go on.
@@ -23,7 +23,7 @@ func (d *doctor) checkDelays(ctx context.Context) {
 		return
 	}
 	_, delays := d.ours()
-	d.fine("delays", "%s, none of which is stuck", terminal.Plural(len(delays), "delay queue"))
+	d.fine("delays", "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
 }
 
 const stuckPause = time.Second
@@ -76,13 +76,13 @@ func (d *doctor) checkLag() {
 		switch {
 		case !there:
 		case d.Topology.IndexLimit > 0 && found.Messages >= d.Topology.IndexLimit && slices.Contains([]string{d.Topology.Index(), d.Topology.IndexLate()}, queue.name):
-			d.say("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > muchLag:
-			d.say("lag", Warning, fmt.Sprintf("%s has %s", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			d.say("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, terminal.Plural(int(found.Messages), "message")), queue.remedy)
+			d.say("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
-			d.fine("lag", "%s has %s", queue.name, terminal.Plural(int(found.Messages), "message"))
+			d.fine("lag", "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
 		}
 	}
 }

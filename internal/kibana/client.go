@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // Client imports saved objects into a Kibana.
@@ -83,9 +83,9 @@ func (c *Client) send(request *http.Request) (imported int, err error) {
 	}
 	switch {
 	case err == nil && len(answer.Errors) > 0:
-		return 0, fmt.Errorf("importing into Kibana at %s: %d of the objects were refused: %s", where, len(answer.Errors), terminal.Cell(string(answer.Errors[0]), 300))
+		return 0, fmt.Errorf("importing into Kibana at %s: %d of the objects were refused: %.300s", where, len(answer.Errors), wording.OneLine(string(answer.Errors[0])))
 	case err != nil || !answer.Success:
-		return 0, fmt.Errorf("importing into Kibana at %s: it answered %s: %s", where, response.Status, terminal.Cell(string(text), 300))
+		return 0, fmt.Errorf("importing into Kibana at %s: it answered %s: %.300s", where, response.Status, wording.OneLine(string(text)))
 	}
 	return answer.Count, nil
 }

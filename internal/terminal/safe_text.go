@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // SafeJSON escapes in JSON the control characters of Unicode and those that change how
@@ -23,7 +25,7 @@ func SafeJSON(text []byte) []byte {
 			continue
 		}
 		r, size := utf8.DecodeRune(text[i:])
-		if r == utf8.RuneError || harmless(r) == r {
+		if r == utf8.RuneError || wording.SafeRune(r) == r {
 			i += size
 			continue
 		}
@@ -73,7 +75,7 @@ func SafeLines(text string) string {
 		if r == '\n' {
 			return r
 		}
-		return harmless(r)
+		return wording.SafeRune(r)
 	}, strings.ToValidUTF8(text, "\ufffd"))
 }
 
@@ -81,7 +83,7 @@ func SafeLines(text string) string {
 // lines, or is not UTF-8.
 func HasControls(text []byte) bool {
 	lines := strings.ReplaceAll(string(text), "\r\n", "\n")
-	return !utf8.ValidString(lines) || strings.ContainsFunc(lines, func(r rune) bool { return r != '\n' && r != '\t' && harmless(r) != r })
+	return !utf8.ValidString(lines) || strings.ContainsFunc(lines, func(r rune) bool { return r != '\n' && r != '\t' && wording.SafeRune(r) != r })
 }
 
 // SafeWriter applies SafeJSON to each line of JSON that is written to it.

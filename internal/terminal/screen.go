@@ -4,11 +4,11 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 
 	"golang.org/x/term"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // Screen is the width of an output, and whether it has colours.
@@ -71,7 +71,7 @@ func (s Screen) Paint(text string, c Colour) string {
 // Cell returns text on one line, without control characters, and cut to so many
 // columns; 0 is no bound.
 func Cell(text string, width int) string {
-	text = strings.Map(harmless, strings.ToValidUTF8(text, "\ufffd"))
+	text = wording.OneLine(text)
 	if width <= 0 || kql.Width(text) <= width {
 		return text
 	}
@@ -82,16 +82,4 @@ func Cell(text string, width int) string {
 		}
 	}
 	return text
-}
-
-// harmless also replaces the characters that change the direction of the text that
-// follows, and so could make one value look like another.
-func harmless(r rune) rune {
-	switch {
-	case unicode.IsControl(r):
-		return ' '
-	case unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r):
-		return '\ufffd'
-	}
-	return r
 }

@@ -1,0 +1,44 @@
+// Package wording formats numbers, times and arguments in sentences for people.
+package wording
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Time formats a time in the zone of the machine, to the millisecond.
+func Time(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+
+// Plural formats a number with the noun that it counts.
+func Plural(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Quoted quotes an argument for a shell, if it needs quotes.
+func Quoted(argument string) string {
+	if !strings.ContainsAny(argument, " \t'\"\\$`&|;<>()*?[]#~!{}") {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+}
+
+// OneLine applies SafeRune to a text, which has no line breaks then.
+func OneLine(text string) string { return strings.Map(SafeRune, strings.ToValidUTF8(text, "\ufffd")) }
+
+// SafeRune replaces control characters by spaces. It also replaces the characters that
+// change the direction of the text that follows, and so could make one value look like
+// another.
+func SafeRune(r rune) rune {
+	switch {
+	case unicode.IsControl(r):
+		return ' '
+	case unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r):
+		return '\ufffd'
+	}
+	return r
+}
