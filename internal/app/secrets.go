@@ -2,7 +2,6 @@ package app
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/tlsfiles"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -125,41 +125,15 @@ func ReadTLS(key string, files config.TLS) (*tls.Config, error) {
 	if files == (config.TLS{}) {
 		return nil, nil
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	authorities, err := contentOf(key+".ca", files.CA)
+	conf, err := tlsfiles.Load(
+		tlsfiles.File{Setting: key + ".ca", Path: files.CA},
+		tlsfiles.File{Setting: key + ".cert", Path: files.Cert},
+		tlsfiles.File{Setting: key + ".key", Path: files.Key},
+	)
 	if err != nil {
-		return nil, err
+		return nil, inputErrorf("%w", err)
 	}
-	if files.CA != "" {
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, inputErrorf("%s.ca: %s: expected certificates in PEM", key, files.CA)
-		}
-	}
-	if (files.Cert == "") != (files.Key == "") {
-		return nil, inputErrorf("%s.cert and %s.key: expected both or neither", key, key)
-	}
-	if files.Cert == "" {
-		return conf, nil
-	}
-	return conf, addClientCertificate(conf, key, files)
-}
-
-func addClientCertificate(conf *tls.Config, key string, files config.TLS) error {
-	certificate, err := contentOf(key+".cert", files.Cert)
-	if err != nil {
-		return err
-	}
-	private, err := contentOf(key+".key", files.Key)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(certificate, private)
-	if err != nil {
-		return inputErrorf("%s.cert %s with %s.key %s: %w", key, files.Cert, key, files.Key, err)
-	}
-	conf.Certificates = []tls.Certificate{pair}
-	return nil
+	return conf, nil
 }
 
 const managementTimeout = 10 * time.Second

@@ -41,8 +41,9 @@ func rules() []rule {
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"eventstore/storetest"}},
 		{why: "a program of another module can implement all that indexer needs", from: []string{"indexer"}, not: []string{"internal"}, save: []string{"internal/backoff"}},
 		{why: "backoff knows time only", from: []string{"internal/backoff"}, not: []string{""}, save: []string{"internal/backoff"}},
+		{why: "tlsfiles knows files only", from: []string{"internal/tlsfiles"}, not: []string{""}, save: []string{"internal/tlsfiles"}},
 		{why: "amqpstream knows headers and nothing else", from: []string{"internal/amqpstream"}, not: []string{""}, save: []string{"internal/amqpstream", "schemas"}},
-		{why: "rabbit is a client that no part shapes; its tests start the broker", from: []string{"internal/rabbit"}, not: []string{""}, save: []string{"internal/rabbit", "internal/amqpstream", "internal/backoff", "schemas", "broker"}},
+		{why: "rabbit is a client that no part shapes; its tests start the broker", from: []string{"internal/rabbit"}, not: []string{""}, save: []string{"internal/rabbit", "internal/amqpstream", "internal/backoff", "internal/tlsfiles", "schemas", "broker"}},
 		{why: "broker works in a module of its own", from: []string{"broker"}, not: []string{""}, save: []string{"broker"}},
 		{why: "the suite of the brokers is for tests", from: []string{""}, not: []string{"broker/brokertest"}},
 	}

@@ -3,18 +3,17 @@ package rabbit
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/tlsfiles"
 )
 
 // dial makes one connection attempt: TCP, TLS and AMQP handshake within
@@ -141,40 +140,22 @@ func (c Config) handshake(stream net.Conn) amqp.Config {
 // tlsConfig returns a copy of the given configuration, or without one applies
 // RabbitMQ's query parameters of the amqps URL
 // (https://www.rabbitmq.com/docs/uri-query-parameters).
-func tlsConfig(given *tls.Config, uri amqp.URI) (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: uri.ServerName}
-	if given != nil {
-		conf = given.Clone()
-	} else if err := loadCertificates(conf, uri); err != nil {
-		return nil, err
+func tlsConfig(configured *tls.Config, uri amqp.URI) (*tls.Config, error) {
+	conf := configured.Clone()
+	if conf == nil {
+		var err error
+		conf, err = tlsfiles.Load(
+			tlsfiles.File{Setting: "cacertfile", Path: uri.CACertFile},
+			tlsfiles.File{Setting: "certfile", Path: uri.CertFile},
+			tlsfiles.File{Setting: "keyfile", Path: uri.KeyFile},
+		)
+		if err != nil {
+			return nil, fmt.Errorf("AMQP URL: %w", err)
+		}
+		conf.ServerName = uri.ServerName
 	}
 	if conf.ServerName == "" {
 		conf.ServerName = uri.Host
 	}
 	return conf, nil
-}
-
-func loadCertificates(conf *tls.Config, uri amqp.URI) error {
-	if uri.CACertFile != "" {
-		pem, err := os.ReadFile(uri.CACertFile)
-		if err != nil {
-			return fmt.Errorf("read CA certificate: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("read CA certificate: %s holds no certificate", uri.CACertFile)
-		}
-	}
-	if uri.CertFile == "" && uri.KeyFile == "" {
-		return nil
-	}
-	if uri.CertFile == "" || uri.KeyFile == "" {
-		return errors.New("load client certificate: the URL names one of certfile and keyfile; it needs both or none")
-	}
-	pair, err := tls.LoadX509KeyPair(uri.CertFile, uri.KeyFile)
-	if err != nil {
-		return fmt.Errorf("load client certificate: %w", err)
-	}
-	conf.Certificates = []tls.Certificate{pair}
-	return nil
 }

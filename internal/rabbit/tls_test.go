@@ -55,9 +55,9 @@ func TestTLSErrors(t *testing.T) {
 		"another CA":            {s.URL(anotherCA(t), s.ClientCert, s.ClientKey), "certificate signed by unknown authority"},
 		"no CA":                 {s.URL("", s.ClientCert, s.ClientKey), "certificate signed by unknown authority"},
 		"no client certificate": {s.URL(s.CA, "", ""), "the broker wants a client certificate"},
-		"an empty CA file":      {s.URL(empty, s.ClientCert, s.ClientKey), "empty.pem holds no certificate"},
-		"no key":                {s.URL(s.CA, s.ClientCert, ""), "certfile and keyfile"},
-		"another key":           {s.URL(s.CA, s.ClientCert, s.CA), "load client certificate"},
+		"an empty CA file":      {s.URL(empty, s.ClientCert, s.ClientKey), "empty.pem: expected certificates in PEM"},
+		"no key":                {s.URL(s.CA, s.ClientCert, ""), "certfile and keyfile: expected both or neither"},
+		"another key":           {s.URL(s.CA, s.ClientCert, s.CA), "with keyfile"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.NoLeaks(t)
