@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -12,6 +13,14 @@ const drainPoll = 50 * time.Millisecond
 // ready messages. The last messages may be requeued as Drain stops: call it until the
 // queue stays empty.
 func (x *Indexer) Drain(ctx context.Context, queue string, waiting func(context.Context) (int, error)) error {
+	closing, err := x.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(x.drain(ctx, queue, waiting), closing())
+}
+
+func (x *Indexer) drain(ctx context.Context, queue string, waiting func(context.Context) (int, error)) error {
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

@@ -97,6 +97,20 @@ func (p printer) SaveHandover(context.Context, string, []byte) error { return ni
 
 // Every message of a tapped exchange reaches the store.
 func ExampleNew() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := publishOrder(ctx, "a violin"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(indexer.New(indexer.Config{URL: os.Getenv("AMQP_URL"), Store: printer{stop: stop}}).Run(ctx))
+	// Output:
+	// published: order.created, a violin
+	// <nil>
+}
+
+// A program that has connections already shares them with the indexer.
+func ExampleConfig() {
 	client, err := amqp.Dial(os.Getenv("AMQP_URL"))
 	if err != nil {
 		fmt.Println(err)
@@ -105,22 +119,30 @@ func ExampleNew() {
 	defer client.Close()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	if err := declareTap(ctx, "shop"); err != nil {
-		fmt.Println(err)
-		return
-	}
-	conn := connection{client}
-	if err := conn.Publish(ctx, "shop", "order.created", amqp.Publishing{Body: []byte("a violin")}); err != nil {
+	if err := publishOrder(ctx, "a cello"); err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(indexer.New(indexer.Config{
-		Broker: conn, Publisher: conn, Store: printer{stop: stop},
+		Broker: connection{client}, Publisher: connection{client}, Store: printer{stop: stop},
 		Decoder: schemas.Decoder{Source: "shop", VHost: "/"},
 	}).Run(ctx))
 	// Output:
-	// published: order.created, a violin
+	// published: order.created, a cello
 	// <nil>
+}
+
+// publishOrder publishes a message to a tapped exchange.
+func publishOrder(ctx context.Context, order string) error {
+	client, err := amqp.Dial(os.Getenv("AMQP_URL"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := declareTap(ctx, "shop"); err != nil {
+		return err
+	}
+	return connection{client}.Publish(ctx, "shop", "order.created", amqp.Publishing{Body: []byte(order)})
 }
 
 // declareTap declares the exchange and the tap of its messages, as a pipeline does.

@@ -1,10 +1,28 @@
 // Package indexer consumes events from RabbitMQ and writes them to a store in batches.
 // It acknowledges a message only after the store has confirmed its document. It drops
-// no message, and pauses before it requeues messages.
+// no message, and pauses before it requeues messages. This is a whole program:
+//
+//	func main() {
+//		ctx := context.Background()
+//		store, err := sqlite.Open(ctx, sqlite.Config{Path: "events.db"})
+//		if err == nil {
+//			err = store.Install(ctx)
+//		}
+//		if err == nil {
+//			err = indexer.New(indexer.Config{URL: "amqp://localhost", Store: store}).Run(ctx)
+//		}
+//		log.Fatal(err)
+//	}
+//
+// The queues must exist: a pipeline declares them, and so does `watership setup`.
+//
+// Run one indexer for each RabbitMQ: the queues have a single active consumer, so that a
+// second one only waits. To read events, use a store and no indexer.
 package indexer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,14 +91,25 @@ type Publisher interface {
 	Publish(ctx context.Context, exchange, routingKey string, m amqp.Publishing) error
 }
 
-// Config configures an Indexer. Broker, Publisher, Store and Decoder are required.
+// Config configures an Indexer. Store is required, and URL or Broker.
 type Config struct {
+	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec), to which Run opens
+	// connections that reconnect.
+	URL string
+	TLS *tls.Config // of amqps; nil: system roots, or the files named in the URL
+
+	// Broker and Publisher replace URL for a program that has connections already.
 	Broker    Broker
 	Publisher Publisher
-	Store     Store
-	Decoder   schemas.Decoder
-	Format    schemas.DocumentFormat
-	Batch     Batch
+
+	Store Store
+
+	// Decoder has the names of the topology and of the source. Without a source and
+	// virtual host they are those of URL: the name of its cluster, and the virtual host.
+	Decoder schemas.Decoder
+
+	Format schemas.DocumentFormat
+	Batch  Batch
 
 	// Memory limits the memory of messages, in bytes: one half for the unacknowledged
 	// messages of each queue, one half for documents being written. Redelivered messages
@@ -171,6 +200,22 @@ func New(cfg Config) *Indexer {
 // collected, for at most some seconds, and not at all if the store fails. The other
 // messages stay in their queues.
 func (x *Indexer) Run(ctx context.Context) error {
+	closing, err := x.connect(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, fmt.Errorf("indexing: %w", err))
+	}
+	return errors.Join(x.consumeAll(ctx), closing())
+}
+
+// ignoreEnd drops an error after the end of ctx: to be stopped is no failure.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (x *Indexer) consumeAll(ctx context.Context) error {
 	topology := x.cfg.Decoder.Topology
 	queues := map[string]addFunc{
 		topology.Log():       x.addLifecycle,

@@ -26,18 +26,18 @@ func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := x.RemoveExpiredUnstorable(ctx); err != nil && ctx.Err() == nil {
+		if _, err := x.removeExpired(ctx); err != nil && ctx.Err() == nil {
 			x.cfg.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", x.cfg.Decoder.Topology.Unstorable(), "error", err)
 		}
 	}
 }
 
-// RemoveExpiredUnstorable removes messages from the queue of unstorable messages that are
+// removeExpired removes messages from the queue of unstorable messages that are
 // older than the retention of their document, if the store has deleted the document. It
 // returns the number of removed messages. It reads the queue, which is in the order of
 // time, up to the first message that is younger than every retention. Other consumers do
 // not receive the messages that it has read until it returns.
-func (x *Indexer) RemoveExpiredUnstorable(ctx context.Context) (removed int, err error) {
+func (x *Indexer) removeExpired(ctx context.Context) (removed int, err error) {
 	queue := x.cfg.Decoder.Topology.Unstorable()
 	err = x.cfg.Broker.Do(ctx, func(ch *amqp.Channel) error {
 		for kept := 0; kept < maxUnexpired; {

@@ -58,7 +58,6 @@ func TestViolationsAreFound(t *testing.T) {
 		"broker of anything":        {"broker internal/rabbit", "broker → internal/rabbit: broker works"},
 		"client of a part":          {"internal/rabbit retry", "internal/rabbit → retry: rabbit is a client"},
 		"stream of its client":      {"internal/amqpstream internal/rabbit", "internal/amqpstream → internal/rabbit: amqpstream knows"},
-		"indexer of a client":       {"indexer internal/rabbit", "indexer → internal/rabbit: a program of another module"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"app of the terminal":       {"internal/app internal/terminal", "internal/app → internal/terminal: app runs"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},

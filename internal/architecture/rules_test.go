@@ -39,7 +39,6 @@ func rules() []rule {
 		{why: "topology declares and moves no message", from: []string{"internal/topology"}, not: slices.Concat(parts, stores)},
 		{why: "terminal prints and knows no part", from: []string{"internal/terminal"}, not: []string{""}, save: []string{"internal/terminal", "internal/wording", "schemas", "eventstore/kql"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"eventstore/storetest"}},
-		{why: "a program of another module can implement all that indexer needs", from: []string{"indexer"}, not: []string{"internal"}, save: []string{"internal/backoff"}},
 		{why: "backoff knows time only", from: []string{"internal/backoff"}, not: []string{""}, save: []string{"internal/backoff"}},
 		{why: "tlsfiles knows files only", from: []string{"internal/tlsfiles"}, not: []string{""}, save: []string{"internal/tlsfiles"}},
 		{why: "amqpstream knows headers and nothing else", from: []string{"internal/amqpstream"}, not: []string{""}, save: []string{"internal/amqpstream", "schemas"}},

@@ -20,11 +20,12 @@ const closeTimeout = 3 * time.Second
 // Connection is a connection to a broker that reconnects until it is closed. One
 // goroutine, run, dials, watches the connection, and dials again.
 type Connection struct {
-	cfg  Config
-	log  *slog.Logger
-	ctx  context.Context // ends with Close
-	stop context.CancelFunc
-	work sync.WaitGroup // run, and channels being opened or closed
+	cfg   Config
+	vhost string
+	log   *slog.Logger
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+	work  sync.WaitGroup // run, and channels being opened or closed
 
 	mu      sync.Mutex    // guards the fields below
 	live    *link         // nil while disconnected
@@ -72,6 +73,7 @@ func Open(cfg Config) (*Connection, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Connection{
 		cfg:     cfg,
+		vhost:   uri.Vhost,
 		log:     cfg.Logger.With("connection", cfg.Name, "broker", fmt.Sprintf("%s:%d%s", uri.Host, uri.Port, vhostPath(uri.Vhost))),
 		ctx:     ctx,
 		stop:    stop,

@@ -1,0 +1,51 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// connect opens connections to URL, which closing closes, unless the configuration has a
+// Broker. They reconnect. It waits for RabbitMQ if the configuration has no source.
+func (x *Indexer) connect(ctx context.Context) (closing func() error, err error) {
+	if x.cfg.Broker != nil {
+		return func() error { return nil }, nil
+	}
+	cfg := rabbit.Config{URL: x.cfg.URL, TLS: x.cfg.TLS, Name: "watership indexing", Logger: x.cfg.Logger}
+	sending, err := rabbit.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg.LargeFrames = true
+	consuming, err := rabbit.Open(cfg)
+	if err != nil {
+		return nil, errors.Join(err, sending.Close())
+	}
+	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
+	closing = func() error { return errors.Join(publisher.Close(), sending.Close(), consuming.Close()) }
+	if err := x.nameSource(ctx, consuming); err != nil {
+		return nil, errors.Join(err, closing())
+	}
+	x.cfg.Broker, x.cfg.Publisher = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}
+	return closing, nil
+}
+
+// nameSource names the source and the virtual host of events unless they are configured.
+func (x *Indexer) nameSource(ctx context.Context, conn *rabbit.Connection) error {
+	decoder := &x.cfg.Decoder
+	if decoder.VHost == "" {
+		decoder.VHost = conn.VHost()
+	}
+	if decoder.Source != "" {
+		return nil
+	}
+	source, err := conn.Source(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: set Decoder.Source", err)
+	}
+	decoder.Source = source
+	return nil
+}
