@@ -3,7 +3,6 @@ package indexer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -42,10 +41,7 @@ func (x *Indexer) nameSource(ctx context.Context, conn *rabbit.Connection) error
 	if decoder.Source != "" {
 		return nil
 	}
-	source, err := conn.Source(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: set Decoder.Source", err)
-	}
-	decoder.Source = source
-	return nil
+	var err error
+	decoder.Source, err = conn.Source(ctx)
+	return err
 }

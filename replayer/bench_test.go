@@ -206,7 +206,7 @@ func (f *fixture) marked(messages []schemas.Envelope) []rabbit.Message {
 	list := make([]rabbit.Message, len(messages))
 	for n, e := range messages {
 		mark := schemas.State{Fingerprint: e.Fingerprint(), Replay: f.cfg.NewID(), ReplayOf: fmt.Sprintf("%s:%d", f.source, f.sequence)}
-		list[n] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: schemas.DefaultFrameMax.WrapForExchange(e, mark, f.cfg.Login)}
+		list[n] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: schemas.DefaultFrameMax.WrapForExchange(e, mark, f.login)}
 	}
 	return list
 }

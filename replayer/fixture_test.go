@@ -19,9 +19,6 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
-	"github.com/watershipmq/watership/internal/backoff"
-	"github.com/watershipmq/watership/internal/directdelivery"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -110,16 +107,7 @@ func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 
 func (f *fixture) config(topology schemas.Topology, url string) Config {
 	return Config{
-		Store: f.store, Jobs: f.store, Topology: topology, Login: "guest",
-		Broker: rabbit.Config{
-			URL: url, Name: f.t.Name(), Backoff: backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
-		},
-		DirectDelivery: func(conn *rabbit.Connection, p *rabbit.Publisher) DirectDelivery {
-			return directdelivery.Sender{
-				Topology: topology, Publisher: p, Login: "guest", Own: everyQueue(f.source), Binder: binder{conn, topology},
-			}
-		},
-		Log: f.log,
+		Store: f.store, Jobs: f.store, Topology: topology, URL: url, UncheckedRoutes: true, RouteQueues: routeQueues(f.source),
 		NewID: func() string {
 			f.jobs++
 			return fmt.Sprintf("%s-%03d", f.source, f.jobs)
@@ -127,10 +115,14 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 	}
 }
 
-// log returns the state of the queue of events.
-func (f *fixture) log(context.Context) (Log, error) {
-	queue, err := f.channel.QueueDeclarePassive(f.cfg.Topology.Log(), true, false, false, false, nil)
-	return Log{Events: queue.Messages, Consumers: queue.Consumers}, err
+// logIs sets the state of the log queue for plans.
+func (f *fixture) logIs(state func() Log) {
+	f.planBroker = func(context.Context, Target) (planBroker, error) {
+		return planBroker{
+			log:   func(context.Context) (Log, error) { return state(), nil },
+			Close: func() error { return nil },
+		}, nil
+	}
 }
 
 // verify reads a delivery as the consumer of a queue does.
@@ -138,32 +130,9 @@ func (f *fixture) verify(d amqp.Delivery, queue string) (schemas.VerifiedState, 
 	return (&schemas.Verifier{Topology: f.cfg.Topology}).Verify(schemas.FromDelivery(d), d.Exchange, queue)
 }
 
-// binder binds queues for direct delivery.
-type binder struct {
-	conn     *rabbit.Connection
-	topology schemas.Topology
-}
-
-func (b binder) BindDirect(ctx context.Context, queue string) error {
-	err := b.conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, b.topology.Direct(), false, nil) })
-	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Server {
-		return &rabbit.RefusedError{Code: refused.Code, Reason: refused.Reason}
-	}
-	return err
-}
-
-func (b binder) BindReturn(context.Context, string) error {
-	panic("every queue of the tests is one of a route")
-}
-
-// everyQueue returns the queues of a test, as Watership's own.
-func everyQueue(name string) map[string]bool {
-	own := map[string]bool{}
-	for _, queue := range []string{"-orders", "-repair", "-gone", "-full"} {
-		own[name+queue] = true
-	}
-	return own
+// routeQueues returns the queues of a test, as those of routes.
+func routeQueues(name string) []string {
+	return []string{name + "-orders", name + "-repair", name + "-gone", name + "-full"}
 }
 
 func (f *fixture) declare() {

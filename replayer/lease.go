@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -23,7 +24,7 @@ func (e *BusyError) Error() string {
 type lease struct {
 	*exclusive.Connection
 	publisher *rabbit.Publisher
-	delivery  DirectDelivery
+	delivery  directdelivery.Sender
 }
 
 const (
@@ -44,7 +45,7 @@ func JobQueue(topology schemas.Topology, id string) string {
 // connect waits for the broker, and for the broker to detect a runner that has just
 // died. The error is a *BusyError if another runner is alive.
 func (r *Replayer) connect(ctx context.Context, id string, timeout time.Duration) (*lease, error) {
-	conn, err := exclusive.Open(ctx, r.cfg.Broker, JobQueue(r.cfg.Topology, id), timeout)
+	conn, err := exclusive.Open(ctx, r.connection(), JobQueue(r.cfg.Topology, id), timeout)
 	switch {
 	case errors.Is(err, exclusive.ErrLocked):
 		return nil, &BusyError{id}
@@ -52,7 +53,7 @@ func (r *Replayer) connect(ctx context.Context, id string, timeout time.Duration
 		return nil, fmt.Errorf("holding the queue of job %s: %w", id, err)
 	}
 	publisher := rabbit.NewPublisher(conn.Connection, rabbit.PublisherConfig{Window: maxUnconfirmed})
-	return &lease{conn, publisher, r.cfg.DirectDelivery(conn.Connection, publisher)}, nil
+	return &lease{conn, publisher, r.directDelivery(conn.Connection, publisher)}, nil
 }
 
 // lockStart serializes the start of jobs, so that the second of two jobs with the same

@@ -2,6 +2,7 @@ package replayer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,8 +40,21 @@ const sampleSize = 3
 // sent. It sends and stores nothing. It waits some seconds for the `replayed` events
 // of other jobs.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
+	if err := job.check(r.cfg.Topology.Owns); err != nil {
+		return Plan{}, err
+	}
+	broker, err := r.planBroker(ctx, job.Target)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := r.planWith(ctx, job, broker)
+	return plan, errors.Join(err, broker.Close())
+}
+
+// planWith repeats a plan until the store has the `replayed` events of other jobs.
+func (r *Replayer) planWith(ctx context.Context, job Job, broker planBroker) (Plan, error) {
 	for deadline := r.now().Add(r.recordTimeout); ; {
-		plan, err := r.planNow(ctx, job)
+		plan, err := r.planNow(ctx, job, broker)
 		if err != nil || !plan.outdated() || r.now().After(deadline) {
 			return plan, err
 		}
@@ -72,11 +86,8 @@ func (p Plan) Unrecorded() int {
 	return messages
 }
 
-func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
-	if err := job.check(r.cfg.Topology.Owns); err != nil {
-		return Plan{}, err
-	}
-	plan, rivals, err := r.newPlan(ctx, job)
+func (r *Replayer) planNow(ctx context.Context, job Job, broker planBroker) (Plan, error) {
+	plan, rivals, err := r.newPlan(ctx, job, broker)
 	if err != nil || plan.Job.UpTo == 0 { // the store is empty
 		return plan, err
 	}
@@ -85,7 +96,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	routes := newRoutes(r.cfg.Routes)
+	routes := newRoutes(broker.routes)
 	for page, err := range scan.pages(ctx, eventstore.Cursor{}) {
 		if err != nil {
 			return Plan{}, err
@@ -114,12 +125,12 @@ func (j Job) check(own func(name string) bool) error {
 
 // newPlan looks for other jobs before it reads the highest sequence, so that the
 // events they have recorded are below it.
-func (r *Replayer) newPlan(ctx context.Context, job Job) (plan Plan, rivals []*Rival, err error) {
+func (r *Replayer) newPlan(ctx context.Context, job Job, broker planBroker) (plan Plan, rivals []*Rival, err error) {
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
 	}
 	plan = Plan{Job: job, LeftOut: map[string]int{}}
-	if plan.Log, err = r.log(ctx); err != nil {
+	if plan.Log, err = broker.log(ctx); err != nil {
 		return Plan{}, nil, err
 	}
 	rivals, plan.Unreadable, err = r.findRivals(ctx, job, plan.Log, func(other Job) (bool, error) { return other.Running(r.now()), nil })

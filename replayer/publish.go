@@ -94,7 +94,7 @@ func (run *run) publish(m *inFlight) {
 	case queue == "":
 		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
 			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
-			Publishing: schemas.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.cfg.Login),
+			Publishing: schemas.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.login),
 		}))
 	case !run.boundQueues[queue]:
 		m.err = run.lease.delivery.Deliver(run.confirming, m.sent, m.state)

@@ -8,8 +8,12 @@ package replayer
 
 import (
 	"context"
+	"crypto/tls"
 	"iter"
+	"log/slog"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -55,55 +59,41 @@ type Jobs interface {
 	Jobs(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
-// DirectDelivery sends a message to the single queue state.Queue.
-type DirectDelivery interface {
-	// Deliver publishes a message to the queue, and first declares the binding if it
-	// is missing.
-	Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error
-
-	// Message returns the message that Deliver would publish to a queue with an
-	// existing binding.
-	Message(e schemas.Envelope, state schemas.State) rabbit.Message
-}
-
-// Routes checks whether messages are routable. The mandatory flag cannot tell on a
-// tapped exchange, since the tap is a route.
-type Routes interface {
-	// Exchange reports whether a message reaches a queue other than Watership's.
-	Exchange(ctx context.Context, e schemas.Envelope) (bool, error)
-
-	// Queue reports whether a queue exists.
-	Queue(ctx context.Context, queue string) (bool, error)
-}
-
-// Config has the store and the broker of a Replayer. Broker and DirectDelivery are
-// required to run jobs only.
+// Config has the store and the broker of a Replayer. Store and Jobs are required.
+// Without a URL a Replayer plans by the store alone, and runs no job.
 type Config struct {
 	Store Store
 	Jobs  Jobs
 
-	// Broker is dialled by each running job, in addition to other connections.
-	Broker rabbit.Config
+	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec). Each plan and each run
+	// connects and disconnects. Messages have the user of the URL as their user_id.
+	URL string
+	TLS *tls.Config // of amqps and https; nil: system roots, or the files named in the URL
 
-	// DirectDelivery returns the publisher to single queues on a job's connection.
-	DirectDelivery func(*rabbit.Connection, *rabbit.Publisher) DirectDelivery
+	// ManagementURL is RabbitMQ's HTTP API with a login, which tells whether the messages
+	// of a plan would reach a queue. "": on the host of URL, with the same login.
+	ManagementURL string
 
-	Routes   Routes // nil: routes are not checked
-	Topology schemas.Topology
+	UncheckedRoutes bool // plans do not find out whether messages would reach a queue
+
+	// Instance is the value of "instance" that the broker's server-properties must have,
+	// as those of an embedded broker. "": any broker.
+	Instance string
+
+	Topology    schemas.Topology
+	RouteQueues []string // the queues of the routes of a pipeline
 
 	// StateKeys sign message states and events, as in pipeline.Config. Zero: no
 	// signatures.
 	StateKeys schemas.StateKeys
 
-	Login string        // the user_id that the broker accepts in messages
-	NewID func() string // generates ids that sort by time, such as ULIDs
-
-	// Log returns the state of the queue of events. nil: a plan uses only the
-	// `replayed` events in the store.
-	Log func(context.Context) (Log, error)
+	// NewID generates the ids of jobs, which sort by time. Nil: ULIDs.
+	NewID func() string
 
 	// Retention is the time for which the store keeps `replayed` events. 0: unlimited.
 	Retention time.Duration
+
+	Logger *slog.Logger // logs losses of connections; nil: no logs
 }
 
 // Log is the state of the queue of events.
@@ -116,13 +106,20 @@ type Log struct {
 // Replayer plans and runs jobs.
 type Replayer struct {
 	cfg           Config
+	login         string
+	planBroker    func(context.Context, Target) (planBroker, error)
 	now           func() time.Time
 	recordTimeout time.Duration
 }
 
 // New returns a Replayer. It opens no connection.
 func New(cfg Config) *Replayer {
-	return &Replayer{cfg: cfg, now: time.Now, recordTimeout: recordTimeout}
+	if cfg.NewID == nil {
+		cfg.NewID = watermill.NewULID
+	}
+	r := &Replayer{cfg: cfg, login: cfg.login(), now: time.Now, recordTimeout: recordTimeout}
+	r.planBroker = r.askBroker
+	return r
 }
 
 // withRetries returns a replayer that repeats reads while the store is unavailable or

@@ -73,14 +73,6 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 	return rivals, unreadable, nil
 }
 
-// log returns the state of the queue of events.
-func (r *Replayer) log(ctx context.Context) (Log, error) {
-	if r.cfg.Log == nil {
-		return Log{Unknown: true}, nil
-	}
-	return r.cfg.Log(ctx)
-}
-
 // unrecorded counts sent messages of a job whose `replayed` events are not in the
 // store. An interrupted job could not count its last messages.
 func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64, error) {

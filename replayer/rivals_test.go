@@ -199,12 +199,12 @@ func TestPlanWaitsForTheRecord(t *testing.T) {
 	f.storePublished(5)
 	wantJob(t, f.run(f.job("event.sequence <= "+fmt.Sprint(f.sequence-2))), Done, 3, 0)
 	looks := 0
-	f.cfg.Log = func(context.Context) (Log, error) {
+	f.logIs(func() Log {
 		if looks++; looks == 3 {
 			f.indexLog()
 		}
-		return Log{Consumers: 1}, nil
-	}
+		return Log{Consumers: 1}
+	})
 	f.recordTimeout = rabbittest.Timeout
 	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[alreadyReplayed] != 6 || len(plan.Rivals) != 0 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
@@ -253,7 +253,7 @@ func TestOldRecords(t *testing.T) {
 		"so long ago that nobody looks at it": {31 * 24 * time.Hour, 1, 0, 5},
 	} {
 		f.now = func() time.Time { return now.Add(test.age) }
-		f.cfg.Log = func(context.Context) (Log, error) { return Log{Events: test.waiting}, nil }
+		f.logIs(func() Log { return Log{Events: test.waiting} })
 		f.cfg.Retention = test.retention
 		if plan := f.plan(f.job("")); plan.Total != test.want {
 			t.Errorf("%s: %d to send, left out %v", name, plan.Total, plan.LeftOut)

@@ -143,14 +143,7 @@ func (a *App) source(ctx context.Context, conn *rabbit.Connection) (string, erro
 	if a.settings.Source != "" {
 		return a.settings.Source, nil
 	}
-	cluster, err := conn.ClusterName(ctx)
-	if err != nil {
-		return "", fmt.Errorf("asking the broker for its name: %w", err)
-	}
-	if cluster == "" {
-		return "", errors.New("the broker does not say its cluster's name: set source in the configuration")
-	}
-	return cluster + "/" + a.vhost, nil
+	return conn.Source(ctx)
 }
 
 // queueState returns the number of messages and consumers of a queue, as AMQP says them.

@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/tlsfiles"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -136,13 +136,5 @@ func ReadTLS(key string, files config.TLS) (*tls.Config, error) {
 	return conf, nil
 }
 
-const managementTimeout = 10 * time.Second
-
 // managementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
-func (s secrets) managementClient() *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if s.amqpTLS != nil {
-		transport.TLSClientConfig = s.amqpTLS.Clone()
-	}
-	return &http.Client{Timeout: managementTimeout, Transport: transport}
-}
+func (s secrets) managementClient() *http.Client { return rabbit.ManagementClient(s.amqpTLS) }

@@ -93,7 +93,7 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 	if err != nil {
 		return err
 	}
-	replays, err := a.Planner(ctx, job.Target, r.uncheckedRoutes)
+	replays, err := a.Planner(ctx, r.uncheckedRoutes)
 	if err != nil {
 		return err
 	}

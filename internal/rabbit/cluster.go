@@ -40,7 +40,7 @@ func (c *Connection) Source(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("asking the broker for its name: %w", err)
 	}
 	if cluster == "" {
-		return "", errors.New("the broker does not say its cluster's name")
+		return "", errors.New("the broker does not say its cluster's name: set source")
 	}
 	return cluster + "/" + c.vhost, nil
 }

@@ -2,10 +2,12 @@ package rabbit
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,6 +56,31 @@ func NewManagement(rawURL string, client *http.Client) (*Management, error) {
 	return &Management{
 		base: strings.TrimRight(u.String(), "/"), user: user, client: &direct, maxBytes: managementMaxBytes,
 	}, nil
+}
+
+// ManagementURL returns the usual URL of the management API: on the host of an AMQP URL,
+// with the same login. It is empty if the AMQP URL has no host.
+func ManagementURL(amqpURL string) string {
+	from, err := url.Parse(amqpURL)
+	if err != nil || from.Hostname() == "" {
+		return ""
+	}
+	scheme, port := "http", "15672"
+	if from.Scheme == "amqps" {
+		scheme, port = "https", "15671"
+	}
+	to := url.URL{Scheme: scheme, User: from.User, Host: net.JoinHostPort(from.Hostname(), port)}
+	return to.String()
+}
+
+// ManagementClient returns an HTTP client that trusts the same certificates as an AMQP
+// connection. Nil: system roots.
+func ManagementClient(trust *tls.Config) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if trust != nil {
+		transport.TLSClientConfig = trust.Clone()
+	}
+	return &http.Client{Timeout: managementTimeout, Transport: transport}
 }
 
 // Overview holds a broker's name and version.
