@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
@@ -108,14 +109,22 @@ func newOutageModel(t *testing.T, seed uint64) *outageModel {
 }
 
 func (m *outageModel) run() {
+	m.play(func(int) time.Duration { // most are there at the beginning
+		return time.Duration(max(0, m.random.IntN(400)-300)) * time.Second
+	})
+	m.verify()
+}
+
+// play handles the messages, each of which is published after its arrival.
+func (m *outageModel) play(arrival func(message int) time.Duration) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
 	metrics := newMetrics(nil)
-	breaker := newBreaker(m.breaker, time.Now)
+	b := breaker.New(m.breaker, time.Now)
 	ids := 0
-	for i := range m.messages { // most are there at the beginning
+	for i := range m.messages {
 		body := fmt.Sprint("m", i)
-		time.AfterFunc(time.Duration(max(0, m.random.IntN(400)-300))*time.Second, func() {
+		time.AfterFunc(arrival(i), func() {
 			m.queue.put(amqp.Delivery{RoutingKey: "orders", Body: []byte(body), MessageId: body})
 		})
 	}
@@ -128,10 +137,9 @@ func (m *outageModel) run() {
 		},
 		outlet:  m,
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
-		breaker: breaker,
+		breaker: b,
 	}
-	subscriber := newRouteSubscriber(
-		rh.messageFlow, rh.route, breaker, m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
+	subscriber := rh.subscriber(m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
 	var routing sync.WaitGroup
 	messages, err := subscriber.Subscribe(ctx, "orders")
 	if err != nil {
@@ -152,7 +160,6 @@ func (m *outageModel) run() {
 	cancel()
 	_ = subscriber.Close()
 	routing.Wait()
-	m.verify()
 }
 
 // wait waits for the end of every message.

@@ -163,37 +163,3 @@ func consumers(t testing.TB, b rabbittest.Broker, queue string) int {
 	}
 	return q.Consumers
 }
-
-// An attempt that began in an outage and ends after it, as one that runs into its
-// time-out while another probe succeeds, loses nothing and opens nothing.
-func TestAttemptThatOutlivesItsOutage(t *testing.T) {
-	b := newBreaker(retry.Breaker{Messages: 2}, time.Now)
-	late := verdict{cause: timedOut, failure: schemas.Failure{Type: "timeout"}}
-	fail := func(epoch int, message string) breakerDecision {
-		return b.recordFailure(epoch, schemas.State{Message: message}, late)
-	}
-	if got := fail(b.begin(), "m1"); got != attemptCounts {
-		t.Errorf("the first of a row: %d", got)
-	}
-	before := b.begin()
-	if got := fail(b.begin(), "m2"); got != attemptReturned {
-		t.Errorf("what opens the breaker: %d", got)
-	}
-	probes := []int{b.begin(), b.begin(), b.begin()}
-	b.recordSuccess(before)
-	if open, _, _ := b.state(); !open {
-		t.Error("an attempt from before the outage closed the breaker")
-	}
-	b.recordSuccess(b.begin())
-	for i, epoch := range append(probes, before) {
-		if got := fail(epoch, fmt.Sprint("p", i)); got != attemptReturned {
-			t.Errorf("attempt %d of the outage: %d", i, got)
-		}
-	}
-	if open, _, _ := b.state(); open {
-		t.Error("attempts of the outage opened the breaker again")
-	}
-	if !b.refund(schemas.State{Message: "m1", Attempt: 1}) || b.refund(schemas.State{Message: "m1", Attempt: 1}) {
-		t.Error("the first of the row gets its attempt back, once")
-	}
-}

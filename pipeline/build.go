@@ -11,6 +11,7 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -26,6 +27,10 @@ const (
 	routerCloseTimeout = 5 * time.Second
 
 	declareTimeout = 30 * time.Second
+
+	// noTimeout is the stop timeout of the transport's subscribers of a route: a breaker
+	// that opens waits for no handler, and breaker.Subscriber bounds the end of the route.
+	noTimeout = 10 * 365 * 24 * time.Hour
 )
 
 // build adds the handlers to the router: one for each route, and the retry and
@@ -89,10 +94,10 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	breaker := newBreaker(*route.Breaker, time.Now)
-	p.breakers = append(p.breakers, breaker)
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: breaker, onHang: p.cfg.OnHang}
-	subscriber := newRouteSubscriber(rh.messageFlow, route, breaker, concurrent, single, p.cfg.StopTimeout)
+	b := breaker.New(*route.Breaker, time.Now)
+	p.breakers = append(p.breakers, b)
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang}
+	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.giveUp}.run)
 	return nil
 }

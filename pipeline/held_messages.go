@@ -145,3 +145,13 @@ func (h *heldPublish) end() {
 	h.release()
 	h.logger.Info("a message is no longer held", "queue", h.queue, "doing", h.operation)
 }
+
+// sleep returns false if ctx ends before d is over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -140,7 +141,7 @@ func beginning(response *http.Response) []byte {
 // noAnswer classifies the error of a request without a response. A request that was sent
 // and timed out may be the fault of the message.
 func noAnswer(err error, connected bool) error {
-	if connected && causeOf(err) == timedOut {
+	if connected && breaker.CauseOf(err) == breaker.TimedOut {
 		return err
 	}
 	return retry.Unavailable(err)

@@ -66,7 +66,7 @@ type failedAttempt struct {
 func (f *messageFlow) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
 	decision := f.poisonWithoutRoom(a.decision, before.Envelope)
 	f.metrics.observeFailure(a, decision.Action)
-	state := before.State.Failed(f.now(), a.took, a.queue, a.failure)
+	state := before.State.Failed(f.now(), a.took, a.queue, a.failure.Failure)
 	state.EventID = ""
 	if state.Message == "" {
 		state.Message = f.newID()

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
@@ -119,7 +120,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{messageFlow: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: newBreaker(retry.Breaker{}, s.now)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: breaker.New(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

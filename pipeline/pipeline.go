@@ -17,6 +17,7 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -43,7 +44,7 @@ type Pipeline struct {
 	// much waits for one queue, so the queues of services have connections of their own.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
-	breakers     []*breaker // of Config.Routes, in their order
+	breakers     []*breaker.Breaker // of Config.Routes, in their order
 	verifier     *schemas.Verifier
 	deathChecker *deathChecker
 	queueLimiter *queueLimiter
@@ -156,8 +157,8 @@ type RouteState struct {
 // Routes returns the state of each route, in the order of Config.Routes.
 func (p *Pipeline) Routes() []RouteState {
 	states := make([]RouteState, len(p.breakers))
-	for i, breaker := range p.breakers {
-		since, why := breaker.outage()
+	for i, b := range p.breakers {
+		since, why := b.Outage()
 		states[i] = RouteState{Queue: p.cfg.Routes[i].Queue, Paused: since, Error: why.Message}
 	}
 	return states

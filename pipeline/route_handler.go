@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -21,9 +22,22 @@ type routeHandler struct {
 	*messageFlow
 	route        Route
 	outlet       publisher // of outgoing messages
-	breaker      *breaker
+	breaker      *breaker.Breaker
 	onHang       func(Attempt) // may be nil
 	runningCalls runningCalls
+}
+
+// subscriber returns the subscriber of the route. A handler that is still running after
+// its time-out and hangGrace hangs.
+func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTimeout time.Duration) *breaker.Subscriber {
+	route := breaker.Route{
+		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency, StopTimeout: stopTimeout,
+		Record: h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Logger: h.logger,
+	}
+	if h.route.Timeout > 0 {
+		route.HandlerTimeout = h.route.Timeout + hangGrace
+	}
+	return breaker.NewSubscriber(route, h.breaker)
 }
 
 // handle returns nil to acknowledge. An error means that no durable copy was confirmed,
@@ -42,7 +56,7 @@ func (h *routeHandler) handle(msg *message.Message) error {
 	if most := h.route.Policy.MaxAttempts(); verified.State.Attempt >= most {
 		return h.poisonExhausted(ctx, verified, most)
 	}
-	epoch, started := h.breaker.begin(), h.now()
+	epoch, started := h.breaker.Begin(), h.now()
 	if why := h.stillRunning(ctx, &verified); why != nil {
 		return h.fail(ctx, verified, epoch, 0, why)
 	}
@@ -57,14 +71,14 @@ func (h *routeHandler) handle(msg *message.Message) error {
 	case why != nil:
 		return h.fail(ctx, verified, epoch, took, why)
 	}
-	h.breaker.recordSuccess(epoch)
+	h.breaker.RecordSuccess(epoch)
 	return h.succeed(ctx, verified, took)
 }
 
 // withRefund returns the state of a message without its latest attempt, if the breaker
 // refunds that.
 func (h *routeHandler) withRefund(s schemas.State) schemas.State {
-	if !h.breaker.refund(s) {
+	if !h.breaker.Refund(s) {
 		return s
 	}
 	s.Attempt--
@@ -159,10 +173,10 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 		before.State.Message = h.newID()
 	}
 	v := h.classify(*h.route.Policy, why, before.State)
-	switch h.breaker.recordFailure(epoch, before.State, v) {
-	case attemptReturned:
+	switch h.breaker.RecordFailure(epoch, before.State, v.failure) {
+	case breaker.AttemptReturned:
 		v.decision = v.waiting
-	case ownFailure:
+	case breaker.OwnFailure:
 		before.State.Waits, before.State.WaitsSince = 0, time.Time{}
 	}
 	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})

@@ -1,21 +1,21 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // verdict is the classification of the error of an attempt.
 type verdict struct {
-	decision       retry.Decision // if the attempt counts
-	waiting        retry.Decision // if it does not
-	failure        schemas.Failure
-	cause          cause
-	requestedPause time.Duration // the pause that the service asked for; 0: none
+	decision retry.Decision // if the attempt counts
+	waiting  retry.Decision // if it does not
+	failure  breaker.Failure
 }
 
 // readTimeout bounds the calls of an error's methods.
@@ -28,11 +28,11 @@ func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.St
 		return recoverWithin(readTimeout, func() (verdict, error) {
 			v := verdict{
 				decision: policy.Count(err, before.Attempt+1, f.random), waiting: retry.Deferral(err, before.Waits),
-				failure: failure(err), cause: causeOf(err),
+				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},
 			}
 			var after *retry.AfterError
-			if v.cause == unavailable && errors.As(err, &after) {
-				v.requestedPause = after.Delay
+			if v.failure.Cause == breaker.Unavailable && errors.As(err, &after) {
+				v.failure.RequestedPause = after.Delay
 			}
 			return v, nil
 		})
@@ -45,6 +45,15 @@ func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.St
 		v, _ = read(fmt.Errorf("the handler's error of type %T cannot be read", why))
 	}
 	return v
+}
+
+// causeOf classifies an error of a handler, or of the delivery of its message.
+func causeOf(err error) breaker.Cause {
+	returned := errors.Is(err, errNacked) || errors.Is(err, errRunning) && !errors.Is(err, context.DeadlineExceeded)
+	if returned && !retry.IsPermanent(err) {
+		return breaker.ReturnedByHandler
+	}
+	return breaker.CauseOf(err)
 }
 
 // failure returns the message, type, class and stack of an error.

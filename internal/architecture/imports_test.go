@@ -61,6 +61,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
 		"app of the terminal":       {"internal/app internal/terminal", "internal/app → internal/terminal: app runs"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},
+		"breaker of a client":       {"internal/breaker internal/rabbit", "internal/breaker → internal/rabbit: breaker delivers"},
 		"topology of a part":        {"internal/topology pipeline/transport", "internal/topology → pipeline/transport: topology declares"},
 		"doctor of a part":          {"internal/doctor replayer", "internal/doctor → replayer: doctor checks"},
 		"the printer of a part":     {"internal/terminal indexer", "internal/terminal → indexer: terminal prints"},

@@ -1,18 +1,18 @@
-package pipeline
+package breaker
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// routeSubscriber is the subscriber of a route. While the route's breaker is closed it
+// Subscriber is the subscriber of a route. While the route's breaker is closed it
 // delivers as many messages at once as the route handles. While the breaker is open it
 // consumes probes only: after each pause single messages, one after the other, until a
 // handler succeeds. Running handlers and other routes are not affected.
@@ -20,13 +20,9 @@ import (
 // At most the few messages that were prefetched when the consumer stopped are requeued;
 // RabbitMQ puts them at the head of the queue and delivers them next, so that this does
 // not count up to a delivery limit.
-type routeSubscriber struct {
-	*messageFlow
-	route              Route
-	breaker            *breaker
-	concurrent, single message.Subscriber // with the concurrency of the route, and with 1
-	stopTimeout        time.Duration
-	paused             prometheus.Gauge // 1 while the breaker is open
+type Subscriber struct {
+	route   Route
+	breaker *Breaker
 
 	out           chan *message.Message
 	slots         chan struct{} // a token for each message that a handler has
@@ -37,23 +33,36 @@ type routeSubscriber struct {
 	running       sync.WaitGroup
 }
 
-// noTimeout is the stop timeout of the transport's subscribers: a breaker that opens
-// waits for no handler, and routeSubscriber.end bounds the end of the route.
-const noTimeout = 10 * 365 * 24 * time.Hour
+// Route has the consumers of a route. These end with their contexts and wait for no
+// handler: Subscriber does.
+type Route struct {
+	Queue              string
+	Concurrent, Single message.Subscriber // with Concurrency, and with 1
+	Concurrency        int
+	HandlerTimeout     time.Duration // after which a handler hangs; 0: none
+	StopTimeout        time.Duration // for handlers at the end of the route
 
-func newRouteSubscriber(s *messageFlow, route Route, b *breaker, concurrent, single message.Subscriber, stopTimeout time.Duration) *routeSubscriber {
-	return &routeSubscriber{
-		messageFlow: s, route: route, breaker: b, concurrent: concurrent, single: single, stopTimeout: stopTimeout,
-		paused: s.metrics.paused.WithLabelValues(route.Queue),
-		out:    make(chan *message.Message), expired: make(chan struct{}),
+	// Record records that the route was paused or resumed. Probes do not wait for it, and
+	// Close does.
+	Record func(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure)
+	Paused prometheus.Gauge // 1 while the breaker is open
+	Logger *slog.Logger
+}
+
+// NewSubscriber returns a subscriber that delivers the messages of a route as its breaker
+// allows.
+func NewSubscriber(route Route, b *Breaker) *Subscriber {
+	return &Subscriber{
+		route: route, breaker: b,
+		out: make(chan *message.Message), expired: make(chan struct{}),
 		slots: make(chan struct{}, route.Concurrency), hungProbes: make(chan struct{}, route.Concurrency),
 		recoverySlots: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
 	}
 }
 
 // Subscribe is called once. It waits for the broker as long as ctx allows.
-func (s *routeSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	first, err := s.consume(ctx, s.concurrent)
+func (s *Subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	first, err := s.consume(ctx, s.route.Concurrent)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +71,13 @@ func (s *routeSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *mess
 }
 
 // Close returns when the subscription, whose context has ended, is over.
-func (s *routeSubscriber) Close() error {
+func (s *Subscriber) Close() error {
 	s.running.Wait()
 	return nil
 }
 
 // run hands out messages until ctx ends.
-func (s *routeSubscriber) run(ctx context.Context, c *consumption) {
+func (s *Subscriber) run(ctx context.Context, c *consumption) {
 	defer close(s.out)
 	defer s.end()
 	for ctx.Err() == nil {
@@ -83,8 +92,8 @@ func (s *routeSubscriber) run(ctx context.Context, c *consumption) {
 
 // resume consumes after a pause, or after the consumption has ended by itself. It
 // returns nil if that fails.
-func (s *routeSubscriber) resume(ctx context.Context) *consumption {
-	c, err := s.consume(ctx, s.concurrent)
+func (s *Subscriber) resume(ctx context.Context) *consumption {
+	c, err := s.consume(ctx, s.route.Concurrent)
 	if err != nil {
 		_ = sleep(ctx, s.breaker.cfg.First)
 		return nil
@@ -93,7 +102,7 @@ func (s *routeSubscriber) resume(ctx context.Context) *consumption {
 }
 
 // deliverAll delivers messages until the breaker opens or the consumption ends.
-func (s *routeSubscriber) deliverAll(c *consumption) {
+func (s *Subscriber) deliverAll(c *consumption) {
 	defer c.stop()
 	for {
 		open, recoverySlots, changed := s.breaker.state()
@@ -112,10 +121,10 @@ func (s *routeSubscriber) deliverAll(c *consumption) {
 
 // deliverNext delivers a message once a slot is free; it returns false when the
 // consumption ends. If the breaker changes before, the message stays with the broker.
-func (s *routeSubscriber) deliverNext(c *consumption, changed <-chan struct{}, slots ...chan struct{}) bool {
-	for i, place := range slots {
+func (s *Subscriber) deliverNext(c *consumption, changed <-chan struct{}, slots ...chan struct{}) bool {
+	for i, slot := range slots {
 		select {
-		case place <- struct{}{}:
+		case slot <- struct{}{}:
 			continue
 		case <-changed:
 		case <-c.ctx.Done():
@@ -139,14 +148,14 @@ func (s *routeSubscriber) deliverNext(c *consumption, changed <-chan struct{}, s
 }
 
 func release(slots []chan struct{}) {
-	for _, place := range slots {
-		<-place
+	for _, slot := range slots {
+		<-slot
 	}
 }
 
 // deliver passes a message to the router, and calls done once it is acked or nacked.
 // The returned channel is closed then.
-func (s *routeSubscriber) deliver(msg *message.Message, done func()) (settled <-chan struct{}) {
+func (s *Subscriber) deliver(msg *message.Message, done func()) (settled <-chan struct{}) {
 	closed := make(chan struct{})
 	s.handlers.Go(func() {
 		defer close(closed)
@@ -163,24 +172,24 @@ func (s *routeSubscriber) deliver(msg *message.Message, done func()) (settled <-
 }
 
 // probe sends probes until the breaker closes or ctx ends.
-func (s *routeSubscriber) probe(ctx context.Context) {
+func (s *Subscriber) probe(ctx context.Context) {
 	open, _, closed := s.breaker.state()
 	if !open {
 		return
 	}
-	since, why := s.breaker.outage()
-	s.paused.Set(1)
-	s.logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
+	since, why := s.breaker.Outage()
+	s.route.Paused.Set(1)
+	s.route.Logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
 	s.record(ctx, schemas.Paused, since, why)
 	s.probeRounds(ctx, since, closed)
-	s.paused.Set(0)
+	s.route.Paused.Set(0)
 	if ctx.Err() == nil {
-		s.logger.Info("route resumed", "queue", s.route.Queue, "paused", s.now().Sub(since).Round(time.Millisecond))
+		s.route.Logger.Info("route resumed", "queue", s.route.Queue, "paused", s.breaker.now().Sub(since).Round(time.Millisecond))
 		s.record(ctx, schemas.Resumed, since, schemas.Failure{})
 	}
 }
 
-func (s *routeSubscriber) probeRounds(ctx context.Context, since time.Time, closed <-chan struct{}) {
+func (s *Subscriber) probeRounds(ctx context.Context, since time.Time, closed <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.running.Go(func() {
@@ -193,8 +202,8 @@ func (s *routeSubscriber) probeRounds(ctx context.Context, since time.Time, clos
 	recorded := since
 	for sleep(ctx, s.breaker.pause()) && s.probeRound(ctx) {
 		s.breaker.roundFailed()
-		if now := s.now(); now.Sub(recorded) >= PausedEvery {
-			_, why := s.breaker.outage()
+		if now := s.breaker.now(); now.Sub(recorded) >= PausedEvery {
+			_, why := s.breaker.Outage()
 			s.record(ctx, schemas.Paused, since, why)
 			recorded = now
 		}
@@ -205,31 +214,13 @@ func (s *routeSubscriber) probeRounds(ctx context.Context, since time.Time, clos
 // that the newest event tells whether the route is still paused.
 const PausedEvery = 10 * time.Minute
 
-// recordTimeout bounds the publish of a route's event. The log has it, too.
-const recordTimeout = 10 * time.Second
-
-// record publishes an event of the route. Probes do not wait for it.
-func (s *routeSubscriber) record(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
-	none := schemas.Envelope{}
-	state := schemas.State{
-		Fingerprint: none.Fingerprint(), EventID: s.newID(), Queue: s.route.Queue, Time: s.now(), FirstFailed: since, Failure: why,
-	}
-	if action == schemas.Resumed {
-		state.Duration = state.Time.Sub(since)
-	}
-	m := rabbit.Message{Exchange: s.topology.Events(), RoutingKey: string(action), Publishing: s.frameMax().Wrap(none, state)}
-	s.running.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-		defer cancel()
-		if err := s.publisher.Publish(ctx, m); err != nil && ctx.Err() == nil {
-			s.logger.Warn("cannot publish the event of a paused or resumed route", "queue", s.route.Queue, "error", err)
-		}
-	})
+func (s *Subscriber) record(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
+	s.running.Go(func() { s.route.Record(ctx, action, since, why) })
 }
 
 // probeRound tries messages one after the other; it returns false when ctx ends. It
 // waits as long as the queue is empty.
-func (s *routeSubscriber) probeRound(ctx context.Context) bool {
+func (s *Subscriber) probeRound(ctx context.Context) bool {
 	var c *consumption
 	defer func() { c.end() }()
 	for tried := 0; tried < s.breaker.probes(); tried++ {
@@ -239,7 +230,7 @@ func (s *routeSubscriber) probeRound(ctx context.Context) bool {
 			return false
 		}
 		if c == nil {
-			c, _ = s.consume(ctx, s.single) // a broker that is away has no messages
+			c, _ = s.consume(ctx, s.route.Single) // a broker that is away has no messages
 		}
 		msg, ok := c.next(ctx)
 		if !ok {
@@ -257,7 +248,7 @@ func (s *routeSubscriber) probeRound(ctx context.Context) bool {
 // probeOne delivers a message that has a slot, and waits until it is acked or nacked; it
 // returns false on a time-out. A handler that runs longer releases its slot, as long as
 // there are not too many of them.
-func (s *routeSubscriber) probeOne(ctx context.Context, msg *message.Message) bool {
+func (s *Subscriber) probeOne(ctx context.Context, msg *message.Message) bool {
 	release := sync.OnceFunc(func() { <-s.slots })
 	settled := s.deliver(msg, release)
 	timer := time.NewTimer(s.probeTimeout())
@@ -269,7 +260,7 @@ func (s *routeSubscriber) probeOne(ctx context.Context, msg *message.Message) bo
 		return true
 	case <-timer.C:
 	}
-	if s.route.Timeout > 0 {
+	if s.route.HandlerTimeout > 0 {
 		select {
 		case s.hungProbes <- struct{}{}:
 			release()
@@ -283,24 +274,24 @@ func (s *routeSubscriber) probeOne(ctx context.Context, msg *message.Message) bo
 	return false
 }
 
-func (s *routeSubscriber) probeTimeout() time.Duration {
-	if s.route.Timeout > 0 {
-		return s.route.Timeout + hangGrace
+func (s *Subscriber) probeTimeout() time.Duration {
+	if s.route.HandlerTimeout > 0 {
+		return s.route.HandlerTimeout
 	}
 	return s.breaker.cfg.Cap
 }
 
 // end waits for handlers, at most for the stop timeout, and for the acknowledgements.
-func (s *routeSubscriber) end() {
-	timer := time.AfterFunc(s.stopTimeout, func() {
-		s.logger.Error("handlers did not finish in time; their messages go back to the queue",
-			"queue", s.route.Queue, "timeout", s.stopTimeout)
+func (s *Subscriber) end() {
+	timer := time.AfterFunc(s.route.StopTimeout, func() {
+		s.route.Logger.Error("handlers did not finish in time; their messages go back to the queue",
+			"queue", s.route.Queue, "timeout", s.route.StopTimeout)
 		close(s.expired)
 	})
 	s.handlers.Wait()
 	timer.Stop()
-	_ = s.concurrent.Close() // these have no connection of their own to fail on
-	_ = s.single.Close()
+	_ = s.route.Concurrent.Close() // these have no connection of their own to fail on
+	_ = s.route.Single.Close()
 }
 
 // consumption is one consumer, from its start to its cancellation.
@@ -310,7 +301,7 @@ type consumption struct {
 	stop     context.CancelFunc
 }
 
-func (s *routeSubscriber) consume(ctx context.Context, from message.Subscriber) (*consumption, error) {
+func (s *Subscriber) consume(ctx context.Context, from message.Subscriber) (*consumption, error) {
 	c := &consumption{}
 	c.ctx, c.stop = context.WithCancel(ctx)
 	var err error
@@ -340,12 +331,10 @@ func (c *consumption) end() {
 	}
 }
 
-// sleep returns false when ctx ends before d is over.
+// sleep returns false if ctx ends before d is over.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false

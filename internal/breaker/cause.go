@@ -1,4 +1,4 @@
-package pipeline
+package breaker
 
 import (
 	"context"
@@ -15,27 +15,27 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// cause classifies the error of an attempt.
-type cause int
+// Cause classifies the error of an attempt.
+type Cause int
 
 const (
-	// messageFailure is any failure that may concern this message alone.
-	messageFailure cause = iota
+	// MessageFailure is any failure that may concern this message alone.
+	MessageFailure Cause = iota
 
-	// timedOut counts as an attempt, since a message may take too long by itself.
+	// TimedOut counts as an attempt, since a message may take too long by itself.
 	// It is a sign of an outage as well.
-	timedOut
+	TimedOut
 
-	// unavailable: the service could not be reached, or said so itself.
-	unavailable
+	// Unavailable: the service could not be reached, or said so itself.
+	Unavailable
 
-	// exhausted: this process has no file, port or buffer left for a connection.
-	exhausted
+	// Exhausted: this process has no file, port or buffer left for a connection.
+	Exhausted
 
-	// decidedByHandler and returnedByHandler tell nothing about the service: the handler
+	// DecidedByHandler and ReturnedByHandler tell nothing about the service: the handler
 	// made the message poison, chose the time of its next attempt, or nacked it.
-	decidedByHandler
-	returnedByHandler
+	DecidedByHandler
+	ReturnedByHandler
 )
 
 // exhaustionErrors are errors of a process that has run out of files, ports or memory.
@@ -51,24 +51,22 @@ func disconnectionErrors() []error {
 	}
 }
 
-// causeOf classifies an error of a handler.
-func causeOf(err error) cause {
+// CauseOf classifies an error of a handler; it does not know ReturnedByHandler.
+func CauseOf(err error) Cause {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case retry.IsPermanent(err):
-		return decidedByHandler
-	case is(errNacked), is(errRunning) && !is(context.DeadlineExceeded):
-		return returnedByHandler
+		return DecidedByHandler
 	case asksForTime(err) && !isUnavailable(err):
-		return decidedByHandler
+		return DecidedByHandler
 	case slices.ContainsFunc(exhaustionErrors(), is):
-		return exhausted
+		return Exhausted
 	case isUnavailable(err), slices.ContainsFunc(disconnectionErrors(), is), isUnreached(err):
-		return unavailable
+		return Unavailable
 	case is(context.DeadlineExceeded), isTimeout(err):
-		return timedOut
+		return TimedOut
 	}
-	return messageFailure
+	return MessageFailure
 }
 
 // asksForTime reports whether the handler chose the time of the next attempt itself.
@@ -106,8 +104,8 @@ func isTimeout(err error) bool {
 }
 
 // kindOf returns the same text for failures that may have the same outage as cause.
-func kindOf(f schemas.Failure, of cause) string {
-	if of == messageFailure {
+func kindOf(f schemas.Failure, of Cause) string {
+	if of == MessageFailure {
 		return likeness(f)
 	}
 	return "unavailable"
@@ -123,5 +121,5 @@ func likeness(f schemas.Failure) string {
 	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, schemas.ErrorGroup(f.Message))
 }
 
-// statusErrorType is the result of retry.TypeOf for a StatusError.
+// statusErrorType is the result of retry.TypeOf for an HTTP response.
 const statusErrorType = "*pipeline.StatusError"

@@ -1,4 +1,6 @@
-package pipeline
+// Package breaker pauses a route while the service that its handler needs is unavailable.
+// Breaker decides by the results of attempts, and Subscriber delivers the messages.
+package breaker
 
 import (
 	"slices"
@@ -9,9 +11,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// breaker is the circuit breaker of a route. The handler of the route reports how
-// each attempt ended, and asks whether one that failed counts; the subscriber of
-// the route asks how many messages to hand out.
+// Breaker is the circuit breaker of a route. The handler of the route records the result
+// of each attempt, and learns whether one that failed counts; Subscriber delivers as many
+// messages as the breaker allows.
 //
 //	          Messages different messages fail in a row
 //	closed ───────────────────────────────────────────► open ◄┐
@@ -21,7 +23,7 @@ import (
 //
 // An attempt that began before the breaker opened does not close it. An attempt that began
 // before it opened or closed, and fails after that, does not open it and is returned.
-type breaker struct {
+type Breaker struct {
 	cfg retry.Breaker
 	now func() time.Time
 
@@ -30,7 +32,7 @@ type breaker struct {
 	open       bool          // since the time in opened
 	changed    chan struct{} // closed when open changes
 	opened     time.Time
-	last       verdict         // on the attempt that opened the breaker, or the newest of its probes
+	last       Failure         // on the attempt that opened the breaker, or the newest of its probes
 	streak     []recentFailure // failures since the latest success, oldest first
 	succeeded  time.Time       // when an attempt succeeded last
 	recovering int             // successes until the route handles Concurrency messages again
@@ -46,13 +48,20 @@ type recentFailure struct {
 	counted bool // as an attempt
 }
 
-// breakerDecision is the effect of a failure on the attempts of its message.
-type breakerDecision int
+// Failure is the error of an attempt.
+type Failure struct {
+	schemas.Failure
+	Cause          Cause
+	RequestedPause time.Duration // the pause that the service asked for; 0: none
+}
+
+// Effect is the effect of a failure on the attempts of its message.
+type Effect int
 
 const (
-	attemptCounts   breakerDecision = iota // the policy decides
-	attemptReturned                        // the message waits and loses no attempt
-	ownFailure                             // the policy decides; other messages succeed, so earlier waits are reset
+	AttemptCounts   Effect = iota // the policy decides
+	AttemptReturned               // the message waits and loses no attempt
+	OwnFailure                    // the policy decides; other messages succeed, so earlier waits are reset
 )
 
 const (
@@ -61,19 +70,20 @@ const (
 	maxProbes  = 100  // of one round
 )
 
-func newBreaker(cfg retry.Breaker, now func() time.Time) *breaker {
-	return &breaker{cfg: cfg.WithDefaults(), now: now, changed: make(chan struct{})}
+// New returns a closed breaker.
+func New(cfg retry.Breaker, now func() time.Time) *Breaker {
+	return &Breaker{cfg: cfg.WithDefaults(), now: now, changed: make(chan struct{})}
 }
 
-// begin is called before an attempt; its result is passed on with the result of the attempt.
-func (b *breaker) begin() (epoch int) {
+// Begin is called before an attempt; its result is passed on with the result of the attempt.
+func (b *Breaker) Begin() (epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.epoch
 }
 
-// recordSuccess records that an attempt succeeded.
-func (b *breaker) recordSuccess(epoch int) {
+// RecordSuccess records that an attempt succeeded.
+func (b *Breaker) RecordSuccess(epoch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open && epoch < b.epoch {
@@ -91,43 +101,43 @@ func (b *breaker) recordSuccess(epoch int) {
 	}
 }
 
-// recordFailure records that an attempt failed, and decides whether it counts. before is
+// RecordFailure records that an attempt failed, and decides whether it counts. before is
 // the state of the message before the attempt, with an instance id.
-func (b *breaker) recordFailure(epoch int, before schemas.State, v verdict) breakerDecision {
+func (b *Breaker) RecordFailure(epoch int, before schemas.State, f Failure) Effect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	breakerDecision := b.classify(epoch, before, v, now)
-	if b.waitsExhausted(before, v.cause, now) {
-		return attemptCounts
+	effect := b.classify(epoch, before, f, now)
+	if b.waitsExhausted(before, f.Cause, now) {
+		return AttemptCounts
 	}
-	return breakerDecision
+	return effect
 }
 
-// classify decides as recordFailure does, without the limit of waits.
-func (b *breaker) classify(epoch int, before schemas.State, v verdict, now time.Time) breakerDecision {
+// classify decides as RecordFailure does, without the limit of waits.
+func (b *Breaker) classify(epoch int, before schemas.State, f Failure, now time.Time) Effect {
 	switch {
-	case v.cause == decidedByHandler:
-		return attemptCounts
-	case epoch < b.epoch, v.cause == returnedByHandler:
-		return attemptReturned
+	case f.Cause == DecidedByHandler:
+		return AttemptCounts
+	case epoch < b.epoch, f.Cause == ReturnedByHandler:
+		return AttemptReturned
 	case b.open:
-		b.last = v
-		return attemptReturned
-	case b.isMessageFault(before, v):
-		return ownFailure
+		b.last = f
+		return AttemptReturned
+	case b.isMessageFault(before, f):
+		return OwnFailure
 	}
-	counted := v.cause == messageFailure || v.cause == timedOut
-	b.addFailure(recentFailure{before.Message, kindOf(v.failure, v.cause), now, counted}, v)
+	counted := f.Cause == MessageFailure || f.Cause == TimedOut
+	b.addFailure(recentFailure{before.Message, kindOf(f.Failure, f.Cause), now, counted}, f)
 	if b.open || !counted {
-		return attemptReturned
+		return AttemptReturned
 	}
-	return attemptCounts
+	return AttemptCounts
 }
 
 // waitsExhausted reports whether the message has waited as often as it may.
-func (b *breaker) waitsExhausted(before schemas.State, of cause, now time.Time) bool {
-	if of == messageFailure {
+func (b *Breaker) waitsExhausted(before schemas.State, of Cause, now time.Time) bool {
+	if of == MessageFailure {
 		return b.cfg.ExhaustedAlike(before.Waits, before.WaitsSince, now)
 	}
 	return b.cfg.Exhausted(before.Waits, before.WaitsSince, now)
@@ -137,19 +147,19 @@ func (b *breaker) waitsExhausted(before schemas.State, of cause, now time.Time) 
 // succeeded in between. A failure that does not count becomes one only if a message
 // succeeded since this one failed last. A process without a free file for a connection
 // is never the fault of the message.
-func (b *breaker) isMessageFault(before schemas.State, v verdict) bool {
+func (b *Breaker) isMessageFault(before schemas.State, f Failure) bool {
 	failedBefore := before.Attempt > 0 || before.Waits > 0
-	if !failedBefore || v.cause == exhausted || likeness(before.Failure) != likeness(v.failure) {
+	if !failedBefore || f.Cause == Exhausted || likeness(before.Failure) != likeness(f.Failure) {
 		return false
 	}
-	if v.cause == unavailable {
+	if f.Cause == Unavailable {
 		return b.succeeded.After(before.Time)
 	}
 	return b.succeeded.After(before.FirstFailed)
 }
 
 // addFailure adds a failure to the streak, and opens the breaker if it is long enough.
-func (b *breaker) addFailure(s recentFailure, v verdict) {
+func (b *Breaker) addFailure(s recentFailure, f Failure) {
 	if b.cfg.Messages < 0 {
 		return
 	}
@@ -171,20 +181,20 @@ func (b *breaker) addFailure(s recentFailure, v verdict) {
 			b.refunds = lastN(append(b.refunds, other.message), maxRefunds)
 		}
 	}
-	b.streak, b.opened, b.last = nil, s.at, v
+	b.streak, b.opened, b.last = nil, s.at, f
 	b.setOpen(true)
 }
 
-func (b *breaker) setOpen(open bool) {
+func (b *Breaker) setOpen(open bool) {
 	b.open = open
 	b.epoch++
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// refund reports whether the latest attempt of a message is refunded: it belongs to the
+// Refund reports whether the latest attempt of a message is refunded: it belongs to the
 // streak that opened the breaker, and was counted before that.
-func (b *breaker) refund(s schemas.State) bool {
+func (b *Breaker) Refund(s schemas.State) bool {
 	if s.Message == "" || s.Attempt == 0 {
 		return false
 	}
@@ -200,48 +210,48 @@ func (b *breaker) refund(s schemas.State) bool {
 
 // state returns whether the breaker is open, whether it is closed for a few messages at
 // once, and a channel that is closed when the breaker opens or closes.
-func (b *breaker) state() (open, recovering bool, changed <-chan struct{}) {
+func (b *Breaker) state() (open, recovering bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open, b.recovering > 0, b.changed
 }
 
 // pause returns the wait before the next round of probes.
-func (b *breaker) pause() time.Duration {
+func (b *Breaker) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return min(max(b.cfg.Pause(b.rounds), b.last.requestedPause), b.cfg.Cap)
+	return min(max(b.cfg.Pause(b.rounds), b.last.RequestedPause), b.cfg.Cap)
 }
 
 // probes returns how many messages a round tries one after the other, until one
 // succeeds. If the service answers, the number grows with each round, since many bad
 // messages may be in front of the good ones.
-func (b *breaker) probes() int {
+func (b *Breaker) probes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := b.cfg.Messages
-	if b.last.cause == messageFailure {
+	if b.last.Cause == MessageFailure {
 		most = max(most, min(most<<min(b.rounds, 10), maxProbes))
 	}
 	return most
 }
 
 // roundFailed records that no probe of a round succeeded.
-func (b *breaker) roundFailed() {
+func (b *Breaker) roundFailed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rounds++
 }
 
-// outage returns the time at which the breaker opened, and the failure of its messages;
+// Outage returns the time at which the breaker opened, and the failure of its messages;
 // zero while the breaker is closed.
-func (b *breaker) outage() (since time.Time, why schemas.Failure) {
+func (b *Breaker) Outage() (since time.Time, why schemas.Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.open {
 		return time.Time{}, schemas.Failure{}
 	}
-	return b.opened, b.last.failure
+	return b.opened, b.last.Failure
 }
 
 // lastN returns the last n elements of a list.

@@ -1,0 +1,34 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// PausedEvery is about how often a route that stays paused has a `paused` event, so
+// that the newest event tells whether the route is still paused.
+const PausedEvery = breaker.PausedEvery
+
+// recordTimeout bounds the publish of a route's event. The log has it, too.
+const recordTimeout = 10 * time.Second
+
+// recordRoute publishes the event of a route that was paused or resumed.
+func (f *messageFlow) recordRoute(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
+	none := schemas.Envelope{}
+	state := schemas.State{
+		Fingerprint: none.Fingerprint(), EventID: f.newID(), Queue: f.queue, Time: f.now(), FirstFailed: since, Failure: why,
+	}
+	if action == schemas.Resumed {
+		state.Duration = state.Time.Sub(since)
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	m := rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action), Publishing: f.frameMax().Wrap(none, state)}
+	if err := f.publisher.Publish(ctx, m); err != nil && ctx.Err() == nil {
+		f.logger.Warn("cannot publish the event of a paused or resumed route", "queue", f.queue, "error", err)
+	}
+}
