@@ -57,6 +57,7 @@ type outageModel struct {
 	handling int
 	ends     map[string]modelEnd
 	calls    []time.Time
+	paused   []time.Time // of the `paused` events
 }
 
 func (m *outageModel) String() string {
@@ -220,6 +221,10 @@ func (m *outageModel) Publish(_ context.Context, sent rabbit.Message) error {
 		time.AfterFunc(state.Delay, func() {
 			m.queue.put(deliveryOf(rabbit.Message{Exchange: schemas.Topology{}.Return(), RoutingKey: e.RoutingKey, Publishing: p}))
 		})
+	case key == string(schemas.Paused):
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.paused = append(m.paused, time.Now())
 	case key == string(schemas.Handled):
 		m.end(string(e.Body), modelEnd{schemas.Handled, state})
 	case key == (schemas.Topology{}.Poison()):

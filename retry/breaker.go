@@ -13,8 +13,10 @@ import (
 // An outage is a property of many messages, a failure is a property of one. So
 // the breaker opens when several different messages in a row fail, with no
 // success between, either because the service could not be reached or all with
-// the same error. Those messages get their attempts back. A message that fails
-// while others succeed has failed by itself: its policy decides.
+// the same error. Those messages get their attempts back. Messages with the same
+// error do not open it while others succeed: not within 10 s of a success, unless
+// 1000 in a row fail. A message that fails while others succeed has failed by
+// itself: its policy decides.
 type Breaker struct {
 	// Messages is how many different messages must fail in a row. As many
 	// succeed before the route handles as many at once as before. Zero: 5.

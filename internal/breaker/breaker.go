@@ -15,7 +15,7 @@ import (
 // of each attempt, and learns whether one that failed counts; Subscriber delivers as many
 // messages as the breaker allows.
 //
-//	          Messages different messages fail in a row
+//	          Messages different messages fail in a row, and none has just succeeded
 //	closed ───────────────────────────────────────────► open ◄┐
 //	  ▲                                                  │    │ fail in a row
 //	  │ Messages succeed                 a probe succeeds│    │
@@ -65,9 +65,13 @@ const (
 )
 
 const (
-	maxStreak  = 1000 // signals
+	maxStreak  = 1000 // failures
 	maxRefunds = 1000 // messages
 	maxProbes  = 100  // of one round
+
+	// answersFor is the time after a success in which failures that are alike do not open
+	// the breaker, up to maxStreak in a row.
+	answersFor = 10 * time.Second
 )
 
 // New returns a closed breaker.
@@ -127,9 +131,9 @@ func (b *Breaker) classify(epoch int, before schemas.State, f Failure, now time.
 	case b.isMessageFault(before, f):
 		return OwnFailure
 	}
-	counted := f.Cause == MessageFailure || f.Cause == TimedOut
-	b.addFailure(recentFailure{before.Message, kindOf(f.Failure, f.Cause), now, counted}, f)
-	if b.open || !counted {
+	counts := f.Cause == MessageFailure || f.Cause == TimedOut
+	suspected := b.addFailure(recentFailure{before.Message, kindOf(f.Failure, f.Cause), now, counts}, f)
+	if suspected || !counts {
 		return AttemptReturned
 	}
 	return AttemptCounts
@@ -158,10 +162,13 @@ func (b *Breaker) isMessageFault(before schemas.State, f Failure) bool {
 	return b.succeeded.After(before.FirstFailed)
 }
 
-// addFailure adds a failure to the streak, and opens the breaker if it is long enough.
-func (b *Breaker) addFailure(s recentFailure, f Failure) {
+// addFailure adds a failure to the streak, and reports whether the streak is long enough
+// to suspect an outage. The breaker opens then, unless the service has just handled other
+// messages and still answers: the next success shows that the messages were bad, and
+// until then their attempts do not count.
+func (b *Breaker) addFailure(s recentFailure, f Failure) (suspected bool) {
 	if b.cfg.Messages < 0 {
-		return
+		return false
 	}
 	b.streak = slices.DeleteFunc(b.streak, func(other recentFailure) bool {
 		return s.at.Sub(other.at) > b.cfg.Within || other.message == s.message
@@ -172,9 +179,11 @@ func (b *Breaker) addFailure(s recentFailure, f Failure) {
 			alike++
 		}
 	}
-	if alike < b.cfg.Messages {
+	suspected = alike >= b.cfg.Messages
+	if !suspected || f.Cause == MessageFailure && alike < maxStreak && s.at.Sub(b.succeeded) < answersFor {
+		s.counted = s.counted && !suspected
 		b.streak = lastN(append(b.streak, s), maxStreak)
-		return
+		return suspected
 	}
 	for _, other := range b.streak {
 		if other.counted {
@@ -183,6 +192,7 @@ func (b *Breaker) addFailure(s recentFailure, f Failure) {
 	}
 	b.streak, b.opened, b.last = nil, s.at, f
 	b.setOpen(true)
+	return true
 }
 
 func (b *Breaker) setOpen(open bool) {

@@ -42,3 +42,41 @@ func TestAttemptThatOutlivesItsOutage(t *testing.T) {
 		t.Error("the first of the row gets its attempt back, once")
 	}
 }
+
+// Messages that fail alike open the breaker at the fifth, but within 10 s of a success
+// at the thousandth.
+func TestRecentSuccessKeepsTheBreakerClosed(t *testing.T) {
+	start := time.Now()
+	for name, test := range map[string]struct {
+		succeeded time.Duration // before the failures
+		cause     Cause
+		opensAt   int
+	}{
+		"never succeeded":       {0, MessageFailure, 5},
+		"succeeded 9 s ago":     {9 * time.Second, MessageFailure, 1000},
+		"succeeded 10 s ago":    {10 * time.Second, MessageFailure, 5},
+		"unavailable, 1 ms ago": {time.Millisecond, Unavailable, 5},
+		"timed out, 1 ms ago":   {time.Millisecond, TimedOut, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := start
+			b := New(retry.Breaker{}, func() time.Time { return now })
+			if test.succeeded > 0 {
+				b.RecordSuccess(b.Begin())
+			}
+			now = now.Add(test.succeeded)
+			for n := 1; n <= test.opensAt; n++ {
+				if open, _, _ := b.state(); open {
+					t.Fatalf("open after %d failures", n-1)
+				}
+				effect := b.RecordFailure(b.Begin(), schemas.State{Message: fmt.Sprint(n)}, Failure{Cause: test.cause})
+				if returned := n >= 5 || test.cause == Unavailable; returned != (effect == AttemptReturned) {
+					t.Fatalf("failure %d: %d", n, effect)
+				}
+			}
+			if open, _, _ := b.state(); !open {
+				t.Errorf("closed after %d failures", test.opensAt)
+			}
+		})
+	}
+}
