@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,7 +20,6 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -79,21 +77,6 @@ func seedStore(t *testing.T, url string, settings []string) seeded {
 	}
 	environ := append([]string{"WATERSHIP_STORE_URL=" + url, "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
 	return seeded{store, environ, stream}
-}
-
-// app makes an App on the store.
-func (a seeded) app(t *testing.T) *app.App {
-	t.Helper()
-	settings, err := config.Load(config.Sources{Environ: a.environ})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := app.New(app.Config{Settings: settings, Name: "test", Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = made.Close() })
-	return made
 }
 
 // call runs a command in this process.

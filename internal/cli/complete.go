@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -111,7 +112,7 @@ func shortNames(a *app.App, names []string) []string {
 
 // errorGroups are the most frequent ones of what was given up.
 func errorGroups(ctx context.Context, a *app.App) []string {
-	return valuesOf(ctx, a, poisoned(), "watership.error_group")
+	return valuesOf(ctx, a, history.GivenUp(), "watership.error_group")
 }
 
 // exchanges are those of the configuration, and of the broker but for ours.

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -83,7 +80,7 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	if err != nil {
 		return err
 	}
-	ids, err := d.open(ctx, failures, node)
+	ids, err := failures.OpenByID(ctx, node, d.ids)
 	if err != nil {
 		return err
 	}
@@ -119,32 +116,4 @@ func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
 		err = errors.New("nothing was discarded")
 	}
 	return yes, err
-}
-
-// open collects the event ids of the failures; they alone are kept.
-func (d discard) open(ctx context.Context, failures history.Failures, node kql.Node) ([]string, error) {
-	if len(d.ids) == 0 {
-		return eventIDs(failures.Open(ctx, node))
-	}
-	var all []string
-	for some := range slices.Chunk(d.ids, idsAtOnce) {
-		ids, err := eventIDs(failures.Open(ctx, node, called(some)...))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ids...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
-}
-
-func eventIDs(facts func(func(eventstore.EventSummary, error) bool)) ([]string, error) {
-	var ids []string
-	for fact, err := range facts {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, fact.EventID)
-	}
-	return ids, nil
 }

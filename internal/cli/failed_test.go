@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -172,7 +173,7 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 
 func openFailures(t *testing.T, a seeded) []eventstore.EventSummary {
 	t.Helper()
-	f, err := a.app(t).Failures(t.Context())
+	f, err := history.NewFailures(t.Context(), a.testStore, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func testFailedGroups(t *testing.T, seed seeder) {
 		t.Errorf("no failures as JSON: %s", got)
 	}
 	a.keep(t, a.event(7, schemas.Poisoned, poisonedAt("orders", "no stock of item 9"), quarantined))
-	var groups []group
+	var groups []history.Group
 	if err := json.Unmarshal([]byte(a.must(t, "failed", "queue: orders", "-o", "json")), &groups); err != nil || len(groups) != 3 {
 		t.Fatalf("%v, %v", groups, err)
 	}
@@ -230,7 +231,7 @@ func TestManyFailures(t *testing.T) {
 	a.keep(t, events...)
 	began := time.Now()
 	got := a.must(t, "failed", "-o", "ndjson")
-	var g group
+	var g history.Group
 	if err := json.Unmarshal([]byte(got), &g); err != nil || g.Count != many/2 {
 		t.Errorf("%d failures are open, %v, want %d", g.Count, err, many/2)
 	}

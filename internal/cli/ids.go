@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -35,7 +35,14 @@ const mostUnknown = 10
 
 // writeUnknown says which ids name nothing, so that a slip in a list is seen.
 func writeUnknown(ctx context.Context, a *app.App, out io.Writer, ids []string) error {
-	unknown, err := unknownIDs(ctx, a, ids)
+	if len(ids) == 0 {
+		return nil
+	}
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	unknown, err := history.UnknownIDs(ctx, store, ids)
 	if err != nil || len(unknown) == 0 {
 		return err
 	}
@@ -49,36 +56,4 @@ func writeUnknown(ctx context.Context, a *app.App, out io.Writer, ids []string) 
 	}
 	_, err = fmt.Fprintf(out, "  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
 	return err
-}
-
-// unknownIDs returns the ids that name nothing in the store.
-func unknownIDs(ctx context.Context, a *app.App, ids []string) (unknown []string, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	store, err := a.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	for some := range slices.Chunk(ids, idsAtOnce) {
-		for fact, err := range store.Summaries(ctx, eventstore.Selection{}, called(some)...) {
-			if err != nil {
-				return nil, err
-			}
-			known[fact.MessageID], known[fact.Message], known[fact.Fingerprint], known[fact.EventID] = true, true, true, true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return known[id] }), nil
-}
-
-const idsAtOnce = 10_000
-
-// called are the events that some of the ids name.
-func called(ids []string) []eventstore.FieldIn {
-	var either []eventstore.FieldIn
-	for _, field := range namingFields() {
-		either = append(either, eventstore.FieldIn{Field: field, Values: ids})
-	}
-	return either
 }

@@ -16,20 +16,6 @@ func addPeriod(cmd *cobra.Command, p *app.Period) {
 	addGiven(cmd.Flags(), &p.To, "to", "only events before this time")
 }
 
-// about matches the events of a message by any of its ids.
-func about(id string) kql.Node {
-	var either kql.Or
-	for _, field := range namingFields() {
-		either = append(either, is(field, id))
-	}
-	return either
-}
-
-// namingFields returns the fields whose values name a message.
-func namingFields() []string {
-	return []string{"messaging.message.id", "watership.message", "watership.fingerprint", "event.id"}
-}
-
 func is(field, value string) kql.Node {
 	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
 }

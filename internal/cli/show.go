@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -28,7 +29,7 @@ failure.`,
 				if err != nil {
 					return err
 				}
-				found, err := findLives(ctx, store, args[0])
+				found, err := history.Find(ctx, store, args[0])
 				if err != nil {
 					return err
 				}
@@ -45,11 +46,11 @@ failure.`,
 }
 
 // raw writes a body as it was published.
-func (to list) raw(ctx context.Context, store app.EventStore, found lives) error {
-	if len(found.list) > 1 {
-		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.id)
+func (to list) raw(ctx context.Context, store app.EventStore, found history.Lives) error {
+	if len(found.List) > 1 {
+		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.ID)
 	}
-	event, err := found.list[0].whole(ctx, store)
+	event, err := found.List[0].Whole(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -64,8 +65,8 @@ func (to list) raw(ctx context.Context, store app.EventStore, found lives) error
 }
 
 // lives prints each message separately.
-func (to list) lives(ctx context.Context, store app.EventStore, found lives) error {
-	for i, l := range found.list {
+func (to list) lives(ctx context.Context, store app.EventStore, found history.Lives) error {
+	for i, l := range found.List {
 		page := page{screen: to.screen}
 		if i > 0 {
 			page.WriteString("\n")
@@ -77,8 +78,8 @@ func (to list) lives(ctx context.Context, store app.EventStore, found lives) err
 			return err
 		}
 	}
-	if found.more {
-		return to.say("\nonly the first %d messages that %q names are shown", mostLives, found.id)
+	if found.More {
+		return to.say("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
 	}
 	return nil
 }
@@ -89,14 +90,14 @@ type page struct {
 	screen terminal.Screen
 }
 
-func (p *page) message(ctx context.Context, store app.EventStore, l life) error {
-	whole, err := l.whole(ctx, store)
+func (p *page) message(ctx context.Context, store app.EventStore, l history.Life) error {
+	whole, err := l.Whole(ctx, store)
 	if err != nil {
 		return err
 	}
 	p.properties(whole)
 	p.life(l)
-	if err := p.failure(ctx, store, l.events); err != nil {
+	if err := p.failure(ctx, store, l.Events); err != nil {
 		return err
 	}
 	p.headers(whole.Envelope.Headers)

@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -59,14 +60,14 @@ func TestShowManyEqualMessages(t *testing.T) { inEachStore(t, testShowManyEqualM
 func testShowManyEqualMessages(t *testing.T, seed seeder) {
 	a := seed(t)
 	var events []schemas.Event
-	for n := range mostEvents + 100 {
+	for n := range history.MaxEvents + 100 {
 		events = append(events, a.event(n+1, schemas.Published, sameMessage(1), body(strings.Repeat("x", 200_000))))
 	}
 	for some := range slices.Chunk(events, 100) {
 		a.keep(t, some...)
 	}
 	out, used := a.measured(t, "show", "m-1")
-	if got := strings.Count(out, "published"); got != mostEvents || !strings.Contains(out, "the newest 500 are shown") || !strings.Contains(out, "body (200000 bytes)") {
+	if got := strings.Count(out, "published"); got != history.MaxEvents || !strings.Contains(out, "the newest 500 are shown") || !strings.Contains(out, "body (200000 bytes)") {
 		t.Errorf("%d events are shown", got)
 	}
 	if used > 50 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -41,13 +42,13 @@ func (p *page) properties(e schemas.Event) {
 }
 
 // life writes a timeline: the time, the time since the step before, and the event.
-func (p *page) life(l life) {
+func (p *page) life(l history.Life) {
 	p.title("life")
-	if l.more {
-		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.events))
+	if l.More {
+		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.Events))
 	}
 	var before time.Time
-	for _, e := range l.events {
+	for _, e := range l.Events {
 		since := ""
 		if gap := e.Time.Sub(before); !before.IsZero() && gap >= 0 {
 			since = "+" + shortDuration(gap)
@@ -57,7 +58,7 @@ func (p *page) life(l life) {
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
-		fmt.Fprintf(p, "  %s  %9s  %s %s\n", wording.Time(e.Time), since, action, stepText(e, l.events))
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", wording.Time(e.Time), since, action, stepText(e, l.Events))
 	}
 }
 
@@ -137,7 +138,7 @@ func (p *page) failure(ctx context.Context, store app.EventStore, events []schem
 	if last.EventID == "" {
 		return nil
 	}
-	last, err := readWhole(ctx, store, last)
+	last, err := history.Whole(ctx, store, last)
 	if err != nil {
 		return err
 	}

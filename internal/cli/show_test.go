@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -113,12 +114,12 @@ func TestShowASharedID(t *testing.T) { inEachStore(t, testShowASharedID) }
 func testShowASharedID(t *testing.T, seed seeder) {
 	a := seed(t)
 	var events []schemas.Event
-	for n := range mostLives + 5 {
+	for n := range history.MaxLives + 5 {
 		events = append(events, a.event(n+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = "same" }))
 	}
 	a.keep(t, events...)
 	page := a.must(t, "show", "same")
-	if got := strings.Count(page, "fingerprint "); got != mostLives || !strings.Contains(page, "only the first 20 messages") {
+	if got := strings.Count(page, "fingerprint "); got != history.MaxLives || !strings.Contains(page, "only the first 20 messages") {
 		t.Errorf("%d messages are shown", got)
 	}
 	if r := a.call(t, "show", "--raw", "same"); r.code != exitFailed || r.out != "" {

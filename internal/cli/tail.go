@@ -8,6 +8,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func newTail(from *settings) *cobra.Command {
@@ -42,9 +44,8 @@ visible. Events that become visible together are printed in order.`,
 					return err
 				}
 				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-				f := newFollower(store, eventstore.Selection{Query: node, Order: eventstore.BySequence}, to, writerOf(a, to, format, columns, len(fields) > 0))
-				f.selected.WithoutBody = format.is("table") && !needsBody(columns)
-				return f.run(ctx, lines)
+				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
+				return history.Follow(ctx, store, sel, lines, follower{to, writerOf(a, to, format, columns, len(fields) > 0)})
 			})
 		},
 	}
@@ -53,3 +54,17 @@ visible. Events that become visible together are printed in order.`,
 	format.addFlag(cmd, "table", "ndjson")
 	return cmd
 }
+
+// follower prints the events and the problems of history.Follow.
+type follower struct {
+	list
+	eventWriter
+}
+
+func (f follower) Receive(e schemas.Event) error { return f.event(e) }
+
+func (f follower) Flush() error { return f.end() }
+
+func (f follower) Unreadable(err error) { f.Complain("%v", err) }
+
+func (f follower) Unavailable(err error) { f.Complain("waiting for the store: %v", err) }

@@ -15,6 +15,33 @@ type Failures struct {
 	Reports func(queue string) bool // whether the consumer of a queue reports `handled` events
 }
 
+// ReportingStore tells which consumers report.
+type ReportingStore interface {
+	EventStore
+	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+}
+
+// maxQueues bounds the queues whose consumers report `handled` events.
+const maxQueues = 10_000
+
+// NewFailures finds failures by all stored events. The consumers of routes, and of
+// queues that have a `handled` event, report.
+func NewFailures(ctx context.Context, store ReportingStore, routes []string) (Failures, error) {
+	reports := map[string]bool{}
+	f := Failures{Store: store, Reports: func(queue string) bool { return reports[queue] }}
+	if err := store.Refresh(ctx); err != nil {
+		return f, err
+	}
+	for _, queue := range routes {
+		reports[queue] = true
+	}
+	handled, err := store.TopValues(ctx, eventstore.Selection{Query: hasValue("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
+	for _, queue := range handled.Values {
+		reports[queue.Text] = true
+	}
+	return f, err
+}
+
 const chunkSize = 1000
 
 // Open yields the failures that match a query and are not resolved, in the order of

@@ -1,0 +1,168 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Life has the newest events of a message, in order, without bodies and headers.
+type Life struct {
+	Events []schemas.Event
+	More   bool // there are older ones
+}
+
+// Limits of Find.
+const (
+	MaxLives  = 20  // messages with the same id
+	MaxEvents = 500 // of a message
+)
+
+// Lives has the messages with an id.
+type Lives struct {
+	ID   string
+	List []Life
+	More bool // there are more than these
+}
+
+// CheckedStore tells an empty result from a store that cannot be searched.
+type CheckedStore interface {
+	EventStore
+	Check(ctx context.Context) error
+}
+
+// Find returns the messages with an id: a message id, a fingerprint, an instance id or
+// the id of an event.
+func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
+	found := Lives{ID: id}
+	seen := map[string]bool{}
+	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: withID(id)}) {
+		switch {
+		case err != nil:
+			return found, err
+		case seen[messageOf(fact)]:
+			continue
+		case len(found.List) == MaxLives:
+			found.More = true
+			return found, nil
+		}
+		seen[messageOf(fact)] = true
+		l, err := readLife(ctx, store, fact)
+		if err != nil {
+			return found, err
+		}
+		for _, e := range l.Events {
+			seen[messageOf(eventstore.Summarize(e))] = true
+		}
+		if len(l.Events) > 0 {
+			found.List = append(found.List, l)
+		}
+	}
+	if len(found.List) > 0 {
+		return found, nil
+	}
+	if err := store.Check(ctx); err != nil {
+		return found, err
+	}
+	return found, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
+}
+
+// messageOf returns the fingerprint of an event's message. An event that was recorded
+// without one stands for itself.
+func messageOf(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, f.EventID) }
+
+// readLife reads the events of a message, and of its replays with other headers, which
+// have fingerprints of their own.
+func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary) (l Life, err error) {
+	its := hasValue("watership.fingerprint", of.Fingerprint)
+	if of.Fingerprint == "" {
+		its = hasValue("event.id", of.EventID)
+	}
+	if err := l.read(ctx, store, its); err != nil {
+		return Life{}, err
+	}
+	replays := eventstore.FieldIn{Field: "watership.replay.of"}
+	for _, e := range l.Events {
+		replays.Values = append(replays.Values, e.EventID)
+	}
+	var others kql.Or
+	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.Not{Node: its}}, replays) {
+		if err != nil {
+			return Life{}, err
+		}
+		if others = append(others, hasValue("event.id", fact.EventID)); len(others) == MaxEvents {
+			l.More = true
+			break
+		}
+	}
+	if len(others) > 0 {
+		if err := l.read(ctx, store, others); err != nil {
+			return Life{}, err
+		}
+	}
+	l.Events = inOrder(l.Events)
+	return l, nil
+}
+
+// read adds the newest events of a query, without bodies, headers and stack traces:
+// equal messages without an id are one message here, however many there were.
+func (l *Life) read(ctx context.Context, store EventStore, node kql.Node) error {
+	var events []schemas.Event
+	sel := eventstore.Selection{Query: node, Limit: MaxEvents + 1, WithoutBody: true}
+	for event, err := range store.Events(ctx, sel) {
+		if err != nil {
+			return err
+		}
+		if len(events) == MaxEvents {
+			l.More = true
+			break
+		}
+		event.Envelope.Headers, event.Failure.Stack = nil, ""
+		events = append(events, event)
+	}
+	slices.Reverse(events)
+	l.Events = append(l.Events, events...)
+	return ctx.Err()
+}
+
+// Whole reads an event that has the body, else the first, with all stored fields.
+func (l Life) Whole(ctx context.Context, store EventStore) (schemas.Event, error) {
+	with := slices.IndexFunc(l.Events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
+	return Whole(ctx, store, l.Events[max(with, 0)])
+}
+
+// Whole reads an event with the fields that Life leaves out.
+func Whole(ctx context.Context, store EventStore, of schemas.Event) (schemas.Event, error) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: hasValue("event.id", of.EventID), Limit: 1}) {
+		return event, err
+	}
+	return of, ctx.Err() // it is too old by now
+}
+
+// inOrder sorts events by the time at which they happened. If a message carries no
+// time, only the time at which the tap's copy was recorded is known, which may be
+// after its first failure; it was published before anything else happened to it.
+func inOrder(events []schemas.Event) []schemas.Event {
+	type copyOfMessage struct{ fingerprint, job string }
+	first := map[copyOfMessage]time.Time{}
+	for _, e := range events {
+		p := copyOfMessage{e.Fingerprint, e.Replay}
+		if earliest, seen := first[p]; e.Action != schemas.Replayed && (!seen || e.Time.Before(earliest)) {
+			first[p] = e.Time
+		}
+	}
+	happened := func(e schemas.Event) time.Time {
+		if e.Action == schemas.Published && e.TimeSource == schemas.TimeOfIngest {
+			return first[copyOfMessage{e.Fingerprint, e.Replay}].Add(-1)
+		}
+		return e.Time
+	}
+	slices.SortStableFunc(events, func(a, b schemas.Event) int { return happened(a).Compare(happened(b)) })
+	return events
+}
