@@ -1,4 +1,4 @@
-# make help lists what there is. PKG names the packages to test: make test PKG=./indexer
+# make help lists the targets. PKG selects the packages to test: make test PKG=./indexer
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -6,7 +6,7 @@ GO ?= go
 PKG ?= ./...
 TEST_TIMEOUT ?= 20m
 
-# The servers that tests need, and where they are, for the rest of a recipe.
+# Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
 .PHONY: help build test lint bench soak compose clean
@@ -17,17 +17,17 @@ help: ## List the targets
 build: ## Build ./watership
 	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
 
-# Tests that restart or starve the servers, and so are alone with them. They come
-# first: an Elasticsearch with the indices of all the others takes minutes to start.
+# Tests that restart or overload the servers, so no others run at the same time. They run
+# first: an Elasticsearch with the indices of all other tests takes minutes to start.
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
-test: ## Run every test, with the race detector, on real servers, which stay up (scripts/services down)
+test: ## Run every test with the race detector, on real servers (stop them with scripts/services down)
 	@.ci/tools
 	$(WITH_SERVERS) && \
 		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/cli; fi && \
 		$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG)
 
-lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy modules
+lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print0 | xargs -0 $(GO) tool gofumpt -l) && \
@@ -38,13 +38,13 @@ lint: ## Run vet, staticcheck, gofumpt, the import rules, and look for untidy mo
 bench: ## Run every benchmark on real servers
 	$(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
 
-soak: ## Run the long forms of the tests that break things
+soak: ## Run the long forms of the fault and load tests
 	@.ci/tools
 	$(WITH_SERVERS) && WATERSHIP_TEST_SOAK=1 $(GO) test -race -v -run Soak -p 1 -timeout 12h $(PKG)
 
-compose: ## Start docker-compose.yml and the image for real, and walk a message through them
+compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose
 
-clean: ## Throw away the test servers, their data and what was built
+clean: ## Stop the test servers, and delete their data and the build results
 	scripts/services down
 	rm -rf watership dist
