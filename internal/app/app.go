@@ -61,11 +61,11 @@ type App struct {
 // and the store of the process that runs on the data folder. It asks no server. Errors
 // in settings are InputErrors.
 func New(cfg Config) (*App, error) {
-	cfg.Settings = cfg.Settings.Clone()
-	found, err := findRunning(&cfg.Settings)
+	settings, found, err := findRunning(cfg.Settings.Clone())
 	if err != nil {
 		return nil, err
 	}
+	cfg.Settings = settings
 	a, err := newApp(cfg)
 	if err != nil {
 		return nil, err

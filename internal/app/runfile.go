@@ -20,33 +20,43 @@ type running struct {
 	missing  error  // why there is no broker; nil: there is one, or amqp.url names one
 }
 
+// WithRunning returns the settings that an App uses: with the servers of the process
+// that runs on the data folder, unless servers are configured.
+func WithRunning(settings config.Config) (config.Config, error) {
+	settings, _, err := findRunning(settings)
+	return settings, err
+}
+
 // findRunning replaces embedded:// with the URL of the broker that runs on the data
 // folder. If neither broker nor store nor a secret for one of them is configured, it
 // configures both from the data folder, if that has them; after dev has ended, only the
 // store. An error refuses the folder.
-func findRunning(settings *config.Config) (running, error) {
+func findRunning(settings config.Config) (config.Config, running, error) {
 	chosen := isChosen(settings)
 	if chosen && !settings.AMQP.URL.IsEmbedded() {
-		return running{}, nil
+		return settings, running{}, nil
 	}
 	process, err := runfile.Read(settings.Data)
 	var unsafe *runfile.UnsafeError
 	switch {
 	case errors.As(err, &unsafe):
-		return running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
+		return settings, running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
 	case nothingRuns(err) && !chosen && !hasStore(settings.Data):
-		return running{}, nil
+		return settings, running{}, nil
 	case err != nil:
-		return running{missing: notRunning(settings.Data, err)}, useStoreOfEnded(settings, chosen)
+		missing := notRunning(settings.Data, err)
+		settings, err = withStoreOfEnded(settings, chosen)
+		return settings, running{missing: missing}, err
 	}
-	return running{instance: process.Instance}, useRunning(settings, process, chosen)
+	settings, err = withProcess(settings, process, chosen)
+	return settings, running{instance: process.Instance}, err
 }
 
 // isChosen reports whether the configuration names servers, or a secret for servers at
 // their default addresses.
-func isChosen(cfg *config.Config) bool {
+func isChosen(settings config.Config) bool {
 	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
-		if cfg.IsSet(key) {
+		if settings.IsSet(key) {
 			return true
 		}
 	}
@@ -58,35 +68,28 @@ func hasStore(data string) bool {
 	return err == nil
 }
 
-// useRunning configures the broker of a process, and its store unless another was
-// chosen.
-func useRunning(cfg *config.Config, process runfile.Running, chosen bool) error {
-	cfg.AMQP.URL = config.NewURL(process.AMQP)
-	cfg.AMQP.PasswordFile = "" // the URL has the password
-	if !cfg.IsSet("amqp.management_url") {
-		cfg.AMQP.ManagementURL = config.NewURL(process.Management)
+// withProcess returns the settings with the broker of a process, and with its store
+// unless another was chosen.
+func withProcess(settings config.Config, process runfile.Running, chosen bool) (config.Config, error) {
+	servers := config.Servers{AMQP: config.NewURL(process.AMQP), Management: config.NewURL(process.Management)}
+	if !chosen {
+		if process.Store == "" {
+			return settings, inputErrorf("process %d, which runs in %s, has its events in no file: set store.url as it was set there", process.PID, settings.Data)
+		}
+		servers.Store = config.NewURL(process.Store)
 	}
-	if chosen {
-		return nil
-	}
-	if process.Store == "" {
-		return inputErrorf("process %d, which runs in %s, has its events in no file: set store.url as it was set there", process.PID, cfg.Data)
-	}
-	cfg.Store.URL = config.NewURL(process.Store)
-	return nil
+	return settings.WithServers(servers, settings.Data), nil
 }
 
-// useStoreOfEnded configures the store of a dev that has ended, unless another was chosen.
-func useStoreOfEnded(cfg *config.Config, chosen bool) error {
-	cfg.AMQP.URL = config.NewURL(config.Embedded)
-	if !cfg.IsSet("amqp.management_url") {
-		cfg.AMQP.ManagementURL = config.URL{}
-	}
+// withStoreOfEnded returns the settings with the store of a dev that has ended, unless
+// another was chosen.
+func withStoreOfEnded(settings config.Config, chosen bool) (config.Config, error) {
+	servers := config.Servers{AMQP: config.NewURL(config.Embedded)}
 	if chosen {
-		return nil
+		return settings.WithServers(servers, settings.Data), nil
 	}
-	cfg.Store.URL = config.NewURL("sqlite:" + StoreFile(cfg.Data))
-	return runfile.CheckStore(StoreFile(cfg.Data))
+	servers.Store = config.NewURL("sqlite:" + StoreFile(settings.Data))
+	return settings.WithServers(servers, settings.Data), runfile.CheckStore(StoreFile(settings.Data))
 }
 
 func notRunning(data string, err error) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
 )
@@ -37,14 +38,19 @@ func newConfigCheck(from *settings) *cobra.Command {
 func newConfigShow(from *settings) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{
-		Use:     "show",
-		Short:   "Show the value and the origin of every setting",
-		Long:    "Show each setting with its value and its origin: the file and line, environment\nvariable, flag or default. Passwords are masked.",
+		Use:   "show",
+		Short: "Show the value and the origin of every setting",
+		Long: `Show each setting with its value and its origin: the file and line, environment
+variable, flag, default, or the data folder of a watership dev, whose broker and store
+all commands except serve use. Passwords are masked.`,
 		Example: "  watership config show\n  watership config show -o json",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
 			if err != nil {
+				return err
+			}
+			if cfg, err = app.WithRunning(cfg); err != nil {
 				return err
 			}
 			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}

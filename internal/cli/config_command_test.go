@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/runfile"
+)
+
+// TestConfigShowHasTheServersOfTheDataFolder checks that config show prints the servers
+// that the other commands use.
+func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	folder, err := runfile.Acquire(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := app.StoreFile(data)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running := runfile.Running{
+		PID: os.Getpid(), Instance: "x", AMQP: "amqp://guest:secret@127.0.0.1:5999", Management: "http://guest:secret@127.0.0.1:15999", Store: "sqlite:" + file,
+	}
+	if err := folder.Announce(running); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"WATERSHIP_DATA=" + data}
+	show := func(t *testing.T, want []string, args ...string) {
+		t.Helper()
+		got := call(t.Context(), strings.NewReader(""), environ, append([]string{"config", "show"}, args...)...)
+		shown := columnsOf(got.out)
+		for _, line := range want {
+			if !strings.Contains(shown, line+"\n") {
+				t.Errorf("%q is not in\n%s%s", line, shown, got.err)
+			}
+		}
+		if strings.Contains(shown, "secret") {
+			t.Errorf("a password is in\n%s", shown)
+		}
+	}
+	t.Run("a process runs", func(t *testing.T) {
+		show(t, []string{
+			"amqp.url amqp://guest:xxxxx@127.0.0.1:5999 from " + data,
+			"amqp.management_url http://guest:xxxxx@127.0.0.1:15999 from " + data,
+			"store.url sqlite:" + file + " from " + data,
+		})
+	})
+	t.Run("servers are configured", func(t *testing.T) {
+		show(t, []string{
+			"amqp.url amqp://guest@rabbit --amqp-url", "amqp.management_url http://guest@rabbit:15672 from amqp.url", "store.url http://localhost:9200 default",
+		}, "--amqp-url", "amqp://guest@rabbit")
+	})
+	if err := folder.Release(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the process has ended", func(t *testing.T) {
+		show(t, []string{"amqp.url embedded:// from " + data, "store.url sqlite:" + file + " from " + data})
+	})
+}
