@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -50,7 +51,7 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 	}
 	defer h.runningCalls.begin(msg.Context(), verified.State, h.now())()
 	input := handlerMessage(ctx, msg, verified.Envelope)
-	produced, err = recoverValue(func() ([]*message.Message, error) { return h.route.Handler(input) })
+	produced, err = usercode.Call(func() ([]*message.Message, error) { return h.route.Handler(input) })
 	return produced, errorOrNack(input, err)
 }
 
@@ -75,7 +76,7 @@ func (h *routeHandler) reportHang(a Attempt) {
 	if h.onHang == nil {
 		return
 	}
-	if err := recoverPanic(func() error { h.onHang(a); return nil }); err != nil {
+	if err := usercode.Run(func() error { h.onHang(a); return nil }); err != nil {
 		h.logger.Error("the hook for hanging handlers failed", "queue", a.Queue, "error", err)
 	}
 }

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,29 +34,29 @@ type queueHandler struct {
 func (h queueHandler) run(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
-	for tries := 1; isFault(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {
+	for tries := 1; usercode.Aborted(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {
 		err = h.try(msg)
 	}
-	if !isFault(err) {
+	if !usercode.Aborted(err) {
 		return err
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = recoverPanic(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
+	if err = usercode.Run(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
 		return err
 	}
-	return recoverPanic(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
+	return usercode.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
 }
 
 func (h queueHandler) try(msg *message.Message) error {
-	return recoverPanic(func() error { return h.handle(msg) })
+	return usercode.Run(func() error { return h.handle(msg) })
 }
 
 // parseTimeout bounds the reading of a message in memory.
 const parseTimeout = 30 * time.Second
 
 // parse calls f, which reads headers that others have written.
-func parse[T any](f func() (T, error)) (T, error) { return recoverWithin(parseTimeout, f) }
+func parse[T any](f func() (T, error)) (T, error) { return usercode.CallWithin(parseTimeout, f) }
 
 // parseVerified verifies a message in one of Watership's queues as parse does.
 func parseVerified(
@@ -72,12 +71,6 @@ func parseVerified(
 		return h, err
 	})
 	return h.VerifiedState, h.found, err
-}
-
-// isFault reports whether an error is a bug of this package.
-func isFault(err error) bool {
-	var panicked *retry.PanicError
-	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errEndless)
 }
 
 // poisonAfterFault publishes a message as poison because of a bug of this package.

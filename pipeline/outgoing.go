@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -64,7 +65,7 @@ func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 // outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
 // message that the handler returned is a failure of the handler.
 func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
-	return recoverValue(func() (messages []rabbit.Message, err error) {
+	return usercode.Call(func() (messages []rabbit.Message, err error) {
 		messages = make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
 			if msg == nil {

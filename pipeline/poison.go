@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -48,7 +49,7 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 	verified, found, err := parseVerified(arrived, p.verifier.VerifyPoison)
 	e, state = verified.Envelope, verified.State
 	switch {
-	case isFault(err):
+	case usercode.Aborted(err):
 		return e, state, body, err
 	case err != nil: // headers of a newer version: kept with the message
 		e, state = arrived, schemas.State{Fingerprint: arrived.Fingerprint(), Failure: failure(err)}
@@ -113,7 +114,7 @@ func (p *poisoner) notify(ctx context.Context, e schemas.Envelope, state schemas
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.hookTimeout)
 	defer cancel()
-	_, err := recoverWithin(p.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, p.hook(ctx, event) })
+	_, err := usercode.CallWithin(p.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, p.hook(ctx, event) })
 	if err != nil {
 		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
 	}

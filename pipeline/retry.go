@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,7 +41,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) {
 		return r.verifier.Verify(letter, death.Exchange, death.Queue)
 	})
-	if isFault(err) {
+	if usercode.Aborted(err) {
 		return err
 	}
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	arrived, _ := schemas.FromContext(ctx)
 	verified, found, err := parseVerified(arrived, r.verifier.VerifyDue)
 	switch {
-	case isFault(err):
+	case usercode.Aborted(err):
 		return err
 	case err != nil:
 		return r.poisonUnreadable(ctx, "", err)

@@ -37,6 +37,7 @@ func rules() []rule {
 		{why: "kibana knows documents and no part", from: []string{"internal/kibana"}, not: slices.Concat(parts, stores)},
 		{why: "doctor checks and does the work of no part", from: []string{"internal/doctor"}, not: []string{"indexer", "replayer"}},
 		{why: "breaker delivers and publishes nothing", from: []string{"internal/breaker"}, not: []string{""}, save: []string{"internal/breaker", "retry", "schemas"}},
+		{why: "usercode calls functions and knows no message", from: []string{"internal/usercode"}, not: []string{""}, save: []string{"internal/usercode", "retry"}},
 		{why: "topology declares and moves no message", from: []string{"internal/topology"}, not: slices.Concat(parts, stores)},
 		{why: "terminal prints and knows no part", from: []string{"internal/terminal"}, not: []string{""}, save: []string{"internal/terminal", "internal/wording", "schemas", "eventstore/kql"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"eventstore/storetest"}},

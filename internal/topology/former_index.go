@@ -37,8 +37,8 @@ type Migration struct {
 	Topology   schemas.Topology // as configured now
 }
 
-// FormerIndexes returns the former index queues that exist, in the order in which they
-// are to be drained: messages that expire in the first go to the second. Without the
+// FormerIndexes returns the former index queues that exist, in the order in which
+// Drain drains them: messages that expire in the first go to the second. Without the
 // management API only those without a limit can be found.
 func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 	queues, err := m.Management.Queues(ctx, m.VHost)

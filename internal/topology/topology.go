@@ -1,5 +1,5 @@
 // Package topology declares Watership's exchanges, queues and bindings in RabbitMQ, keeps
-// them declared while messages flow, and migrates those of former releases and limits.
+// them declared while messages flow, and migrates the queues of former releases.
 package topology
 
 import (

@@ -33,7 +33,7 @@ func NewConnection(cfg wamqp.ConnectionConfig, logger *slog.Logger, opts ...Opti
 // Err returns the reason why there is no connection now; nil while there is one.
 func (c *Connection) Err() error { return c.conn.Err() }
 
-// Close closes the connection; its subscribers and publishers are to be closed before.
+// Close closes the connection. Close its subscribers and publishers first.
 func (c *Connection) Close() error { return c.conn.Close() }
 
 // connect opens a connection with the configuration of watermill-amqp.

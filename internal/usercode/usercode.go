@@ -1,4 +1,6 @@
-package pipeline
+// Package usercode calls functions of users, which may panic, end their goroutine or never
+// return.
+package usercode
 
 import (
 	"errors"
@@ -13,25 +15,25 @@ import (
 // testing does.
 var errGoexit = errors.New("runtime.Goexit ended the goroutine")
 
-// errEndless is the error of a function that did not return in time.
-var errEndless = errors.New("it did not return")
+// errTimeout is the error of a function that did not return in time.
+var errTimeout = errors.New("it did not return")
 
-// recoverPanic calls f, which runs code of users, in a goroutine of its own: a panic
-// and a runtime.Goexit end that goroutine only and are returned as errors.
-func recoverPanic(f func() error) error {
-	_, err := recoverValue(func() (struct{}, error) { return struct{}{}, f() })
+// Run calls f in a goroutine of its own: a panic and a runtime.Goexit end that goroutine
+// only and are returned as errors.
+func Run(f func() error) error {
+	_, err := Call(func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
-// recoverValue is recoverPanic for a function that returns a value.
-func recoverValue[T any](f func() (T, error)) (T, error) {
+// Call is Run for a function that returns a value.
+func Call[T any](f func() (T, error)) (T, error) {
 	r := <-started(f)
 	return r.value, r.err
 }
 
-// recoverWithin is recoverValue with a time limit. A goroutine cannot be ended from
-// outside, so f goes on after it.
-func recoverWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
+// CallWithin is Call with a time limit. A goroutine cannot be ended by another one, so f
+// may run longer.
+func CallWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -39,8 +41,14 @@ func recoverWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
 		return r.value, r.err
 	case <-timer.C:
 		var none T
-		return none, fmt.Errorf("%w within %s", errEndless, limit)
+		return none, fmt.Errorf("%w within %s", errTimeout, limit)
 	}
+}
+
+// Aborted reports whether a function did not return by itself.
+func Aborted(err error) bool {
+	var panicked *retry.PanicError
+	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errTimeout)
 }
 
 type result[T any] struct {
