@@ -1,5 +1,5 @@
-# Servers in containers, where a docker engine answers. One project a
-# checkout; the ports are those of the state file.
+# Servers in containers, if a docker engine is available. Each checkout has its own project,
+# with the ports of the state file.
 # shellcheck shell=bash disable=SC2154
 
 compose() {
@@ -20,7 +20,7 @@ compose_tools() {
 }
 
 compose_fetch() {
-	: # `compose up` pulls what is missing
+	: # `compose up` pulls missing images
 }
 
 compose_start() {
@@ -33,11 +33,11 @@ compose_alive() {
 }
 
 compose_stop() {
-	compose stop --timeout 60 "$1" >>"$dir/logs/$1.log" 2>&1 || die "$1 does not end: see $dir/logs/$1.log"
+	compose stop --timeout 60 "$1" >>"$dir/logs/$1.log" 2>&1 || die "$1 does not stop: see $dir/logs/$1.log"
 }
 
 compose_kill() {
-	! compose_alive "$1" || compose kill "$1" >>"$dir/logs/$1.log" 2>&1 || die "$1 does not end: see $dir/logs/$1.log"
+	! compose_alive "$1" || compose kill "$1" >>"$dir/logs/$1.log" 2>&1 || die "$1 does not stop: see $dir/logs/$1.log"
 }
 
 compose_down() {

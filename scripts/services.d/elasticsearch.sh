@@ -1,12 +1,12 @@
-# Elasticsearch: the distribution that its own integration tests run, which
-# is the real server with few modules.
+# Elasticsearch: the distribution of its own integration tests, which is the real server
+# with few modules.
 # shellcheck shell=bash disable=SC2154
 
 elasticsearch_version=8.19.7
-elasticsearch_uid=9200 # it refuses to be root; no such account need exist
+elasticsearch_uid=9200 # it refuses to run as root; the account does not have to exist
 
-# The user admin of elasticsearch8tls may do everything; watership has what a test
-# writes into roles.yml. Both have the password below, whose hash is bcrypt's.
+# In elasticsearch8tls the user admin has all privileges, and watership has the role that a
+# test writes to roles.yml. Both have the password below; its hash is bcrypt's.
 elasticsearch_password=adminpassword
 # shellcheck disable=SC2016
 elasticsearch_hash='$2a$10$MHgZDqZgBibssEtPYnVmPuB2DCpSAG3/oThT/HLt4PfICVcdpxF0.'
@@ -23,7 +23,7 @@ elasticsearch_packages() {
 	command -v unzip >/dev/null || packages+=(unzip)
 }
 
-# The first Java that is 17 or later.
+# java_home prints the home of the first Java of version 17 or later.
 java_home() {
 	local home version
 	for home in "${JAVA_HOME:-}" "$(readlink -f "$(command -v java)" | sed 's|/bin/java$||')" /usr/lib/jvm/*; do
@@ -39,7 +39,7 @@ java_home() {
 elasticsearch_fetch() {
 	local log="$dir/logs/elasticsearch-fetch.log"
 	fetch_once "$(elasticsearch_dist)" "elasticsearch $elasticsearch_version" "$log" elasticsearch_download ||
-		die "elasticsearch: its download by mvn failed (see $log); or set WATERSHIP_TEST_STORE_URL"
+		die "elasticsearch: the download with mvn failed (see $log); retry, or set WATERSHIP_TEST_STORE_URL"
 }
 
 elasticsearch_download() {
@@ -77,8 +77,8 @@ elasticsearch_configure() {
 	chown -R $elasticsearch_uid:$elasticsearch_uid "$home"
 }
 
-# elasticsearch_secure CONFIG: users, and TLS by an authority of its own, which
-# clients need a certificate of.
+# elasticsearch_secure CONFIG: adds users, and TLS with a private certificate authority.
+# Clients need a certificate of this authority.
 elasticsearch_secure() {
 	cat >>"$1/elasticsearch.yml" <<-YML
 		xpack.security.enabled: true
@@ -104,7 +104,8 @@ elasticsearch_secure() {
 	) >/dev/null 2>&1
 }
 
-# Under /mnt, which its user can reach wherever the checkout is.
+# elasticsearch_inside mounts everything under /mnt, which Elasticsearch's user can read
+# wherever the checkout is.
 elasticsearch_inside() {
 	local heap=${WATERSHIP_TEST_STORE_HEAP:-1g} java
 	[[ $1 != elasticsearch8tls ]] || heap=512m

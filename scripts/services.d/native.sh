@@ -1,14 +1,13 @@
 # Servers without a container engine: Debian, as root.
 #
-# Each server runs in a mount and a process namespace of its own. Its mounts
-# and all its processes (epmd, launchers) go when its first process goes, so
-# one recorded pid is enough to stop it and nothing can be left behind. The
-# network is the machine's loopback.
+# Each server has its own mount and process namespace. Its mounts and all its
+# processes (epmd, launchers) end with its first process, so one recorded pid is enough to
+# stop it completely. The network is the machine's loopback.
 # shellcheck shell=bash disable=SC2154
 
 native_tools() {
 	unshare --mount --pid --fork true 2>/dev/null ||
-		die "no right to mount here: use a privileged container, or set WATERSHIP_TEST_AMQP_URL and WATERSHIP_TEST_STORE_URL"
+		die "no permission to mount: use a privileged container, or set WATERSHIP_TEST_AMQP_URL and WATERSHIP_TEST_STORE_URL"
 	local packages=() name
 	command -v curl >/dev/null || packages+=(curl)
 	for name in "$@"; do
@@ -20,15 +19,15 @@ native_tools() {
 	{
 		apt-get update -q &&
 			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${packages[@]}"
-	} >"$dir/logs/apt.log" 2>&1 || die "install ${packages[*]} (see $dir/logs/apt.log)"
+	} >"$dir/logs/apt.log" 2>&1 || die "apt-get could not install ${packages[*]} (see $dir/logs/apt.log)"
 }
 
 native_fetch() {
 	"${1%%[0-9]*}_fetch" "$1"
 }
 
-# fetch_once DIRECTORY WHAT LOG COMMAND...: the command makes the directory,
-# unless it is cached. Checkouts share the cache, hence the lock.
+# fetch_once DIRECTORY NAME LOG COMMAND...: runs the command to create the directory,
+# unless it is cached. The lock protects the cache, which all checkouts share.
 fetch_once() {
 	local failed=0
 	mkdir -p "$cache"
@@ -56,8 +55,8 @@ native_start() {
 	die "$1 did not start: see $dir/logs/$1.log"
 }
 
-# The first process in the namespaces, which becomes the server. /proc is
-# still the machine's: its pid there is the one that others can signal.
+# native_inside is the first process in the namespaces, and becomes the server. /proc is
+# still the machine's, so the pid in it is the one that other processes can signal.
 native_inside() {
 	local pid
 	read -r pid _ </proc/self/stat
@@ -68,13 +67,13 @@ native_inside() {
 	"${1%%[0-9]*}_inside" "$1"
 }
 
-# A pid with its start time and boot: what makes it that process and no other
-# which got the same number later.
+# identity prints a pid with its start time and boot id, which distinguish the process from
+# a later one with the same pid.
 identity() {
 	local stat fields boot
 	{ stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
 	boot=$(</proc/sys/kernel/random/boot_id)
-	read -ra fields <<<"${stat##*) }" # what follows the name: state is 0, start time 19
+	read -ra fields <<<"${stat##*) }" # fields after the name: 0 is the state, 19 the start time
 	[[ ${fields[0]} != Z ]] || return 1
 	echo "$1 ${fields[19]} $boot"
 }
@@ -86,7 +85,7 @@ native_alive() {
 	[[ $(identity "${recorded%% *}") == "$recorded" ]]
 }
 
-# native_signal NAME SIGNAL SECONDS: signal, and wait until it is gone.
+# native_signal NAME SIGNAL SECONDS: sends the signal, and waits until the server has ended.
 native_signal() {
 	local recorded deadline=$((SECONDS + $3))
 	native_alive "$1" || return 0
@@ -99,7 +98,7 @@ native_signal() {
 }
 
 native_kill() {
-	native_signal "$1" KILL 30 || die "$1 does not end"
+	native_signal "$1" KILL 30 || die "$1 does not stop"
 }
 
 native_stop() {
@@ -115,7 +114,7 @@ native_down() {
 	done
 }
 
-# native_ctl NAME ...: rabbitmqctl next to the broker.
+# native_ctl NAME ...: runs rabbitmqctl in the namespaces of the broker.
 native_ctl() {
 	local recorded
 	native_alive "$1" || die "$1 is down"

@@ -1,12 +1,12 @@
-# RabbitMQ of a Debian release, in a root directory of that release. The root
-# is a cache that nothing writes to: all that a broker writes is in .services.
+# RabbitMQ of a Debian release, in a root directory of that release. The root is a
+# read-only cache: brokers write only to .services.
 # shellcheck shell=bash disable=SC2154
 
 rabbitmq_suite() {
 	case $1 in
 	rabbitmq3) echo bookworm ;; # 3.10.8
 	rabbitmq4) echo trixie ;;   # 4.0.5
-	rabbitmq43) echo sid ;;     # 4.3, or what is there when it is fetched
+	rabbitmq43) echo sid ;;     # 4.3, or the version at the time of the download
 	esac
 }
 
@@ -23,10 +23,10 @@ rabbitmq_fetch() {
 	local suite log="$dir/logs/$1-fetch.log"
 	suite=$(rabbitmq_suite "$1")
 	fetch_once "$(rabbitmq_root "$1")" "$1 (Debian $suite)" "$log" debian_root "$suite" ||
-		die "$1: debootstrap of Debian $suite failed (see $log); or set WATERSHIP_TEST_AMQP_URL"
+		die "$1: debootstrap of Debian $suite failed (see $log); retry, or set WATERSHIP_TEST_AMQP_URL"
 }
 
-# In namespaces, so that no mount or daemon of the installation stays.
+# debian_root runs debootstrap in namespaces, so that its mounts and daemons end with it.
 debian_root() {
 	local mirror http_proxy=${http_proxy:-}
 	mirror=$(debian_mirror)
@@ -38,7 +38,7 @@ debian_root() {
 		touch "$2/etc/hosts"
 }
 
-# The mirror that this machine's own apt uses.
+# debian_mirror prints the mirror of this machine's apt.
 debian_mirror() {
 	local codename
 	codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -76,7 +76,7 @@ rabbitmq_configure() {
 	chown -R "$(stat -c %u:%g "$(rabbitmq_root "$1")/var/lib/rabbitmq")" "$home"
 }
 
-# rabbitmq_tls NAME: the lines for a TLS listener, where the broker has one.
+# rabbitmq_tls NAME: prints the configuration of the TLS listener, if the broker has one.
 rabbitmq_tls() {
 	[[ -n ${state[$1_amqps]:-} ]] || return 0
 	make_certificates
@@ -99,8 +99,8 @@ rabbitmq_inside() {
 	exec "${program[@]}"
 }
 
-# rabbitmq_program NAME PROGRAM ARGUMENT...: sets program to what runs one of
-# RabbitMQ's programs in the broker's root, as its user, in its environment.
+# rabbitmq_program NAME PROGRAM ARGUMENT...: sets program to the command line that runs one
+# of RabbitMQ's programs in the broker's root, as its user, in its environment.
 rabbitmq_program() {
 	# shellcheck disable=SC2016
 	program=(
@@ -111,7 +111,7 @@ rabbitmq_program() {
 	)
 }
 
-# The management API, then the first frame of an AMQP handshake.
+# rabbitmq_answers checks the management API, then the first frame of an AMQP handshake.
 rabbitmq_answers() {
 	local frame
 	curl -fsS -m 3 -o /dev/null "$(management_url "$1")/api/overview" 2>/dev/null || return 1

@@ -1,4 +1,4 @@
-# What later calls must know: the backend and the ports, as key=value lines.
+# The state that later calls need: the backend and the ports, as key=value lines.
 # shellcheck shell=bash disable=SC2154
 
 declare -A state=()
@@ -21,19 +21,19 @@ save_state() {
 	mv "$dir/state.new" "$dir/state"
 }
 
-# assign_ports NAME: keeps what the server has, chooses what it has not.
+# assign_ports NAME: chooses the ports that the server does not have yet.
 assign_ports() {
 	local use uses="amqp management dist epmd"
 	[[ $1 != elasticsearch* ]] || uses="http transport"
-	# A server that runs has no further listener until it is started anew.
+	# A running server gets a new listener only when it is restarted.
 	[[ $1 != rabbitmq4 ]] || "${state[backend]}_alive" "$1" || uses+=" amqps"
 	for use in $uses; do
 		[[ -n ${state[$1_$use]:-} ]] || state[$1_$use]=$(free_port)
 	done
 }
 
-# Below the ephemeral range, so that no outgoing connection takes the port of
-# a server that a test has stopped.
+# free_port prints a port below the ephemeral range, so that no outgoing connection uses the
+# port of a server that a test has stopped.
 free_port() {
 	local port
 	while :; do

@@ -1,6 +1,6 @@
-// Command kibana stands in for Kibana where its image cannot be had: its status is
-// available once Elasticsearch answers, and it checks an import of saved objects as
-// Kibana does before it reads them, and logs their types and ids.
+// Command kibana replaces Kibana if its image is not available. Its status is available
+// once Elasticsearch answers. It checks the request of an import of saved objects as
+// Kibana does, and logs the types and ids of the objects.
 package main
 
 import (

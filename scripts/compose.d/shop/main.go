@@ -1,5 +1,5 @@
 // Command shop is a handler on the host of the containers: POST /orders answers 200,
-// or the status in the file /tmp/broken where there is one.
+// or the status in the file /tmp/broken, if it exists.
 //
 //	shop ADDRESS
 package main
