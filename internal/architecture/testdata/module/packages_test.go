@@ -1,0 +1,63 @@
+package service_test
+
+import (
+	"testing"
+
+	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/storetest"
+	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/schemas/jsonscan"
+	"github.com/watershipmq/watership/schemas/tablejson"
+)
+
+func TestTransport(t *testing.T) {
+	cfg := wamqp.NewDurableQueueConfig(broker.Start(t, broker.Config{}).URL())
+	subscriber, err := transport.NewSubscriber(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer subscriber.Close()
+	publisher, err := transport.NewPublisher(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer publisher.Close()
+	messages, err := subscriber.Subscribe(t.Context(), "orders")
+	if err == nil {
+		err = publisher.Publish("orders", message.NewMessage("17", []byte("a violin")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := <-messages
+	if order.Ack(); string(order.Payload) != "a violin" {
+		t.Errorf("got %s", order.Payload)
+	}
+}
+
+func TestStore(t *testing.T) {
+	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return newStore(t) })
+}
+
+func TestElasticsearch(t *testing.T) {
+	store, err := elastic.Open(elastic.Config{URLs: []string{"http://localhost:9200"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHeadersAsJSON(t *testing.T) {
+	text := tablejson.Append(nil, amqp.Table{"tenant": "acme"})
+	r := jsonscan.New(text)
+	if headers := tablejson.Read(r); r.Err() != nil || headers["tenant"] != "acme" {
+		t.Errorf("%s is %v (%v)", text, headers, r.Err())
+	}
+}
