@@ -3,15 +3,21 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
 // publication holds the flags of `publish`.
@@ -23,7 +29,7 @@ type publication struct {
 	count         int
 	rate          float64
 
-	ownExchange, ownKey bool // with --ndjson: each message has its own
+	newExchange, newKey *string // with --ndjson; nil: each message has its own
 }
 
 func newPublish(from *settings) *cobra.Command {
@@ -43,7 +49,12 @@ reaches the tap's queue, so this cannot be detected.`,
   watership publish --exchange shop --key load.test --count 10000 --rate 500 order.json
   watership publish --ndjson acme.ndjson`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			p.ownExchange, p.ownKey = !cmd.Flags().Changed("exchange"), !cmd.Flags().Changed("key")
+			if cmd.Flags().Changed("exchange") {
+				p.newExchange = &p.exchange
+			}
+			if cmd.Flags().Changed("key") {
+				p.newKey = &p.key
+			}
 			if err := p.validate(files); err != nil {
 				return err
 			}
@@ -96,7 +107,7 @@ func (p publication) validate(files []string) error {
 func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, files []string) (sent int, err error) {
 	messages, total := p.bodies(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages, total = p.envelopes(t.In, files, a.Login()), 0
+		messages, total = p.exported(t.In, files, a.Login()), 0
 	}
 	bar := terminal.NewBar(t.Err, total)
 	defer bar.End()
@@ -104,5 +115,79 @@ func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, fi
 	if err != nil {
 		return 0, err
 	}
-	return send(ctx, publisher, messages, p.rate, bar.Show)
+	return transfer.Publish(ctx, publisher, messages, p.rate, bar.Show)
+}
+
+// bodies yields the content of each file, or of standard input, --count times.
+func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
+	headers, _ := parseHeaders(p.headers) // validate has checked them
+	return func(yield func(rabbit.Message, error) bool) {
+		for _, file := range orStandardInput(files) {
+			body, err := readFile(file, in)
+			if err != nil {
+				yield(rabbit.Message{}, fmt.Errorf("reading a message: %w", err))
+				return
+			}
+			message := transfer.NewMessage(schemas.Envelope{Exchange: p.exchange, RoutingKey: p.key, Properties: p.properties, Headers: headers, Body: body})
+			for range p.count {
+				if !yield(message, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func orStandardInput(files []string) []string {
+	if len(files) == 0 {
+		return []string{"-"}
+	}
+	return files
+}
+
+// exported yields the messages of files that export wrote, --count times.
+func (p publication) exported(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
+	return func(yield func(rabbit.Message, error) bool) {
+		for _, file := range orStandardInput(files) {
+			if !p.exportedIn(file, in, login, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (p publication) exportedIn(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
+	in, end, err := openInput(in, []string{name})
+	if err != nil {
+		return yield(rabbit.Message{}, err)
+	}
+	defer func() { _ = end() }()
+	for message, err := range transfer.Messages(in, login, p.newExchange, p.newKey) {
+		if err != nil {
+			yield(rabbit.Message{}, err)
+			return false
+		}
+		for range p.count {
+			if !yield(message, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// parseHeaders reads NAME=VALUE and NAME:TYPE=VALUE.
+func parseHeaders(list []string) (amqp091.Table, error) {
+	headers := amqp091.Table{}
+	for _, text := range list {
+		name, value, err := edit.ParseHeader(text)
+		if err != nil {
+			return nil, usagef("--%w", err) // it begins with the word header
+		}
+		if _, again := headers[name]; again {
+			return nil, usagef("--header %s: the header %q is given twice", text, name)
+		}
+		headers[name] = value
+	}
+	return headers, nil
 }

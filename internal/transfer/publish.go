@@ -1,30 +1,35 @@
-package cli
+package transfer
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 // inFlight is the most messages that wait for their confirms at once.
 const inFlight = 1000
 
-// send publishes in order and counts the confirmed messages, for progress as well. It
-// ends at the first message that is not confirmed.
-func send(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], most float64, progress func(confirmed int)) (confirmed int, err error) {
-	pace := rate.NewLimiter(rate.Inf, 1)
-	if most > 0 {
-		pace.SetLimit(rate.Limit(most))
+// confirmTimeout bounds the wait for the confirm of one message.
+const confirmTimeout = 15 * time.Second
+
+// Publish publishes messages in order, at most so many per second (0: no limit), and
+// counts the confirmed messages, for progress as well. It ends at the first message that
+// is not confirmed.
+func Publish(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], perSecond float64, progress func(confirmed int)) (confirmed int, err error) {
+	limiter := rate.NewLimiter(rate.Inf, 1)
+	if perSecond > 0 {
+		limiter.SetLimit(rate.Limit(perSecond))
 	}
 	out := outbox{progress: progress}
 	for m, err := range messages {
 		if err == nil {
-			err = pace.Wait(ctx)
+			err = limiter.Wait(ctx)
 		}
 		if err == nil {
 			err = out.add(ctx, publisher, m)
@@ -58,7 +63,7 @@ func (o *outbox) add(ctx context.Context, publisher *rabbit.Publisher, m rabbit.
 }
 
 func (o *outbox) oldest(ctx context.Context) error {
-	ctx, cancel := app.WithTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, fmt.Errorf("no answer within %s", confirmTimeout))
 	defer cancel()
 	err := o.waiting[0].Wait(ctx)
 	if o.waiting = o.waiting[1:]; err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -38,7 +39,7 @@ Read the output with import (into another store) or publish --ndjson (as message
 				if err != nil {
 					return err
 				}
-				sel.Order, sel.Limit = eventstore.BySequence, limit
+				sel.Limit = limit
 				return export(ctx, a, streamsOf(cmd), sel)
 			})
 		},
@@ -48,13 +49,12 @@ Read the output with import (into another store) or publish --ndjson (as message
 	return cmd
 }
 
-// export ends with the newest event that is stored when it begins.
 func export(ctx context.Context, a *app.App, t terminal.Streams, sel eventstore.Selection) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err
 	}
-	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
+	if sel, err = transfer.Export(ctx, store, sel); err != nil {
 		return err
 	}
 	bar, err := exportBar(ctx, t, store, sel)

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newImport(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import [FILE]",
+		Short: "Import events from a file that export wrote",
+		Long: `Create the events of a file, or of standard input, in the configured store. Events
+that exist are left unchanged, so an interrupted import can be repeated. Events that
+the store refuses are listed at the end; the others are imported.`,
+		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
+		Args:    perhapsAFile,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			in, end, err := openInput(cmd.InOrStdin(), args)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end()) }()
+			return from.with(cmd, func(ctx context.Context, a *app.App) error { return importFrom(ctx, a, streamsOf(cmd), in) })
+		},
+	}
+}
+
+func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reader) error {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	bar := terminal.NewBar(t.Err, 0)
+	if bar.IsShown() {
+		total, err := linesAhead(in)
+		if err != nil {
+			return err
+		}
+		bar.Expect(total)
+	}
+	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show}
+	err = i.Read(ctx, in)
+	bar.End()
+	fmt.Fprintf(t.Out, "created %s, %d were there already\n", wording.Plural(i.Created, "event"), i.Existing)
+	return errors.Join(err, refusedError(i))
+}
+
+// refusedError returns an error that names the refused documents; nil if there are none.
+func refusedError(i transfer.Import) error {
+	if i.Refused == 0 {
+		return nil
+	}
+	var lines []string
+	for _, refusal := range i.Reasons {
+		lines = append(lines, fmt.Sprintf("event %s: %s", terminal.Cell(refusal.EventID, 80), terminal.Cell(refusal.Reason, 400)))
+	}
+	if i.Refused > len(lines) {
+		lines = append(lines, "…")
+	}
+	verb := "were"
+	if i.Refused == 1 {
+		verb = "was"
+	}
+	return fmt.Errorf("%s %s refused, the others are in the store:\n  %s", wording.Plural(i.Refused, "event"), verb, strings.Join(lines, "\n  "))
+}
+
+// linesAhead counts the lines of a file that is not read yet; 0 for an input that can
+// be read only once.
+func linesAhead(in io.Reader) (int, error) {
+	file, isFile := in.(*os.File)
+	if !isFile {
+		return 0, nil
+	}
+	at, err := file.Seek(0, io.SeekCurrent)
+	if err != nil { // a pipe
+		return 0, nil
+	}
+	lines, buffer := 0, make([]byte, 1<<16)
+	for err == nil {
+		var n int
+		n, err = file.Read(buffer)
+		lines += bytes.Count(buffer[:n], []byte{'\n'})
+	}
+	if !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	_, err = file.Seek(at, io.SeekStart)
+	return lines, err
+}
+
+func openInput(in io.Reader, args []string) (io.Reader, func() error, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return in, func() error { return nil }, nil
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, file.Close, nil
+}
