@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
@@ -134,8 +133,8 @@ func (p *Pipeline) signing(by *topology.SelfHealingPublisher) signing {
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
-func (p *Pipeline) directDelivery() directdelivery.Sender {
-	delivery := directdelivery.Sender{
+func (p *Pipeline) directDelivery() topology.DirectDelivery {
+	delivery := topology.DirectDelivery{
 		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login, Own: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {

@@ -15,7 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/directdelivery"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -111,7 +111,7 @@ func (m *model) wire() {
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
 	s.queueLimiter, s.delayLimiter = newQueueLimiter(m.broker, nil, time.Hour, queueShare), newQueueLimiter(m.broker, nil, time.Hour, delayShare)
-	delivery := directdelivery.Sender{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
+	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
 	retrier := &retrier{
 		messageFlow: s, delivery: delivery, policyOf: func(string) retry.Policy { return policy },
 		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),

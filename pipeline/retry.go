@@ -8,8 +8,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -20,7 +20,7 @@ import (
 // the queue that failed and to no other.
 type retrier struct {
 	*messageFlow
-	delivery     directdelivery.Sender
+	delivery     topology.DirectDelivery
 	policyOf     func(queue string) retry.Policy
 	labels       *queueLabels
 	deathChecker *deathChecker

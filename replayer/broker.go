@@ -10,7 +10,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
@@ -31,8 +30,8 @@ func (c Config) login() string {
 }
 
 // directDelivery returns the publisher to single queues on the connection of a job.
-func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Publisher) directdelivery.Sender {
-	sender := directdelivery.Sender{
+func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Publisher) topology.DirectDelivery {
+	sender := topology.DirectDelivery{
 		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login, Own: map[string]bool{},
 		Binder: topology.Reconciler{Conn: conn, Config: topology.Config{Topology: r.cfg.Topology}},
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/directdelivery"
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,7 +24,7 @@ func (e *BusyError) Error() string {
 type lease struct {
 	*exclusive.Connection
 	publisher *rabbit.Publisher
-	delivery  directdelivery.Sender
+	delivery  topology.DirectDelivery
 }
 
 const (

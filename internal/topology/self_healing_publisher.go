@@ -74,7 +74,7 @@ func (p *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool
 
 // bindingMissing reports whether a binding is missing for a message: an exchange of
 // Watership has one for every message, unless it was just declared. The queues of
-// services and of routes are bound by package directdelivery.
+// services and of routes are bound by DirectDelivery.
 func (p *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
 	c := p.reconciler.Config

@@ -1,7 +1,4 @@
-// Package directdelivery publishes a message to one queue and to no other: a
-// retried message to the queue whose consumer failed, a replayed one to the queue
-// that an operator named.
-package directdelivery
+package topology
 
 import (
 	"context"
@@ -19,7 +16,7 @@ type Publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 }
 
-// Binder binds queues to the exchanges that Sender publishes to.
+// Binder binds queues to the exchanges of DirectDelivery; Reconciler is one.
 type Binder interface {
 	// BindReturn binds a queue of another service to the return exchange. It fails
 	// with a *rabbit.RefusedError of code 404 if there is no such queue.
@@ -29,8 +26,9 @@ type Binder interface {
 	BindDirect(ctx context.Context, queue string) error
 }
 
-// Sender publishes messages to single queues.
-type Sender struct {
+// DirectDelivery publishes a message to one queue and to no other: a retried message to
+// the queue whose consumer failed, a replayed one to the queue that an operator named.
+type DirectDelivery struct {
 	Topology  schemas.Topology
 	StateKeys schemas.StateKeys // sign states
 	Publisher Publisher
@@ -47,41 +45,41 @@ type Sender struct {
 // exchange by their name, since a headers exchange is slow with many bindings. Deliver
 // binds a queue that has no binding, as one that was deleted and declared again. The
 // error is a *rabbit.UnroutableError if the queue does not exist.
-func (s Sender) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
-	message := s.Message(e, state)
-	err := s.Publisher.Publish(ctx, message)
+func (d DirectDelivery) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	message := d.Message(e, state)
+	err := d.Publisher.Publish(ctx, message)
 	var unbound *rabbit.UnroutableError
 	if !errors.As(err, &unbound) {
 		return err
 	}
-	if err := s.bind(ctx, state.Queue); err != nil {
+	if err := d.bind(ctx, state.Queue); err != nil {
 		return err
 	}
-	return s.Publisher.Publish(ctx, message)
+	return d.Publisher.Publish(ctx, message)
 }
 
 // Message returns the message that Deliver publishes.
-func (s Sender) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
+func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
 	var frameMax schemas.FrameMax
-	if s.FrameMax != nil {
-		frameMax = s.FrameMax()
+	if d.FrameMax != nil {
+		frameMax = d.FrameMax()
 	}
 	message := rabbit.Message{
-		Exchange: s.Topology.Direct(), RoutingKey: state.Queue,
-		Publishing: frameMax.WrapForQueue(e, state, s.Login),
+		Exchange: d.Topology.Direct(), RoutingKey: state.Queue,
+		Publishing: frameMax.WrapForQueue(e, state, d.Login),
 	}
-	if !s.Own[state.Queue] {
-		message.Exchange, message.RoutingKey = s.Topology.Return(), e.RoutingKey
+	if !d.Own[state.Queue] {
+		message.Exchange, message.RoutingKey = d.Topology.Return(), e.RoutingKey
 	}
-	verifier := schemas.Verifier{Topology: s.Topology, Keys: s.StateKeys}
+	verifier := schemas.Verifier{Topology: d.Topology, Keys: d.StateKeys}
 	message.Publishing = verifier.Sign(message.Exchange, message.RoutingKey, message.Publishing)
 	return message
 }
 
-func (s Sender) bind(ctx context.Context, queue string) error {
-	bind := s.Binder.BindReturn
-	if s.Own[queue] {
-		bind = s.Binder.BindDirect
+func (d DirectDelivery) bind(ctx context.Context, queue string) error {
+	bind := d.Binder.BindReturn
+	if d.Own[queue] {
+		bind = d.Binder.BindDirect
 	}
 	err := bind(ctx, queue)
 	var refused *rabbit.RefusedError
