@@ -114,7 +114,7 @@ func (r *Replayer) checkRoutes(ctx context.Context, conn *rabbit.Connection, cli
 				"set amqp.management_url (now %s), or go on with --unchecked-routes", err, withoutPassword(address))
 		}
 	}
-	return rabbit.NewRoutes(management, conn, conn.VHost(), r.cfg.Topology), nil
+	return topology.NewRoutes(management, conn, conn.VHost(), r.cfg.Topology), nil
 }
 
 func withoutPassword(address string) string {

@@ -1,4 +1,4 @@
-package rabbit
+package topology
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,8 +18,8 @@ import (
 // use a new one for each check that must be current. It is not safe for concurrent
 // use.
 type Routes struct {
-	management *Management
-	conn       *Connection
+	management *rabbit.Management
+	conn       *rabbit.Connection
 	vhost      string
 	topology   schemas.Topology
 	exchanges  map[string]routed
@@ -26,12 +27,12 @@ type Routes struct {
 
 type routed struct {
 	kind     string
-	bindings []Binding
+	bindings []rabbit.Binding
 }
 
 // NewRoutes returns Routes that query management about exchanges and conn about
 // queues.
-func NewRoutes(management *Management, conn *Connection, vhost string, topology schemas.Topology) *Routes {
+func NewRoutes(management *rabbit.Management, conn *rabbit.Connection, vhost string, topology schemas.Topology) *Routes {
 	return &Routes{management, conn, vhost, topology, map[string]routed{}}
 }
 
@@ -57,7 +58,7 @@ func (r *Routes) reaches(ctx context.Context, exchange string, e schemas.Envelop
 	}
 	seen[exchange] = true
 	from, err := r.exchange(ctx, exchange)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, rabbit.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *Routes) exchange(ctx context.Context, name string) (routed, error) {
 // routes reports whether an exchange of the given type routes e by binding b
 // (https://www.rabbitmq.com/docs/exchanges). For exchange types of plugins every
 // binding counts; at worst the broker returns the message.
-func routes(kind string, b Binding, e schemas.Envelope) bool {
+func routes(kind string, b rabbit.Binding, e schemas.Envelope) bool {
 	switch kind {
 	case amqp.ExchangeDirect:
 		return b.RoutingKey == e.RoutingKey

@@ -1,9 +1,38 @@
-package rabbit
+package topology
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
 )
+
+// FuzzRoutes checks that routes can be computed from any bindings.
+func FuzzRoutes(f *testing.F) {
+	f.Add(`[{"destination_type":"queue","routing_key":"#.*.","arguments":{"x-match":"any","a":null}}]`)
+	f.Add(`[{"routing_key":"a.b.c","arguments":{"x-match":1,"a":{"b":[]}}},{"arguments":null}]`)
+	f.Fuzz(func(t *testing.T, listed string) {
+		var bindings []rabbit.Binding
+		if json.Unmarshal([]byte(listed), &bindings) != nil {
+			t.Skip()
+		}
+		e := schemas.Envelope{RoutingKey: "a.b.c", Headers: amqp.Table{"a": "b"}}
+		for _, binding := range bindings {
+			routes("topic", binding, e)
+			routes("headers", binding, e)
+			if direct := routes("direct", binding, e); direct != (binding.RoutingKey == "a.b.c") {
+				t.Errorf("direct, %+v: %t", binding, direct)
+			}
+			if !routes("fanout", binding, e) {
+				t.Errorf("fanout, %+v: not routed", binding)
+			}
+		}
+	})
+}
 
 // FuzzTopicMatches compares topicMatches with a recursive definition that takes
 // exponential time.
