@@ -104,8 +104,8 @@ type Config struct {
 
 	Store Store
 
-	// Decoder has the names of the topology and of the source. Without a source and
-	// virtual host they are those of URL: the name of its cluster, and the virtual host.
+	// Decoder has the names of the topology and of the source. Without a virtual host or
+	// a source it uses the virtual host of URL, and the name of the cluster.
 	Decoder schemas.Decoder
 
 	Format schemas.DocumentFormat

@@ -41,7 +41,7 @@ func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Pub
 	return sender
 }
 
-// planBroker answers what a plan asks RabbitMQ.
+// planBroker answers the questions of a plan to RabbitMQ.
 type planBroker struct {
 	log    func(context.Context) (Log, error)
 	routes routeChecker // nil: routes are not checked

@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"os"
+	"path/filepath"
+	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// noEvents is a store without events.
-type noEvents struct{ replayer.Store }
-
-func (noEvents) HighestSequence(context.Context) (int64, error) { return 0, nil }
+func TestMain(m *testing.M) { os.Exit(rabbittest.WithExamples(m)) }
 
 // noJobs is a store without jobs.
 type noJobs struct{ jobs }
@@ -23,31 +26,63 @@ type jobs = replayer.Jobs
 
 func (noJobs) Job(context.Context, string) ([]byte, string, error) { return nil, "", nil }
 
-func (noJobs) Jobs(context.Context) iter.Seq2[[]byte, error] {
-	return func(func([]byte, error) bool) {}
-}
-
-// A replay is planned, created and run.
+// An order that failed is sent to its exchange again.
 func ExampleNew() {
 	ctx := context.Background()
-	r := replayer.New(replayer.Config{
-		Store: noEvents{}, Jobs: noJobs{}, NewID: func() string { return "job-1" },
-	})
-	plan, err := r.Plan(ctx, replayer.Job{
-		Query: "event.action: poisoned", Target: replayer.Target{Kind: replayer.ToFailedQueue}, Operator: "ada",
-	})
-	if err != nil || plan.Total == 0 {
-		fmt.Println(plan.Total, "messages to send to", plan.Job.Target, err)
-		return
-	}
-	job, err := r.Create(ctx, plan)
+	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	job, err = r.Run(ctx, job.ID, replayer.RunOptions{})
+	defer os.RemoveAll(dir)
+	store, err := failedOrder(ctx, filepath.Join(dir, "events.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	r := replayer.New(replayer.Config{URL: os.Getenv("AMQP_URL"), UncheckedRoutes: true, Store: store, Jobs: store})
+	plan, err := r.Plan(ctx, replayer.Job{
+		Query: "event.action: poisoned", Target: replayer.Target{Kind: replayer.ToOrigin}, Operator: "ada",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(plan.Total, plan.Routes[0])
+	job, err := r.Create(ctx, plan)
+	if err == nil {
+		job, err = r.Run(ctx, job.ID, replayer.RunOptions{})
+	}
 	fmt.Println(job.State, job.Sent, err)
-	// Output: 0 messages to send to the queue that failed <nil>
+	// Output:
+	// 1 exchange "shop", routing key "order.created"
+	// done 1 <nil>
+}
+
+// failedOrder returns a store with the event of a message that was given up, and declares
+// the exchanges.
+func failedOrder(ctx context.Context, file string) (*sqlite.Store, error) {
+	conn, err := rabbit.Open(rabbit.Config{URL: os.Getenv("AMQP_URL")})
+	if err != nil {
+		return nil, err
+	}
+	err = topology.Declare(ctx, conn, topology.Config{QueueType: topology.Classic, Tap: []topology.Tap{{Exchange: "shop", Type: "topic"}}})
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return nil, err
+	}
+	store, err := sqlite.Open(ctx, sqlite.Config{Path: file})
+	if err == nil {
+		err = store.Install(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	order := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte("a violin")}
+	event := schemas.Event{Action: schemas.Poisoned, Sequence: 1, Envelope: order, BodySize: len(order.Body)}
+	event.EventID, event.Fingerprint, event.Message, event.Queue, event.Time = "17", order.Fingerprint(), "order 17", "orders", time.Now()
+	_, err = store.Create(ctx, []schemas.Document{schemas.DocumentFormat{}.Document(event)})
+	return store, err
 }
 
 func ExampleReplayer_Job() {

@@ -3,7 +3,30 @@
 // job: a crash may send a message twice and never loses one.
 //
 // A job is a document in the store. Its runner holds an exclusive queue on the
-// connection on which it publishes, so a job never has two runners.
+// connection on which it publishes, so a job never has two runners. This sends the
+// failed orders to the queue that failed:
+//
+//	store, err := elastic.Open(elastic.Config{URLs: []string{"http://localhost:9200"}})
+//	if err != nil {
+//		return err
+//	}
+//	r := replayer.New(replayer.Config{URL: "amqp://localhost", Store: store, Jobs: store})
+//	plan, err := r.Plan(ctx, replayer.Job{
+//		Query: "event.action: poisoned and watership.queue: orders", Target: replayer.Target{Kind: replayer.ToFailedQueue}, Operator: "ada",
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	job, err := r.Create(ctx, plan) // show the plan before
+//	if err != nil {
+//		return err
+//	}
+//	_, err = r.Run(ctx, job.ID, replayer.RunOptions{})
+//	return err
+//
+// The exchanges of Watership must exist, and an indexer must run: without it the next
+// plan does not know the sent messages. To try one message again after a pause, use the
+// retries of a pipeline.
 package replayer
 
 import (
@@ -76,8 +99,8 @@ type Config struct {
 
 	UncheckedRoutes bool // plans do not find out whether messages would reach a queue
 
-	// Instance is the value of "instance" that the broker's server-properties must have,
-	// as those of an embedded broker. "": any broker.
+	// Instance is the value of "instance" that the broker's server-properties must have;
+	// an embedded broker has one. "": any broker.
 	Instance string
 
 	Topology    schemas.Topology

@@ -123,7 +123,8 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 }
 
 // TestResolvedByAReplayOfItsRetry: a replay of another event of the same instance
-// resolves the failure, as in `watership failed`.
+// resolves the failure, as in `watership failed`. With a rule of its own, the replayer
+// sent such a message again if it had no id.
 func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 	for kind, change := range map[string]func(schemas.Envelope) schemas.Envelope{
 		"with an id": func(e schemas.Envelope) schemas.Envelope { return e }, "without": anonymous,
