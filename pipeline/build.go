@@ -37,7 +37,7 @@ const (
 func (p *Pipeline) build() (err error) {
 	logger := watermill.NewSlogLogger(p.cfg.Logger)
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
-		return fmt.Errorf("making the router: %w", err)
+		return fmt.Errorf("creating the router: %w", err)
 	}
 	if err := p.addOwnHandlers(logger); err != nil {
 		return err

@@ -124,9 +124,9 @@ func (f *messageFlow) moveToUnstorable(ctx context.Context, arrived schemas.Enve
 		return schemas.SetByBroker(name) || name == "CC" || name == "BCC"
 	})
 	m.Publishing.Expiration, m.Publishing.UserId = "", ""
-	err := f.hold(ctx, "setting a message aside", func() error { return f.publisher.Publish(ctx, m) })
+	err := f.hold(ctx, "publishing a message to the queue of unstorable messages", func() error { return f.publisher.Publish(ctx, m) })
 	if err == nil {
-		f.logger.Error("a message can neither be handled nor given up, which is a fault of Watership; it is kept as it is",
+		f.logger.Error("a message can be neither handled nor published as poison, which is a fault of Watership; it is in the queue of unstorable messages",
 			"queue", f.queue, "kept", f.topology.Unstorable(), "error", fault)
 	}
 	return err

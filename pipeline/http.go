@@ -115,7 +115,7 @@ func (p *httpPoster) post(ctx context.Context) error {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	request, err := http.NewRequestWithContext(traced, http.MethodPost, p.URL, bytes.NewReader(e.Body))
 	if err != nil {
-		return fmt.Errorf("making a request to %s: %w", p.shown, withoutURL(err))
+		return fmt.Errorf("creating a request to %s: %w", p.shown, withoutURL(err))
 	}
 	p.setHeaders(request.Header, e, AttemptFrom(ctx))
 	response, err := p.Client.Do(request)

@@ -33,7 +33,7 @@ func (c *messageCopy) publish(ctx context.Context) error {
 		if !refusesMessage(err) || len(c.envelope.Body) == 0 {
 			return err
 		}
-		c.logger.Warn("a message is too large for the broker with its headers; its body goes to a queue of its own",
+		c.logger.Warn("a message is too large for the broker with its headers; its body is published to the queue of unstorable messages",
 			"queue", c.queue, "body", c.topology.Unstorable(), "fingerprint", c.state.Fingerprint, "error", err)
 		if err := c.publishBody(ctx); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (c *messageCopy) publishBody(ctx context.Context) error {
 		Publishing: c.frameMax().WrapBody(c.envelope, c.state),
 	})
 	if err != nil {
-		return fmt.Errorf("keeping the body in queue %q: %w", c.topology.Unstorable(), err)
+		return fmt.Errorf("publishing the body to queue %q: %w", c.topology.Unstorable(), err)
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	}
 	state.EventID, state.Delay = f.newID(), 0
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Poison()})
-	return f.hold(ctx, "giving a message up", func() error { return copied.publish(ctx) })
+	return f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) })
 }
 
 // poisonUnreadable publishes a message as poison whose Watership headers this version

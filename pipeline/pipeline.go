@@ -141,10 +141,7 @@ func (p *Pipeline) connect(name string) (*rabbit.Connection, error) {
 // message, and it sees no outgoing messages. To change those, wrap Route.Handler instead.
 func (p *Pipeline) Router() *message.Router { return p.router }
 
-// Run declares the topology and handles messages until ctx ends. Then it stops
-// consuming, waits for handlers up to Config.StopTimeout, requeues the other messages
-// and closes the connections. It waits for an unavailable broker, and fails if the
-// topology cannot be declared as configured.
+// Running returns a channel that is closed when every handler consumes its queue.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 
 // RouteState is the state of a route's breaker.
@@ -175,10 +172,10 @@ func (p *Pipeline) Err() error {
 // copy, so the message is not acknowledged. The publish is repeated until it succeeds.
 func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
 
-// Run declares the topology and handles messages until ctx ends; then it stops
-// fetching, lets handlers finish within Config.StopTimeout, gives the rest back
-// and closes everything. It waits for a broker that is away, and fails where the
-// topology cannot be as configured.
+// Run declares the topology and handles messages until ctx ends. Then it stops
+// consuming, waits for handlers up to Config.StopTimeout, requeues the other messages
+// and closes the connections. It waits for an unavailable broker, and fails if the
+// topology cannot be declared as configured.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.reconciler.Declare(ctx); err != nil {
 		if ctx.Err() != nil { // stopped before the broker answered
@@ -217,7 +214,7 @@ func (p *Pipeline) checkBroker(ctx context.Context) error {
 		return fmt.Errorf("looking for delay queues of a former release: %w", err)
 	}
 	if p.verifier.FormerRelease = len(former) > 0; p.verifier.FormerRelease {
-		p.cfg.Logger.Warn("delay queues of a former release are there, so states that come by the default exchange are believed; "+
+		p.cfg.Logger.Warn("delay queues of a former release exist, so states that arrive by the default exchange are trusted; "+
 			"once no process of that release runs, `watership setup` deletes those that are empty", "queues", former)
 	}
 	return nil

@@ -38,7 +38,7 @@ func (p *poisoner) handle(msg *message.Message) error {
 	if err := p.park(ctx, e, state, body); err != nil {
 		return err
 	}
-	p.logger.Warn("gave a message up", "queue", state.Queue, "attempts", state.Attempt,
+	p.logger.Warn("a message is poison", "queue", state.Queue, "attempts", state.Attempt,
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
 	p.notify(ctx, e, state, body)
 	return nil
@@ -54,7 +54,7 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 	case err != nil: // headers of a newer version: kept with the message
 		e, state = arrived, schemas.State{Fingerprint: arrived.Fingerprint(), Failure: failure(err)}
 	case !found:
-		state.Failure = failure(errors.New("it was in the queue of messages that were given up without a state of its own"))
+		state.Failure = failure(errors.New("it was in the poison queue without a state of its own"))
 	}
 	if state.EventID == "" { // the same id each time it is delivered
 		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
@@ -98,7 +98,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}
 	if err != nil {
-		p.logger.Error("a message is given up without a parked copy", "parking", queue,
+		p.logger.Error("a message is poison without a parked copy", "parking", queue,
 			"message", state.Message, "fingerprint", state.Fingerprint, "error", err)
 	}
 	return nil

@@ -238,7 +238,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 			b := rabbittest.Newest(t)
 			queue := rabbittest.Name(t)
 			r := start(t, b, func(c *Config) {
-				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"gave a message up": fault}})
+				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"a message is poison": fault}})
 				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
 			})
 			r.publish("", queue, amqp.Publishing{Body: []byte("x")})

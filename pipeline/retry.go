@@ -130,13 +130,13 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 		return r.poisonUndelivered(ctx, e, state, err)
 	}
 	if r.warnings.allows(state.Queue, r.now()) {
-		r.logger.Error("messages cannot go back to a queue; they wait", "queue", state.Queue, "pause", r.pause, "error", err)
+		r.logger.Error("messages cannot be returned to a queue; they wait", "queue", state.Queue, "pause", r.pause, "error", err)
 	}
 	return r.schedule(ctx, e, state, r.pause)
 }
 
 func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, state schemas.State, why error) error {
-	state.Failure.Message = fmt.Sprintf("could not go back to queue %q: %v; it had failed with: %s",
+	state.Failure.Message = fmt.Sprintf("could not be returned to queue %q: %v; it had failed with: %s",
 		state.Queue, why, state.Failure.Message)
 	return r.poison(ctx, e, state)
 }

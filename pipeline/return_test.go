@@ -205,12 +205,12 @@ func TestDeletedTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := r.wait(schemas.Poisoned)
-		if !strings.HasPrefix(e.Failure.Message, `could not go back to queue "`+queue) ||
+		if !strings.HasPrefix(e.Failure.Message, `could not be returned to queue "`+queue) ||
 			!strings.Contains(e.Failure.Message, "rejected by a consumer") || e.Attempt != 1 {
 			t.Errorf("%+v", e.State)
 		}
-		rabbittest.Eventually(t, "the log to say that it was given up", func() bool { return r.log.Count("gave a message up") > 0 })
-		if poisoned := r.log.Count("gave a message up"); poisoned != 1 {
+		rabbittest.Eventually(t, "the log to say that it was given up", func() bool { return r.log.Count("a message is poison") > 0 })
+		if poisoned := r.log.Count("a message is poison"); poisoned != 1 {
 			t.Errorf("given up %d times", poisoned)
 		}
 		if waited := time.Since(scheduled.Time); waited < 1300*time.Millisecond {
@@ -351,7 +351,7 @@ func TestTargetWithoutRights(t *testing.T) {
 		declareFor(t, b, foreign, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
 		publishTo(t, b, foreign, "x")
 		rejectOne(t, b, foreign)
-		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
+		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot be returned to a queue") == 1 })
 		rabbittest.Eventually(t, "the message waits", func() bool { return publishDelayed(t, b, r.topology.Delay(100*time.Millisecond)) })
 		b.Grant(t, as, rabbittest.Rights{Configure: ".*", Write: ".*", Read: ".*"})
 		if d := b.Take(t, foreign, 1)[0]; string(d.Body) != "x" {
@@ -360,7 +360,7 @@ func TestTargetWithoutRights(t *testing.T) {
 		if n := len(r.all(func(e event) bool { return e.Action == schemas.Poisoned })); n > 0 {
 			t.Errorf("%d were given up", n)
 		}
-		if n := r.log.Count("messages cannot go back to a queue"); n != 1 {
+		if n := r.log.Count("messages cannot be returned to a queue"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 	})
@@ -383,11 +383,11 @@ func TestExclusiveTarget(t *testing.T) {
 		if err := d.Reject(false); err != nil {
 			t.Fatal(err)
 		}
-		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot go back to a queue") == 1 })
+		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot be returned to a queue") == 1 })
 		if _, err := parentKeys.QueueDelete(queue, false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.wait(schemas.Poisoned); !strings.HasPrefix(e.Failure.Message, `could not go back to queue "`+queue) {
+		if e := r.wait(schemas.Poisoned); !strings.HasPrefix(e.Failure.Message, `could not be returned to queue "`+queue) {
 			t.Errorf("%+v", e.State)
 		}
 	})

@@ -59,14 +59,14 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 	return r
 }
 
-func (r Route) validate(ours schemas.Topology) error {
+func (r Route) validate(own schemas.Topology) error {
 	if r.Queue == "" {
 		return errors.New("a route has no queue")
 	}
 	if r.Handler == nil {
 		return fmt.Errorf("the route of queue %q has no handler", r.Queue)
 	}
-	if r.Park && ours.Owns(r.parking()) {
+	if r.Park && own.Owns(r.parking()) {
 		return fmt.Errorf("the route of queue %q: Park: queue %q belongs to Watership", r.Queue, r.parking())
 	}
 	if err := errors.Join(r.Policy.Validate(), r.Breaker.Validate()); err != nil {

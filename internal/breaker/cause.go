@@ -26,13 +26,13 @@ const (
 	// It is a sign of an outage as well.
 	TimedOut
 
-	// Unavailable: the service could not be reached, or said so itself.
+	// Unavailable: the service could not be reached, or reported that itself.
 	Unavailable
 
 	// Exhausted: this process has no file, port or buffer left for a connection.
 	Exhausted
 
-	// DecidedByHandler and ReturnedByHandler tell nothing about the service: the handler
+	// DecidedByHandler and ReturnedByHandler are no result of the service: the handler
 	// made the message poison, chose the time of its next attempt, or nacked it.
 	DecidedByHandler
 	ReturnedByHandler

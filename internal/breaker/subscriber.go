@@ -76,7 +76,7 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// run hands out messages until ctx ends.
+// run delivers messages until ctx ends.
 func (s *Subscriber) run(ctx context.Context, c *consumption) {
 	defer close(s.out)
 	defer s.end()
@@ -284,7 +284,7 @@ func (s *Subscriber) probeTimeout() time.Duration {
 // end waits for handlers, at most for the stop timeout, and for the acknowledgements.
 func (s *Subscriber) end() {
 	timer := time.AfterFunc(s.route.StopTimeout, func() {
-		s.route.Logger.Error("handlers did not finish in time; their messages go back to the queue",
+		s.route.Logger.Error("handlers did not finish in time; their messages are requeued",
 			"queue", s.route.Queue, "timeout", s.route.StopTimeout)
 		close(s.expired)
 	})

@@ -41,17 +41,17 @@ func (d *Discovery) DeadLetterExchange(ctx context.Context, queue string) (strin
 }
 
 // keys returns the routing keys of an exchange's bindings: to the tap, and to others.
-func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, ours []string, err error) {
+func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, tapped []string, err error) {
 	bindings, err := d.management.Bindings(ctx, d.vhost, exchange)
 	for _, b := range bindings {
 		if b.DestinationType == "exchange" && b.Destination == tap {
-			ours = append(ours, b.RoutingKey)
+			tapped = append(tapped, b.RoutingKey)
 		} else {
 			others = append(others, b.RoutingKey)
 		}
 	}
 	slices.Sort(others)
-	return slices.Compact(others), ours, err
+	return slices.Compact(others), tapped, err
 }
 
 // maxStaleKeys is the number of keys that stay tapped without another binding. A deploy
@@ -64,15 +64,15 @@ func (t Tap) discovered() bool { return t.Type == amqp.ExchangeDirect && len(t.K
 
 // bindDiscovered taps a direct exchange by the keys that are bound now.
 func (d declarer) bindDiscovered(tap Tap, c Config) error {
-	others, ours, err := c.Discovery.keys(d.ctx, tap.Exchange, c.Topology.Tap())
+	others, tapped, err := c.Discovery.keys(d.ctx, tap.Exchange, c.Topology.Tap())
 	if err != nil {
-		return fmt.Errorf("tap of exchange %q: a direct exchange has no key for all, and its bindings cannot be found out: %w; "+
+		return fmt.Errorf("tap of exchange %q: a direct exchange has no key for all, and its bindings are unknown: %w; "+
 			"set amqp.management_url, or the keys of the exchange in tap.exchanges", tap.Exchange, err)
 	}
-	if err := d.bindKeys(tap, c.Topology.Tap(), missing(others, ours)); err != nil {
+	if err := d.bindKeys(tap, c.Topology.Tap(), missing(others, tapped)); err != nil {
 		return err
 	}
-	if stale := missing(ours, others); len(stale) > maxStaleKeys {
+	if stale := missing(tapped, others); len(stale) > maxStaleKeys {
 		return d.unbindKeys(tap, c.Topology.Tap(), stale)
 	}
 	return nil

@@ -58,7 +58,7 @@ func TestKeysAreDiscovered(t *testing.T) {
 		if d := b.Take(t, cfg.Index(), 1)[0]; d.Exchange != exchange || d.RoutingKey != "first" {
 			t.Errorf("exchange %q, key %q", d.Exchange, d.RoutingKey)
 		}
-		keep(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		reconcile(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
 		bindKey(t, b, queue, "second", exchange)
 		rabbittest.Eventually(t, "the new key to be tapped", func() bool {
 			publishKey(t, b, exchange, "second")
@@ -145,7 +145,7 @@ func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
 		t.Fatalf("while the API is away: %v", err)
 	}
 	if err := reconciler.Repair(t.Context()); err == nil {
-		t.Error("nobody is told that keys cannot be found out")
+		t.Error("no error reports that the keys are unknown")
 	}
 	reconciler.Config.Discovery = there
 	rabbittest.Eventually(t, "the tap to have the key", func() bool {

@@ -23,7 +23,7 @@ func (r Reconciler) Reconcile(ctx context.Context) {
 	if every <= 0 {
 		every = defaultReconcileEvery
 	}
-	life, told := 0, ""
+	life, logged := 0, ""
 	for ctx.Err() == nil {
 		var err error
 		if life, err = r.waitForNextRound(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
@@ -31,9 +31,9 @@ func (r Reconciler) Reconcile(ctx context.Context) {
 		}
 		err = r.Repair(ctx)
 		if err == nil {
-			told = ""
-		} else if told != err.Error() && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
-			told = err.Error()
+			logged = ""
+		} else if logged != err.Error() && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
+			logged = err.Error()
 			log.Error("the topology is not as configured; trying again", "error", err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// keep runs Keep on a declared topology until the test ends.
-func keep(t *testing.T, reconciler Reconciler) {
+// reconcile runs Reconcile on a declared topology until the test ends.
+func reconcile(t *testing.T, reconciler Reconciler) {
 	t.Helper()
 	if err := reconciler.Declare(t.Context()); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 		rabbittest.NoLeaks(t)
 		cfg := named(t, b, Classic)
 		exchange, queue := service(t, b, &cfg)
-		keep(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
+		reconcile(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
 		deploy(t, b.Channel(t), exchange)
 		reaches(t, b, exchange, cfg.Index(), queue)
 	})
@@ -122,7 +122,7 @@ func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 		proxy := b.Proxy(t)
 		away := b
 		away.URL = proxy.URL
-		keep(t, Reconciler{Conn: connection(t, away), Config: cfg, Every: time.Hour})
+		reconcile(t, Reconciler{Conn: connection(t, away), Config: cfg, Every: time.Hour})
 		proxy.Cut()
 		deploy(t, b.Channel(t), exchange)
 		proxy.Mend()
@@ -135,7 +135,7 @@ func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 		cfg := named(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
-		keep(t, Reconciler{
+		reconcile(t, Reconciler{
 			Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond, Logger: logged.Logger(),
 		})
 		ch := b.Channel(t)

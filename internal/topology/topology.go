@@ -145,7 +145,7 @@ func (c Config) validateTap(tap Tap) error {
 	case tap.Exchange == "":
 		return fmt.Errorf("tap: the default exchange cannot be tapped, since nothing can be bound to it")
 	case c.Owns(tap.Exchange):
-		return fmt.Errorf("tap: exchange %q belongs to Watership; its messages would be recorded without end", tap.Exchange)
+		return fmt.Errorf("tap: exchange %q belongs to Watership; its messages would be recorded endlessly", tap.Exchange)
 	}
 	if err := rabbit.CheckName(tap.Exchange); err != nil {
 		return fmt.Errorf("tap: the exchange has %w", err)

@@ -95,7 +95,7 @@ func (a *acks) flush() {
 		err = a.session.AckEach(singleActiveConsumer)
 	}
 	if err != nil { // the session has ended, which was logged when it did
-		a.log.Debug("acknowledgements dropped, the messages come again", watermill.LogFields{"reason": err.Error()})
+		a.log.Debug("acknowledgements dropped, RabbitMQ delivers the messages again", watermill.LogFields{"reason": err.Error()})
 	}
 }
 

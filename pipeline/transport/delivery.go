@@ -59,7 +59,7 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
 		s.warnOnce.Do(func() {
-			s.log.Error("the configured marshaler refuses messages; they are handed out by the lossless one", err,
+			s.log.Error("the configured marshaler refuses messages; transport.Marshaler converts them", err,
 				watermill.LogFields{"topic": s.topic})
 		})
 		msg, _ = Marshaler{}.Unmarshal(*d)
@@ -85,7 +85,7 @@ func (s *subscription) requeue(acks *acks, d *amqp.Delivery) { s.nack(acks, d, t
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {
 	if err := acks.nack(d.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did
-		s.log.Debug("nack dropped, the message comes again", watermill.LogFields{"topic": s.topic, "reason": err.Error()})
+		s.log.Debug("nack dropped, RabbitMQ delivers the message again", watermill.LogFields{"topic": s.topic, "reason": err.Error()})
 	}
 }
 

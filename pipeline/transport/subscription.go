@@ -169,7 +169,7 @@ func (s *subscription) drain() {
 		select {
 		case s.slots <- struct{}{}:
 		case <-timer.C:
-			s.log.Error("handlers did not finish in time; their messages go back to the queue",
+			s.log.Error("handlers did not finish in time; their messages are requeued",
 				errors.New("stop timeout"), watermill.LogFields{"topic": s.topic, "timeout": s.opts.stopTimeout.String()})
 			return
 		}
