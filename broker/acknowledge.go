@@ -177,7 +177,7 @@ func rejection(requeue bool) disposition {
 }
 
 // acknowledge applies a disposition to deliveries, in a transaction at its commit.
-func (ch *channel) acknowledge(tag uint64, multiple bool, v disposition) *exception {
+func (ch *channel) acknowledge(tag uint64, multiple bool, d disposition) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	all, err := ch.removeUnacked(tag, multiple)
@@ -185,10 +185,10 @@ func (ch *channel) acknowledge(tag uint64, multiple bool, v disposition) *except
 		return err
 	}
 	if ch.tx != nil {
-		ch.tx.acknowledgements = append(ch.tx.acknowledgements, acknowledgement{all, v})
+		ch.tx.acknowledgements = append(ch.tx.acknowledgements, acknowledgement{all, d})
 		return nil
 	}
-	ch.apply(acknowledgement{all, v})
+	ch.apply(acknowledgement{all, d})
 	return nil
 }
 

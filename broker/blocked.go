@@ -13,7 +13,7 @@ const blockedHeartbeat = 2 * time.Second
 func (c *connection) awaitMemory() {
 	memory := c.broker.memory
 	if memory.isExempt(c) {
-		if c.hasUnfinished() {
+		if c.hasUnfinishedPublish() {
 			return
 		}
 		memory.endExemption(c)
@@ -24,8 +24,8 @@ func (c *connection) awaitMemory() {
 	}
 	c.sendConfirms()
 	c.log.Info("publisher blocked: out of memory")
-	tell := c.hasCapability("connection.blocked")
-	if tell {
+	notifies := c.hasCapability("connection.blocked")
+	if notifies {
 		c.out.method(0, connectionBlocked, func(b []byte) []byte { return appendShortstr(b, "low on memory") })
 	}
 	c.blocked.Store(true)
@@ -34,14 +34,14 @@ func (c *connection) awaitMemory() {
 		return
 	}
 	c.log.Info("publisher unblocked")
-	if tell {
+	if notifies {
 		c.out.method(0, connectionUnblocked, nil)
 	}
 }
 
-// hasUnfinished reports whether the broker has a part of a message, or publishes of an
+// hasUnfinishedPublish reports whether the broker has a part of a message, or publishes of an
 // open transaction.
-func (c *connection) hasUnfinished() bool {
+func (c *connection) hasUnfinishedPublish() bool {
 	for _, ch := range c.channels {
 		if ch.incoming.state != awaitingMethod || ch.tx != nil && len(ch.tx.publishes) > 0 {
 			return true
@@ -60,7 +60,7 @@ func (c *connection) awaitAlarmEnd(alarm <-chan struct{}) bool {
 		case <-alarm:
 			return true
 		case <-beat.C:
-			if c.hasUnfinished() && c.broker.memory.exempt(c) {
+			if c.hasUnfinishedPublish() && c.broker.memory.exempt(c) {
 				return true
 			}
 			c.out.heartbeat()

@@ -128,28 +128,28 @@ func (c *connection) write() {
 			}
 			idle = true
 		}
-		wrote, ended, err := c.flush()
+		wrote, closed, err := c.flush()
 		if err != nil {
 			c.stream.Close() // so that the reader ends
 			return
 		}
-		if ended {
+		if closed {
 			return
 		}
 		idle = idle && !wrote
 	}
 }
 
-func (c *connection) flush() (wrote, ended bool, err error) {
-	batch, stalled, ended := c.out.takeBatch()
-	if stalled {
+func (c *connection) flush() (wrote, closed bool, err error) {
+	batch, deliveryRefused, closed := c.out.takeBatch()
+	if deliveryRefused {
 		c.vhost.resume(c)
 	}
 	if len(batch) > 0 {
 		_, err = c.stream.Write(batch)
 	}
 	c.out.recycle(batch)
-	return len(batch) > 0, ended, err
+	return len(batch) > 0, closed, err
 }
 
 // hasCapability reports whether the client properties have a capability.

@@ -27,7 +27,7 @@ func (c *connection) finish(err error) {
 		c.log.Info("connection lost", "error", err)
 	}
 	c.release()
-	c.out.end()
+	c.out.close()
 	_ = c.stream.SetWriteDeadline(time.Now().Add(closeTimeout))
 	<-c.writerDone
 	if errors.Is(err, errClosedByClient) {
@@ -76,7 +76,7 @@ func (c *connection) closeWithError(e *exception, cause methodID) {
 	if c.closing.Swap(true) {
 		return
 	}
-	c.out.finish(connectionClose, closeArguments(e, cause))
+	c.out.closeWith(connectionClose, closeArguments(e, cause))
 }
 
 // shutDown closes the connection because the broker shuts down. broker.mu is held.

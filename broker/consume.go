@@ -111,7 +111,7 @@ func (q *queue) consumerPriority(args table) (int64, *exception) {
 	}
 	priority, isInteger := f.integer()
 	if !isInteger {
-		return 0, newException(preconditionFailed, "invalid arg 'x-priority' for %s: %s", q.description(), wrongType(f))
+		return 0, newException(preconditionFailed, "invalid arg 'x-priority' for %s: %s", q.description(), integerExpected(f))
 	}
 	return priority, nil
 }

@@ -75,7 +75,7 @@ func (q *queue) subscribe(c *consumer) {
 	if q.active == nil {
 		q.active = c
 	}
-	q.schedule()
+	q.updateDeadline()
 }
 
 // endOfPriority returns the index of the first consumer with a lower priority.

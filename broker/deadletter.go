@@ -60,7 +60,7 @@ func (q *queue) keepUndelivered(d deadLetter) {
 	}
 	q.undelivered = append(q.undelivered, d)
 	q.countMessage(d.message)
-	q.schedule()
+	q.updateDeadline()
 }
 
 func (q *queue) retryUndelivered() {

@@ -31,9 +31,9 @@ func (q *queue) dropExpired(now time.Time) {
 	}
 }
 
-// schedule sets the deadline of the queue, and wakes the timer where it is the
+// updateDeadline sets the deadline of the queue, and wakes the timer where it is the
 // earliest.
-func (q *queue) schedule() {
+func (q *queue) updateDeadline() {
 	if q.deleted {
 		return
 	}
@@ -73,5 +73,5 @@ func (q *queue) handleDue(now time.Time) {
 		q.retryUndelivered()
 	}
 	q.dropExpired(now)
-	q.schedule()
+	q.updateDeadline()
 }

@@ -89,11 +89,11 @@ func publishOutcome(do func(*channel) *exception) Outcome {
 }
 
 // CloseChannel closes the channel with an error such as 404 or 406, and does not
-// perform the request.
+// applyFault the request.
 func CloseChannel(code uint16, text string) Outcome { return closeOutcome(code, text, channelScope) }
 
 // CloseConnection closes the connection with an error such as 320 or 541, and does not
-// perform the request.
+// applyFault the request.
 func CloseConnection(code uint16, text string) Outcome {
 	return closeOutcome(code, text, connectionScope)
 }
@@ -108,7 +108,7 @@ func closeOutcome(code uint16, text string, s scope) Outcome {
 // gets an answer, so that it cannot know whether the request was performed.
 func DropConnection() Outcome {
 	return Outcome{do: func(ch *channel, perform func() *exception) *exception {
-		ch.conn.out.end()
+		ch.conn.out.close()
 		err := perform()
 		ch.conn.closeStream()
 		return err
@@ -141,7 +141,7 @@ func (c *connection) sleep(d time.Duration) bool {
 // match a request, it meets the one that was injected first. Inject panics where the
 // broker cannot do the fault, such as Nack of a queue.declare.
 func (b *Broker) Inject(f Fault) (remove func()) {
-	injected := &injectedFault{Fault: f, method: f.method(), left: f.Times}
+	injected := &injectedFault{Fault: f, method: f.mustMethodID(), left: f.Times}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults = append(slices.Clone(b.faults), injected)
@@ -149,7 +149,9 @@ func (b *Broker) Inject(f Fault) (remove func()) {
 	return func() { b.removeFault(injected) }
 }
 
-func (f Fault) method() methodID {
+// mustMethodID returns the method that meets the fault. It panics where the broker cannot
+// do the fault.
+func (f Fault) mustMethodID() methodID {
 	method, known := basicPublish, true
 	if f.Method != "" {
 		method, known = requestNamed(f.Method)
@@ -178,20 +180,20 @@ func (b *Broker) removeFault(f *injectedFault) {
 	b.hasFaults.Store(len(b.faults) > 0)
 }
 
-// handleMethodWithFaults is do, with the faults of all methods but basic.publish, which meets
-// them when its body has come.
+// handleMethodWithFaults is handleMethod with the faults of all methods but
+// basic.publish, which meets its faults when the body is complete.
 func (ch *channel) handleMethodWithFaults(id methodID, args *decoder) *exception {
 	if id == basicPublish || !ch.conn.broker.hasFaults.Load() {
 		return ch.handleMethod(id, args)
 	}
 	own := *args // so that args stays on the stack
-	err := ch.perform(id, own, func() *exception { return ch.handleMethod(id, &own) })
+	err := ch.applyFault(id, own, func() *exception { return ch.handleMethod(id, &own) })
 	*args = own
 	return err
 }
 
-// perform does a request, or the outcome that a fault has for it.
-func (ch *channel) perform(id methodID, args decoder, do func() *exception) *exception {
+// applyFault performs a request, or the outcome of the first fault that matches it.
+func (ch *channel) applyFault(id methodID, args decoder, perform func() *exception) *exception {
 	b := ch.conn.broker
 	b.mu.Lock()
 	faults := b.faults
@@ -199,14 +201,14 @@ func (ch *channel) perform(id methodID, args decoder, do func() *exception) *exc
 	r := ch.faultRequest(id, args)
 	for _, f := range faults {
 		if f.method == id && (f.Match == nil || f.Match(r)) && b.countDown(f) {
-			return f.Do.do(ch, do)
+			return f.Do.do(ch, perform)
 		}
 	}
-	return do()
+	return perform()
 }
 
 // countDown counts a request that meets a fault. It returns false where the fault has
-// ended.
+// closed.
 func (b *Broker) countDown(f *injectedFault) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,7 +28,7 @@ func (c *connection) start() error {
 	}
 	c.in.returned = len(protocolHeader)
 	if string(header) != protocolHeader {
-		c.out.raw([]byte(protocolHeader))
+		c.out.protocolHeader([]byte(protocolHeader))
 		c.log.Info("connection refused", "reason", "not AMQP 0-9-1")
 		return errConnectionEnded
 	}
@@ -80,7 +80,7 @@ func (c *connection) expect(want methodID) (decoder, error) {
 	case refused != nil:
 		return decoder{}, refused
 	case id == connectionClose:
-		c.out.finish(connectionCloseOK, nil)
+		c.out.closeWith(connectionCloseOK, nil)
 		return decoder{}, errClosedByClient
 	case id == connectionCloseOK:
 		return decoder{}, io.EOF

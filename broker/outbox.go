@@ -11,14 +11,14 @@ import (
 type outbox struct {
 	frameMax uint32
 
-	mu          sync.Mutex
-	pending     []byte
-	spare       []byte        // the last batch, for reuse
-	ended       bool          // no more frames are appended
-	stalled     bool          // a delivery was refused because the outbox was full
-	wake        chan struct{} // has a token when frames are pending
-	room        chan struct{} // has a token when takeBatch made room
-	readerWaits bool          // the reader waits for room
+	mu              sync.Mutex
+	pending         []byte
+	spare           []byte        // the last batch, for reuse
+	closed          bool          // no more frames are appended
+	deliveryRefused bool          // a delivery was refused because the outbox was full
+	wake            chan struct{} // has a token when frames are pending
+	room            chan struct{} // has a token when takeBatch made room
+	readerWaits     bool          // the reader waits for room
 }
 
 const (
@@ -38,19 +38,19 @@ func signal(c chan struct{}) {
 	}
 }
 
-// raw appends bytes that are not a frame: a protocol header.
-func (o *outbox) raw(b []byte) {
+// protocolHeader appends bytes that are not a frame: a protocol header.
+func (o *outbox) protocolHeader(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pending = append(o.pending, b...)
 	signal(o.wake)
 }
 
-// method appends a method frame. args appends its arguments; nil for none.
+// mustMethodID appends a method frame. args appends its arguments; nil for none.
 func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.ended {
+	if !o.closed {
 		o.pending = appendMethod(o.pending, channel, id, args)
 		signal(o.wake)
 	}
@@ -60,7 +60,7 @@ func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte)
 func (o *outbox) content(channel uint16, id methodID, args func(b []byte) []byte, header, body []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.ended {
+	if !o.closed {
 		b := appendMethod(o.pending, channel, id, args)
 		o.pending = appendContent(b, channel, header, body, o.frameMax)
 		signal(o.wake)
@@ -90,7 +90,7 @@ type delivery struct {
 func (o *outbox) deliver(d delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended {
+	if o.closed {
 		return
 	}
 	b, start := beginFrame(o.pending, frameMethod, d.channel)
@@ -120,14 +120,14 @@ func appendContent(b []byte, channel uint16, header, body []byte, frameMax uint3
 }
 
 // hasRoom reports whether a delivery may be appended. After false, takeBatch reports
-// the stall.
+// the refused delivery.
 func (o *outbox) hasRoom() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.pending) < deliveryRoom {
-		return !o.ended
+		return !o.closed
 	}
-	o.stalled = true
+	o.deliveryRefused = true
 	return false
 }
 
@@ -135,7 +135,7 @@ func (o *outbox) hasRoom() bool {
 func (o *outbox) heartbeat() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended {
+	if o.closed {
 		return
 	}
 	b, start := beginFrame(o.pending, frameHeartbeat, 0)
@@ -143,32 +143,32 @@ func (o *outbox) heartbeat() {
 	signal(o.wake)
 }
 
-// finish appends a method and ends the outbox, so that nothing follows a close.
-func (o *outbox) finish(id methodID, args func(b []byte) []byte) {
+// closeWith appends a method and closes the outbox, so that no frame follows it.
+func (o *outbox) closeWith(id methodID, args func(b []byte) []byte) {
 	o.method(0, id, args)
-	o.end()
+	o.close()
 }
 
-// end drops all frames that are appended later; pending ones are still sent.
-func (o *outbox) end() {
+// close drops all frames that are appended later; pending ones are still sent.
+func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ended = true
+	o.closed = true
 	signal(o.wake)
 }
 
 // takeBatch returns the pending frames, and whether a delivery was refused since the
-// last batch. ended reports that no frames will follow.
-func (o *outbox) takeBatch() (batch []byte, stalled, ended bool) {
+// last batch. closed reports that no frames will follow.
+func (o *outbox) takeBatch() (batch []byte, deliveryRefused, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	batch, o.pending, o.spare = o.pending, o.spare[:0], nil
-	stalled, o.stalled = o.stalled, false
+	deliveryRefused, o.deliveryRefused = o.deliveryRefused, false
 	if o.readerWaits {
 		o.readerWaits = false
 		signal(o.room)
 	}
-	return batch, stalled, o.ended
+	return batch, deliveryRefused, o.closed
 }
 
 // recycle reuses the memory of a batch that was sent.

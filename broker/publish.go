@@ -9,15 +9,15 @@ import (
 // incoming is a message that a client is publishing: a method, a content header and
 // body frames, in this order (§4.2.6).
 type incoming struct {
-	state     incomingState
-	exchange  string
-	key       string
-	mandatory bool
-	header    []byte
-	body      []byte
-	left      uint64 // bytes of the body that have not arrived
-	size      uint64
-	counted   int64 // bytes that were counted as unfinished
+	state        incomingState
+	exchange     string
+	key          string
+	mandatory    bool
+	header       []byte
+	body         []byte
+	remaining    uint64 // bytes of the body that have not arrived
+	size         uint64
+	countedBytes int64 // bytes that were counted as unfinished
 }
 
 type incomingState int
@@ -63,7 +63,7 @@ func (ch *channel) handleContentHeader(payload []byte) *exception {
 	in, d := &ch.incoming, decoder{rest: payload}
 	class, _ := d.short(), d.short()
 	in.size = d.longlong()
-	in.left = in.size
+	in.remaining = in.size
 	switch {
 	case d.bad:
 		return newException(syntaxError, "content header cannot be read")
@@ -81,10 +81,10 @@ func (ch *channel) handleContentHeader(payload []byte) *exception {
 // read and dropped.
 func (ch *channel) handleContentBody(payload []byte) *exception {
 	in := &ch.incoming
-	if uint64(len(payload)) > in.left {
+	if uint64(len(payload)) > in.remaining {
 		return newException(unexpectedFrame, "content body is longer than its header said")
 	}
-	in.left -= uint64(len(payload))
+	in.remaining -= uint64(len(payload))
 	if ch.isTooLarge() {
 		return ch.publishComplete()
 	}
@@ -100,7 +100,7 @@ func (ch *channel) isTooLarge() bool {
 // publishComplete publishes the message if all of its frames have arrived.
 func (ch *channel) publishComplete() *exception {
 	in := &ch.incoming
-	if in.left > 0 {
+	if in.remaining > 0 {
 		return nil
 	}
 	defer ch.dropContent()
@@ -109,7 +109,7 @@ func (ch *channel) publishComplete() *exception {
 		return ch.messageTooLarge()
 	}
 	if ch.conn.broker.hasFaults.Load() {
-		return ch.perform(basicPublish, decoder{}, ch.publish)
+		return ch.applyFault(basicPublish, decoder{}, ch.publish)
 	}
 	return ch.publish()
 }
@@ -128,17 +128,17 @@ func (ch *channel) dropContent() {
 
 // countUnfinished counts bytes of a message whose rest has not arrived.
 func (ch *channel) countUnfinished(bytes int) {
-	if ch.incoming.left > 0 {
-		ch.incoming.counted += int64(bytes)
+	if ch.incoming.remaining > 0 {
+		ch.incoming.countedBytes += int64(bytes)
 		ch.vhost.memory.addUnfinished(int64(bytes))
 	}
 }
 
 // uncountUnfinished undoes countUnfinished. Queues count the message later.
 func (ch *channel) uncountUnfinished() {
-	if ch.incoming.counted > 0 {
-		ch.vhost.memory.addUnfinished(-ch.incoming.counted)
-		ch.incoming.counted = 0
+	if ch.incoming.countedBytes > 0 {
+		ch.vhost.memory.addUnfinished(-ch.incoming.countedBytes)
+		ch.incoming.countedBytes = 0
 	}
 }
 

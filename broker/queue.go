@@ -65,7 +65,7 @@ func (q *queue) push(m *message) (accepted bool) {
 	q.deliver(time.Time{})
 	q.dropOverflow()
 	q.dropExpired(time.Now())
-	q.schedule()
+	q.updateDeadline()
 	return true
 }
 
@@ -140,7 +140,7 @@ func (q *queue) deliverReady() {
 	}
 	q.deliver(time.Now())
 	q.dropOverflow()
-	q.schedule()
+	q.updateDeadline()
 }
 
 // get removes the next message for basic.get; nil where the queue is empty.
@@ -151,7 +151,7 @@ func (q *queue) get() *entry {
 	if e != nil {
 		q.unacked++
 	}
-	q.schedule()
+	q.updateDeadline()
 	return e
 }
 
@@ -161,7 +161,7 @@ func (q *queue) purge() int {
 	for e := q.ready.pop(); e != nil; e = q.ready.pop() {
 		q.uncountMessage(e)
 	}
-	q.schedule()
+	q.updateDeadline()
 	return n
 }
 

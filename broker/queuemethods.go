@@ -34,7 +34,7 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 		return err
 	}
 	q.touch()
-	q.schedule()
+	q.updateDeadline()
 	ch.answerDeclare(d, q.name, q.ready.len(), len(q.consumers))
 	return nil
 }

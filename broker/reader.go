@@ -66,7 +66,7 @@ func (c *connection) handleControl(f frame) error {
 	switch id {
 	case connectionClose:
 		c.release()
-		c.out.finish(connectionCloseOK, nil)
+		c.out.closeWith(connectionCloseOK, nil)
 		return errClosedByClient
 	case connectionCloseOK:
 		return errConnectionEnded

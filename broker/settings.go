@@ -54,16 +54,16 @@ func queueArguments() []argument {
 		{"x-dead-letter-routing-key", true, true, (*settings).setDeadLetterKey},
 		{"x-single-active-consumer", true, true, (*settings).setSingleActive},
 		{"x-queue-type", true, true, ignoreArgument},
-		{"x-queue-leader-locator", true, true, leaderLocator},
+		{"x-queue-leader-locator", true, true, checkLeaderLocator},
 		{"x-max-priority", true, false, (*settings).setPriority},
-		{"x-queue-mode", true, false, queueMode},
-		{"x-queue-version", true, false, queueVersion},
+		{"x-queue-mode", true, false, checkQueueMode},
+		{"x-queue-version", true, false, checkQueueVersion},
 		{"x-queue-master-locator", true, false, ignoreArgument},
 		{"x-delivery-limit", false, true, (*settings).setDeliveryLimit},
 		{"x-dead-letter-strategy", false, true, (*settings).setStrategy},
-		{"x-max-in-memory-length", false, true, size},
-		{"x-max-in-memory-bytes", false, true, size},
-		{"x-quorum-initial-group-size", false, true, size},
+		{"x-max-in-memory-length", false, true, checkCount},
+		{"x-max-in-memory-bytes", false, true, checkCount},
+		{"x-quorum-initial-group-size", false, true, checkCount},
 		{"x-max-age", false, false, nil},
 		{"x-stream-max-segment-size-bytes", false, false, nil},
 		{"x-initial-cluster-size", false, false, nil},
@@ -115,7 +115,7 @@ func queueType(args table, where string) (string, *exception) {
 	kind, isText := f.text()
 	switch {
 	case !isText:
-		return "", newException(preconditionFailed, "invalid arg 'x-queue-type' for %s: %s", where, unacceptable(f))
+		return "", newException(preconditionFailed, "invalid arg 'x-queue-type' for %s: %s", where, unacceptableType(f))
 	case kind == "classic" || kind == "quorum":
 		return kind, nil
 	}
@@ -169,7 +169,7 @@ func (s *settings) setDeadLetterKey(f field) (problem string) {
 	}
 	key, isText := f.text()
 	if !isText {
-		return unacceptable(f)
+		return unacceptableType(f)
 	}
 	s.dlk = &key
 	return ""
@@ -185,7 +185,7 @@ func (s *settings) setStrategy(f field) (problem string) {
 func (s *settings) setSingleActive(f field) (problem string) {
 	value, isBool := f.boolean()
 	if !isBool {
-		return unacceptable(f)
+		return unacceptableType(f)
 	}
 	s.singleActive = value
 	return ""
@@ -204,7 +204,7 @@ func (s *settings) setPriority(f field) (problem string) {
 func (s *settings) setDeliveryLimit(f field) (problem string) {
 	limit, isInteger := f.integer()
 	if !isInteger {
-		return wrongType(f)
+		return integerExpected(f)
 	}
 	s.deliveryLimit = max(limit, -1)
 	return ""
@@ -215,53 +215,55 @@ func (s *settings) setDeliveryLimit(f field) (problem string) {
 
 func ignoreArgument(*settings, field) (problem string) { return "" }
 
-func size(_ *settings, f field) (problem string) {
+func checkCount(_ *settings, f field) (problem string) {
 	_, problem = count(f)
 	return problem
 }
 
-func leaderLocator(_ *settings, f field) (problem string) {
+func checkLeaderLocator(_ *settings, f field) (problem string) {
 	return oneOf(f, new(string), "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders")
 }
 
-func queueMode(_ *settings, f field) (problem string) {
+func checkQueueMode(_ *settings, f field) (problem string) {
 	mode, _ := f.text()
 	return oneOf(f, new(string), fmt.Sprintf("\"unsupported queue mode '%s'\"", mode), "default", "lazy")
 }
 
-func queueVersion(_ *settings, f field) (problem string) {
+func checkQueueVersion(_ *settings, f field) (problem string) {
 	version, isInteger := f.integer()
 	switch {
 	case !isInteger:
-		return wrongType(f)
+		return integerExpected(f)
 	case version != 1 && version != 2:
 		return fmt.Sprintf("\"unsupported queue version '%d'\"", version)
 	}
 	return ""
 }
 
-// oneOf sets value to a known text, or returns the problem.
-func oneOf(f field, value *string, wrong string, known ...string) (problem string) {
+// oneOf sets value to a known text, and returns problemIfUnknown for other texts.
+func oneOf(f field, value *string, problemIfUnknown string, known ...string) (problem string) {
 	text, isText := f.text()
 	switch {
 	case !isText:
-		return unacceptable(f)
+		return unacceptableType(f)
 	case !slices.Contains(known, text):
-		return wrong
+		return problemIfUnknown
 	}
 	*value = text
 	return ""
 }
 
-func unacceptable(f field) string { return fmt.Sprintf("{unacceptable_type,%s}", f.typeName()) }
+func unacceptableType(f field) string { return fmt.Sprintf("{unacceptable_type,%s}", f.typeName()) }
 
-func wrongType(f field) string { return fmt.Sprintf("\"expected integer, got %s\"", f.typeName()) }
+func integerExpected(f field) string {
+	return fmt.Sprintf("\"expected integer, got %s\"", f.typeName())
+}
 
 func count(f field) (n int64, problem string) {
 	n, isInteger := f.integer()
 	switch {
 	case !isInteger:
-		return 0, wrongType(f)
+		return 0, integerExpected(f)
 	case n < 0:
 		return 0, fmt.Sprintf("{value_negative,%d}", n)
 	}
