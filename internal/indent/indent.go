@@ -1,14 +1,16 @@
-// Package indent prints bodies of messages for people to read, within bounds: whoever
-// publishes a message chooses how deep it nests.
+// Package indent prints bodies of messages for people to read. Its output is bounded,
+// since a publisher chooses how deep a body nests.
 package indent
 
 import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// excerpt is a text up to a number of bytes; what is written beyond is dropped.
+// excerpt is a text of a limited number of bytes; bytes beyond the limit are dropped.
 type excerpt struct {
 	bytes.Buffer
 	most int
@@ -22,16 +24,16 @@ func (e *excerpt) write(text []byte) {
 	e.Write(text)
 }
 
-// deepest is the depth below which lines are not indented further.
+// deepest is the depth of the greatest indentation.
 const deepest = 50
 
 func (e *excerpt) newLine(depth int) {
 	e.write([]byte("\n" + strings.Repeat("  ", min(depth, deepest))))
 }
 
-// Text indents JSON and XML, and leaves every value as it is written, and so a byte
-// order mark in front, which is part of neither. It ends after most bytes, as the
-// indentation of a body can be as long as its square; whole says whether that was all.
+// Text indents JSON and XML. It changes no value, and no byte order mark, which is part
+// of neither. The text ends after most bytes, since the indentation of a body can be as
+// long as its square; whole reports whether that is all of it.
 func Text(body []byte, most int) (text string, whole bool) {
 	const mark = "\ufeff"
 	unmarked, marked := bytes.CutPrefix(body, []byte(mark))
@@ -49,30 +51,30 @@ func Text(body []byte, most int) (text string, whole bool) {
 	return e.String(), !e.full
 }
 
-// IsJSON says whether a body is a JSON document rather than text that happens to be a
-// JSON value.
+// IsJSON reports whether a body is a JSON object or array. Other JSON values, such as a
+// number, are probably text.
 func IsJSON(body []byte) bool {
 	trimmed := bytes.TrimSpace(body)
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
 }
 
-// indentJSON puts each element and each member on a line of its own, as json.Indent
-// does. It says no to what is no JSON.
+// indentJSON writes each element and each member on a line of its own, as json.Indent
+// does. It returns false for a body that is not JSON.
 func indentJSON(e *excerpt, body []byte) bool {
 	if !IsJSON(body) {
 		return false
 	}
+	tokens := jsonscan.New(bytes.TrimSpace(body))
 	depth := 0
-	for rest := bytes.TrimSpace(body); len(rest) > 0 && !e.full; {
-		n := tokenLength(rest)
-		token := rest[:n]
-		rest = bytes.TrimLeft(rest[n:], " \t\r\n")
+	var next []byte
+	for token := tokens.Token(); token != nil && !e.full; token = next {
+		next = tokens.Token()
 		switch token[0] {
 		case '{', '[':
 			e.write(token)
-			if rest[0] == '}' || rest[0] == ']' {
-				e.write(rest[:1])
-				rest = bytes.TrimLeft(rest[1:], " \t\r\n")
+			if next[0] == '}' || next[0] == ']' {
+				e.write(next)
+				next = tokens.Token()
 				continue
 			}
 			depth++
@@ -91,25 +93,4 @@ func indentJSON(e *excerpt, body []byte) bool {
 		}
 	}
 	return true
-}
-
-// tokenLength is that of the first token of valid JSON.
-func tokenLength(text []byte) int {
-	switch text[0] {
-	case '{', '}', '[', ']', ',', ':':
-		return 1
-	case '"':
-		for i := 1; ; i++ {
-			switch text[i] {
-			case '\\':
-				i++
-			case '"':
-				return i + 1
-			}
-		}
-	}
-	if end := bytes.IndexAny(text, " \t\r\n{}[],:"); end > 0 {
-		return end
-	}
-	return len(text)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Indenting changes white space alone, is what json.Indent does, and ends where it
-// should.
+// FuzzText checks that indentation changes only white space, equals that of json.Indent,
+// and respects the limit.
 func FuzzText(f *testing.F) {
 	for _, text := range []string{
 		`{"a": [1, {"b": "\"]\\"}, [], {}, null], "c":-1.5e3}`, ` [ 1 , 2 ] `, `[`, "\ufeff{}", `<a x="1"><b>t</b><c/><!-- n --></a>`, `<a><![CDATA[x]]>`, "",

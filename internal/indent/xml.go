@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// mostRead is how many times as much of a body is read as is printed. It is bounded
-// since the parser keeps many times as much memory.
+// mostRead limits the part of a body that is read, in multiples of the printed part,
+// since the parser needs many times as much memory.
 const mostRead = 16
 
-// indentXML puts each element on a line of its own, unless it has text alone.
-// Every tag and every text stays as it is written; white space between elements
-// goes. It says no to what is no well-formed XML, as far as it is read.
+// indentXML writes each element on a line of its own, unless it contains only text. It
+// changes no tag and no text, and drops white space between elements. It returns false
+// for a body that is not well-formed XML, as far as it is read.
 func indentXML(e *excerpt, body []byte) bool {
 	body = bytes.TrimSpace(body)
 	if !bytes.HasPrefix(body, []byte("<")) {
@@ -33,7 +33,7 @@ func indentXML(e *excerpt, body []byte) bool {
 		case len(read) == len(body) || decoder.InputOffset() < int64(len(read)):
 			return false
 		default:
-			e.full = true // it goes on beyond what is read
+			e.full = true // the body continues after read
 		}
 	}
 	return w.elements > 0
@@ -43,7 +43,7 @@ type xmlIndenter struct {
 	*excerpt
 	depth    int
 	elements int
-	inline   bool // nothing but text has come since the tag that began this line
+	inline   bool // the line has only text after its tag
 	begun    bool // there is a line
 }
 
@@ -71,7 +71,7 @@ func (w *xmlIndenter) token(token xml.Token, raw []byte) {
 		case len(trimmed) == 0:
 		case w.inline:
 			w.write(raw)
-		default: // text beside elements
+		default: // text and elements in one element
 			w.line(trimmed)
 		}
 	default: // comments, instructions, directives

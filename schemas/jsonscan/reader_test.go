@@ -73,7 +73,22 @@ func FuzzReader(f *testing.F) {
 		if skipped.Skip(); skipped.End() != nil {
 			t.Fatalf("%q: skipped it: %v", data, skipped.Err())
 		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, data); err != nil {
+			t.Fatal(err)
+		}
+		if got := join(New(data)); got != compact.String() {
+			t.Fatalf("%q: tokens %q, want %q", data, got, compact.String())
+		}
 	})
+}
+
+// join returns the tokens without the white space between them.
+func join(r *Reader) (joined string) {
+	for token := r.Token(); token != nil; token = r.Token() {
+		joined += string(token)
+	}
+	return joined
 }
 
 // utf8Valid replaces bytes that are not UTF-8 as encoding/json does.

@@ -85,6 +85,28 @@ func (r *Reader) Skip() {
 	r.wrong("expected an end")
 }
 
+// Token returns the next token as it is written: a bracket, a comma, a colon, a string
+// or a literal. It returns nil at the end and for an error. It does not check the order
+// of tokens.
+func (r *Reader) Token() []byte {
+	if r.space(); r.at == len(r.data) {
+		return nil
+	}
+	begin := r.at
+	switch r.data[begin] {
+	case '{', '}', '[', ']', ',', ':':
+		r.at++
+	case '"':
+		r.string()
+	default:
+		r.literal()
+	}
+	if r.err != nil {
+		return nil
+	}
+	return r.data[begin:r.at]
+}
+
 // literal reads a number, true, false or null.
 func (r *Reader) literal() []byte {
 	begin := r.at
