@@ -1,0 +1,72 @@
+package topology
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// migrating returns a migration to a topology with a limit, without the management API,
+// and the names of the former index queues.
+func migrating(t *testing.T, b rabbittest.Broker) (m Migration, former schemas.Topology) {
+	t.Helper()
+	away, err := rabbit.NewManagement("http://guest:guest@127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former = schemas.Topology{Prefix: rabbittest.Name(t)}
+	now := schemas.Topology{Prefix: former.Prefix, IndexLimit: 1000}
+	return Migration{Conn: connection(t, b), Management: away, VHost: "/", Topology: now}, former
+}
+
+// The messages of a former index queue are drained before the queue is deleted.
+func TestDrainDeletesOnlyEmptyQueues(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		m, former := migrating(t, b)
+		ch := b.Channel(t)
+		for _, queue := range []string{former.Index(), former.IndexLate()} {
+			if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			b.DeleteQueue(t, queue)
+		}
+		for range 3 {
+			publishKey(t, b, "", former.Index())
+		}
+		rabbittest.Eventually(t, "the messages", func() bool { return b.Len(t, former.Index()) == 3 })
+		drains, deleted := 0, []string{}
+		err := m.Drain(t.Context(), func(context.Context, FormerIndex) error {
+			drains++
+			b.Take(t, former.Index(), min(2, b.Len(t, former.Index()))) // not all at the first time
+			return nil
+		}, func(f FormerIndex) { deleted = append(deleted, f.Name) })
+		if err != nil || drains < 2 || !slices.Equal(deleted, []string{former.Index(), former.IndexLate()}) {
+			t.Errorf("%d drains, deleted %v: %v", drains, deleted, err)
+		}
+		if left, err := m.FormerIndexes(t.Context()); err != nil || len(left) > 0 {
+			t.Errorf("%v is left: %v", left, err)
+		}
+	})
+}
+
+// RabbitMQ counts neither messages nor consumers of a queue that is exclusive to another
+// connection.
+func TestLockedQueueIsNotDeleted(t *testing.T) {
+	b := rabbittest.Newest(t)
+	m, former := migrating(t, b)
+	ch := b.Channel(t)
+	if _, err := ch.QueueDeclare(former.Index(), true, false, true, false, amqp.Table{}); err != nil {
+		t.Fatal(err)
+	}
+	err := m.Drain(t.Context(), func(context.Context, FormerIndex) error { t.Error("drained"); return nil }, func(FormerIndex) { t.Error("deleted") })
+	if err == nil || !strings.Contains(err.Error(), "still has a consumer") {
+		t.Errorf("got %v", err)
+	}
+}
