@@ -1,7 +1,20 @@
 // Package eventstore has the types that the parts of Watership share with the stores of
 // its events: selections and the cursors in them, the results and errors of requests,
-// summaries and aggregations of events. Its packages elastic and sqlite are the stores,
-// and storetest is the suite for a store of your own.
+// summaries and aggregations of events. Packages elastic and sqlite are the stores:
+//
+//	query, err := kql.Parse("event.action: poisoned and watership.queue: orders")
+//	if err != nil {
+//		return err
+//	}
+//	for event, err := range store.Events(ctx, eventstore.Selection{Query: query, Limit: 10}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(event.Time, event.Failure.Message)
+//	}
+//
+// Package storetest is the suite for another store. There is no interface of a whole
+// store: indexer and replayer each define the methods that they need.
 package eventstore
 
 import (

@@ -1,6 +1,28 @@
-// Package pipeline moves messages through route, retry and poison handlers
-// on a Watermill router. A Go service imports it and passes a
-// message.HandlerFunc for a queue; retry, poison and audit follow.
+// Package pipeline runs Watermill handlers on RabbitMQ queues, and retries, parks and
+// records their messages. This is a whole service, which retries each failed order after
+// 1 s, 10 s and 30 s, only in its own queue:
+//
+//	func main() {
+//		p, err := pipeline.New(pipeline.Config{
+//			URL:    "amqp://guest:guest@localhost:5672/",
+//			Routes: []pipeline.Route{{Queue: "orders", Handler: invoice}},
+//		})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		log.Fatal(p.Run(context.Background()))
+//	}
+//
+//	func invoice(msg *message.Message) ([]*message.Message, error) {
+//		return nil, errors.New("the handler of " + msg.UUID + " is not written yet")
+//	}
+//
+// A pipeline publishes an event for each step of a message. An indexer writes the events
+// to a store; run `watership serve`, or package indexer.
+//
+// Services in other languages need no pipeline of their own: `watership serve` retries
+// the dead letters of their queues. For a transport without retries use package
+// transport.
 package pipeline
 
 import (

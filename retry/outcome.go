@@ -1,5 +1,14 @@
 // Package retry decides about the next attempt of a message that failed: after
-// which delay, or never. It only computes: it does no I/O and has no clock.
+// which delay, or never.
+//
+//	policy := retry.Policy{Delays: []time.Duration{time.Second, time.Minute}}
+//	outcome := policy.Next(err, 1, rand.Float64)
+//
+// Handlers of package pipeline wrap their errors with After, Permanent, Class or
+// Unavailable to choose the outcome.
+//
+// It only computes: it does no I/O and has no clock. To repeat a call within a process,
+// use another package: Watership's retries are messages in delay queues.
 package retry
 
 import (

@@ -1,7 +1,16 @@
-// Package schemas defines Watership's data: the envelope of a message, the state
-// that travels in its headers, the events of its life, the document that the store
-// keeps of each event, and the query language that finds them. It imports no
-// package of Watership outside its own folder, and does no I/O.
+// Package schemas defines Watership's data: the envelope of a message, the state in its
+// headers, the events of its life, and the document of each event in the store. For
+// programs that read documents from Elasticsearch themselves, this is all they need:
+//
+//	event, err := schemas.ParseDocument(source) // the _source of a hit
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Println(event.Action, event.Envelope.RoutingKey, string(event.Envelope.Body))
+//
+// It imports no package of Watership outside its own folder, and does no I/O. To search
+// and read events use the stores of package eventstore; to send them again, package
+// replayer.
 package schemas
 
 import (

@@ -1,5 +1,15 @@
 // Package elastic stores Watership's events in Elasticsearch: it installs the
-// index templates, creates documents, and reads events back.
+// index templates, creates documents, and reads events back:
+//
+//	store, err := elastic.Open(elastic.Config{URLs: []string{"http://localhost:9200"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	n, err := store.Count(ctx, eventstore.Selection{})
+//
+// Do not use it for other documents: it reads and writes only the data streams of
+// Watership.
 //
 // It writes to two data streams, traffic and failures, with the bulk API, and reads
 // both through points in time. A request that fails as a whole returns a

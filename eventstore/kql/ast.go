@@ -9,7 +9,8 @@
 // equal tree.
 //
 // The rules follow Kibana's package kbn-es-query: grammar.peggy for the syntax,
-// functions/is.ts and range.ts for the meaning. Comments name the differences.
+// functions/is.ts and range.ts for the meaning. Comments name the differences. It does
+// not read Lucene's syntax, nor Elasticsearch's query_string.
 package kql
 
 // Node is a query or a part of one: [All], [And], [Or], [Not], [Is], [Exists] or

@@ -1,6 +1,18 @@
 // Package sqlite stores Watership's events in one SQLite file: the embedded
-// store, for trying out, for development and for tests. It gives the same
-// answers as Elasticsearch to the same queries; schema.sql says how.
+// store, for evaluation, development and tests. It gives the same answers as
+// Elasticsearch to the same queries; schema.sql says how.
+//
+//	store, err := sqlite.Open(ctx, sqlite.Config{Path: "events.db"})
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	if err := store.Install(ctx); err != nil { // creates the file
+//		return err
+//	}
+//
+// Do not use it for more than a few million events or for several machines: use package
+// elastic.
 //
 // Several processes can share a file: one writes at a time, the others wait for
 // it, and readers never wait. The file must be on a local disk. A request that

@@ -3,6 +3,7 @@ package architecture
 import (
 	"go/ast"
 	"go/doc"
+	"go/doc/comment"
 	"go/parser"
 	"go/token"
 	"path/filepath"
@@ -10,11 +11,29 @@ import (
 	"testing"
 )
 
-// Whoever reads the documentation of a public package finds an example of each
-// function, and of each type that does something; all but that of a whole package
-// are run, since they say what they print.
+// documentedPackages returns the packages for programs of other modules.
+func documentedPackages() []string {
+	return []string{
+		"broker",
+		"pipeline",
+		"pipeline/transport",
+		"retry",
+		"schemas",
+		"schemas/tablejson",
+		"eventstore",
+		"eventstore/elastic",
+		"eventstore/kql",
+		"eventstore/sqlite",
+		"indexer",
+		"replayer",
+		"replayer/edit",
+	}
+}
+
+// Each function of a public package, and each type with methods, has an example that is
+// run.
 func TestEveryEntryPointHasAnExample(t *testing.T) {
-	for _, dir := range []string{"broker", "pipeline", "pipeline/transport", "retry", "schemas", "schemas/tablejson", "eventstore", "eventstore/elastic", "eventstore/kql", "eventstore/sqlite", "indexer", "replayer", "replayer/edit"} {
+	for _, dir := range documentedPackages() {
 		p := documented(t, dir)
 		for _, f := range p.Funcs {
 			wantExample(t, dir+"."+f.Name, f.Examples)
@@ -65,4 +84,18 @@ func documented(t *testing.T, dir string) *doc.Package {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// The comment of a public package has a program, or the heart of one.
+func TestPackageCommentsHaveAProgram(t *testing.T) {
+	for _, dir := range documentedPackages() {
+		p := documented(t, dir)
+		parsed := p.Parser().Parse(p.Doc)
+		if !slices.ContainsFunc(parsed.Content, func(block comment.Block) bool {
+			_, isCode := block.(*comment.Code)
+			return isCode
+		}) {
+			t.Errorf("the comment of package %s has no code", dir)
+		}
+	}
 }

@@ -1,6 +1,23 @@
 // Package transport carries Watermill messages over RabbitMQ: a message.Subscriber
 // and a message.Publisher that take watermill-amqp's Config, so that a Watermill
-// user swaps a constructor and keeps the configuration.
+// user swaps a constructor and keeps the configuration:
+//
+//	cfg := amqp.NewDurableQueueConfig("amqp://guest:guest@localhost:5672/")
+//	subscriber, err := transport.NewSubscriber(cfg, nil, transport.Concurrency(8))
+//	if err != nil {
+//		return err
+//	}
+//	defer subscriber.Close()
+//	messages, err := subscriber.Subscribe(ctx, "orders")
+//	if err != nil {
+//		return err
+//	}
+//	for msg := range messages {
+//		msg.Ack()
+//	}
+//
+// It retries nothing but nacked messages, and records nothing: use package pipeline for
+// both.
 //
 // What differs from the stock transport:
 //

@@ -1,5 +1,10 @@
 // Package tablejson has the JSON of AMQP tables, such as the headers of messages, which
-// keeps every type and value.
+// keeps every type and value:
+//
+//	data := tablejson.Append(nil, delivery.Headers)
+//	headers, err := tablejson.Parse(data) // equal to delivery.Headers
+//
+// For JSON that people read, without the types, use encoding/json.
 package tablejson
 
 import (
