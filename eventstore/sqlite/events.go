@@ -88,5 +88,8 @@ func (d storedDocument) event(withBody bool) (schemas.Event, error) {
 	if err != nil {
 		return schemas.Event{}, fmt.Errorf("document %q of stream %s: %w", d.id, d.stream, err)
 	}
+	if !withBody {
+		event.Envelope.Body = nil // of a document in which it is not the last member
+	}
 	return event, nil
 }
