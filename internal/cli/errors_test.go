@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"search -o yaml", 2, "invalid argument \"yaml\"", "expected table, json, ndjson or csv"},
 		{"search --fields qeue", 2, `no field "qeue"`, "watership.queue"},
 		{"search --fields error", 2, `"error" is an object`, "error.message"},
-		{"search --by watership.attempts", 2, `"watership.attempts" is an object`, "watership.attempts.class"},
+		{"search --by watership.attempts", 2, `--by "watership.attempts" is an object`, "watership.attempts.class"},
 		{"search watership.lag:|5", 2, "watership.lag is computed by Kibana", "event.ingested"},
 		{"search --fields headers.*", 2, `"headers.*"`, "without wildcards"},
 		{"search --by error.message", 2, "--by error.message", "error_group"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -86,10 +88,18 @@ type replay struct {
 }
 
 func (r *replay) run(ctx context.Context, a *app.App) error {
-	if err := r.readIDs(); err != nil {
+	if r.ids != "" {
+		names, err := idsIn(r.ids, r.In)
+		if err != nil {
+			return err
+		}
+		r.names = names
+	}
+	request, err := r.request()
+	if err != nil {
 		return err
 	}
-	job, err := r.job(a)
+	job, err := a.ReplayJob(request)
 	if err != nil {
 		return err
 	}
@@ -112,6 +122,28 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 		return err
 	}
 	return r.carryOut(ctx, replays, created)
+}
+
+// agreed reports whether a plan may be run. If not, the error says why; --dry-run and
+// an empty plan need none.
+func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
+	switch {
+	case r.expecting && plan.Total != r.expect:
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
+	case r.dryRun:
+		return false, nil
+	}
+	if err := app.CheckPlan(plan, r.uncheckedRoutes, r.yes); err != nil || plan.Total == 0 {
+		return false, err
+	}
+	if r.yes {
+		return true, nil
+	}
+	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", wording.Plural(plan.Total, "message")))
+	if err == nil && !yes {
+		err = errors.New("nothing was sent")
+	}
+	return yes, err
 }
 
 // preview shows a plan. A plan that could not be shown is not sent, so a closed pipe

@@ -2,13 +2,10 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -95,57 +92,5 @@ func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 	}
 	if more > 0 {
 		fmt.Fprintf(page, "  %6d  %d other routes\n", messages, more)
-	}
-}
-
-const fatePause = 500 * time.Millisecond
-
-// observe waits for the outcomes of the first messages of a job, and asks whether to
-// go on. With --yes there is no question: each of them must have been sent and
-// handled.
-func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
-	outcomes, err := r.await(ctx, replays, job)
-	if err != nil {
-		return err
-	}
-	first := job.Sent + job.Failed + job.Skipped
-	r.writeOutcomes(outcomes, job)
-	goOn := outcomes.Handled == first
-	if !r.yes {
-		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
-	}
-	if err == nil && !goOn {
-		err = fmt.Errorf("stopped after the first %s", wording.Plural(first, "message"))
-	}
-	return err
-}
-
-func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
-	unsent := ""
-	if n := job.Failed + job.Skipped; n > 0 {
-		unsent = fmt.Sprintf(", %d not sent", n)
-	}
-	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
-		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
-	for _, problem := range outcomes.Problems {
-		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
-	}
-	if len(outcomes.NotReported) > 0 {
-		fmt.Fprintf(r.Out, "  no word yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
-	}
-}
-
-func (r *replay) await(ctx context.Context, replays *replayer.Replayer, job replayer.Job) (replayer.Outcomes, error) {
-	deadline := time.Now().Add(r.canaryWait)
-	for {
-		outcomes, err := replays.Outcomes(ctx, job)
-		if err != nil || outcomes.Handled+outcomes.Failed >= job.Sent || time.Now().After(deadline) {
-			return outcomes, err
-		}
-		select {
-		case <-ctx.Done():
-			return outcomes, ctx.Err()
-		case <-time.After(fatePause):
-		}
 	}
 }

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -24,6 +26,41 @@ func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job r
 	}
 	ran, err := runJob(ctx, r.Streams, replays, job, 0)
 	return reportJob(r.Streams, ran, err)
+}
+
+// observe waits for the outcomes of the first messages of a job, and asks whether to
+// go on. With --yes there is no question: each of them must have been sent and
+// handled.
+func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
+	outcomes, err := app.AwaitOutcomes(ctx, replays, job, r.canaryWait)
+	if err != nil {
+		return err
+	}
+	first := job.Sent + job.Failed + job.Skipped
+	r.writeOutcomes(outcomes, job)
+	goOn := outcomes.Handled == first
+	if !r.yes {
+		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
+	}
+	if err == nil && !goOn {
+		err = fmt.Errorf("stopped after the first %s", wording.Plural(first, "message"))
+	}
+	return err
+}
+
+func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
+	unsent := ""
+	if n := job.Failed + job.Skipped; n > 0 {
+		unsent = fmt.Sprintf(", %d not sent", n)
+	}
+	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
+		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
+	for _, problem := range outcomes.Problems {
+		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
+	}
+	if len(outcomes.NotReported) > 0 {
+		fmt.Fprintf(r.Out, "  no word yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
+	}
 }
 
 // runJob runs the rest of a job with a progress bar, and prints failures to send as

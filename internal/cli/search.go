@@ -86,7 +86,7 @@ func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Sel
 	case q.count:
 		return to.count(ctx, store, sel, q.format)
 	case q.by != "":
-		return q.aggregate(ctx, a, to, store, sel)
+		return q.aggregate(ctx, a, to, sel)
 	}
 	fields := usualFields()
 	if len(q.fields) > 0 {

@@ -1,9 +1,8 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"cmp"
+	"encoding/json"
 	"math"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -76,32 +74,33 @@ func (r *replay) validate() error {
 	return nil
 }
 
-// agreed reports whether a plan may be run. If not, the error says why; --dry-run and
-// an empty plan need none.
-func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
-	gone := plan.Unroutable()
+// request reads the files of the flags.
+func (r *replay) request() (app.ReplayRequest, error) {
+	request := app.ReplayRequest{
+		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
+		Job: replayer.Job{
+			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, Reason: r.reason,
+			Operator: cmp.Or(r.operator, operator()), Target: r.target(),
+		},
+	}
+	if r.dsl == "" {
+		return request, nil
+	}
+	raw, err := readDSL(r.dsl, r.In)
+	request.DSL = json.RawMessage(raw.JSON)
+	return request, err
+}
+
+func (r *replay) target() replayer.Target {
 	switch {
-	case r.expecting && plan.Total != r.expect:
-		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
-	case r.dryRun:
-		return false, nil
-	case plan.Total == 0 && plan.Unrecorded() > 0:
-		return false, fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
-			wording.Plural(plan.Unrecorded(), "message"))
-	case plan.Total == 0:
-		return false, nil
-	case gone > 0 && !r.uncheckedRoutes:
-		return false, fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
-			wording.Plural(gone, "message"))
-	case r.yes && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !r.again:
-		return false, fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
-			"run watership serve, and repeat this", wording.Plural(plan.Log.Events, "event"))
-	case r.yes:
-		return true, nil
+	case r.toFailedQueue:
+		return replayer.Target{Kind: replayer.ToFailedQueue}
+	case r.toQueue != "":
+		return replayer.Target{Kind: replayer.ToQueue, Queue: r.toQueue}
+	case r.toExchange != "" && r.keyGiven:
+		return replayer.Target{Kind: replayer.ToExchange, Exchange: r.toExchange, Key: &r.key}
+	case r.toExchange != "":
+		return replayer.Target{Kind: replayer.ToExchange, Exchange: r.toExchange}
 	}
-	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", wording.Plural(plan.Total, "message")))
-	if err == nil && !yes {
-		err = errors.New("nothing was sent")
-	}
-	return yes, err
+	return replayer.Target{Kind: replayer.ToOrigin}
 }

@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -29,51 +29,27 @@ func (l list) count(ctx context.Context, store app.EventStore, sel eventstore.Se
 	return l.say("%d", n)
 }
 
-const (
-	topValues = 10_000 // most values of --by, with --limit 0
-	timeSteps = 40     // most steps of a histogram over time
-)
-
 // aggregate counts events by the values of a field.
-func (q search) aggregate(ctx context.Context, a *app.App, to list, store app.EventStore, sel eventstore.Selection) error {
-	f, err := a.Field(q.by)
-	if err != nil {
-		return err
-	}
-	if q.limit == 0 || q.limit > topValues {
-		q.limit = topValues
-	}
-	var tally eventstore.Aggregation
-	switch f.Type {
-	case kql.Text:
-		return usagef("--by %s: its words are searched, but it cannot be counted by; %s", f.Name, insteadOf(f.Name))
-	case kql.Date:
-		tally, err = store.Histogram(ctx, sel, f.Name, timeSteps, time.Local)
-	default:
-		tally, err = store.TopValues(ctx, sel, f.Name, q.limit)
-	}
+func (q search) aggregate(ctx context.Context, a *app.App, to list, sel eventstore.Selection) error {
+	field, counts, err := a.Aggregate(ctx, sel, q.by, q.limit)
+	var mistake app.InputError
 	switch {
+	case errors.As(err, &mistake):
+		return usagef("--by %w", err)
 	case err != nil:
 		return err
-	case len(tally.Values) == 0 && tally.Without == 0:
-		return to.nothing(ctx, store.Check, q.format, `{"values":[],"others":0,"without":0}`)
+	case len(counts.Values) == 0 && counts.Without == 0:
+		return to.nothing(ctx, a.CheckStore, q.format, `{"values":[],"others":0,"without":0}`)
 	}
-	return to.tally(f, tally, q.format)
+	return to.aggregation(field, counts, q.format)
 }
 
-func insteadOf(text string) string {
-	if text == "error.message" {
-		return "watership.error_group, which folds ids and numbers, can"
-	}
-	return "expected a keyword, a number, a date or a header"
-}
-
-func (l list) tally(f kql.Field, tally eventstore.Aggregation, format output) error {
+func (l list) aggregation(f kql.Field, counts eventstore.Aggregation, format output) error {
 	switch format.name {
 	case "json":
-		return l.tallyJSON(tally)
+		return l.aggregationJSON(counts)
 	case "ndjson":
-		for _, value := range tally.Values {
+		for _, value := range counts.Values {
 			if err := terminal.WriteJSON(l.Out, valueJSON(value)); err != nil {
 				return err
 			}
@@ -82,7 +58,7 @@ func (l list) tally(f kql.Field, tally eventstore.Aggregation, format output) er
 	case "csv":
 		w := terminal.NewSheet(l.Out)
 		rows := [][]string{{f.Name, "count"}}
-		for _, value := range tally.Values {
+		for _, value := range counts.Values {
 			text := value.Text
 			if f.Type != kql.Long && f.Type != kql.Double {
 				text = w.Text(text)
@@ -91,19 +67,19 @@ func (l list) tally(f kql.Field, tally eventstore.Aggregation, format output) er
 		}
 		return w.WriteAll(rows)
 	}
-	return l.bars(f, tally)
+	return l.bars(f, counts)
 }
 
-func (l list) tallyJSON(tally eventstore.Aggregation) error {
-	values := make([]json.RawMessage, len(tally.Values))
-	for i, value := range tally.Values {
+func (l list) aggregationJSON(counts eventstore.Aggregation) error {
+	values := make([]json.RawMessage, len(counts.Values))
+	for i, value := range counts.Values {
 		values[i] = valueJSON(value)
 	}
 	return terminal.WriteJSON(l.Out, struct {
 		Values  []json.RawMessage `json:"values"`
 		Others  int64             `json:"others"`
 		Without int64             `json:"without"`
-	}{values, tally.Others, tally.Without})
+	}{values, counts.Others, counts.Without})
 }
 
 func valueJSON(value eventstore.Bucket) json.RawMessage {
@@ -117,13 +93,13 @@ func valueJSON(value eventstore.Bucket) json.RawMessage {
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (l list) bars(f kql.Field, tally eventstore.Aggregation) error {
+func (l list) bars(f kql.Field, counts eventstore.Aggregation) error {
 	t := terminal.NewTable(l.Out, l.screen, barColumns(f.Name)...)
 	most := int64(1)
-	for _, value := range tally.Values {
+	for _, value := range counts.Values {
 		most = max(most, value.Count)
 	}
-	for _, value := range tally.Values {
+	for _, value := range counts.Values {
 		bar := int((value.Count*longestBar + most/2) / most)
 		if value.Count > 0 {
 			bar = max(bar, 1)
@@ -139,7 +115,7 @@ func (l list) bars(f kql.Field, tally eventstore.Aggregation) error {
 	for _, rest := range []struct {
 		name  string
 		count int64
-	}{{"(other values)", tally.Others}, {"(no value)", tally.Without}} {
+	}{{"(other values)", counts.Others}, {"(no value)", counts.Without}} {
 		if rest.count == 0 {
 			continue
 		}
@@ -147,11 +123,11 @@ func (l list) bars(f kql.Field, tally eventstore.Aggregation) error {
 			return err
 		}
 	}
-	if tally.Inexact > 0 {
+	if counts.Inexact > 0 {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		return l.say("counts may be up to %d too low", tally.Inexact)
+		return l.say("counts may be up to %d too low", counts.Inexact)
 	}
 	return t.Flush()
 }

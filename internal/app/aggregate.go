@@ -1,0 +1,47 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+const (
+	maxValues = 10_000 // of a field
+	timeSteps = 40     // most steps of a histogram over time
+)
+
+// Aggregate counts events by the values of a field, at most n values (0: as many as
+// possible), the most frequent first; a date by steps of time. Mistakes are InputErrors.
+func (a *App) Aggregate(ctx context.Context, selection eventstore.Selection, name string, n int) (kql.Field, eventstore.Aggregation, error) {
+	field, err := a.Field(name)
+	if err != nil {
+		return field, eventstore.Aggregation{}, err
+	}
+	events, err := a.Store(ctx)
+	if err != nil {
+		return field, eventstore.Aggregation{}, err
+	}
+	if n == 0 || n > maxValues {
+		n = maxValues
+	}
+	var counts eventstore.Aggregation
+	switch field.Type {
+	case kql.Text:
+		err = inputErrorf("%s: its words are searched, but it cannot be counted by; %s", field.Name, insteadOf(field.Name))
+	case kql.Date:
+		counts, err = events.Histogram(ctx, selection, field.Name, timeSteps, time.Local)
+	default:
+		counts, err = events.TopValues(ctx, selection, field.Name, n)
+	}
+	return field, counts, err
+}
+
+func insteadOf(text string) string {
+	if text == "error.message" {
+		return "watership.error_group, which folds ids and numbers, can"
+	}
+	return "expected a keyword, a number, a date or a header"
+}

@@ -1,0 +1,122 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// ReplayRequest selects the messages of a replay. All criteria must match.
+type ReplayRequest struct {
+	Query  string          // in Kibana's language
+	IDs    []string        // of messages or events
+	Group  string          // error group of failures
+	DSL    json.RawMessage // in Elasticsearch's language
+	Period Period
+
+	// Job has the target and the options; its query is set from the criteria.
+	Job replayer.Job
+}
+
+// maxReplayIDs is the maximum number of ids in one query.
+const maxReplayIDs = 10_000
+
+// ReplayJob makes the job of a request. It finds the same messages whenever it is
+// resumed: times relative to now become absolute, and are refused in DSL. Mistakes are
+// InputErrors.
+func (a *App) ReplayJob(request ReplayRequest) (replayer.Job, error) {
+	job := request.Job
+	node, err := a.replayQuery(request)
+	if err != nil {
+		return job, err
+	}
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return job, err
+	}
+	job.Query, job.DSL = kql.AbsoluteTimes(node, fields, time.Now()).String(), request.DSL
+	return job, checkDSL(request.DSL)
+}
+
+func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
+	if len(request.IDs) > maxReplayIDs {
+		return nil, inputErrorf("%d ids: at most %d are possible in one replay, so use a query or several replays", len(request.IDs), maxReplayIDs)
+	}
+	var all kql.And
+	if len(request.IDs) > 0 {
+		all = append(all, replayer.ByName(request.IDs))
+	}
+	if request.Group != "" { // only permanent failures: attempts with the same error may have succeeded later
+		all = append(all, history.GivenUp(), is("watership.error_group", request.Group))
+	}
+	if request.Query != "" || len(all) == 0 {
+		node, err := a.ParseQuery(request.Query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, node)
+	}
+	var node kql.Node = all
+	if len(all) == 1 {
+		node = all[0]
+	}
+	return request.Period.Limit(node)
+}
+
+// relativeTime is date math from now on
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/common-options.html#date-math).
+const relativeTime = `"now(["+/-]|\|\|)`
+
+func checkDSL(dsl json.RawMessage) error {
+	if found := regexp.MustCompile(relativeTime).FindString(string(dsl)); found != "" {
+		return inputErrorf("--dsl has %s, which is another time when the job is resumed: write the time itself", found)
+	}
+	return nil
+}
+
+// CheckPlan returns an error if a plan must not be run. Nobody confirms an unattended
+// plan, so that its preview cannot warn.
+func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
+	unroutable := plan.Unroutable()
+	switch {
+	case plan.Total == 0 && plan.Unrecorded() > 0:
+		return fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
+			wording.Plural(plan.Unrecorded(), "message"))
+	case plan.Total == 0:
+		return nil
+	case unroutable > 0 && !uncheckedRoutes:
+		return fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
+			wording.Plural(unroutable, "message"))
+	case unattended && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !plan.Job.Again:
+		return fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
+			"run watership serve, and repeat this", wording.Plural(plan.Log.Events, "event"))
+	}
+	return nil
+}
+
+const outcomesInterval = 500 * time.Millisecond
+
+// AwaitOutcomes waits until consumers have reported about all messages that a job has
+// sent, or until the timeout.
+func AwaitOutcomes(ctx context.Context, replays *replayer.Replayer, job replayer.Job, timeout time.Duration) (replayer.Outcomes, error) {
+	deadline := time.Now().Add(timeout)
+	for {
+		outcomes, err := replays.Outcomes(ctx, job)
+		if err != nil || outcomes.Handled+outcomes.Failed >= job.Sent || time.Now().After(deadline) {
+			return outcomes, err
+		}
+		select {
+		case <-ctx.Done():
+			return outcomes, ctx.Err()
+		case <-time.After(outcomesInterval):
+		}
+	}
+}
