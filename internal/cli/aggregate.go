@@ -24,9 +24,9 @@ func (l list) count(ctx context.Context, store app.EventStore, sel eventstore.Se
 		}
 	}
 	if format.is("json", "ndjson") {
-		return l.say(`{"count":%d}`, n)
+		return l.printf(`{"count":%d}`, n)
 	}
-	return l.say("%d", n)
+	return l.printf("%d", n)
 }
 
 // aggregate counts events by the values of a field.
@@ -39,7 +39,7 @@ func (q search) aggregate(ctx context.Context, a *app.App, to list, sel eventsto
 	case err != nil:
 		return err
 	case len(counts.Values) == 0 && counts.Without == 0:
-		return to.nothing(ctx, a.CheckStore, q.format, `{"values":[],"others":0,"without":0}`)
+		return to.printNothingFound(ctx, a.CheckStore, q.format, `{"values":[],"others":0,"without":0}`)
 	}
 	return to.aggregation(field, counts, q.format)
 }
@@ -127,7 +127,7 @@ func (l list) bars(f kql.Field, counts eventstore.Aggregation) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		return l.say("counts may be up to %d too low", counts.Inexact)
+		return l.printf("counts may be up to %d too low", counts.Inexact)
 	}
 	return t.Flush()
 }

@@ -51,7 +51,7 @@ func fieldsNamed(a *app.App, names []string) ([]field, error) {
 		}
 		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
 		if full.Type == kql.Date {
-			f.value = func(e schemas.Event) string { return localTime(recordOf(a, e).text(full.Name)) }
+			f.value = func(e schemas.Event) string { return localTime(newRecord(a, e).text(full.Name)) }
 		}
 		list = append(list, f)
 	}
@@ -71,7 +71,7 @@ func needsBody(fields []field) bool {
 // record is an event by the names of its document's fields.
 type record map[string]any
 
-func recordOf(a *app.App, e schemas.Event) record {
+func newRecord(a *app.App, e schemas.Event) record {
 	decoder := json.NewDecoder(bytes.NewReader(a.DocumentFormat().Append(nil, e)))
 	decoder.UseNumber() // a sequence is more than a float64 holds
 	var fields map[string]any
@@ -114,7 +114,7 @@ func (r record) text(name string) string {
 	return string(text)
 }
 
-func columnsOfFields(fields []field) []terminal.Column {
+func tableColumns(fields []field) []terminal.Column {
 	columns := make([]terminal.Column, len(fields))
 	for i, f := range fields {
 		columns[i] = f.Column

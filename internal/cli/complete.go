@@ -78,7 +78,7 @@ func (s *settings) completeNames(list func(context.Context, *app.App) []string) 
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		before := begun[:strings.LastIndex(begun, ",")+1] // of a list, only the last is begun
-		return beginningWith(begun, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
+		return matching(begun, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -176,12 +176,12 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 		for i := range names {
 			names[i] += ":"
 		}
-		return beginningWith(begun, before, names), directive
+		return matching(begun, before, names), directive
 	}
 	if strings.HasPrefix(word, `"`) {
-		return closed(beginningWith(begun, before+`"`, values(ctx, a, field))), directive
+		return closed(matching(begun, before+`"`, values(ctx, a, field))), directive
 	}
-	return beginningWith(begun, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
+	return matching(begun, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
 }
 
 // closed puts the quote behind values that begin with one.
@@ -237,4 +237,40 @@ func actions() []string {
 		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
 		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Quarantined), string(schemas.Dropped), string(schemas.Paused), string(schemas.Resumed),
 	}
+}
+
+// maxCompleted are read to find message ids that begin as wanted.
+const maxCompleted = 200 // events, the newest
+
+// completeMessages offers a shell the ids of the newest messages.
+func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	a, err := s.open(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	return matching(begun, "", messageIDs(ctx, a, begun)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+func messageIDs(ctx context.Context, a *app.App, begun string) []string {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return nil
+	}
+	begins := kql.Is{
+		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{begun, ""}},
+	}
+	var ids []string
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: maxCompleted, WithoutBody: true}) {
+		id := event.Envelope.Properties.MessageID
+		if err == nil && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// beginningWith are the names that continue what was typed, without those that
+// matching are the names that continue what was typed, without those that
 // a shell could read as more than one plain word: publishers and other logins
 // choose ids, errors and names of queues, and bash puts what several candidates
 // begin with on the command line without quotes, and evaluates that line at the
 // next TAB. before is what was typed in front of the name.
-func beginningWith(begun, before string, names []string) []string {
+func matching(begun, before string, names []string) []string {
 	if !isTyped(before) {
 		return nil
 	}

@@ -85,7 +85,7 @@ func TestComposeFileFitsTheSchema(t *testing.T) {
 	}
 	file.content["services"].(map[string]any)["watership"].(map[string]any)["healthchek"] = map[string]any{}
 	if err := schema.Validate(file.content); err == nil || !strings.Contains(err.Error(), "healthchek") {
-		t.Errorf("got %v, expected a complaint about healthchek", err)
+		t.Errorf("got %v, expected a errorText about healthchek", err)
 	}
 }
 

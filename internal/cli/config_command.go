@@ -30,7 +30,7 @@ func newConfigCheck(from *settings) *cobra.Command {
 			if _, err := from.load(); err != nil {
 				return err
 			}
-			return list{Streams: streamsOf(cmd)}.say("the configuration is in order")
+			return list{Streams: streamsOf(cmd)}.printf("the configuration is in order")
 		},
 	}
 }

@@ -57,10 +57,10 @@ store.url or a password is configured. A folder can have one dev at a time.`,
 		Example: "  watership dev\n  watership dev --empty --config watership.yaml\n  watership dev --data /tmp/shop --amqp-listen 127.0.0.1:5673 --rate 50",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !(d.rate > 0 && d.rate <= mostOrders) {
-				return usagef("--rate %v: expected orders a second, above 0 and up to %d", d.rate, mostOrders)
+			if !(d.rate > 0 && d.rate <= maxOrders) {
+				return usagef("--rate %v: expected orders a second, above 0 and up to %d", d.rate, maxOrders)
 			}
-			cfg, err := configOfDev(from)
+			cfg, err := devConfig(from)
 			if err != nil {
 				return err
 			}
@@ -74,15 +74,15 @@ store.url or a password is configured. A folder can have one dev at a time.`,
 	return cmd
 }
 
-const mostOrders = 1000 // a second
+const maxOrders = 1000 // a second
 
 // devRetention is shorter than that of a store for production: the example alone writes
 // some 8 GB a day.
 const devRetention = 24 * time.Hour
 
-// configOfDev has the embedded parts where nothing else is said. The example is
+// devConfig has the embedded parts where nothing else is said. The example is
 // not let loose on a broker of somebody's.
-func configOfDev(from *settings) (config.Config, error) {
+func devConfig(from *settings) (config.Config, error) {
 	cfg, err := from.loadOver(map[string]string{"amqp.url": config.Embedded, "log.level": "error"})
 	if err != nil {
 		return cfg, err
@@ -122,7 +122,7 @@ func (d *dev) start(ctx context.Context, cfg config.Config) (err error) {
 		more.Taps, more.Routes = d.shop.Taps(), d.shop.Routes()
 	}
 	err = d.app.Serve(ctx, more)
-	if loss := lossOf(d.app); loss != "" {
+	if loss := lossText(d.app); loss != "" {
 		fmt.Fprintln(d.Out, loss)
 	}
 	return err

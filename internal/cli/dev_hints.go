@@ -27,7 +27,7 @@ func (d *dev) printHints(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	line := &figures{Streams: d.Streams, screen: d.screen, store: store, file: d.settings.Store.URL.File(), since: eventstore.Cursor{Sequence: since}}
+	line := &statusLine{Streams: d.Streams, screen: d.screen, store: store, file: d.settings.Store.URL.File(), since: eventstore.Cursor{Sequence: since}}
 	defer line.clear()
 	hints := d.hints(line.since)
 	for {
@@ -78,7 +78,7 @@ func (d *dev) hints(since eventstore.Cursor) []hint {
 	return []hint{
 		{
 			when: func(ctx context.Context, store app.EventStore) (string, error) {
-				return oneOf(ctx, store, handled, since)
+				return firstMessageID(ctx, store, handled, since)
 			},
 			text: func(id string) string {
 				return fmt.Sprintf(`An example shop takes %v orders a second. Try, in a second terminal in this folder:
@@ -100,7 +100,7 @@ Its payment provider fails in a moment, for a few seconds.
 				if time.Now().Before(back) {
 					return "", nil
 				}
-				return oneOf(ctx, store, lost, since)
+				return firstMessageID(ctx, store, lost, since)
 			},
 			text: func(id string) string {
 				return fmt.Sprintf(`The payment provider is back. Some orders were given up meanwhile:
@@ -120,9 +120,9 @@ Its payment provider fails in a moment, for a few seconds.
 // tried is how many messages are looked at for one whose id can be typed.
 const tried = 100
 
-// oneOf finds the first message of a query, recorded since, whose id a shell and a
+// firstMessageID finds the first message of a query, recorded since, whose id a shell and a
 // query take for one plain word: it becomes part of a command that is pasted.
-func oneOf(ctx context.Context, store app.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
+func firstMessageID(ctx context.Context, store app.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
 	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: tried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
@@ -133,7 +133,7 @@ func oneOf(ctx context.Context, store app.EventStore, node kql.Node, since event
 }
 
 // figures is one line that says how it goes, on a terminal only.
-type figures struct {
+type statusLine struct {
 	terminal.Streams
 	screen terminal.Screen
 	store  app.EventStore
@@ -142,7 +142,7 @@ type figures struct {
 	drawn  bool
 }
 
-func (f *figures) show(ctx context.Context) error {
+func (f *statusLine) show(ctx context.Context) error {
 	if f.screen.Width == 0 {
 		return nil
 	}
@@ -177,7 +177,7 @@ func sizeOf(file string) int64 {
 	return info.Size()
 }
 
-func (f *figures) clear() {
+func (f *statusLine) clear() {
 	if f.drawn {
 		fmt.Fprint(f.Out, "\r\x1b[K")
 		f.drawn = false

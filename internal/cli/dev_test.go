@@ -239,7 +239,7 @@ func TestDevelopmentPrintsPlainIDs(t *testing.T) {
 		a.event(3, schemas.Handled, named("\x1b]0;gone\x07")), a.event(4, schemas.Handled, named("--yes")), a.event(5, schemas.Handled, named("a:b")), // which a query takes for a field
 		a.event(6, schemas.Handled, named("order-6")),
 	)
-	id, err := oneOf(t.Context(), a, is("event.action", "handled"), eventstore.Cursor{})
+	id, err := firstMessageID(t.Context(), a, is("event.action", "handled"), eventstore.Cursor{})
 	if err != nil || id != "order-6" {
 		t.Errorf("got %q, %v", id, err)
 	}

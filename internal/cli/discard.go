@@ -17,11 +17,11 @@ import (
 // discard is what was asked for on the command line.
 type discard struct {
 	terminal.Streams
-	selected selected
-	file     string // of ids; "": none
-	ids      []string
-	reason   string
-	yes      bool
+	filter filter
+	file   string // of ids; "": none
+	ids    []string
+	reason string
+	yes    bool
 }
 
 func newDiscard(from *settings) *cobra.Command {
@@ -41,12 +41,12 @@ time and the reason, and can still be replayed.`,
 				return err
 			}
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				node, err := d.selected.node(a, strings.Join(args, " "), d.In)
+				node, err := d.filter.node(a, strings.Join(args, " "), d.In)
 				if err != nil {
 					return err
 				}
 				if d.file != "" {
-					if d.ids, err = idsIn(d.file, d.In); err != nil {
+					if d.ids, err = readIDs(d.file, d.In); err != nil {
 						return err
 					}
 				}
@@ -54,8 +54,8 @@ time and the reason, and can still be replayed.`,
 			})
 		},
 	}
-	d.selected.addFlags(cmd)
-	addGiven(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
+	d.filter.addFlags(cmd)
+	addNonEmpty(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "why (required)")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
@@ -65,11 +65,11 @@ func (d discard) validate(args []string) error {
 	switch {
 	case strings.TrimSpace(d.reason) == "":
 		return usagef("--reason is missing: expected a text that says why nothing more is to be done")
-	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.selected.dsl == "":
+	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.filter.dsl == "":
 		return usagef("expected a query or --ids; '*' discards every failure there is")
-	case d.file == "-" && d.selected.dsl == "-":
+	case d.file == "-" && d.filter.dsl == "-":
 		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
-	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.selected.dsl == "-"):
+	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.filter.dsl == "-"):
 		return usagef("discard asks first, and there is no terminal to ask: give --yes")
 	}
 	return nil
@@ -84,13 +84,13 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	if err != nil {
 		return err
 	}
-	if err := writeUnknown(ctx, a, d.Out, d.ids); err != nil {
+	if err := printUnknownIDs(ctx, a, d.Out, d.ids); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
 		return errors.New("no failure that is not resolved is among these")
 	}
-	if agreed, err := d.agreed(ctx, len(ids)); !agreed {
+	if agreed, err := d.confirmed(ctx, len(ids)); !agreed {
 		return err
 	}
 	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
@@ -107,7 +107,7 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	return err
 }
 
-func (d discard) agreed(ctx context.Context, failures int) (bool, error) {
+func (d discard) confirmed(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
 	}

@@ -59,14 +59,14 @@ func writeFindings(findings []doctor.Finding, to list, format output, errors, wa
 	colours := map[doctor.Verdict]terminal.Colour{doctor.Fine: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Wrong: terminal.Red}
 	for _, f := range findings {
 		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
-		if err := to.say("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
+		if err := to.printf("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
 			return err
 		}
 		if f.Remedy != "" {
-			if err := to.say("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
+			if err := to.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
 				return err
 			}
 		}
 	}
-	return to.say("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
+	return to.printf("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
 }

@@ -238,7 +238,7 @@ func TestBrokenConnectionIsAnError(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}, true},
 		{&net.OpError{Op: "write", Net: "tcp", Err: pipe}, false},
 	} {
-		if got := outputUnwanted(fmt.Errorf("doing it: %w", test.err)); got != test.want {
+		if got := outputClosed(fmt.Errorf("doing it: %w", test.err)); got != test.want {
 			t.Errorf("%v ends a command quietly: %v, want %v", test.err, got, test.want)
 		}
 	}

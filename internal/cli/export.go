@@ -16,7 +16,7 @@ import (
 )
 
 func newExport(from *settings) *cobra.Command {
-	var selected selected
+	var filter filter
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "export QUERY",
@@ -30,12 +30,12 @@ Read the output with import (into another store) or publish --ndjson (as message
   watership export '*' | gzip > all.ndjson.gz`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := wanted(args, "exports")
+			text, err := requireQuery(args, "exports")
 			if err != nil {
 				return err
 			}
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := selected.selection(a, text, cmd.InOrStdin())
+				sel, err := filter.selection(a, text, cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
@@ -44,7 +44,7 @@ Read the output with import (into another store) or publish --ndjson (as message
 			})
 		},
 	}
-	selected.addFlags(cmd)
+	filter.addFlags(cmd)
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "maximum number of events; 0: no limit")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newFailed(from *settings) *cobra.Command {
-	var selected selected
+	var filter filter
 	var format output
 	cmd := &cobra.Command{
 		Use:   "failed [QUERY]",
@@ -34,7 +34,7 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := selected.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+				sel, err := filter.selection(a, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
@@ -42,7 +42,7 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 			})
 		},
 	}
-	selected.addFlags(cmd)
+	filter.addFlags(cmd)
 	format.addFlag(cmd, "table", "json", "ndjson")
 	cmd.AddCommand(newDiscard(from))
 	return cmd
@@ -58,7 +58,7 @@ func (to list) failed(ctx context.Context, a *app.App, node kql.Node, format out
 		return err
 	}
 	if len(groups) == 0 && format.is("table") {
-		return to.nothing(ctx, a.CheckStore, format, "[]")
+		return to.printNothingFound(ctx, a.CheckStore, format, "[]")
 	}
 	return to.groups(groups, format)
 }
@@ -86,7 +86,7 @@ func (l list) groups(groups []*history.Group, format output) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return l.say("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
+	return l.printf("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

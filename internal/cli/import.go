@@ -25,7 +25,7 @@ func newImport(from *settings) *cobra.Command {
 that exist are left unchanged, so an interrupted import can be repeated. Events that
 the store refuses are listed at the end; the others are imported.`,
 		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
-		Args:    perhapsAFile,
+		Args:    optionalFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			in, end, err := openInput(cmd.InOrStdin(), args)
 			if err != nil {

@@ -42,7 +42,7 @@ func newJobsList(from *settings) *cobra.Command {
 			}
 			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			return withJobs(cmd, from, func(ctx context.Context, a *app.App, replays *replayer.Replayer) error {
-				return format.jobs(to, func() error { return a.CheckStore(ctx) }, firstJobs(replays.Jobs(ctx), limit))
+				return format.jobs(to, func() error { return a.CheckStore(ctx) }, limitJobs(replays.Jobs(ctx), limit))
 			})
 		},
 	}
@@ -54,7 +54,7 @@ func newJobsList(from *settings) *cobra.Command {
 func newJobsShow(from *settings) *cobra.Command {
 	var format output
 	every := func(replayer.Job) bool { return true }
-	cmd := onOneJob(from, every, &cobra.Command{
+	cmd := newJobCommand(from, every, &cobra.Command{
 		Use:     "show JOB",
 		Short:   "Show a job and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
@@ -72,7 +72,7 @@ func newJobsShow(from *settings) *cobra.Command {
 func newJobsResume(from *settings) *cobra.Command {
 	stopped := func(job replayer.Job) bool { return !job.Finished() && !job.Running(time.Now()) }
 	var yes bool
-	cmd := onOneJob(from, stopped, &cobra.Command{
+	cmd := newJobCommand(from, stopped, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Resume a stopped job",
 		Long: fmt.Sprintf(`Send the remaining messages of a job. The job is shown first, since other users of
@@ -97,7 +97,7 @@ func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer,
 	if job.Finished() {
 		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
 	}
-	if agreed, err := agreesToResume(ctx, t, job, yes); !agreed {
+	if agreed, err := confirmResume(ctx, t, job, yes); !agreed {
 		return err
 	}
 	ran, err := runJob(ctx, t, replays, job, 0)
@@ -108,13 +108,13 @@ func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer,
 	return reportJob(t, ran, err)
 }
 
-// agreesToResume shows what a job is to do.
-func agreesToResume(ctx context.Context, t terminal.Streams, job replayer.Job, yes bool) (bool, error) {
+// confirmResume shows what a job is to do.
+func confirmResume(ctx context.Context, t terminal.Streams, job replayer.Job, yes bool) (bool, error) {
 	if !yes && !terminal.IsTerminal(t.In) {
 		return false, usagef("jobs resume asks before it sends, and there is no terminal to ask: give --yes, or look first with jobs show")
 	}
 	var page bytes.Buffer
-	writeOrder(fieldsOn(&page), job)
+	writeJobRequest(fieldPrinter(&page), job)
 	if _, err := t.Out.Write(page.Bytes()); err != nil || yes {
 		return err == nil, err
 	}
@@ -129,7 +129,7 @@ func agreesToResume(ctx context.Context, t terminal.Streams, job replayer.Job, y
 func newJobsCancel(from *settings) *cobra.Command {
 	var reason string
 	open := func(job replayer.Job) bool { return !job.Finished() }
-	cmd := onOneJob(from, open, &cobra.Command{
+	cmd := newJobCommand(from, open, &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "Cancel a job",
 		Long: `Cancel a job. If it is running, it stops within seconds. Messages that were sent stay
@@ -151,9 +151,9 @@ sent.`,
 	return cmd
 }
 
-// onOneJob makes a command of what it does with the job that is named, and of the
+// newJobCommand makes a command of what it does with the job that is named, and of the
 // jobs that it is for, which a shell is offered.
-func onOneJob(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
+func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
 	do func(context.Context, terminal.Streams, *replayer.Replayer, string) error,
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
@@ -194,13 +194,13 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 	}
 }
 
-const mostCompletions = 50
+const maxCompletions = 50
 
 func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
 	ctx, cancel := app.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
-	for job, err := range firstJobs(replays.Jobs(ctx), mostCompletions) {
+	for job, err := range limitJobs(replays.Jobs(ctx), maxCompletions) {
 		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err

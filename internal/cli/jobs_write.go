@@ -15,8 +15,8 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// firstJobs ends after so many; 0 is all.
-func firstJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
+// limitJobs ends after so many; 0 is all.
+func limitJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
 	return func(yield func(replayer.Job, error) bool) {
 		given := 0
 		for job, err := range jobs {
@@ -75,11 +75,11 @@ func eachLine(out io.Writer, jobs []replayer.Job) error {
 
 func (l list) jobs(jobs []replayer.Job) error {
 	if len(jobs) == 0 {
-		return l.say("nothing was replayed yet")
+		return l.printf("nothing was replayed yet")
 	}
 	t := terminal.NewTable(l.Out, l.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.Row(job.ID, wording.Time(job.Created), stateOf(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, wording.Time(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ func jobColumns() []terminal.Column {
 	}
 }
 
-// stateOf tells a job that runs from one whose runner was killed.
-func stateOf(job replayer.Job) string {
+// jobState tells a job that runs from one whose runner was killed.
+func jobState(job replayer.Job) string {
 	if job.State == replayer.Running && !job.Running(time.Now()) {
 		return "interrupted"
 	}
@@ -117,8 +117,8 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 		return terminal.WriteJSON(out, job)
 	}
 	var page bytes.Buffer
-	field := fieldsOn(&page)
-	writeOrder(field, job)
+	field := fieldPrinter(&page)
+	writeJobRequest(field, job)
 	writeCounts(field, job)
 	for _, at := range []struct {
 		name string
@@ -133,8 +133,8 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 	return err
 }
 
-// fieldsOn writes a name and a value a line, and nothing where there is no value.
-func fieldsOn(page *bytes.Buffer) func(name string, value any) {
+// fieldPrinter writes a name and a value a line, and nothing where there is no value.
+func fieldPrinter(page *bytes.Buffer) func(name string, value any) {
 	return func(name string, value any) {
 		if text := fmt.Sprint(value); text != "" {
 			fmt.Fprintf(page, "%-12s %s\n", name, terminal.Cell(text, 0))
@@ -142,10 +142,10 @@ func fieldsOn(page *bytes.Buffer) func(name string, value any) {
 	}
 }
 
-// writeOrder says what a job is to do.
-func writeOrder(field func(string, any), job replayer.Job) {
+// writeJobRequest says what a job is to do.
+func writeJobRequest(field func(string, any), job replayer.Job) {
 	field("job", job.ID)
-	field("state", stateOf(job))
+	field("state", jobState(job))
 	field("problem", terminal.Cell(job.Problem, 400))
 	field("operator", terminal.Cell(job.Operator, 100))
 	field("reason", terminal.Cell(job.Reason, 400))

@@ -65,7 +65,7 @@ type list struct {
 	screen terminal.Screen
 }
 
-func (l list) say(format string, args ...any) error {
+func (l list) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(l.Out, format+"\n", args...)
 	return err
 }

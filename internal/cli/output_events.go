@@ -12,10 +12,10 @@ import (
 
 // writer returns the writer of a format. It writes whole documents, or the fields
 // alone if they were asked for.
-func writerOf(a *app.App, to list, format output, fields []field, only bool) eventWriter {
+func newEventWriter(a *app.App, to list, format output, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
-		encode = func(e schemas.Event) []byte { return recordOf(a, e).object(fields) }
+		encode = func(e schemas.Event) []byte { return newRecord(a, e).object(fields) }
 	}
 	switch format.name {
 	case "csv":
@@ -25,7 +25,7 @@ func writerOf(a *app.App, to list, format output, fields []field, only bool) eve
 	case "ndjson":
 		return lineWriter{bufio.NewWriter(to.Out), encode}
 	}
-	return tableWriter{a, terminal.NewTable(to.Out, to.screen, columnsOfFields(fields)...), fields}
+	return tableWriter{a, terminal.NewTable(to.Out, to.screen, tableColumns(fields)...), fields}
 }
 
 func document(e schemas.Event) []byte {
@@ -95,7 +95,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	if err := w.head(); err != nil {
 		return err
 	}
-	r := recordOf(w.app, e)
+	r := newRecord(w.app, e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
 		values[i] = sheetValue(w.out, r, f.name)
@@ -139,7 +139,7 @@ func (w tableWriter) event(e schemas.Event) error {
 			continue
 		}
 		if r == nil {
-			r = recordOf(w.app, e)
+			r = newRecord(w.app, e)
 		}
 		values[i] = r.text(f.name)
 	}

@@ -89,7 +89,7 @@ type replay struct {
 
 func (r *replay) run(ctx context.Context, a *app.App) error {
 	if r.ids != "" {
-		names, err := idsIn(r.ids, r.In)
+		names, err := readIDs(r.ids, r.In)
 		if err != nil {
 			return err
 		}
@@ -114,19 +114,19 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 	if err := r.preview(ctx, a, plan); err != nil {
 		return err
 	}
-	if agreed, err := r.agreed(ctx, plan); !agreed {
+	if agreed, err := r.confirmed(ctx, plan); !agreed {
 		return err
 	}
 	created, err := replays.Create(ctx, plan)
 	if err != nil {
 		return err
 	}
-	return r.carryOut(ctx, replays, created)
+	return r.execute(ctx, replays, created)
 }
 
 // agreed reports whether a plan may be run. If not, the error says why; --dry-run and
 // an empty plan need none.
-func (r *replay) agreed(ctx context.Context, plan replayer.Plan) (bool, error) {
+func (r *replay) confirmed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
@@ -156,9 +156,9 @@ func (r *replay) preview(ctx context.Context, a *app.App, plan replayer.Plan) er
 	}
 	err := writePreview(r.Out, plan)
 	if err == nil {
-		err = writeUnknown(ctx, a, r.Out, r.names)
+		err = printUnknownIDs(ctx, a, r.Out, r.names)
 	}
-	if outputUnwanted(err) && !r.dryRun {
+	if outputClosed(err) && !r.dryRun {
 		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)
 	}
 	return err

@@ -17,12 +17,12 @@ import (
 
 func (r *replay) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	addGiven(flags, &r.ids, "ids", "file with message ids, fingerprints or event ids, one per line; - reads standard input")
-	addGiven(flags, &r.dsl, "dsl", "file with a query in Elasticsearch's query DSL (JSON), combined with QUERY; - reads standard input")
-	addGiven(flags, &r.group, "group", "only failures of this error group (watership.error_group)")
+	addNonEmpty(flags, &r.ids, "ids", "file with message ids, fingerprints or event ids, one per line; - reads standard input")
+	addNonEmpty(flags, &r.dsl, "dsl", "file with a query in Elasticsearch's query DSL (JSON), combined with QUERY; - reads standard input")
+	addNonEmpty(flags, &r.group, "group", "only failures of this error group (watership.error_group)")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send only to the queue that failed")
-	addGiven(flags, &r.toQueue, "to-queue", "send only to this queue")
-	addGiven(flags, &r.toExchange, "to-exchange", "send to this exchange")
+	addNonEmpty(flags, &r.toQueue, "to-queue", "send only to this queue")
+	addNonEmpty(flags, &r.toExchange, "to-exchange", "send to this exchange")
 	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
 	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(edit.HeaderTypes(), ", "))
 	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-const mostShownRoutes = 20
+const maxShownRoutes = 20
 
 // writePreview prints the plan of a replay.
 func writePreview(out io.Writer, plan replayer.Plan) error {
@@ -74,7 +74,7 @@ func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {
 	more, messages := 0, 0
 	for i, route := range routes {
-		if i >= mostShownRoutes && route.Unroutable == 0 {
+		if i >= maxShownRoutes && route.Unroutable == 0 {
 			more++
 			messages += route.Messages
 			continue

@@ -12,14 +12,14 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// carryOut runs a new job, the canaries first.
-func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
+// execute runs a new job, the canaries first.
+func (r *replay) execute(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	if r.canary > 0 && r.canary < job.Total {
 		ran, err := runJob(ctx, r.Streams, replays, job, r.canary)
 		if err != nil || ran.State != replayer.Paused {
 			return reportJob(r.Streams, ran, err)
 		}
-		if err := r.observe(ctx, replays, ran); err != nil {
+		if err := r.confirmCanary(ctx, replays, ran); err != nil {
 			return reportJob(r.Streams, ran, err)
 		}
 		job = ran
@@ -31,13 +31,13 @@ func (r *replay) carryOut(ctx context.Context, replays *replayer.Replayer, job r
 // observe waits for the outcomes of the first messages of a job, and asks whether to
 // go on. With --yes there is no question: each of them must have been sent and
 // handled.
-func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
+func (r *replay) confirmCanary(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	outcomes, err := app.AwaitOutcomes(ctx, replays, job, r.canaryWait)
 	if err != nil {
 		return err
 	}
 	first := job.Sent + job.Failed + job.Skipped
-	r.writeOutcomes(outcomes, job)
+	r.printOutcomes(outcomes, job)
 	goOn := outcomes.Handled == first
 	if !r.yes {
 		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
@@ -48,7 +48,7 @@ func (r *replay) observe(ctx context.Context, replays *replayer.Replayer, job re
 	return err
 }
 
-func (r *replay) writeOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
+func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	unsent := ""
 	if n := job.Failed + job.Skipped; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)

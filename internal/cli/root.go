@@ -40,14 +40,14 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case outputUnwanted(err):
+	case outputClosed(err):
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		fmt.Fprintln(t.Err, "watership: interrupted")
 		return exitInterrupted
 	}
-	fmt.Fprint(t.Err, terminal.SafeLines(complaint(err)))
+	fmt.Fprint(t.Err, terminal.SafeLines(errorText(err)))
 	var usage app.InputError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {
@@ -56,17 +56,17 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 	return exitFailed
 }
 
-// outputUnwanted reports whether the reader of the output closed its pipe. A server
+// outputClosed reports whether the reader of the output closed its pipe. A server
 // that closed its connection during a write does not count.
-func outputUnwanted(err error) bool {
+func outputClosed(err error) bool {
 	var writing *fs.PathError
 	return errors.As(err, &writing) && errors.Is(writing, syscall.EPIPE)
 }
 
-// complaint formats an error: each mistake of a configuration on a line of its own;
+// errorText formats an error: each mistake of a configuration on a line of its own;
 // further lines of other errors, such as a query with its caret, are indented below
 // the first.
-func complaint(err error) string {
+func errorText(err error) string {
 	var mistakes config.Mistakes
 	if errors.As(err, &mistakes) {
 		return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\nwatership: ") + "\n"
@@ -157,8 +157,8 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// perhapsAFile accepts one file, or none for standard input.
-func perhapsAFile(_ *cobra.Command, args []string) error {
+// optionalFile accepts one file, or none for standard input.
+func optionalFile(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usagef("expected one file, or none for standard input, got %d", len(args))
 	}

@@ -42,10 +42,10 @@ func (to list) routes(states []app.RouteState, format output) error {
 		if err != nil {
 			return err
 		}
-		return to.say("%s", text)
+		return to.printf("%s", text)
 	}
 	if len(states) == 0 {
-		return to.say("the configuration has no routes, and none of another service is paused")
+		return to.printf("the configuration has no routes, and none of another service is paused")
 	}
 	t := terminal.NewTable(to.Out, to.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},

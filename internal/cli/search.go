@@ -12,12 +12,12 @@ import (
 
 // search holds the arguments of `search`.
 type search struct {
-	selected selected
-	limit    int
-	fields   []string
-	count    bool
-	by       string
-	format   output
+	filter filter
+	limit  int
+	fields []string
+	count  bool
+	by     string
+	format output
 }
 
 func newSearch(from *settings) *cobra.Command {
@@ -46,7 +46,7 @@ See docs/query.md for the whole language and its differences from Kibana.
 				return err
 			}
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := asked.selected.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+				sel, err := asked.filter.selection(a, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
@@ -55,12 +55,12 @@ See docs/query.md for the whole language and its differences from Kibana.
 			})
 		},
 	}
-	asked.selected.addFlags(cmd)
+	asked.filter.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.IntVarP(&asked.limit, "limit", "n", 50, "maximum number of events, or of values with --by; 0: no limit")
 	flags.StringSliceVar(&asked.fields, "fields", nil, "columns to print, such as event.action,headers.tenant")
 	flags.BoolVar(&asked.count, "count", false, "print only the number of events")
-	addGiven(flags, &asked.by, "by", "count events by the values of this field")
+	addNonEmpty(flags, &asked.by, "by", "count events by the values of this field")
 	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
 	return cmd
 }
@@ -96,12 +96,12 @@ func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Sel
 	}
 	chosen := q.format.is("table", "csv") || len(q.fields) > 0
 	sel.WithoutBody = chosen && !needsBody(fields)
-	w := writerOf(a, to, q.format, fields, len(q.fields) > 0)
+	w := newEventWriter(a, to, q.format, fields, len(q.fields) > 0)
 	found, err := to.write(w, store.Events(ctx, sel))
 	if err != nil || found > 0 {
 		return err
 	}
-	err = to.nothing(ctx, store.Check, q.format, "[]")
+	err = to.printNothingFound(ctx, store.Check, q.format, "[]")
 	if err == nil && q.format.is("csv") {
 		err = w.end() // writes the names of the fields
 	}
@@ -110,15 +110,15 @@ func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Sel
 
 // nothing reports an empty result, and fails if it is empty because there is no store.
 // In JSON it prints empty.
-func (l list) nothing(ctx context.Context, check func(context.Context) error, format output, empty string) error {
+func (l list) printNothingFound(ctx context.Context, check func(context.Context) error, format output, empty string) error {
 	if err := check(ctx); err != nil {
 		return err
 	}
 	switch format.name {
 	case "table":
-		return l.say("nothing found")
+		return l.printf("nothing found")
 	case "json":
-		return l.say("%s", empty)
+		return l.printf("%s", empty)
 	}
 	return nil
 }

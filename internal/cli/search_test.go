@@ -243,7 +243,7 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 		shown   string
 		at50    string
 	}{
-		"search": {columnsOfFields(usualFields()), []string{
+		"search": {tableColumns(usualFields()), []string{
 			"2026-05-04 03:00:03.000", "retry_scheduled", "a-long-exchange", "order.created", "注文注文注文注文", "12", "order-0123456789", "注文は失敗しました",
 		}, "TIME ACTION ROUTING… QUEUE MESSAGE ERROR", "TIME ACTION MESSAGE"},
 		"failed": {failedColumns(), []string{

@@ -33,7 +33,7 @@ remaining messages and exits with 0.`,
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
 			err = a.Serve(cmd.Context(), app.Extension{})
-			if loss := lossOf(a); loss != "" {
+			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)
 			}
 			return err
@@ -41,9 +41,9 @@ remaining messages and exits with 0.`,
 	}
 }
 
-// lossOf describes the messages that are lost when the embedded broker ends; "" if there
+// lossText describes the messages that are lost when the embedded broker ends; "" if there
 // are none.
-func lossOf(a *app.App) string {
+func lossText(a *app.App) string {
 	messages, unrecorded := a.Loss()
 	if messages == 0 {
 		return ""

@@ -79,7 +79,7 @@ func (to list) lives(ctx context.Context, store app.EventStore, found history.Li
 		}
 	}
 	if found.More {
-		return to.say("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
+		return to.printf("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
 	}
 	return nil
 }

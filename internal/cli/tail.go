@@ -45,7 +45,7 @@ visible. Events that become visible together are printed in order.`,
 				}
 				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
-				return history.Follow(ctx, store, sel, lines, follower{to, writerOf(a, to, format, columns, len(fields) > 0)})
+				return history.Follow(ctx, store, sel, lines, follower{to, newEventWriter(a, to, format, columns, len(fields) > 0)})
 			})
 		},
 	}
