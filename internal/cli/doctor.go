@@ -37,7 +37,7 @@ func reportFindings(findings []doctor.Finding, to list, format output) error {
 	errors, warnings := 0, 0
 	for _, f := range findings {
 		switch f.Verdict {
-		case doctor.Wrong:
+		case doctor.Error:
 			errors++
 		case doctor.Warning:
 			warnings++
@@ -56,7 +56,7 @@ func writeFindings(findings []doctor.Finding, to list, format output, errors, wa
 	if format.is("json") {
 		return terminal.WriteIndentedJSON(to.Out, findings)
 	}
-	colours := map[doctor.Verdict]terminal.Colour{doctor.Fine: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Wrong: terminal.Red}
+	colours := map[doctor.Verdict]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Error: terminal.Red}
 	for _, f := range findings {
 		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
 		if err := to.printf("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {

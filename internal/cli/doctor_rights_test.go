@@ -25,11 +25,11 @@ func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 		t.Run(lacking, func(t *testing.T) {
 			list := store.findings(t, user)
 			if lacking == "nothing" {
-				wantFinding(t, list, doctor.Fine, "", "rights: user "+user+" has those")
+				wantFinding(t, list, doctor.OK, "", "rights: user "+user+" has those")
 				return
 			}
 			want := "user " + user + " lacks " + full.without(lacking, user)
-			found := saying(list, doctor.Wrong, "rights: ")
+			found := saying(list, doctor.Error, "rights: ")
 			if found == nil || found.Detail != want || !strings.Contains(found.Remedy, "docs/security.md") {
 				t.Errorf("%+v, want an error: %s", list, want)
 			}
@@ -83,9 +83,9 @@ func TestDoctorNamesForgers(t *testing.T) {
 			list, _ := i.findings(t)
 			wantFinding(t, list, v, remedy, append([]string{"trust: states are"}, words...)...)
 		}
-		trusted(doctor.Fine, "", "not signed", "no other login")
+		trusted(doctor.OK, "", "not signed", "no other login")
 		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.exchange + ")$", Read: "^mine$"})
-		trusted(doctor.Fine, "", "not signed", "no other login")
+		trusted(doctor.OK, "", "not signed", "no other login")
 		for names, rights := range map[string]rabbittest.Rights{
 			"(" + ours.Events() + ")":     {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
 			"(" + ours.Poison() + ")":     {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
@@ -96,13 +96,13 @@ func TestDoctorNamesForgers(t *testing.T) {
 			broker.Grant(t, as, rabbittest.Rights{})
 		}
 		broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`})
-		trusted(doctor.Fine, "", "not signed", "no other login")
+		trusted(doctor.OK, "", "not signed", "no other login")
 		if _, err := broker.Channel(t).QueueDeclare(ours.FormerDelay(time.Hour), true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
 		trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
 		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "keys", strings.Repeat("k", 64)))
-		trusted(doctor.Fine, "", "are signed")
+		trusted(doctor.OK, "", "are signed")
 		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "both", strings.Repeat("k", 64)+"\nunsigned\n"))
 		trusted(doctor.Warning, "take the line unsigned out", "those that are not count")
 	})
@@ -124,7 +124,7 @@ func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, _ := i.findings(t)
-		found := saying(list, doctor.Wrong, "permissions")
+		found := saying(list, doctor.Error, "permissions")
 		if found == nil {
 			t.Fatalf("nothing is said of permissions: %+v", list)
 		}

@@ -78,7 +78,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("nothing is set up, and doctor exits with %d", code)
 		}
 		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
-			wantFinding(t, list, doctor.Wrong, "watership setup", check)
+			wantFinding(t, list, doctor.Error, "watership setup", check)
 		}
 		channel := broker.Channel(t)
 		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
@@ -90,7 +90,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
 		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.kind} {
-			wantFinding(t, list, doctor.Fine, "", check)
+			wantFinding(t, list, doctor.OK, "", check)
 		}
 		wantFinding(t, list, doctor.Warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
 		if p.policies {
@@ -122,7 +122,7 @@ func TestAShardOnNoNode(t *testing.T) {
 	publish("meanwhile")
 	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
 	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.Wrong, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
+	wantFinding(t, list, doctor.Error, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
 	found()
 	i.wantReady(t)
 	until(t, "the other to be recorded", func() bool { return i.scrape(t)[published] == 2 })
@@ -135,11 +135,11 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	var list []doctor.Finding
 	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
 		list, _ = i.findings(t)
-		return saying(list, doctor.Wrong, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, doctor.Wrong, "routes") != nil
+		return saying(list, doctor.Error, "delivery-limit 3, max-length 100", "in 9 queues") != nil && saying(list, doctor.Error, "routes") != nil
 	})
-	wantFinding(t, list, doctor.Wrong, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
+	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
-	wantFinding(t, list, doctor.Wrong, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	wantFinding(t, list, doctor.Error, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
@@ -204,9 +204,9 @@ func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
 	var list []doctor.Finding
 	until(t, "the delay queue to be stuck", func() bool {
 		list, _ = i.findings(t)
-		return saying(list, doctor.Wrong, "delays", topology.Delay(100*time.Millisecond)) != nil
+		return saying(list, doctor.Error, "delays", topology.Delay(100*time.Millisecond)) != nil
 	})
-	wantFinding(t, list, doctor.Wrong, "watership setup", "topology: missing: "+topology.Due())
+	wantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Due())
 }
 
 // policy sets a policy for names of this test alone, until it ends.
@@ -267,11 +267,11 @@ func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
 	i.serve(t).stop(t) // declares the queue of the route
 	index := schemas.Topology{Prefix: i.prefix}.Index()
 	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.Fine, "", "topology: ", "queues are there")
+	wantFinding(t, list, doctor.OK, "", "topology: ", "queues are there")
 	i.rewrite(t, i.broker.ManagementURL, withQueueStates(t, i.broker.ManagementURL, map[string]string{index: "down", i.queue: "minority"}))
 	list, code := i.findings(t)
-	wantFinding(t, list, doctor.Wrong, "log of RabbitMQ", "topology: queue "+index+" is down")
-	wantFinding(t, list, doctor.Wrong, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
+	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+index+" is down")
+	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
 	if code == 0 {
 		t.Error("doctor ends with 0")
 	}

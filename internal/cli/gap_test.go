@@ -40,7 +40,7 @@ func TestDropOldest(t *testing.T) {
 			t.Fatalf("serve: %+v", r)
 		}
 		list, _ := i.findings(t)
-		wantFinding(t, list, doctor.Wrong, "run watership setup", "queue "+keeps.Index()+" is bound to the tap")
+		wantFinding(t, list, doctor.Error, "run watership setup", "queue "+keeps.Index()+" is bound to the tap")
 		if out := i.must(t, "setup"); !strings.Contains(out, keeps.Index()+" is emptied and replaced by "+drops.Index()) {
 			t.Errorf("setup says %s", out)
 		}

@@ -53,9 +53,9 @@ type Verdict string
 
 // Verdicts.
 const (
-	Fine    Verdict = "ok"
+	OK      Verdict = "ok"
 	Warning Verdict = "warning"
-	Wrong   Verdict = "error"
+	Error   Verdict = "error"
 )
 
 // Finding is the result of one check.
@@ -79,18 +79,18 @@ type doctor struct {
 	store      Store // nil: the store cannot be reached
 }
 
-func (d *doctor) say(check string, v Verdict, detail, remedy string) {
+func (d *doctor) report(check string, v Verdict, detail, remedy string) {
 	d.findings = append(d.findings, Finding{check, v, detail, remedy})
 }
 
-func (d *doctor) fine(check, format string, args ...any) {
-	d.say(check, Fine, fmt.Sprintf(format, args...), "")
+func (d *doctor) reportOK(check, format string, args ...any) {
+	d.report(check, OK, fmt.Sprintf(format, args...), "")
 }
 
 // Run runs every check and returns their findings.
 func Run(ctx context.Context, cfg Config) []Finding {
 	d := &doctor{Config: cfg}
-	d.examine(ctx)
+	d.runChecks(ctx)
 	return d.findings
 }
 
@@ -101,12 +101,12 @@ func Limits(ctx context.Context, cfg Config) []Finding {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	management, err := d.Management()
-	if err != nil || d.inspect(ctx, management) != nil {
+	if err != nil || d.readTopology(ctx, management) != nil {
 		return nil
 	}
-	d.checkOurQueues()
+	d.checkOwnQueues()
 	d.checkRouteQueues()
-	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Wrong })
+	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Error })
 }
 
 // bounded returns a context with the time-out for the requests of one check.
@@ -114,7 +114,7 @@ func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %s", d.Timeout))
 }
 
-func (d *doctor) examine(ctx context.Context) {
+func (d *doctor) runChecks(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
 	d.checkBroker(ctx)
 	d.checkManagement(ctx)
@@ -124,10 +124,10 @@ func (d *doctor) examine(ctx context.Context) {
 	if d.management == nil {
 		return
 	}
-	d.checkOurQueues()
+	d.checkOwnQueues()
 	d.checkRouteQueues()
 	d.checkBindings(ctx)
-	d.checkExchanges(ctx)
+	d.checkOwnExchanges(ctx)
 	d.checkTrust(ctx)
 	d.checkTapped(ctx)
 	d.checkDeadLetters(ctx)

@@ -14,21 +14,21 @@ import (
 // checkBindings checks that Watership's queues are bound to its exchanges.
 func (d *doctor) checkBindings(ctx context.Context) {
 	problems := len(d.findings)
-	d.checkBound(ctx, d.Topology.Tap(), "", d.Topology.Index())
-	d.checkBound(ctx, d.Topology.Late(), "", d.Topology.IndexLate())
-	d.checkBound(ctx, d.Topology.Events(), "#", d.Topology.Log())
-	d.checkBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
-	d.checkBound(ctx, d.Topology.Direct(), "", d.reachedDirectly()...)
+	d.checkQueuesBound(ctx, d.Topology.Tap(), "", d.Topology.Index())
+	d.checkQueuesBound(ctx, d.Topology.Late(), "", d.Topology.IndexLate())
+	d.checkQueuesBound(ctx, d.Topology.Events(), "#", d.Topology.Log())
+	d.checkQueuesBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
+	d.checkQueuesBound(ctx, d.Topology.Direct(), "", d.directQueues()...)
 	if len(d.findings) == problems {
-		d.fine("bindings", "our queues are bound to our exchanges")
+		d.reportOK("bindings", "our queues are bound to our exchanges")
 	}
 }
 
-// reachedDirectly returns the queues of Watership and of routes that are bound to the
+// directQueues returns the queues of Watership and of routes that are bound to the
 // direct exchange by their names.
-func (d *doctor) reachedDirectly() []string {
+func (d *doctor) directQueues() []string {
 	queues := []string{d.Topology.Due(), d.Topology.Poison(), d.Topology.Unstorable()}
-	_, delays := d.ours()
+	_, delays := d.ownQueues()
 	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
 	for _, route := range d.Settings.Routes {
 		queues = append(queues, route.Queue)
@@ -36,20 +36,20 @@ func (d *doctor) reachedDirectly() []string {
 	return queues
 }
 
-// checkBound checks that queues are bound to an exchange, by a key or by their names.
-func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ...string) {
+// checkQueuesBound checks that queues are bound to an exchange, by a key or by their names.
+func (d *doctor) checkQueuesBound(ctx context.Context, exchange, key string, queues ...string) {
 	bindings, err := d.management.Bindings(ctx, d.VHost, exchange)
 	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
 		_, err = d.management.Exchange(ctx, d.VHost, exchange)
 	}
 	switch {
 	case errors.Is(err, rabbit.ErrNotFound):
-		d.say("bindings", Wrong, "exchange "+exchange+" is missing", "run watership setup")
+		d.report("bindings", Error, "exchange "+exchange+" is missing", "run watership setup")
 		return
 	case err != nil:
-		d.say("bindings", Wrong, err.Error(), "")
+		d.report("bindings", Error, err.Error(), "")
 		return
-	case d.formerBound(bindings):
+	case d.checkFormerIndex(bindings):
 		return
 	}
 	for _, queue := range queues {
@@ -57,17 +57,18 @@ func (d *doctor) checkBound(ctx context.Context, exchange, key string, queues ..
 		if exchange == d.Topology.Direct() {
 			wanted = queue
 		}
-		if !bound(bindings, "queue", queue, wanted) {
-			d.say("bindings", Wrong, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+		if !hasBinding(bindings, "queue", queue, wanted) {
+			d.report("bindings", Error, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
 		}
 	}
 }
 
-// formerBound reports a queue of tap copies that has the limit of another configuration.
-func (d *doctor) formerBound(bindings []rabbit.Binding) bool {
+// checkFormerIndex reports a queue of tap copies that has the limit of another
+// configuration, and whether there is one.
+func (d *doctor) checkFormerIndex(bindings []rabbit.Binding) bool {
 	for _, b := range bindings {
 		if _, former := d.Topology.FormerIndex(b.Destination); former {
-			d.say("bindings", Wrong, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.Topology.Index()),
+			d.report("bindings", Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}
@@ -75,31 +76,31 @@ func (d *doctor) formerBound(bindings []rabbit.Binding) bool {
 	return false
 }
 
-func bound(bindings []rabbit.Binding, kind, destination, key string) bool {
+func hasBinding(bindings []rabbit.Binding, kind, destination, key string) bool {
 	return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool {
 		return b.DestinationType == kind && b.Destination == destination && b.RoutingKey == key
 	})
 }
 
 // checkTapped checks the type of each tapped exchange, the bindings of the tap, and that
-// there is no alternate exchange: the tap is a route, so it would never take effect.
+// clock is no alternate exchange: the tap is a route, so it would never take effect.
 func (d *doctor) checkTapped(ctx context.Context) {
 	for _, tap := range d.Settings.Tap.Exchanges {
 		exchange, err := d.management.Exchange(ctx, d.VHost, tap.Name)
 		switch {
 		case errors.Is(err, rabbit.ErrNotFound):
-			d.say("tap", Wrong, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
+			d.report("tap", Error, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
 			continue
 		case err != nil:
-			d.say("tap", Wrong, err.Error(), "")
+			d.report("tap", Error, err.Error(), "")
 			continue
 		case exchange.Type != tap.Type:
-			d.say("tap", Wrong, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
+			d.report("tap", Error, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
 			continue
 		}
 		d.checkTap(ctx, tap)
-		if alternate := d.alternate(exchange); alternate != "" {
-			d.say("tap", Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
+		if alternate := d.alternateExchange(exchange); alternate != "" {
+			d.report("tap", Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
 				"bind what the alternate exchange fed to the exchange itself, or do not tap it")
 		}
 	}
@@ -108,27 +109,28 @@ func (d *doctor) checkTapped(ctx context.Context) {
 func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
 	bindings, err := d.management.Bindings(ctx, d.VHost, tap.Name)
 	if err != nil {
-		d.say("tap", Wrong, err.Error(), "")
+		d.report("tap", Error, err.Error(), "")
 		return
 	}
 	keys := tap.Keys
 	if len(keys) == 0 && tap.Type == "topic" {
 		keys = []string{"#"}
 	} else if len(keys) == 0 && tap.Type == "direct" {
-		keys = boundByOthers(bindings, d.Topology.Tap())
+		keys = otherBindingKeys(bindings, d.Topology.Tap())
 	} else if len(keys) == 0 {
 		keys = []string{""}
 	}
 	for _, key := range keys {
-		if !bound(bindings, "exchange", d.Topology.Tap(), key) {
-			d.say("tap", Wrong, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.Topology.Tap(), key), "run watership setup")
+		if !hasBinding(bindings, "exchange", d.Topology.Tap(), key) {
+			d.report("tap", Error, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.Topology.Tap(), key), "run watership setup")
 			return
 		}
 	}
-	d.fine("tap", "exchange %s is tapped", tap.Name)
+	d.reportOK("tap", "exchange %s is tapped", tap.Name)
 }
 
-func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
+// otherBindingKeys returns the keys of the bindings to destinations other than the tap.
+func otherBindingKeys(bindings []rabbit.Binding, tap string) (keys []string) {
 	for _, b := range bindings {
 		if b.Destination != tap {
 			keys = append(keys, b.RoutingKey)
@@ -137,8 +139,8 @@ func boundByOthers(bindings []rabbit.Binding, tap string) (keys []string) {
 	return keys
 }
 
-// alternate returns the alternate exchange of an exchange, by argument or policy.
-func (d *doctor) alternate(exchange rabbit.Exchange) string {
+// alternateExchange returns the alternate exchange of an exchange, by argument or policy.
+func (d *doctor) alternateExchange(exchange rabbit.Exchange) string {
 	if name, is := exchange.Arguments["alternate-exchange"].(string); is {
 		return name
 	}
@@ -153,7 +155,7 @@ func (d *doctor) alternate(exchange rabbit.Exchange) string {
 // checkDeadLetters looks for queues of other services whose dead-lettering can lose
 // messages: Watership never sees these.
 func (d *doctor) checkDeadLetters(ctx context.Context) {
-	var loose, nowhere []string
+	var atMostOnce, missingExchange []string
 	exchanges := map[string]bool{"": true}
 	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
 		queue := d.queues[name]
@@ -169,20 +171,20 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 		}
 		switch {
 		case !there:
-			nowhere = append(nowhere, fmt.Sprintf("%s (%s)", name, exchange))
+			missingExchange = append(missingExchange, fmt.Sprintf("%s (%s)", name, exchange))
 		case !atLeastOnce(queue):
-			loose = append(loose, name)
+			atMostOnce = append(atMostOnce, name)
 		}
 	}
-	if len(nowhere) > 0 {
-		d.say("dead letters", Warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+few(nowhere), "declare the exchange, or take it out of the queue's policy")
+	if len(missingExchange) > 0 {
+		d.report("dead letters", Warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
 	}
-	if len(loose) > 0 {
-		d.say("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+few(loose),
+	if len(atMostOnce) > 0 {
+		d.report("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),
 			"quorum queues with dead-letter-strategy at-least-once and overflow reject-publish keep it")
 	}
-	if len(nowhere) == 0 && len(loose) == 0 {
-		d.fine("dead letters", "no queue loses any")
+	if len(missingExchange) == 0 && len(atMostOnce) == 0 {
+		d.reportOK("dead letters", "no queue loses any")
 	}
 }
 

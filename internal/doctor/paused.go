@@ -18,15 +18,15 @@ func (d *doctor) checkPaused(ctx context.Context) {
 	defer cancel()
 	paused, err := d.Paused(ctx, d.store)
 	if err != nil {
-		d.say("paused", Warning, err.Error(), "")
+		d.report("paused", Warning, err.Error(), "")
 		return
 	}
 	for _, queue := range slices.Sorted(maps.Keys(paused)) {
 		e := paused[queue]
-		d.say("paused", Warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, wording.Time(e.FirstFailed), e.Failure.Message),
+		d.report("paused", Warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, wording.Time(e.FirstFailed), e.Failure.Message),
 			"mend its service: the route resumes by itself when a message succeeds")
 	}
 	if len(paused) == 0 {
-		d.fine("paused", "no route is paused")
+		d.reportOK("paused", "no route is paused")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// ours returns the names of Watership's queues, and which of them are delay queues.
-func (d *doctor) ours() (all []string, delays map[string]bool) {
+// ownQueues returns the names of Watership's queues, and which of them are delay queues.
+func (d *doctor) ownQueues() (all []string, delays map[string]bool) {
 	all = d.Topology.Queues()
 	delays = map[string]bool{}
 	for _, delay := range d.Pipeline.Delays() {
@@ -31,34 +31,34 @@ func (d *doctor) ours() (all []string, delays map[string]bool) {
 	return all, delays
 }
 
-// checkOurQueues looks for queues of Watership that are missing, have another type, or
+// checkOwnQueues looks for queues of Watership that are missing, have another type, or
 // are limited by a policy for other queues.
-func (d *doctor) checkOurQueues() {
+func (d *doctor) checkOwnQueues() {
 	problems := len(d.findings)
-	all, _ := d.ours()
+	all, _ := d.ownQueues()
 	var missing []string
-	limited := map[limiting][]string{}
+	limited := map[queueLimits][]string{}
 	for _, name := range all {
 		queue, there := d.queues[name]
 		switch {
 		case !there:
 			missing = append(missing, name)
 		case queue.Type != d.Settings.Topology.QueueType:
-			d.say("topology", Wrong, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.Settings.Topology.QueueType),
+			d.report("topology", Error, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.Settings.Topology.QueueType),
 				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix")
 		default:
-			if by := d.limitsOf(queue); by != (limiting{}) {
+			if by := d.limitsOf(queue); by != (queueLimits{}) {
 				limited[by] = append(limited[by], name)
 			}
 		}
 	}
-	d.sayLimited(limited)
+	d.reportLimited(limited)
 	d.checkAvailability(all)
 	if len(missing) > 0 {
-		d.say("topology", Wrong, "missing: "+few(missing), "run watership setup")
+		d.report("topology", Error, "missing: "+firstOf(maxNames, missing), "run watership setup")
 	}
 	if len(d.findings) == problems {
-		d.fine("topology", "%s are there and unlimited", wording.Plural(len(all), "queue"))
+		d.reportOK("topology", "%s are there and unlimited", wording.Plural(len(all), "queue"))
 	}
 }
 
@@ -70,55 +70,55 @@ func (d *doctor) checkAvailability(all []string) {
 	}
 	for _, name := range all {
 		if queue := d.queues[name]; !queue.Available() {
-			d.say("topology", Wrong, fmt.Sprintf("queue %s is %s", name, queue.State),
+			d.report("topology", Error, fmt.Sprintf("queue %s is %s", name, queue.State),
 				"bring back the nodes of the queue, and see the log of RabbitMQ for why it ended")
 		}
 	}
 }
 
-// limiting holds the policies that limit a queue, the limits, and the remedy.
-type limiting struct{ policies, limits, remedy string }
+// queueLimits holds the policies that limit a queue, the limits, and the remedy.
+type queueLimits struct{ policies, limits, remedy string }
 
-// sayLimited reports the limited queues, one finding for each remedy.
-func (d *doctor) sayLimited(limited map[limiting][]string) {
-	byName := func(a, b limiting) int { return strings.Compare(limited[a][0], limited[b][0]) }
+// reportLimited reports the limited queues, one finding for each remedy.
+func (d *doctor) reportLimited(limited map[queueLimits][]string) {
+	byName := func(a, b queueLimits) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
-		d.say("topology", Wrong, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
-			by.policies, by.limits, wording.Plural(len(limited[by]), "queue"), few(limited[by])), by.remedy)
+		d.report("topology", Error, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
+			by.policies, by.limits, wording.Plural(len(limited[by]), "queue"), firstOf(maxNames, limited[by])), by.remedy)
 	}
 }
 
 // limitsOf returns the limits of a queue; the zero value if it has none.
-func (d *doctor) limitsOf(queue rabbit.Queue) limiting {
+func (d *doctor) limitsOf(queue rabbit.Queue) queueLimits {
 	var limits []string
 	for _, key := range slices.Sorted(maps.Keys(queue.Effective)) {
 		switch key {
 		case "delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires", "overflow":
-			if n, isNumber := number(queue.Effective[key]); !isNumber || n < unlimited {
+			if n, isNumber := integer(queue.Effective[key]); !isNumber || n < unlimited {
 				limits = append(limits, fmt.Sprintf("%s %v", key, queue.Effective[key]))
 			}
 		}
 	}
 	if len(limits) == 0 {
-		return limiting{}
+		return queueLimits{}
 	}
-	who := fmt.Sprintf("policy %q", queue.Policy)
+	policies := fmt.Sprintf("policy %q", queue.Policy)
 	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues watership-unlimited '^%s\.' '{"delivery-limit":%d}'`,
-		d.VHost, d.priority(queue.Policy)+1, prefixOf(d.Topology.Log()), unlimited)
+		d.VHost, d.policyPriority(queue.Policy)+1, prefixOf(d.Topology.Log()), unlimited)
 	if queue.OperatorPolicy != "" {
-		who += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
+		policies += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
 		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(d.Topology.Log()))
 	}
 	if queue.Policy == "" {
-		who = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
+		policies = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
 	}
-	return limiting{who, strings.Join(limits, ", "), remedy}
+	return queueLimits{policies, strings.Join(limits, ", "), remedy}
 }
 
 // unlimited is the highest delivery limit. Every version of RabbitMQ treats it as none.
 const unlimited = math.MaxInt32
 
-func number(value any) (int64, bool) {
+func integer(value any) (int64, bool) {
 	n, ok := value.(float64) // as JSON has it
 	return int64(n), ok
 }
@@ -126,7 +126,7 @@ func number(value any) (int64, bool) {
 // prefixOf returns the name of a queue without its last word.
 func prefixOf(name string) string { return name[:strings.LastIndex(name, ".")] }
 
-func (d *doctor) priority(policy string) int {
+func (d *doctor) policyPriority(policy string) int {
 	for _, p := range d.policies {
 		if p.Name == policy {
 			return p.Priority
@@ -142,19 +142,19 @@ func (d *doctor) checkRouteQueues() {
 	for _, route := range d.Settings.Routes {
 		queue, there := d.queues[route.Queue]
 		if !there {
-			d.say("routes", Wrong, "queue "+route.Queue+" is missing", "run watership setup")
+			d.report("routes", Error, "queue "+route.Queue+" is missing", "run watership setup")
 			continue
 		}
 		limit := d.deliveryLimit(queue)
 		if limit >= unlimited || hasDeadLetters(queue) {
 			continue
 		}
-		d.say("routes", Wrong, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
+		d.report("routes", Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 			fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues %s-dead-letters '^%s$' '{"dead-letter-exchange":"%s"}'`,
-				d.VHost, d.priority(queue.Policy)+1, route.Queue, route.Queue, d.Topology.Retry()))
+				d.VHost, d.policyPriority(queue.Policy)+1, route.Queue, route.Queue, d.Topology.Retry()))
 	}
 	if len(d.findings) == problems && len(d.Settings.Routes) > 0 {
-		d.fine("routes", "%s, none of which drops messages", wording.Plural(len(d.Settings.Routes), "queue"))
+		d.reportOK("routes", "%s, none of which drops messages", wording.Plural(len(d.Settings.Routes), "queue"))
 	}
 }
 
@@ -166,11 +166,11 @@ func (d *doctor) deliveryLimit(queue rabbit.Queue) int64 {
 	}
 	limit, given := int64(unlimited), false
 	for _, value := range []any{queue.Arguments["x-delivery-limit"], queue.Effective["delivery-limit"]} {
-		if n, is := number(value); is {
+		if n, is := integer(value); is {
 			given, limit = true, min(limit, n)
 		}
 	}
-	switch recent := !older(d.version, "4.0"); {
+	switch recent := !isOlder(d.version, "4.0"); {
 	case !given && recent:
 		return 20
 	case limit < 0 && recent:
@@ -184,9 +184,11 @@ func hasDeadLetters(queue rabbit.Queue) bool {
 	return found
 }
 
-// few lists the first of many names, and the number of the others.
-func few(names []string) string {
-	const most = 10
+// maxNames is the number of names in a finding.
+const maxNames = 10
+
+// firstOf lists the first of many names, and the number of the others.
+func firstOf(most int, names []string) string {
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}

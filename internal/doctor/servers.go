@@ -19,11 +19,11 @@ import (
 func (d *doctor) checkBroker(ctx context.Context) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
-		d.say("broker", Wrong, err.Error(), d.brokerRemedy(err))
+		d.report("broker", Error, err.Error(), d.brokerRemedy(err))
 		return
 	}
 	d.conn = conn
-	d.fine("broker", "answers at %s", d.Settings.AMQP.URL)
+	d.reportOK("broker", "answers at %s", d.Settings.AMQP.URL)
 	d.checkPermissions(ctx)
 }
 
@@ -43,13 +43,13 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 	err := d.tryPermissions(ctx)
 	switch {
 	case err == nil:
-		d.fine("permissions", "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
+		d.reportOK("permissions", "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
 	case errors.Is(context.Cause(ctx), errBlocked):
-		d.say("broker", Wrong, errBlocked.Error(),
+		d.report("broker", Error, errBlocked.Error(),
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
-		d.say("permissions", Wrong, fmt.Sprintf("user %s: %v", d.Login, err),
-			d.grant()+" (docs/security.md)")
+		d.report("permissions", Error, fmt.Sprintf("user %s: %v", d.Login, err),
+			d.permissionsCommand()+" (docs/security.md)")
 	}
 }
 
@@ -60,7 +60,7 @@ func (d *doctor) brokerRemedy(err error) string {
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:
-		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.VHost, d.grant())
+		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.VHost, d.permissionsCommand())
 	}
 	return "start RabbitMQ, or set amqp.url"
 }
@@ -69,14 +69,14 @@ func (d *doctor) brokerRemedy(err error) string {
 // and deletes them.
 func (d *doctor) tryPermissions(ctx context.Context) error {
 	name := prefixOf(d.Topology.Log()) + ".doctor." + rand.Text()[:8]
-	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return useOnce(ch, name) })
+	err := d.conn.Do(ctx, func(ch *amqp091.Channel) error { return tryQueue(ch, name) })
 	if err != nil { // the queue goes with the connection, and with it an exchange that it is bound to
 		_ = d.conn.Do(ctx, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(name, false, false) })
 	}
 	return err
 }
 
-func useOnce(ch *amqp091.Channel, name string) error {
+func tryQueue(ch *amqp091.Channel, name string) error {
 	if err := ch.ExchangeDeclare(name, amqp091.ExchangeDirect, false, true, false, false, nil); err != nil {
 		return fmt.Errorf("declaring an exchange: %w", err)
 	}
@@ -108,21 +108,21 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	defer cancel()
 	management, err := d.Management()
 	if err == nil {
-		err = d.inspect(ctx, management)
+		err = d.readTopology(ctx, management)
 	}
 	if err != nil {
-		d.say("management", Warning, err.Error(), managementRemedy(d.Settings.AMQP.ManagementURL.Reveal()))
+		d.report("management", Warning, err.Error(), managementRemedy(d.Settings.AMQP.ManagementURL.Reveal()))
 		return
 	}
 	d.management = management
-	d.fine("management", "answers at %s", d.Settings.AMQP.ManagementURL)
-	if older(d.version, oldestBroker) {
-		d.say("version", Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+	d.reportOK("management", "answers at %s", d.Settings.AMQP.ManagementURL)
+	if isOlder(d.version, oldestBroker) {
+		d.report("version", Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
 	} else {
-		d.fine("version", "RabbitMQ %s", d.version)
+		d.reportOK("version", "RabbitMQ %s", d.version)
 	}
-	if there, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
-		d.checkClock("the broker", there)
+	if clock, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
+		d.checkClock("the broker", clock)
 	}
 }
 
@@ -134,7 +134,7 @@ func managementRemedy(address string) string {
 	return "set amqp.management_url, and give its user the tag monitoring" + without
 }
 
-func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) error {
+func (d *doctor) readTopology(ctx context.Context, management *rabbit.Management) error {
 	overview, err := management.Overview(ctx)
 	if err != nil {
 		return err
@@ -152,9 +152,9 @@ func (d *doctor) inspect(ctx context.Context, management *rabbit.Management) err
 	return err
 }
 
-// older compares versions by their first two numbers.
-func older(version, than string) bool {
-	a, b := strings.Split(version, "."), strings.Split(than, ".")
+// isOlder compares versions by their first two numbers.
+func isOlder(version, minimum string) bool {
+	a, b := strings.Split(version, "."), strings.Split(minimum, ".")
 	for i := range 2 {
 		x, y := 0, 0
 		if i < len(a) {
@@ -174,14 +174,14 @@ const clockTolerance = 5 * time.Second
 
 // checkClock compares the clock of a server with this machine's. Searches go by the time
 // of an event, which the first server or process that saw the message wrote.
-func (d *doctor) checkClock(whose string, there time.Time) {
-	difference := time.Until(there).Round(time.Second)
+func (d *doctor) checkClock(server string, clock time.Time) {
+	difference := time.Until(clock).Round(time.Second)
 	if difference.Abs() > clockTolerance {
-		d.say("clock", Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", whose, difference),
+		d.report("clock", Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", server, difference),
 			"run NTP on both: events are searched by time")
 		return
 	}
-	d.fine("clock", "the clock of %s agrees with this machine's", whose)
+	d.reportOK("clock", "the clock of %s agrees with this machine's", server)
 }
 
 // checkServe asks /readyz of a serve with this configuration on this machine.
@@ -194,9 +194,9 @@ func (d *doctor) checkServe(ctx context.Context) {
 	answer, err := d.Ready(ctx)
 	switch {
 	case err == nil:
-		d.fine("serve", "is ready at %s", d.Settings.HTTP.Listen)
+		d.reportOK("serve", "is ready at %s", d.Settings.HTTP.Listen)
 	case answer != "":
-		d.say("serve", Wrong, "is not ready: "+answer, "see in its log")
+		d.report("serve", Error, "is not ready: "+answer, "see in its log")
 	}
 }
 

@@ -13,35 +13,35 @@ func (d *doctor) checkStore(ctx context.Context) {
 	defer cancel()
 	store, err := d.OpenStore(ctx)
 	if err != nil {
-		d.say("store", Wrong, err.Error(), "set store.url")
+		d.report("store", Error, err.Error(), "set store.url")
 		return
 	}
 	d.store = store
-	if !d.mayUseStore(ctx) {
+	if !d.checkPrivileges(ctx) {
 		return
 	}
-	there, err := store.Clock(ctx)
+	clock, err := store.Clock(ctx)
 	if err != nil {
-		d.say("store", Wrong, err.Error(), d.storeRemedy())
+		d.report("store", Error, err.Error(), d.storeRemedy())
 		return
 	}
-	d.fine("store", "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
-	d.checkClock(d.StoreKind, there)
+	d.reportOK("store", "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
+	d.checkClock(d.StoreKind, clock)
 	if err := IndexHealth(ctx, store); err != nil {
-		d.say("indices", Wrong, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		d.report("indices", Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
 		return
 	}
 	if err := store.Check(ctx); err != nil {
-		d.say("templates", Wrong, err.Error(), "run watership setup")
+		d.report("templates", Error, err.Error(), "run watership setup")
 		return
 	}
-	d.fine("templates", "there for %s-*", d.Settings.Store.Stream)
+	d.reportOK("templates", "there for %s-*", d.Settings.Store.Stream)
 }
 
-// mayUseStore checks the privileges of the login first: without some of them
+// checkPrivileges checks the privileges of the login first: without some of them
 // Elasticsearch answers a search with no documents instead of an error. It reports
 // nothing where security is off.
-func (d *doctor) mayUseStore(ctx context.Context) bool {
+func (d *doctor) checkPrivileges(ctx context.Context) bool {
 	secured, asks := d.store.(interface {
 		Login(ctx context.Context) (elastic.Login, error)
 	})
@@ -51,12 +51,12 @@ func (d *doctor) mayUseStore(ctx context.Context) bool {
 	login, err := secured.Login(ctx)
 	switch {
 	case err != nil:
-		d.say("store", Wrong, err.Error(), d.storeRemedy())
+		d.report("store", Error, err.Error(), d.storeRemedy())
 	case len(login.Lacks) > 0:
-		d.say("rights", Wrong, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
+		d.report("rights", Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
 			"add it to the role in Elasticsearch: docs/security.md has the whole")
 	case login.User != "":
-		d.fine("rights", "user %s has those of docs/security.md", login.User)
+		d.reportOK("rights", "user %s has those of docs/security.md", login.User)
 	}
 	return err == nil && len(login.Lacks) == 0
 }

@@ -19,23 +19,23 @@ func (d *doctor) checkTrust(ctx context.Context) {
 	keys := d.StateKeys
 	switch {
 	case keys.Signs() && keys.Unsigned():
-		d.say("trust", Warning, "states are signed, and those that are not count as well",
+		d.report("trust", Warning, "states are signed, and those that are not count as well",
 			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
 	case keys.Signs():
-		d.fine("trust", "states are signed")
+		d.reportOK("trust", "states are signed")
 	case errors.Is(err, rabbit.ErrNotFound):
-		d.fine("trust", "states are not signed, and the broker has one login")
+		d.reportOK("trust", "states are not signed, and the broker has one login")
 	case err != nil:
-		d.say("trust", Warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
+		d.report("trust", Warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
 			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(d.VHost)))
 	case len(forgers) > 0:
-		d.say("trust", Warning, "states are not signed, and other logins could forge them: "+few(forgers),
+		d.report("trust", Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
 	default:
-		d.fine("trust", "states are not signed, and no other login may write to our exchanges and queues")
+		d.reportOK("trust", "states are not signed, and no other login may write to our exchanges and queues")
 	}
-	if older(d.version, "4.0") && !keys.Signs() {
-		d.say("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
+	if isOlder(d.version, "4.0") && !keys.Signs() {
+		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
 			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
 	}
 }
@@ -53,7 +53,7 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	queues, _ := d.ours()
+	queues, _ := d.ownQueues()
 	names := append(d.Topology.Exchanges(), queues...)
 	if d.hasFormerDelays() {
 		names = append(names, defaultExchange)
@@ -62,15 +62,15 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 		if p.User == d.Login {
 			continue
 		}
-		var may []string
+		var writable []string
 		for _, name := range names {
 			writes := allows(p.Write, name) && (name != d.Topology.Events() || publishesEvents(topics, p.User, name))
 			if writes || name != defaultExchange && allows(p.Configure, name) {
-				may = append(may, name)
+				writable = append(writable, name)
 			}
 		}
-		if len(may) > 0 {
-			forgers = append(forgers, fmt.Sprintf("%s (%s)", p.User, firstOf(may)))
+		if len(writable) > 0 {
+			forgers = append(forgers, fmt.Sprintf("%s (%s)", p.User, firstOf(3, writable)))
 		}
 	}
 	slices.Sort(forgers)
@@ -109,17 +109,9 @@ func publishesEvents(topics []rabbit.TopicPermission, user, exchange string) boo
 	})
 }
 
-func firstOf(names []string) string {
-	const most = 3
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
-}
-
-// grant returns the command that gives the login of Watership the rights that it needs
+// permissionsCommand returns the command that gives the login of Watership the rights that it needs
 // and no others.
-func (d *doctor) grant() string {
+func (d *doctor) permissionsCommand() string {
 	ours := regexp.QuoteMeta(prefixOf(d.Topology.Log())) + `\..*`
 	configure, write, read := []string{ours}, []string{ours}, []string{ours}
 	for _, tap := range d.Settings.Tap.Exchanges {
@@ -135,25 +127,25 @@ func (d *doctor) grant() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, wording.Quoted(d.Login), pattern(configure), pattern(write), pattern(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, wording.Quoted(d.Login), anyOf(configure), anyOf(write), anyOf(read))
 }
 
-// pattern returns a regular expression that matches one of several patterns as a whole.
-func pattern(names []string) string {
-	slices.Sort(names)
-	return wording.Quoted("^(" + strings.Join(slices.Compact(names), "|") + ")$")
+// anyOf returns a quoted regular expression that matches each of the patterns as a whole.
+func anyOf(patterns []string) string {
+	slices.Sort(patterns)
+	return wording.Quoted("^(" + strings.Join(slices.Compact(patterns), "|") + ")$")
 }
 
-// checkExchanges looks for exchanges of Watership that are missing, or that a former
+// checkOwnExchanges looks for exchanges of Watership that are missing, or that a former
 // release declared without the flag internal, so that publishers can use them.
-func (d *doctor) checkExchanges(ctx context.Context) {
+func (d *doctor) checkOwnExchanges(ctx context.Context) {
 	if _, err := d.management.Exchange(ctx, d.VHost, d.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
-		d.say("bindings", Wrong, "exchange "+d.Topology.Return()+" is missing", "run watership setup")
+		d.report("bindings", Error, "exchange "+d.Topology.Return()+" is missing", "run watership setup")
 	}
 	for _, name := range []string{d.Topology.Tap(), d.Topology.Late(), d.Topology.Retry()} {
 		exchange, err := d.management.Exchange(ctx, d.VHost, name)
 		if err == nil && !exchange.Internal {
-			d.say("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+			d.report("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
 				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
 		}
 	}

@@ -14,23 +14,23 @@ import (
 func (d *doctor) checkDelays(ctx context.Context) {
 	stuck, err := d.stuck(ctx)
 	if err != nil {
-		d.say("delays", Warning, err.Error(), "")
+		d.report("delays", Warning, err.Error(), "")
 		return
 	}
 	if len(stuck) > 0 {
-		d.say("delays", Wrong, "messages have waited long enough and do not get to "+d.Topology.Due()+" from "+few(stuck),
+		d.report("delays", Error, "messages have waited long enough and do not get to "+d.Topology.Due()+" from "+firstOf(maxNames, stuck),
 			"see whether "+d.Topology.Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
 		return
 	}
-	_, delays := d.ours()
-	d.fine("delays", "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
+	_, delays := d.ownQueues()
+	d.reportOK("delays", "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
 }
 
 const stuckPause = time.Second
 
 // stuck reads the queues twice: a message that leaves in between is not stuck.
 func (d *doctor) stuck(ctx context.Context) ([]string, error) {
-	_, delays := d.ours()
+	_, delays := d.ownQueues()
 	first, err := d.management.DeadLettering(ctx, d.VHost)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (d *doctor) dueIsIdle() bool {
 	return !there || due.Messages == 0 || due.Consumers == 0
 }
 
-const muchLag = 10_000 // messages
+const maxLag = 10_000 // messages
 
 func (d *doctor) checkLag() {
 	for _, queue := range []struct{ name, remedy string }{
@@ -76,13 +76,13 @@ func (d *doctor) checkLag() {
 		switch {
 		case !there:
 		case d.Topology.IndexLimit > 0 && found.Messages >= d.Topology.IndexLimit && slices.Contains([]string{d.Topology.Index(), d.Topology.IndexLate()}, queue.name):
-			d.say("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
-		case found.Messages > muchLag:
-			d.say("lag", Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			d.report("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+		case found.Messages > maxLag:
+			d.report("lag", Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			d.say("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			d.report("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
-			d.fine("lag", "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
+			d.reportOK("lag", "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
 		}
 	}
 }
