@@ -8,7 +8,7 @@ import (
 )
 
 // A copy that is parked in our own poison queue would be given up for ever.
-func TestParkingIsNotAQueueOfOurs(t *testing.T) {
+func TestParkingQueueIsNotWatershipsOwn(t *testing.T) {
 	_, err := New(Config{
 		URL:    "amqp://localhost/",
 		Routes: []Route{{Queue: "watership", Park: true, Handler: handler(func(*message.Message) error { return nil })}},

@@ -14,7 +14,7 @@ import (
 
 // A handler sees a message that was tried before as it was first published, in
 // the context and in the metadata.
-func TestGivenMessageIsAsFirstPublished(t *testing.T) {
+func TestHandlerMessageIsAsFirstPublished(t *testing.T) {
 	first := schemas.Envelope{
 		Exchange: "shop", RoutingKey: "order.paid", Body: []byte("x"),
 		Headers:    amqp.Table{"tenant": "acme", "n": int64(1)},

@@ -199,9 +199,9 @@ func (o *town) wantGivenUpUntried(n int) {
 	}
 }
 
-// TestDeathsInQueuesThatSendUsNone: where the exchange of dead letters is a former
+// TestDeathsInQueuesWithAnotherDeadLetterExchange: where the exchange of dead letters is a former
 // release's, anybody may publish to it who may name it.
-func TestDeathsInQueuesThatSendUsNone(t *testing.T) {
+func TestDeathsInQueuesWithAnotherDeadLetterExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		o := startTownOn(t, b, openRetry(t, b))
@@ -219,9 +219,9 @@ func TestDeathsInQueuesThatSendUsNone(t *testing.T) {
 	})
 }
 
-// TestOurQueuesByAnotherWay: who may write to the default exchange reaches every queue,
+// TestOwnQueuesByAnotherExchange: who may write to the default exchange reaches every queue,
 // and has no state there, nor a death.
-func TestOurQueuesByAnotherWay(t *testing.T) {
+func TestOwnQueuesByAnotherExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		e := schemas.Envelope{RoutingKey: o.victim, Body: []byte("x")}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMaxBytes: a route handles no more at once than fits, and what does not fit at
-// all is handled alone. Every hop gets its messages on.
+// all is handled alone. Every handler publishes its messages.
 func TestMaxBytes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const limit, messages, small, large = 4 << 20, 20, 1 << 20, 6 << 20

@@ -130,7 +130,7 @@ func TestOutageLosesNoAttempt(t *testing.T) {
 
 // Three messages that the service does not want, in front of twenty that it
 // handles, are poison after their attempts. The route does not pause for them.
-func TestFewBadMessagesHoldUpNobody(t *testing.T) {
+func TestFewBadMessagesDelayNoOther(t *testing.T) {
 	for _, status := range []string{"404", "403", "503", "500"} {
 		t.Run(status, func(t *testing.T) {
 			b := rabbittest.Newest(t)

@@ -106,7 +106,7 @@ func TestDerivedID(t *testing.T) {
 
 // Services copy headers from what they consume to what they publish. The copy is
 // a message of its own: it starts at attempt 1, with its own origin.
-func TestCopiedHeadersAreNotBelieved(t *testing.T) {
+func TestCopiedHeadersAreNotTrusted(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		source, target := rabbittest.Name(t), rabbittest.Name(t)
 		type seen struct {

@@ -198,7 +198,7 @@ func TestErrorThatIsReadWithoutEnd(t *testing.T) {
 // A fault of the handlers that move messages ends with the message that it is about:
 // it is poison, or kept as it is where even that fails, and others go on. Here a
 // logger panics over what they log.
-func TestFaultsOfOurOwnHandlers(t *testing.T) {
+func TestFaultsOfWatershipsHandlers(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		faults := map[string]func(){"cannot be recorded": func() { panic("the logger") }}

@@ -198,7 +198,7 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 		if err := healing.Publish(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Poison()}); err != nil {
 			t.Error(err)
 		}
-		// The last hop: gone with its bindings, and a queue that is there.
+		// Direct delivery: a deleted exchange, and an existing queue.
 		theirs := b.Queue(t, nil)
 		if err := ch.ExchangeDelete(cfg.Return(), false, false); err != nil {
 			t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestEachTagIsToldOnce lets any number of deliveries end in any order, acked
+// TestEachTagIsAcknowledgedOnce lets any number of deliveries end in any order, acked
 // or nacked, and compares what is told with what RabbitMQ does: it closes the channel
 // at a tag that it does not wait for, and takes one with "multiple" for all before it.
-func TestEachTagIsToldOnce(t *testing.T) {
+func TestEachTagIsAcknowledgedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var u unsettled

@@ -15,22 +15,22 @@ import (
 
 // BenchmarkHandle compares the stock transport with this one under Watermill's
 // Router: a handler that takes 20 ms, and one that does nothing. Each iteration is a
-// round in which every transport takes its turn, so that what the machine does
-// besides hits all of them; figures are medians of the rounds.
+// round in which every transport takes its turn, so that other load of the machine
+// affects all of them; figures are medians of the rounds.
 //
 //	go test -run '^$' -bench Handle -benchtime 5x ./pipeline/transport
 func BenchmarkHandle(b *testing.B) {
 	slow := func(*message.Message) error { time.Sleep(20 * time.Millisecond); return nil }
 	none := func(*message.Message) error { return nil }
 	b.Run("20ms", func(b *testing.B) {
-		rounds(b, slow, []repairing{
+		rounds(b, slow, []candidate{
 			{"stock", 100, stock},
 			{"ours-1000", 40_000, ours(1000, nil)},
 			{"ours-1000-stock-marshaler", 40_000, ours(1000, wamqp.DefaultMarshaler{})},
 		})
 	})
 	b.Run("none", func(b *testing.B) {
-		rounds(b, none, []repairing{
+		rounds(b, none, []candidate{
 			{"stock", 2_000, stock},
 			{"ours-1", 2_000, ours(1, nil)},
 			{"ours-1000", 40_000, ours(1000, nil)},
@@ -38,8 +38,8 @@ func BenchmarkHandle(b *testing.B) {
 	})
 }
 
-// repairing is what one transport does in a round.
-type repairing struct {
+// candidate is a transport in a round.
+type candidate struct {
 	name       string
 	messages   int
 	subscriber func(*testing.B, wamqp.Config) message.Subscriber
@@ -62,24 +62,24 @@ func ours(concurrency int, marshaler wamqp.Marshaler) func(*testing.B, wamqp.Con
 }
 
 // rounds reports the rate of each turn, and how many times that of the first it is.
-func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []repairing) {
+func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []candidate) {
 	broker := rabbittest.NewestServer(b)
 	cfg := queueConfig(broker)
 	publisher := newTestPublisher(b, cfg)
 	rates := make([][]float64, len(turns))
 	for b.Loop() {
-		for i, repairing := range turns {
+		for i, candidate := range turns {
 			queue := broker.Queue(b, nil)
-			fill(b, publisher, queue, repairing.messages)
-			took := handleAll(b, repairing.subscriber(b, cfg), queue, repairing.messages, handler)
-			rates[i] = append(rates[i], float64(repairing.messages)/took.Seconds())
+			fill(b, publisher, queue, candidate.messages)
+			took := handleAll(b, candidate.subscriber(b, cfg), queue, candidate.messages, handler)
+			rates[i] = append(rates[i], float64(candidate.messages)/took.Seconds())
 		}
 	}
 	first := median(rates[0])
-	for i, repairing := range turns {
-		b.ReportMetric(median(rates[i]), repairing.name+"-msg/s")
+	for i, candidate := range turns {
+		b.ReportMetric(median(rates[i]), candidate.name+"-msg/s")
 		if i > 0 {
-			b.ReportMetric(median(rates[i])/first, repairing.name+"-times-"+turns[0].name)
+			b.ReportMetric(median(rates[i])/first, candidate.name+"-times-"+turns[0].name)
 		}
 	}
 	b.ReportMetric(0, "ns/op") // a round takes as long as its slowest turn: no figure

@@ -96,7 +96,7 @@ func TestUUIDIsHeaderThenPropertyThenNothing(t *testing.T) {
 	}
 }
 
-func TestWhatAHandlerChangesIsMarshaled(t *testing.T) {
+func TestChangesOfAHandlerAreMarshaled(t *testing.T) {
 	msg, _ := Marshaler{}.Unmarshal(delivery(everything()))
 	msg.UUID = "another"
 	msg.Payload = []byte("other")

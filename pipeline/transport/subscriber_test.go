@@ -154,7 +154,7 @@ func TestNackComesBackAfterAPauseThatGrows(t *testing.T) {
 	})
 }
 
-func TestPausedNackHoldsUpNoOther(t *testing.T) {
+func TestPausedNackDelaysNoOther(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue := b.Queue(t, nil)
 	cfg := queueConfig(b)
@@ -186,7 +186,7 @@ func TestNackWithoutRequeueDeadLetters(t *testing.T) {
 	b.Take(t, dead, 1)
 }
 
-func TestStopWaitsForHandlersAndGivesTheRestBack(t *testing.T) {
+func TestStopWaitsForHandlersAndRequeuesTheRest(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue, other := b.Queue(t, nil), b.Queue(t, nil)
@@ -382,9 +382,9 @@ func TestSubscribeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyHandlesGoesBackAtOnce: the channel of a stopped subscription stays
+// TestUnhandledMessagesAreRequeuedAtOnce: the channel of a stopped subscription stays
 // open for its slowest handler, which may take hours.
-func TestWhatNobodyHandlesGoesBackAtOnce(t *testing.T) {
+func TestUnhandledMessagesAreRequeuedAtOnce(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, concurrency := range []int{1, 3} {
 			t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
