@@ -31,9 +31,9 @@ func newGauges(s *Server, watching *rabbit.Connection) *gauges {
 	gauge("build_info", "1; the version is a label.", "version").WithLabelValues(Version()).Set(1)
 	return &gauges{
 		Server: s, watching: watching,
-		up:       gauge("server_up", "Whether the broker is connected, and the store answers and has our templates.", "server"),
-		messages: gauge("queue_messages", "Messages of a queue of ours that are not handed out. Those of index, index.late and log are what the store lags behind.", "queue"),
-		lag:      gauge("index_lag_seconds", "How long ago what was published last is in the store, while more waits; 0 while nothing does.", "queue"),
+		up:       gauge("server_up", "1 if the broker is connected, or if the store answers and has Watership's templates.", "server"),
+		messages: gauge("queue_messages", "Messages ready in Watership's queues. Messages in index, index.late and log are not yet in the store.", "queue"),
+		lag:      gauge("index_lag_seconds", "Age of the newest stored event while messages wait in the queue; 0 if none wait.", "queue"),
 	}
 }
 

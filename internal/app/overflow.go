@@ -60,11 +60,11 @@ func (s *Server) watchOverflow(ctx context.Context) (err error) {
 		Server: s, conn: conn, publisher: publisher, management: management,
 		dropping: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: "watership", Subsystem: "index", Name: "dropping",
-			Help: "1 while the queues of copies are full, so that the oldest copies are dropped.",
+			Help: "1 while the index queues are full, so that RabbitMQ drops their oldest messages.",
 		}),
 		dropped: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: "watership", Subsystem: "index", Name: "dropped_messages_total",
-			Help: "Copies that were dropped, as far as the management API allows to count them.",
+			Help: "Copies that RabbitMQ dropped from the index queues, counted with the management API.",
 		}),
 	}
 	return o.run(ctx)
