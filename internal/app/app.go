@@ -1,5 +1,5 @@
-// Package app makes a running Watership of a configuration: the process behind the
-// commands, without command line, terminal and signals.
+// Package app runs Watership from a configuration, without command line, terminal and
+// signals: for the commands, an HTTP API or a console.
 package app
 
 import (
@@ -152,7 +152,7 @@ func (a *App) Sign(m rabbit.Message) rabbit.Message {
 	return m
 }
 
-// Close closes what the App has opened, the newest first.
+// Close closes the connections, the store and the embedded broker, the newest first.
 func (a *App) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -167,8 +167,8 @@ func (e *embedded) closeExternalAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, e.broker.CloseExternal)
 }
 
-// Loss counts the messages that Close deletes with the embedded broker, and those of
-// them that are not recorded in the store.
+// Loss counts the messages that Close deletes with the embedded broker, and how many of
+// them are not recorded in the store.
 func (a *App) Loss() (messages, unrecorded int) {
 	if a.embedded == nil {
 		return 0, 0

@@ -82,8 +82,8 @@ func checkDSL(dsl json.RawMessage) error {
 	return nil
 }
 
-// CheckPlan returns an error if a plan must not be run. Nobody confirms an unattended
-// plan, so that its preview cannot warn.
+// CheckPlan returns an error if a plan must not be run. An unattended plan has no reader
+// of its warnings, so that more of them are errors.
 func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
 	unroutable := plan.Unroutable()
 	switch {

@@ -17,10 +17,10 @@ import (
 type field struct {
 	terminal.Column
 	name  string                     // in the document
-	value func(schemas.Event) string // nil: what the document has under the name
+	value func(schemas.Event) string // nil: the value in the document
 }
 
-// usualFields are the columns where none are asked for.
+// usualFields returns the columns without --fields.
 func usualFields() []field {
 	return []field{
 		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
@@ -41,7 +41,7 @@ func actionColours() map[string]terminal.Colour {
 	}
 }
 
-// fieldsNamed finds the fields that were asked for, by full or short name.
+// fieldsNamed returns the fields with full or short names.
 func fieldsNamed(a *app.App, names []string) ([]field, error) {
 	var list []field
 	for _, name := range names {
@@ -58,7 +58,7 @@ func fieldsNamed(a *app.App, names []string) ([]field, error) {
 	return list, nil
 }
 
-// needsBody says whether a column is of the body, so that it has to be read.
+// needsBody reports whether a column shows the body, which must be read then.
 func needsBody(fields []field) bool {
 	for _, f := range fields {
 		if strings.HasPrefix(f.name, "body.") || f.name == "body" {
@@ -68,7 +68,7 @@ func needsBody(fields []field) bool {
 	return false
 }
 
-// record is an event by the names of its document's fields.
+// record has the fields of an event's document by name.
 type record map[string]any
 
 func newRecord(a *app.App, e schemas.Event) record {
@@ -81,8 +81,8 @@ func newRecord(a *app.App, e schemas.Event) record {
 	return fields
 }
 
-// at finds a value by a name with dots. A key may have dots itself, as in
-// headers: then the longest that is there is meant.
+// at returns a value by a name with dots. A key may have dots itself, as in headers: at
+// prefers the longest existing key.
 func (r record) at(name string) (any, bool) {
 	if value, found := r[name]; found {
 		return value, true

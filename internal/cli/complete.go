@@ -16,11 +16,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// completionTimeout is how long a shell waits for what the running system knows.
+// completionTimeout bounds the requests for a completion.
 const completionTimeout = time.Second
 
 // addCompletions completes queries and the names of queues, exchanges, fields
-// and so on. What cannot be found out in time is left out.
+// and so on. It offers nothing that the servers do not answer in time.
 func addCompletions(root *cobra.Command, from *settings) {
 	refuseOtherShells(root)
 	commands := root.Commands()
@@ -46,8 +46,8 @@ func addCompletions(root *cobra.Command, from *settings) {
 	}
 }
 
-// refuseOtherShells: of a shell that is not known, cobra's own command shows its help
-// as if all were well.
+// refuseOtherShells returns an error for an unknown shell, for which cobra's command
+// prints its help.
 func refuseOtherShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	completion, _, err := root.Find([]string{"completion"})
@@ -65,11 +65,11 @@ func refuseOtherShells(root *cobra.Command) {
 	}
 }
 
-// completion is what cobra asks for.
-type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
+// completion is a completion function of cobra.
+type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
 func (s *settings) completeNames(list func(context.Context, *app.App) []string) completion {
-	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		a, err := s.open(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -77,8 +77,8 @@ func (s *settings) completeNames(list func(context.Context, *app.App) []string) 
 		defer a.Close()
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		before := begun[:strings.LastIndex(begun, ",")+1] // of a list, only the last is begun
-		return matching(begun, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
+		before := typed[:strings.LastIndex(typed, ",")+1] // of a list, only the last is typed
+		return matching(typed, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -110,12 +110,13 @@ func shortNames(a *app.App, names []string) []string {
 	return found
 }
 
-// errorGroups are the most frequent ones of what was given up.
+// errorGroups returns the most frequent error groups of failures.
 func errorGroups(ctx context.Context, a *app.App) []string {
 	return valuesOf(ctx, a, history.GivenUp(), "watership.error_group")
 }
 
-// exchanges are those of the configuration, and of the broker but for ours.
+// exchanges returns the exchanges of the configuration and of the broker, without
+// Watership's.
 func exchanges(ctx context.Context, a *app.App) []string {
 	names := map[string]bool{}
 	for _, tap := range a.Settings().Tap.Exchanges {
@@ -137,7 +138,8 @@ func exchanges(ctx context.Context, a *app.App) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// queues are those of the configuration, and of the broker but for ours.
+// queues returns the queues of the configuration and of the broker, without
+// Watership's.
 func queues(ctx context.Context, a *app.App) []string {
 	names := map[string]bool{}
 	for _, route := range a.Settings().Routes {
@@ -154,9 +156,9 @@ func queues(ctx context.Context, a *app.App) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// completeQuery completes the last word of a query: the name of a field, or the
-// value of one whose values are known.
-func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+// completeQuery completes the last word of a query: the name of a field, or a known
+// value.
+func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	a, err := s.open(cmd)
 	if err != nil {
@@ -165,8 +167,8 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 	defer a.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	word := begun[strings.LastIndexAny(begun, " (")+1:]
-	before := strings.TrimSuffix(begun, word)
+	word := typed[strings.LastIndexAny(typed, " (")+1:]
+	before := strings.TrimSuffix(typed, word)
 	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
 	if !strings.HasSuffix(strings.TrimRight(before, " "), ":") {
 		names := fieldNames(ctx, a)
@@ -176,15 +178,15 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, begun string) (
 		for i := range names {
 			names[i] += ":"
 		}
-		return matching(begun, before, names), directive
+		return matching(typed, before, names), directive
 	}
 	if strings.HasPrefix(word, `"`) {
-		return closed(matching(begun, before+`"`, values(ctx, a, field))), directive
+		return closed(matching(typed, before+`"`, values(ctx, a, field))), directive
 	}
-	return matching(begun, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
+	return matching(typed, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
 }
 
-// closed puts the quote behind values that begin with one.
+// closed appends the closing quote to values.
 func closed(values []string) []string {
 	for i := range values {
 		values[i] += `"`
@@ -192,7 +194,7 @@ func closed(values []string) []string {
 	return values
 }
 
-// needsQuotes says whether a query without quotes around a value means something else.
+// needsQuotes reports whether a query has another meaning without quotes around a value.
 func needsQuotes(value string) bool {
 	node, err := kql.Parse("field: " + value)
 	_, is := node.(kql.Is)
@@ -201,7 +203,7 @@ func needsQuotes(value string) bool {
 
 func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
 
-// values are those that a field can have, as far as they are known.
+// values returns the known values of a field.
 func values(ctx context.Context, a *app.App, field string) []string {
 	named, err := a.Field(field)
 	if err != nil {
@@ -218,7 +220,7 @@ func values(ctx context.Context, a *app.App, field string) []string {
 	return valuesOf(ctx, a, kql.All{}, named.Name)
 }
 
-// valuesOf are the most frequent values of a field among some events; a text has none.
+// valuesOf returns the most frequent values of a field among some events; none of a text.
 func valuesOf(ctx context.Context, a *app.App, among kql.Node, field string) []string {
 	store, err := a.Store(ctx)
 	if err != nil {
@@ -239,11 +241,11 @@ func actions() []string {
 	}
 }
 
-// maxCompleted are read to find message ids that begin as wanted.
-const maxCompleted = 200 // events, the newest
+// maxCompleted is the number of newest events that are searched for message ids.
+const maxCompleted = 200
 
-// completeMessages offers a shell the ids of the newest messages.
-func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+// completeMessages completes the ids of the newest messages.
+func (s *settings) completeMessages(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -254,16 +256,16 @@ func (s *settings) completeMessages(cmd *cobra.Command, args []string, begun str
 	defer a.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	return matching(begun, "", messageIDs(ctx, a, begun)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	return matching(typed, "", messageIDs(ctx, a, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func messageIDs(ctx context.Context, a *app.App, begun string) []string {
+func messageIDs(ctx context.Context, a *app.App, typed string) []string {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return nil
 	}
 	begins := kql.Is{
-		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{begun, ""}},
+		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}},
 	}
 	var ids []string
 	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: maxCompleted, WithoutBody: true}) {

@@ -8,33 +8,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// matching are the names that continue what was typed, without those that
+// matching returns the names that continue the typed text, without those that
 // a shell could read as more than one plain word: publishers and other logins
-// choose ids, errors and names of queues, and bash puts what several candidates
-// begin with on the command line without quotes, and evaluates that line at the
-// next TAB. before is what was typed in front of the name.
-func matching(begun, before string, names []string) []string {
+// choose ids, errors and names of queues, and bash inserts the common beginning of
+// several candidates without quotes, and evaluates that line at the next TAB. before
+// is the typed text in front of the name.
+func matching(typed, before string, names []string) []string {
 	if !isTyped(before) {
 		return nil
 	}
 	var found []string
 	for _, name := range names {
-		if isWord(name) && strings.HasPrefix(before+name, begun) {
+		if isWord(name) && strings.HasPrefix(before+name, typed) {
 			found = append(found, before+name)
 		}
 	}
 	return found
 }
 
-// isWord says whether a shell takes a text for one word, as it is, and a command
-// takes that word for no flag.
+// isWord reports whether a shell reads a text as one word without quotes, and a command
+// does not read that word as a flag.
 func isWord(text string) bool {
 	const punctuation = "._:/@+-"
 	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
 }
 
-// isTyped says whether the beginning of a query or of a list may stand on a
-// command line again, without the quotes in which it was typed.
+// isTyped reports whether a shell reads the beginning of a query or of a list the same
+// without the quotes in which it was typed.
 func isTyped(text string) bool {
 	const punctuation = `._:/@+-, ()"`
 	return !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
@@ -50,7 +50,7 @@ func isPlain(r rune, punctuation string) bool {
 
 // fishCompletion writes cobra's script for fish, in which the arguments before
 // the one to complete lose their quotes and are evaluated, with them. A query in
-// quotes may have parentheses, which fish takes for a command to run.
+// quotes may have parentheses, which fish would run as a command.
 func fishCompletion(cmd *cobra.Command, _ []string) error {
 	var script bytes.Buffer
 	withoutDescriptions, err := cmd.Flags().GetBool("no-descriptions")

@@ -21,7 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// dev is serve on embedded parts, as it was asked for.
+// dev holds the arguments of `dev`.
 type dev struct {
 	terminal.Streams
 	screen   terminal.Screen
@@ -76,12 +76,12 @@ store.url or a password is configured. A folder can have one dev at a time.`,
 
 const maxOrders = 1000 // a second
 
-// devRetention is shorter than that of a store for production: the example alone writes
+// devRetention is shorter than the default: the example alone writes
 // some 8 GB a day.
 const devRetention = 24 * time.Hour
 
-// devConfig has the embedded parts where nothing else is said. The example is
-// not let loose on a broker of somebody's.
+// devConfig returns the configuration with the embedded broker and store as defaults. It
+// refuses any other broker, since the example would publish there.
 func devConfig(from *settings) (config.Config, error) {
 	cfg, err := from.loadOver(map[string]string{"amqp.url": config.Embedded, "log.level": "error"})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// printHints prints what to try once it works, with a line of figures below, until ctx
-// ends.
+// printHints prints commands to try, once there is a message for each, with a status line
+// below, until ctx ends.
 func (d *dev) printHints(ctx context.Context) error {
 	store, err := d.app.Store(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *dev) printHints(ctx context.Context) error {
 
 const hintInterval = time.Second / 2
 
-// hint is something to try, about a message that has to be in the store first.
+// hint is a text with commands for a message, which must be in the store first.
 type hint struct {
 	when func(context.Context, app.EventStore) (id string, err error)
 	text func(id string) string
@@ -117,13 +117,13 @@ Its payment provider fails in a moment, for a few seconds.
 	}
 }
 
-// tried is how many messages are looked at for one whose id can be typed.
-const tried = 100
+// maxTried is the number of messages that are searched for one whose id needs no quotes.
+const maxTried = 100
 
-// firstMessageID finds the first message of a query, recorded since, whose id a shell and a
-// query take for one plain word: it becomes part of a command that is pasted.
+// firstMessageID returns the id of the first message after a cursor whose id a shell and
+// a query read as one plain word, since users paste the command with it.
 func firstMessageID(ctx context.Context, store app.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
-	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: tried, WithoutBody: true}
+	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: maxTried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
 			return id, err
@@ -132,7 +132,7 @@ func firstMessageID(ctx context.Context, store app.EventStore, node kql.Node, si
 	return "", nil
 }
 
-// figures is one line that says how it goes, on a terminal only.
+// statusLine is a line with the number of events by action, on a terminal only.
 type statusLine struct {
 	terminal.Streams
 	screen terminal.Screen
@@ -168,7 +168,7 @@ func (f *statusLine) show(ctx context.Context) error {
 	return err
 }
 
-// sizeOf is the size of a file in bytes; 0 where there is none.
+// sizeOf returns the size of a file in bytes; 0 if it does not exist.
 func sizeOf(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *statusLine) clear() {
 	}
 }
 
-// isTemporary says whether `go run` has made a program, and takes it away.
+// isTemporary reports whether `go run` has made a program, which it deletes at the end.
 func isTemporary(program string) bool {
 	return strings.Contains(filepath.ToSlash(program), "/go-build")
 }

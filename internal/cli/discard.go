@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// discard is what was asked for on the command line.
+// discard holds the arguments of `failed discard`.
 type discard struct {
 	terminal.Streams
 	filter filter

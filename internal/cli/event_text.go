@@ -22,7 +22,7 @@ func attemptText(e schemas.Event) string {
 	return fmt.Sprint(e.Attempt)
 }
 
-// nameOf is what show can be asked for.
+// nameOf returns an id that show finds.
 func nameOf(e schemas.Event) string {
 	if id := e.Envelope.Properties.MessageID; id != "" {
 		return id
@@ -33,7 +33,7 @@ func nameOf(e schemas.Event) string {
 	return e.EventID
 }
 
-// shortDuration has three digits or so, which is what a person reads.
+// shortDuration rounds a duration to about three digits.
 func shortDuration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -90,13 +90,13 @@ func exportBar(ctx context.Context, t terminal.Streams, store app.EventStore, se
 // counted shows in the bar how many events were read.
 func counted(events iter.Seq2[schemas.Event, error], bar *terminal.Bar) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		given := 0
+		n := 0
 		for e, err := range events {
 			if !yield(e, err) {
 				return
 			}
-			given++
-			bar.Show(given)
+			n++
+			bar.Show(n)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// filter chooses the events of a command: by a query, a period and Elasticsearch's
-// own query language, all of which must match.
+// filter selects events by a query, a period and a query in Elasticsearch's query DSL,
+// all of which must match.
 type filter struct {
 	period app.Period
 	dsl    string
@@ -75,7 +75,7 @@ func readFile(name string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// wanted returns the text of a query, and fails if it is empty: no query selects
+// requireQuery returns the text of a query. An empty one is an error: it would select
 // everything, which must be explicit.
 func requireQuery(args []string, doing string) (string, error) {
 	text := strings.Join(args, " ")
@@ -104,7 +104,7 @@ func localTime(text string) string {
 	return wording.Time(at)
 }
 
-// readIDs reads the ids of --ids, one a line, and gives each once.
+// readIDs reads the ids of --ids, one per line, without duplicates.
 func readIDs(file string, in io.Reader) ([]string, error) {
 	text, err := readFile(file, in)
 	if err != nil {
@@ -125,7 +125,7 @@ func readIDs(file string, in io.Reader) ([]string, error) {
 
 const maxUnknown = 10
 
-// printUnknownIDs says which ids name nothing, so that a slip in a list is seen.
+// printUnknownIDs prints the ids that name nothing in the store: mistakes in a list.
 func printUnknownIDs(ctx context.Context, a *app.App, out io.Writer, ids []string) error {
 	if len(ids) == 0 {
 		return nil

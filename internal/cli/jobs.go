@@ -108,7 +108,7 @@ func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer,
 	return reportJob(t, ran, err)
 }
 
-// confirmResume shows what a job is to do.
+// confirmResume prints a job and asks whether to resume it.
 func confirmResume(ctx context.Context, t terminal.Streams, job replayer.Job, yes bool) (bool, error) {
 	if !yes && !terminal.IsTerminal(t.In) {
 		return false, usagef("jobs resume asks before it sends, and there is no terminal to ask: give --yes, or look first with jobs show")
@@ -151,8 +151,8 @@ sent.`,
 	return cmd
 }
 
-// newJobCommand makes a command of what it does with the job that is named, and of the
-// jobs that it is for, which a shell is offered.
+// newJobCommand makes a command for one job, which calls do. Completion offers the jobs
+// for which offered is true.
 func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
 	do func(context.Context, terminal.Streams, *replayer.Replayer, string) error,
 ) *cobra.Command {
@@ -165,7 +165,7 @@ func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.C
 	return cmd
 }
 
-// withJobs does something with the jobs in the store.
+// withJobs calls do with the jobs in the store.
 func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *app.App, *replayer.Replayer) error) error {
 	return from.with(cmd, func(ctx context.Context, a *app.App) error {
 		replays, err := a.Replayer(ctx)
@@ -176,7 +176,7 @@ func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *app.
 	})
 }
 
-// completeJobs offers the newest jobs to a shell, of those that are wanted.
+// completeJobs completes the ids of the newest jobs for which wanted is true.
 func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {

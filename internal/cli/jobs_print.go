@@ -15,23 +15,23 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// limitJobs ends after so many; 0 is all.
+// limitJobs ends after limit jobs; 0: no limit.
 func limitJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
 	return func(yield func(replayer.Job, error) bool) {
-		given := 0
+		n := 0
 		for job, err := range jobs {
 			if !yield(job, err) {
 				return
 			}
-			if given++; given == limit {
+			if n++; n == limit {
 				return
 			}
 		}
 	}
 }
 
-// jobs writes a list of jobs, those that can be read. Where there is none, check says
-// whether that is because there is no store.
+// jobs writes the readable jobs. If there are none, it returns the error of check, which
+// may be the reason.
 func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
 	all := []replayer.Job{}
 	var unreadable []error
@@ -101,7 +101,7 @@ func jobColumns() []terminal.Column {
 	}
 }
 
-// jobState tells a job that runs from one whose runner was killed.
+// jobState returns the state of a job; "interrupted" if its process was killed.
 func jobState(job replayer.Job) string {
 	if job.State == replayer.Running && !job.Running(time.Now()) {
 		return "interrupted"
@@ -133,7 +133,8 @@ func (o *output) job(out io.Writer, job replayer.Job) error {
 	return err
 }
 
-// fieldPrinter writes a name and a value a line, and nothing where there is no value.
+// fieldPrinter returns a function that writes a name and a value on a line, or nothing
+// for an empty value.
 func fieldPrinter(page *bytes.Buffer) func(name string, value any) {
 	return func(name string, value any) {
 		if text := fmt.Sprint(value); text != "" {
@@ -142,7 +143,7 @@ func fieldPrinter(page *bytes.Buffer) func(name string, value any) {
 	}
 }
 
-// writeJobRequest says what a job is to do.
+// writeJobRequest writes the selection, the target and the changes of a job.
 func writeJobRequest(field func(string, any), job replayer.Job) {
 	field("job", job.ID)
 	field("state", jobState(job))

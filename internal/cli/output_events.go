@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// writer returns the writer of a format. It writes whole documents, or the fields
-// alone if they were asked for.
+// newEventWriter returns the writer of a format. It writes whole documents, or the fields
+// alone with --fields.
 func newEventWriter(a *app.App, to list, format output, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
@@ -32,7 +32,7 @@ func document(e schemas.Event) []byte {
 	return terminal.SafeJSON(schemas.DocumentFormat{}.Append(nil, e))
 }
 
-// object returns a JSON object with the given fields alone.
+// object returns a JSON object with only these fields.
 func (r record) object(fields []field) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')

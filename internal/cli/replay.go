@@ -124,8 +124,8 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 	return r.execute(ctx, replays, created)
 }
 
-// agreed reports whether a plan may be run. If not, the error says why; --dry-run and
-// an empty plan need none.
+// confirmed reports whether to run a plan. If not, the error has the reason; --dry-run
+// and an empty plan have none.
 func (r *replay) confirmed(ctx context.Context, plan replayer.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:

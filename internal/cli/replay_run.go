@@ -28,8 +28,8 @@ func (r *replay) execute(ctx context.Context, replays *replayer.Replayer, job re
 	return reportJob(r.Streams, ran, err)
 }
 
-// observe waits for the outcomes of the first messages of a job, and asks whether to
-// go on. With --yes there is no question: each of them must have been sent and
+// confirmCanary waits for the outcomes of the first messages of a job, and asks whether
+// to go on. With --yes there is no question: each of them must have been sent and
 // handled.
 func (r *replay) confirmCanary(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
 	outcomes, err := app.AwaitOutcomes(ctx, replays, job, r.canaryWait)

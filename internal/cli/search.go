@@ -108,8 +108,8 @@ func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Sel
 	return err
 }
 
-// nothing reports an empty result, and fails if it is empty because there is no store.
-// In JSON it prints empty.
+// printNothingFound prints an empty result, or the text empty as JSON. It returns the
+// error of check, which may be the reason.
 func (l list) printNothingFound(ctx context.Context, check func(context.Context) error, format output, empty string) error {
 	if err := check(ctx); err != nil {
 		return err

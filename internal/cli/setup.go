@@ -46,7 +46,7 @@ command that changes the policy.`,
 	return cmd
 }
 
-// kibanaFlags holds the flags that say where Kibana is and how to log in.
+// kibanaFlags holds the address and the login of Kibana.
 type kibanaFlags struct {
 	url, user, passwordFile, ca string
 }

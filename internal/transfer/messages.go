@@ -23,8 +23,8 @@ func NewMessage(e schemas.Envelope) rabbit.Message {
 }
 
 // Messages yields the messages of an export for a publisher with a login. It omits any
-// other user id, which the broker would refuse. Exchange and key replace those of the
-// messages, unless they are nil.
+// other user id, which the broker would refuse. Exchange and key, unless nil, replace
+// the exchange and the routing key of each message.
 func Messages(in io.Reader, login string, exchange, key *string) iter.Seq2[rabbit.Message, error] {
 	return func(yield func(rabbit.Message, error) bool) {
 		for event, err := range Read(in) {
