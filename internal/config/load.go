@@ -107,10 +107,10 @@ func (l *loader) unknown(name string, origin Origin, known []string) {
 
 // show formats a value without passwords.
 func (l *loader) show(path string, n node) string {
-	if strings.HasSuffix(path, "url") && n.Form == text {
+	if strings.HasSuffix(path, "url") && n.Kind == text {
 		return redactURL(n.Text)
 	}
-	return n.show()
+	return n.format()
 }
 
 func (l *loader) describe() []Setting {

@@ -24,7 +24,7 @@ func TestNamesAndAddresses(t *testing.T) {
 	}
 	for name, test := range map[string]parserCases{
 		"prefix": {
-			prefix,
+			topologyPrefix,
 			[]string{"a", "watership", "Shop.messages", "9", "_x", "-x", "a-b_c.d", strings.Repeat("p", 200)},
 			[]string{"", ".a", "amq.a", "a b", "a/b", "ä", "a\n", strings.Repeat("p", 201)},
 		},
@@ -39,7 +39,7 @@ func TestNamesAndAddresses(t *testing.T) {
 			[]string{"", "amq.", "amq.gen-x", "\xff", "a\x00", strings.Repeat("q", 256)},
 		},
 		"label": {
-			label,
+			headerName,
 			[]string{"a", "x-tenant", "a.b", " a", "ä", strings.Repeat("l", 255)},
 			[]string{"", " ", "\t\n", "\u00a0", strings.Repeat("l", 256)},
 		},

@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// form of a node.
-type form int
+// nodeKind is the kind of a YAML node.
+type nodeKind int
 
 const (
-	absent form = iota // null, or nothing
+	absent nodeKind = iota // null, or nothing
 	text
 	sequence
 	mapping
@@ -23,7 +23,7 @@ const (
 // node is a value as written in its source, before the parser of its key has read
 // it. Its fields are exported, since koanf copies values by reflection.
 type node struct {
-	Form   form
+	Kind   nodeKind
 	Text   string
 	Items  []node
 	Fields []field
@@ -37,7 +37,7 @@ type field struct {
 }
 
 func textNode(s string, origin Origin) node {
-	return node{Form: text, Text: s, Origin: origin}
+	return node{Kind: text, Text: s, Origin: origin}
 }
 
 func (n node) field(name string) (node, bool) {
@@ -49,16 +49,16 @@ func (n node) field(name string) (node, bool) {
 	return node{}, false
 }
 
-// show formats the node for a message or a listing, on one line and without
+// format formats the node for a message or a listing, on one line and without
 // passwords.
-func (n node) show() string {
-	switch n.Form {
+func (n node) format() string {
+	switch n.Kind {
 	case text:
 		return redact(n.Text)
 	case sequence:
 		shown := make([]string, len(n.Items))
 		for i, item := range n.Items {
-			shown[i] = item.show()
+			shown[i] = item.format()
 		}
 		return strings.Join(shown, ", ")
 	default:
@@ -95,13 +95,13 @@ func fromYAML(y *yaml.Node, origin Origin) (node, error) {
 	case y.Kind == yaml.AliasNode:
 		return fromYAML(y.Alias, origin)
 	case y.Kind == yaml.MappingNode:
-		n.Form = mapping
+		n.Kind = mapping
 		return n, n.addFields(y)
 	case y.Kind == yaml.SequenceNode:
-		n.Form = sequence
+		n.Kind = sequence
 		return n, n.addItems(y)
 	case y.ShortTag() != "!!null":
-		n.Form, n.Text = text, y.Value
+		n.Kind, n.Text = text, y.Value
 	}
 	return n, nil
 }

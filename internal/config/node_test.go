@@ -10,7 +10,7 @@ import (
 func TestParseYAML(t *testing.T) {
 	origin := Origin{Place: File, Name: "w.yaml"}
 	at := func(line int, n node) node { n.Origin = origin.at(line); return n }
-	word := func(line int, s string) node { return at(line, node{Form: text, Text: s}) }
+	word := func(line int, s string) node { return at(line, node{Kind: text, Text: s}) }
 	for name, test := range map[string]struct {
 		yaml string
 		want node
@@ -21,11 +21,11 @@ func TestParseYAML(t *testing.T) {
 		"text":                {"loud\n", word(0, "loud")},
 		"quoted text":         {"'~'\n", word(0, "~")},
 		"a number as written": {"0x10\n", word(0, "0x10")},
-		"a mapping":           {"a: 1\nb:\n  c: x\n", at(0, node{Form: mapping, Fields: []field{{"a", word(1, "1")}, {"b", at(2, node{Form: mapping, Fields: []field{{"c", word(3, "x")}}})}}})},
-		"an empty mapping":    {"{}", at(0, node{Form: mapping})},
-		"a list":              {"- a\n- [b]\n-\n", at(0, node{Form: sequence, Items: []node{word(1, "a"), at(2, node{Form: sequence, Items: []node{word(2, "b")}}), at(3, node{})}})},
-		"an alias":            {"a: &x [1]\nb: *x\n", at(0, node{Form: mapping, Fields: []field{{"a", at(1, node{Form: sequence, Items: []node{word(1, "1")}})}, {"b", at(2, node{Form: sequence, Items: []node{word(1, "1")}})}}})},
-		"JSON":                {`{"a": ["b"]}`, at(0, node{Form: mapping, Fields: []field{{"a", at(1, node{Form: sequence, Items: []node{word(1, "b")}})}}})},
+		"a mapping":           {"a: 1\nb:\n  c: x\n", at(0, node{Kind: mapping, Fields: []field{{"a", word(1, "1")}, {"b", at(2, node{Kind: mapping, Fields: []field{{"c", word(3, "x")}}})}}})},
+		"an empty mapping":    {"{}", at(0, node{Kind: mapping})},
+		"a list":              {"- a\n- [b]\n-\n", at(0, node{Kind: sequence, Items: []node{word(1, "a"), at(2, node{Kind: sequence, Items: []node{word(2, "b")}}), at(3, node{})}})},
+		"an alias":            {"a: &x [1]\nb: *x\n", at(0, node{Kind: mapping, Fields: []field{{"a", at(1, node{Kind: sequence, Items: []node{word(1, "1")}})}, {"b", at(2, node{Kind: sequence, Items: []node{word(1, "1")}})}}})},
+		"JSON":                {`{"a": ["b"]}`, at(0, node{Kind: mapping, Fields: []field{{"a", at(1, node{Kind: sequence, Items: []node{word(1, "b")}})}}})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseYAML([]byte(test.yaml), origin)

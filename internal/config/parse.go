@@ -53,8 +53,9 @@ func wholeNumber(low, high int) func(string) (int, error) {
 	}
 }
 
-// countOrNone parses a whole number up to a bound, and returns -1 for 0.
-func countOrNone(high int) func(string) (int, error) {
+// countOrOff parses a whole number up to a bound. It returns -1 for 0, which turns the
+// setting off.
+func countOrOff(high int) func(string) (int, error) {
 	return func(s string) (int, error) {
 		n, err := wholeNumber(0, high)(s)
 		if n == 0 {
@@ -75,8 +76,8 @@ func number(low, high float64) func(string) (float64, error) {
 	}
 }
 
-// name parses text with a bounded number of bytes, as AMQP's short strings have.
-func name(low, high int) func(string) (string, error) {
+// boundedText parses text with a bounded number of bytes, as AMQP's short strings have.
+func boundedText(low, high int) func(string) (string, error) {
 	return func(s string) (string, error) {
 		if len(s) < low || len(s) > high || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			return "", fmt.Errorf("expected text of %d to %d bytes", low, high)
@@ -85,17 +86,17 @@ func name(low, high int) func(string) (string, error) {
 	}
 }
 
-// label parses the name of a header that becomes a field: Elasticsearch refuses
+// headerName parses the name of a header that becomes a field: Elasticsearch refuses
 // every document with a field whose name is blank.
-func label(s string) (string, error) {
+func headerName(s string) (string, error) {
 	if strings.TrimSpace(s) == "" {
 		return "", errors.New("expected text of 1 to 255 bytes that is not blank")
 	}
-	return name(1, 255)(s)
+	return boundedText(1, 255)(s)
 }
 
 // path parses the name of a file, or an empty text.
-func path(s string) (string, error) { return name(0, 4096)(s) }
+func path(s string) (string, error) { return boundedText(0, 4096)(s) }
 
 // shortString is the longest name that AMQP can carry, in bytes.
 const shortString = 255
@@ -105,10 +106,10 @@ func queueName(s string) (string, error) {
 	if strings.HasPrefix(s, "amq.") {
 		return "", errors.New("expected a name that does not begin with amq., which RabbitMQ keeps for itself")
 	}
-	return name(1, shortString)(s)
+	return boundedText(1, shortString)(s)
 }
 
-func prefix(s string) (string, error) {
+func topologyPrefix(s string) (string, error) {
 	if len(s) > 200 || strings.HasPrefix(s, "amq.") || !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(s) {
 		return "", errors.New("expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front")
 	}
@@ -122,9 +123,9 @@ func streamName(s string) (string, error) {
 	if len(s) > 200 || !regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`).MatchString(s) {
 		return "", errors.New("expected up to 200 lower-case letters, digits, dots, dashes and underscores")
 	}
-	for _, taken := range []string{"logs-", "metrics-", "traces-", "synthetics-", "profiling-"} {
-		if strings.HasPrefix(s, taken) {
-			return "", errors.New("expected a name that does not begin with " + taken + ", which Elasticsearch keeps for its own data streams")
+	for _, reserved := range []string{"logs-", "metrics-", "traces-", "synthetics-", "profiling-"} {
+		if strings.HasPrefix(s, reserved) {
+			return "", errors.New("expected a name that does not begin with " + reserved + ", which Elasticsearch keeps for its own data streams")
 		}
 	}
 	return s, nil

@@ -12,14 +12,14 @@ import (
 func readPolicies(into *map[string]retry.Policy) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		if n.Form != mapping {
+		if n.Kind != mapping {
 			l.fail(path, n, "expected policies by name")
 			return
 		}
 		*into = map[string]retry.Policy{}
 		for _, f := range n.Fields {
 			at := join(path, f.Name)
-			if _, err := name(1, 200)(f.Name); err != nil {
+			if _, err := boundedText(1, 200)(f.Name); err != nil {
 				l.fail(redact(at), f.Value, "expected a name of 1 to 200 bytes")
 				continue
 			}
@@ -32,14 +32,14 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 	l.record(path, node{Origin: n.Origin})
 	before := len(l.mistakes)
 	var policy retry.Policy
-	l.parts(path, n,
-		part{name: "delays", read: list(delay, &policy.Delays)},
-		part{name: "first", read: value(delay, &policy.First)},
-		part{name: "factor", read: value(number(1, 1000), &policy.Factor)},
-		part{name: "cap", read: value(delay, &policy.Cap)},
-		part{name: "jitter", read: value(number(0, 1), &policy.Jitter)},
-		part{name: "attempts", read: value(wholeNumber(1, retry.MaxAttempts), &policy.Attempts)},
-		part{name: "classes", read: readPolicies(&policy.Classes)},
+	l.readFields(path, n,
+		structureField{name: "delays", read: scalars(queueTTL, &policy.Delays)},
+		structureField{name: "first", read: scalar(queueTTL, &policy.First)},
+		structureField{name: "factor", read: scalar(number(1, 1000), &policy.Factor)},
+		structureField{name: "cap", read: scalar(queueTTL, &policy.Cap)},
+		structureField{name: "jitter", read: scalar(number(0, 1), &policy.Jitter)},
+		structureField{name: "attempts", read: scalar(wholeNumber(1, retry.MaxAttempts), &policy.Attempts)},
+		structureField{name: "classes", read: readPolicies(&policy.Classes)},
 	)
 	_, listed := n.field("delays")
 	_, growing := n.field("first")
@@ -65,7 +65,7 @@ func (l *loader) checkFields(path string, err error) {
 
 func (l *loader) addDefaultPolicy(policies map[string]retry.Policy) {
 	policies["default"] = retry.Default()
-	delays := node{Form: sequence}
+	delays := node{Kind: sequence}
 	for _, d := range retry.Default().Delays {
 		delays.Items = append(delays.Items, textNode(FormatDuration(d), Origin{}))
 	}

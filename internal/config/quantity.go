@@ -24,8 +24,8 @@ func duration(low, high time.Duration) func(string) (time.Duration, error) {
 	}
 }
 
-// delay parses a TTL of a RabbitMQ queue, which has 32 bits of milliseconds.
-func delay(s string) (time.Duration, error) {
+// queueTTL parses a TTL of a RabbitMQ queue, which has 32 bits of milliseconds.
+func queueTTL(s string) (time.Duration, error) {
 	d, err := duration(time.Millisecond, retry.MaxDelay)(s)
 	if err != nil || d%time.Millisecond != 0 {
 		return 0, errors.New("expected a duration such as 10s, in whole milliseconds, from 1ms to 4294967295ms (49 days)")
@@ -33,7 +33,7 @@ func delay(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func retention(s string) (time.Duration, error) {
+func retentionPeriod(s string) (time.Duration, error) {
 	d, err := parseDuration(s)
 	if err != nil || d != 0 && d < time.Hour || d > 36500*day || d%time.Second != 0 {
 		return 0, errors.New("expected a duration such as 30d or 12h, of at least 1h, or 0 for ever")

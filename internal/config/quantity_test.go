@@ -80,7 +80,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 		accept("a duration from 1s to 10s", s+"s", err)
 		_, err = size(1, 10)(s)
 		accept("a size from 1 to 10", s, err)
-		_, err = name(1, 10)("0123456789"[:len(s)])
+		_, err = boundedText(1, 10)("0123456789"[:len(s)])
 		accept("text of 1 to 10 bytes", s, err)
 	}
 	for _, s := range []string{"0", "11", "-5", "", "x", "9223372036854775808"} {
@@ -98,29 +98,29 @@ func TestBoundsAreInclusive(t *testing.T) {
 		reject("a number from 1 to 10", s, err)
 	}
 	for _, s := range []string{"", "01234567890", "\xff", "a\x00b"} {
-		_, err := name(1, 10)(s)
+		_, err := boundedText(1, 10)(s)
 		reject("text of 1 to 10 bytes", s, err)
 	}
 }
 
 // Text is measured in bytes, as AMQP's short strings are.
 func TestNamesAreMeasuredInBytes(t *testing.T) {
-	if _, err := name(1, 4)("äö"); err != nil {
+	if _, err := boundedText(1, 4)("äö"); err != nil {
 		t.Error(err)
 	}
-	if _, err := name(1, 4)("äöü"); err == nil {
+	if _, err := boundedText(1, 4)("äöü"); err == nil {
 		t.Error("six bytes are accepted as four")
 	}
 }
 
 func TestCountOrNone(t *testing.T) {
 	for text, want := range map[string]int{"0": -1, "1": 1, "9": 9} {
-		if got, err := countOrNone(9)(text); err != nil || got != want {
+		if got, err := countOrOff(9)(text); err != nil || got != want {
 			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"-1", "10", "none", ""} {
-		if got, err := countOrNone(9)(text); err == nil {
+		if got, err := countOrOff(9)(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}
 	}
@@ -130,12 +130,12 @@ func TestRetention(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "0s": 0, "1h": time.Hour, "90m": 90 * time.Minute, "3601s": 3601 * time.Second, "36500d": 36500 * day,
 	} {
-		if got, err := retention(text); err != nil || got != want {
+		if got, err := retentionPeriod(text); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "30", "59m59s", "-1h", "-1d", "36501d", "1h0.5s", "forever"} {
-		if got, err := retention(text); err == nil {
+		if got, err := retentionPeriod(text); err == nil {
 			t.Errorf("%q is read as %s", text, got)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 // read parses the node of a key, and sets the field of the key.
 type read func(l *loader, path string, n node)
 
-// value reads one value. The error of parse becomes the mistake's Expected.
-func value[T any](parse func(string) (T, error), into *T) read {
+// scalar reads one value. The error of parse becomes the mistake's Expected.
+func scalar[T any](parse func(string) (T, error), into *T) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, n)
-		if n.Form != text {
+		if n.Kind != text {
 			l.fail(path, n, "expected one value")
 			return
 		}
@@ -26,18 +26,18 @@ func value[T any](parse func(string) (T, error), into *T) read {
 	}
 }
 
-// list reads a list of values.
-func list[T any](parse func(string) (T, error), into *[]T) read {
+// scalars reads a list of values.
+func scalars[T any](parse func(string) (T, error), into *[]T) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, n)
-		if n.Form != sequence {
+		if n.Kind != sequence {
 			l.fail(path, n, "expected a list")
 			return
 		}
 		*into = []T{} // an empty list differs from none
 		for i, item := range n.Items {
 			var one T
-			if item.Form != text {
+			if item.Kind != text {
 				l.fail(element(path, i), item, "expected one value")
 			} else if parsed, err := parse(item.Text); err != nil {
 				l.fail(element(path, i), item, err.Error())
@@ -49,11 +49,11 @@ func list[T any](parse func(string) (T, error), into *[]T) read {
 	}
 }
 
-// each reads a list of structures.
-func each[T any](one func(l *loader, path string, n node) T, into *[]T) read {
+// structures reads a list of structures.
+func structures[T any](one func(l *loader, path string, n node) T, into *[]T) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		if n.Form != sequence {
+		if n.Kind != sequence {
 			l.fail(path, n, "expected a list")
 			return
 		}
@@ -64,37 +64,37 @@ func each[T any](one func(l *loader, path string, n node) T, into *[]T) read {
 	}
 }
 
-// part is a field of a structure.
-type part struct {
+// structureField is a field of a structure.
+type structureField struct {
 	name     string
 	fallback string // as it would be written; empty if there is none
 	read     read
 }
 
-// parts reads the fields of a structure, and reports unknown ones.
-func (l *loader) parts(path string, n node, known ...part) {
+// readFields reads the fields of a structure, and reports unknown ones.
+func (l *loader) readFields(path string, n node, known ...structureField) {
 	names := make([]string, len(known))
 	for i, p := range known {
 		names[i] = p.name
 		value, _ := n.field(p.name)
 		switch {
-		case value.Form != absent:
+		case value.Kind != absent:
 			p.read(l, join(path, p.name), value)
 		case p.fallback != "":
 			p.read(l, join(path, p.name), textNode(p.fallback, Origin{Place: Default}))
 		}
 	}
-	if n.Form != mapping && n.Form != absent {
+	if n.Kind != mapping && n.Kind != absent {
 		l.fail(path, n, "expected fields such as "+names[0])
 	}
 	for _, f := range n.Fields {
 		if !slices.Contains(names, f.Name) {
-			l.unknown(join(path, f.Name), f.Value.Origin, under(path, names))
+			l.unknown(join(path, f.Name), f.Value.Origin, childPaths(path, names))
 		}
 	}
 }
 
-func under(path string, names []string) []string {
+func childPaths(path string, names []string) []string {
 	full := make([]string, len(names))
 	for i, name := range names {
 		full[i] = join(path, name)

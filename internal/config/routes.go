@@ -8,25 +8,25 @@ import (
 
 func readTap(l *loader, path string, n node) TapExchange {
 	var tap TapExchange
-	l.parts(path, n,
-		part{name: "name", read: value(name(1, shortString), &tap.Name)},
-		part{name: "type", read: value(oneOf("topic", "fanout", "direct", "headers"), &tap.Type)},
-		part{name: "keys", read: list(name(0, shortString), &tap.Keys)},
+	l.readFields(path, n,
+		structureField{name: "name", read: scalar(boundedText(1, shortString), &tap.Name)},
+		structureField{name: "type", read: scalar(oneOf("topic", "fanout", "direct", "headers"), &tap.Type)},
+		structureField{name: "keys", read: scalars(boundedText(0, shortString), &tap.Keys)},
 	)
 	return tap
 }
 
 func readRoute(l *loader, path string, n node) Route {
 	var route Route
-	l.parts(path, n,
-		part{name: "queue", read: value(queueName, &route.Queue)},
-		part{name: "bind", read: each(readBind, &route.Bind)},
-		part{name: "handler", read: readHandler(&route.Handler)},
-		part{name: "concurrency", fallback: "16", read: value(wholeNumber(1, 10_000), &route.Concurrency)},
-		part{name: "retry", read: value(name(1, 200), &route.Retry)},
-		part{name: "breaker", read: readBreaker(&route.Breaker)},
-		part{name: "timeout", read: value(duration(time.Millisecond, day), &route.Timeout)},
-		part{name: "park", fallback: "false", read: value(boolean, &route.Park)},
+	l.readFields(path, n,
+		structureField{name: "queue", read: scalar(queueName, &route.Queue)},
+		structureField{name: "bind", read: structures(readBind, &route.Bind)},
+		structureField{name: "handler", read: readHandler(&route.Handler)},
+		structureField{name: "concurrency", fallback: "16", read: scalar(wholeNumber(1, 10_000), &route.Concurrency)},
+		structureField{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
+		structureField{name: "breaker", read: readBreaker(&route.Breaker)},
+		structureField{name: "timeout", read: scalar(duration(time.Millisecond, day), &route.Timeout)},
+		structureField{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
 	)
 	return route
 }
@@ -35,23 +35,23 @@ func readRoute(l *loader, path string, n node) Route {
 func readBreaker(into *retry.Breaker) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		l.parts(path, n,
-			part{name: "messages", read: value(countOrNone(1000), &into.Messages)},
-			part{name: "within", read: value(duration(time.Millisecond, day), &into.Within)},
-			part{name: "first", read: value(duration(time.Millisecond, day), &into.First)},
-			part{name: "cap", read: value(duration(time.Millisecond, day), &into.Cap)},
-			part{name: "max_waits", read: value(countOrNone(1_000_000), &into.MaxWaits)},
-			part{name: "max_wait", read: value(duration(time.Millisecond, 365*day), &into.MaxWait)},
-			part{name: "max_alike", read: value(countOrNone(1_000_000), &into.MaxAlike)},
+		l.readFields(path, n,
+			structureField{name: "messages", read: scalar(countOrOff(1000), &into.Messages)},
+			structureField{name: "within", read: scalar(duration(time.Millisecond, day), &into.Within)},
+			structureField{name: "first", read: scalar(duration(time.Millisecond, day), &into.First)},
+			structureField{name: "cap", read: scalar(duration(time.Millisecond, day), &into.Cap)},
+			structureField{name: "max_waits", read: scalar(countOrOff(1_000_000), &into.MaxWaits)},
+			structureField{name: "max_wait", read: scalar(duration(time.Millisecond, 365*day), &into.MaxWait)},
+			structureField{name: "max_alike", read: scalar(countOrOff(1_000_000), &into.MaxAlike)},
 		)
 	}
 }
 
 func readBind(l *loader, path string, n node) Bind {
 	var bind Bind
-	l.parts(path, n,
-		part{name: "exchange", read: value(name(1, shortString), &bind.Exchange)},
-		part{name: "key", read: value(name(0, shortString), &bind.Key)},
+	l.readFields(path, n,
+		structureField{name: "exchange", read: scalar(boundedText(1, shortString), &bind.Exchange)},
+		structureField{name: "key", read: scalar(boundedText(0, shortString), &bind.Key)},
 	)
 	return bind
 }
@@ -59,19 +59,19 @@ func readBind(l *loader, path string, n node) Bind {
 func readHandler(into *Handler) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		l.parts(path, n, part{name: "http", read: readHTTPHandler(&into.HTTP)})
+		l.readFields(path, n, structureField{name: "http", read: readHTTPHandler(&into.HTTP)})
 	}
 }
 
 func readHTTPHandler(into *HTTPHandler) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		l.parts(path, n,
-			part{name: "url", read: value(address("http", "https"), &into.URL)},
-			part{name: "timeout", fallback: "30s", read: value(duration(time.Millisecond, day), &into.Timeout)},
-			part{name: "statuses", read: readStatuses(&into.Statuses)},
-			part{name: "headers", read: list(requestHeader, &into.Headers)},
-			part{name: "max_retry_after", fallback: "1h", read: value(duration(time.Millisecond, day), &into.MaxRetryAfter)},
+		l.readFields(path, n,
+			structureField{name: "url", read: scalar(address("http", "https"), &into.URL)},
+			structureField{name: "timeout", fallback: "30s", read: scalar(duration(time.Millisecond, day), &into.Timeout)},
+			structureField{name: "statuses", read: readStatuses(&into.Statuses)},
+			structureField{name: "headers", read: scalars(requestHeader, &into.Headers)},
+			structureField{name: "max_retry_after", fallback: "1h", read: scalar(duration(time.Millisecond, day), &into.MaxRetryAfter)},
 		)
 	}
 }
@@ -80,7 +80,7 @@ func readHTTPHandler(into *HTTPHandler) read {
 func readStatuses(into *map[string]string) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
-		if n.Form != mapping {
+		if n.Kind != mapping {
 			l.fail(path, n, "expected meanings by status")
 			return
 		}
@@ -92,7 +92,7 @@ func readStatuses(into *map[string]string) read {
 				continue
 			}
 			var meaning string
-			value(oneOf("handled", "retry", "poison", "unavailable"), &meaning)(l, at, f.Value)
+			scalar(oneOf("handled", "retry", "poison", "unavailable"), &meaning)(l, at, f.Value)
 			(*into)[f.Name] = meaning
 		}
 	}

@@ -25,10 +25,10 @@ const (
 )
 
 // defaults returns the lowest layer.
-func (l *loader) defaults(others map[string]string) values {
+func (l *loader) defaults(overrides map[string]string) values {
 	settings := values{}
 	for _, key := range l.keys {
-		if value := cmp.Or(others[key.Name], key.Default); value != "" {
+		if value := cmp.Or(overrides[key.Name], key.Default); value != "" {
 			l.fromText(key, value, Origin{Place: Default}, settings)
 		}
 	}
@@ -66,7 +66,7 @@ func readError(err error) string {
 
 // flatten stores the values of a tree by their keys.
 func (l *loader) flatten(path string, n node, into values) {
-	if n.Form != mapping && n.Form != absent {
+	if n.Kind != mapping && n.Kind != absent {
 		l.fail(path, n, "expected keys such as "+l.childrenOf(path)[0])
 		return
 	}
@@ -75,7 +75,7 @@ func (l *loader) flatten(path string, n node, into values) {
 		switch {
 		case l.isKey(name) && into[name] != nil: // amqp.url, and url under amqp
 			l.fail(name, f.Value, "expected each key once")
-		case l.isKey(name) && f.Value.Form != absent:
+		case l.isKey(name) && f.Value.Kind != absent:
 			into[name] = f.Value
 		case l.isKey(name): // null counts as not set
 		case len(l.childrenOf(name)) > 0:
@@ -128,7 +128,7 @@ func (l *loader) fromText(key Key, value string, origin Origin, into values) {
 	n := textNode(value, origin)
 	switch key.Form {
 	case List:
-		n = node{Form: sequence, Origin: origin}
+		n = node{Kind: sequence, Origin: origin}
 		for item := range strings.SplitSeq(value, ",") {
 			n.Items = append(n.Items, textNode(strings.TrimSpace(item), origin))
 		}
@@ -151,12 +151,12 @@ func (l *loader) failYAML(key string, origin Origin, err error) {
 	}
 	for _, message := range messages {
 		message = strings.TrimPrefix(message, "yaml: ")
-		at := origin
-		if _, err := fmt.Sscanf(message, "line %d:", &at.Line); err == nil && at.Place == File {
+		place := origin
+		if _, err := fmt.Sscanf(message, "line %d:", &place.Line); err == nil && place.Place == File {
 			_, message, _ = strings.Cut(message, ": ")
 		} else {
-			at.Line = 0
+			place.Line = 0
 		}
-		l.fail(key, node{Origin: at}, "expected YAML: "+redact(message))
+		l.fail(key, node{Origin: place}, "expected YAML: "+redact(message))
 	}
 }
