@@ -39,8 +39,8 @@ func (c *connection) awaitMemory() {
 	}
 }
 
-// hasUnfinishedPublish reports whether the broker has a part of a message, or publishes of an
-// open transaction.
+// hasUnfinishedPublish reports whether the broker has a part of a message, or publishes
+// of an open transaction.
 func (c *connection) hasUnfinishedPublish() bool {
 	for _, ch := range c.channels {
 		if ch.incoming.state != awaitingMethod || ch.tx != nil && len(ch.tx.publishes) > 0 {

@@ -89,11 +89,11 @@ func publishOutcome(do func(*channel) *exception) Outcome {
 }
 
 // CloseChannel closes the channel with an error such as 404 or 406, and does not
-// applyFault the request.
+// perform the request.
 func CloseChannel(code uint16, text string) Outcome { return closeOutcome(code, text, channelScope) }
 
 // CloseConnection closes the connection with an error such as 320 or 541, and does not
-// applyFault the request.
+// perform the request.
 func CloseConnection(code uint16, text string) Outcome {
 	return closeOutcome(code, text, connectionScope)
 }
@@ -208,7 +208,7 @@ func (ch *channel) applyFault(id methodID, args decoder, perform func() *excepti
 }
 
 // countDown counts a request that meets a fault. It returns false where the fault has
-// closed.
+// ended.
 func (b *Broker) countDown(f *injectedFault) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,7 +38,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// protocolHeader appends bytes that are not a frame: a protocol header.
+// protocolHeader appends a protocol header, which is not a frame.
 func (o *outbox) protocolHeader(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,7 +46,7 @@ func (o *outbox) protocolHeader(b []byte) {
 	signal(o.wake)
 }
 
-// mustMethodID appends a method frame. args appends its arguments; nil for none.
+// method appends a method frame. args appends its arguments; nil for none.
 func (o *outbox) method(channel uint16, id methodID, args func(b []byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
