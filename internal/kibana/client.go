@@ -41,21 +41,21 @@ func (c *Client) Import(ctx context.Context, stream string) (imported int, err e
 	if err != nil {
 		return 0, err
 	}
-	form, kind, err := importForm(objects)
+	form, contentType, err := importForm(objects)
 	if err != nil {
 		return 0, fmt.Errorf("making the import for Kibana: %w", err)
 	}
-	to := strings.TrimRight(c.url.String(), "/") + "/api/saved_objects/_import?overwrite=true"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, form)
+	endpoint := strings.TrimRight(c.url.String(), "/") + "/api/saved_objects/_import?overwrite=true"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, form)
 	if err != nil {
 		return 0, fmt.Errorf("importing into Kibana at %s: %w", config.NewURL(c.url.String()), errors.Unwrap(err)) // without its URL
 	}
-	request.Header.Set("Content-Type", kind)
+	request.Header.Set("Content-Type", contentType)
 	request.Header.Set("kbn-xsrf", "watership") // Kibana refuses requests without
-	return c.send(request)
+	return c.sendImport(request)
 }
 
-func importForm(objects []byte) (form *bytes.Buffer, kind string, err error) {
+func importForm(objects []byte) (form *bytes.Buffer, contentType string, err error) {
 	form = new(bytes.Buffer)
 	writer := multipart.NewWriter(form)
 	file, err := writer.CreateFormFile("file", "watership.ndjson")
@@ -65,7 +65,7 @@ func importForm(objects []byte) (form *bytes.Buffer, kind string, err error) {
 	return form, writer.FormDataContentType(), errors.Join(err, writer.Close())
 }
 
-func (c *Client) send(request *http.Request) (imported int, err error) {
+func (c *Client) sendImport(request *http.Request) (imported int, err error) {
 	where := config.NewURL(request.URL.Scheme + "://" + request.URL.Host)
 	response, err := c.http.Do(request)
 	if err != nil {

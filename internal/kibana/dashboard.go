@@ -6,41 +6,41 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// layer is the only one of a visualization; its columns are called by these names.
+// The names of the only layer of a visualization and of its columns.
 const (
-	lensLayer   = "layer"
-	lensAcross  = "across"
-	lensSplit   = "split"
-	lensMeasure = "measure"
+	lensLayer        = "layer"
+	horizontalColumn = "across"
+	breakdownColumn  = "split"
+	verticalColumn   = "measure"
 )
 
 // lensPanel is a chart of the dashboard: bars over time or over the values of a
 // field, each in parts by the values of another.
 type lensPanel struct {
-	id, title, query string
-	series           string         // bar_stacked, bar_horizontal_stacked, line
-	across, split    map[string]any // split may be nil
-	measure          map[string]any
+	id, title, query      string
+	series                string         // bar_stacked, bar_horizontal_stacked, line
+	horizontal, breakdown map[string]any // breakdown may be nil
+	vertical              map[string]any
 }
 
 func (b bundle) panels() []savedObject {
 	list := []lensPanel{
-		{"rate", "Events", "", "bar_stacked", overTime(), topOf("event.action", "Action", "string"), counted("Events")},
+		{"rate", "Events", "", "bar_stacked", overTime(), topOf("event.action", "Action", "string"), countOf("Events")},
 		{
 			"failures-by-queue", "Failed attempts by queue", "event.action: (retry_scheduled or poisoned)", "bar_horizontal_stacked",
-			topOf("watership.queue", "Queue", "string"), topOf("event.action", "Action", "string"), counted("Attempts"),
+			topOf("watership.queue", "Queue", "string"), topOf("event.action", "Action", "string"), countOf("Attempts"),
 		},
 		{
 			"failures-by-error", "Given up, by error", "event.action: poisoned", "bar_horizontal_stacked",
-			topOf("watership.error_group", "Error", "string"), topOf("watership.queue", "Queue", "string"), counted("Messages"),
+			topOf("watership.error_group", "Error", "string"), topOf("watership.queue", "Queue", "string"), countOf("Messages"),
 		},
 		{
 			"attempts", "Retry attempts", "event.action: (retry_scheduled or poisoned or handled) and watership.attempt >= 1", "bar_stacked",
-			topOf("watership.attempt", "Attempt", "number"), topOf("event.action", "Action", "string"), counted("Messages"),
+			topOf("watership.attempt", "Attempt", "number"), topOf("event.action", "Action", "string"), countOf("Messages"),
 		},
 		{
 			"replay-activity", "Replays", "event.action: replayed or (event.action: (handled or poisoned) and watership.replay.job: *)", "bar_stacked",
-			overTime(), topOf("event.action", "Action", "string"), counted("Messages"),
+			overTime(), topOf("event.action", "Action", "string"), countOf("Messages"),
 		},
 		{
 			"lag", "How late events are stored (95 % of them)", "not watership.time_source: publisher", "line",
@@ -67,7 +67,7 @@ func topOf(field, label, kind string) map[string]any {
 		"label": label, "customLabel": true, "dataType": kind, "isBucketed": true, "operationType": "terms",
 		"scale": "ordinal", "sourceField": field,
 		"params": map[string]any{
-			"size": 10, "orderBy": map[string]any{"type": "column", "columnId": lensMeasure}, "orderDirection": "desc",
+			"size": 10, "orderBy": map[string]any{"type": "column", "columnId": verticalColumn}, "orderDirection": "desc",
 			"otherBucket": true, "missingBucket": false, "parentFormat": map[string]any{"id": "terms"},
 		},
 	}
@@ -76,7 +76,7 @@ func topOf(field, label, kind string) map[string]any {
 // lensRecords is Lens's name for whole documents.
 const lensRecords = "___records___"
 
-func counted(label string) map[string]any {
+func countOf(label string) map[string]any {
 	return map[string]any{
 		"label": label, "customLabel": true, "dataType": "number", "isBucketed": false, "operationType": "count",
 		"scale": "ratio", "sourceField": lensRecords, "params": map[string]any{"emptyAsNull": true},
@@ -91,15 +91,15 @@ func percentile(field, label string, of int) map[string]any {
 }
 
 func (b bundle) lens(p lensPanel) savedObject {
-	columns := map[string]any{lensAcross: p.across, lensMeasure: p.measure}
-	order := []string{lensAcross, lensMeasure}
-	shown := map[string]any{
+	columns := map[string]any{horizontalColumn: p.horizontal, verticalColumn: p.vertical}
+	order := []string{horizontalColumn, verticalColumn}
+	layer := map[string]any{
 		"layerId": lensLayer, "layerType": "data", "seriesType": p.series, "position": "top", "showGridlines": false,
-		"xAccessor": lensAcross, "accessors": []string{lensMeasure},
+		"xAccessor": horizontalColumn, "accessors": []string{verticalColumn},
 	}
-	if p.split != nil {
-		columns[lensSplit], shown["splitAccessor"] = p.split, lensSplit
-		order = []string{lensAcross, lensSplit, lensMeasure}
+	if p.breakdown != nil {
+		columns[breakdownColumn], layer["splitAccessor"] = p.breakdown, breakdownColumn
+		order = []string{horizontalColumn, breakdownColumn, verticalColumn}
 	}
 	return savedObject{
 		Type: "lens", ID: b.id(p.id), CoreMigrationVersion: coreVersion, TypeMigrationVersion: lensVersion,
@@ -113,7 +113,7 @@ func (b bundle) lens(p lensPanel) savedObject {
 				}}},
 				"visualization": map[string]any{
 					"legend": map[string]any{"isVisible": true, "position": "right"}, "valueLabels": "hide",
-					"preferredSeriesType": p.series, "layers": []any{shown},
+					"preferredSeriesType": p.series, "layers": []any{layer},
 				},
 			},
 		},
@@ -127,12 +127,12 @@ const (
 )
 
 func (b bundle) dashboard(panels []savedObject) savedObject {
-	var placed []map[string]any
+	var placements []map[string]any
 	var references []reference
-	place := func(kind, id, title string, x, y, width int) {
-		index := strconv.Itoa(len(placed))
+	addPanel := func(kind, id, title string, x, y, width int) {
+		index := strconv.Itoa(len(placements))
 		name := "panel_" + index
-		placed = append(placed, map[string]any{
+		placements = append(placements, map[string]any{
 			"version": dashboardVersion, "type": kind, "panelIndex": index, "panelRefName": name, "title": title,
 			"gridData":         map[string]any{"x": x, "y": y, "w": width, "h": panelHeight, "i": index},
 			"embeddableConfig": map[string]any{"enhancements": map[string]any{}},
@@ -140,9 +140,9 @@ func (b bundle) dashboard(panels []savedObject) savedObject {
 		references = append(references, reference{index + ":" + name, kind, id})
 	}
 	for i, p := range panels {
-		place("lens", p.ID, p.Attributes["title"].(string)[len("Watership: "):], i%2*panelWidth, i/2*panelHeight, panelWidth)
+		addPanel("lens", p.ID, p.Attributes["title"].(string)[len("Watership: "):], i%2*panelWidth, i/2*panelHeight, panelWidth)
 	}
-	place("search", b.id("poison"), "Given up", 0, (len(panels)+1)/2*panelHeight, 2*panelWidth)
+	addPanel("search", b.id("poison"), "Given up", 0, (len(panels)+1)/2*panelHeight, 2*panelWidth)
 	return savedObject{
 		Type: "dashboard", ID: b.id("overview"), References: references,
 		CoreMigrationVersion: coreVersion, TypeMigrationVersion: dashboardVersion,
@@ -150,9 +150,9 @@ func (b bundle) dashboard(panels []savedObject) savedObject {
 			"title": "Watership", "description": "Rate, failures, retries, replays and lag.", "version": 1,
 			"timeRestore": true, "timeFrom": "now-24h", "timeTo": "now",
 			"refreshInterval": map[string]any{"pause": true, "value": 60000},
-			"panelsJSON":      embedded(placed),
-			"optionsJSON":     embedded(map[string]any{"useMargins": true, "syncColors": true, "syncCursor": true, "syncTooltips": false, "hidePanelTitles": false}),
-			"kibanaSavedObjectMeta": map[string]any{"searchSourceJSON": embedded(map[string]any{
+			"panelsJSON":      encodeJSON(placements),
+			"optionsJSON":     encodeJSON(map[string]any{"useMargins": true, "syncColors": true, "syncCursor": true, "syncTooltips": false, "hidePanelTitles": false}),
+			"kibanaSavedObjectMeta": map[string]any{"searchSourceJSON": encodeJSON(map[string]any{
 				"query": kuery(""), "filter": []any{},
 			})},
 		},

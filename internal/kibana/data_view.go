@@ -26,17 +26,17 @@ func (b bundle) dataView() savedObject {
 			"fieldAttrs":    "{}",
 			"fields":        "[]",
 			"sourceFilters": "[]",
-			"runtimeFieldMap": embedded(map[string]any{
+			"runtimeFieldMap": encodeJSON(map[string]any{
 				eventstore.LagField: map[string]any{"type": "long", "script": map[string]any{"source": lagScript}},
 			}),
-			"fieldFormatMap": embedded(b.formats()),
+			"fieldFormatMap": encodeJSON(b.fieldFormats()),
 		},
 	}
 }
 
-// formats returns the field formatters. Ids and fingerprints link to the events of their
-// message.
-func (b bundle) formats() map[string]any {
+// fieldFormats returns the field formatters. Ids and fingerprints link to the events of
+// their message.
+func (b bundle) fieldFormats() map[string]any {
 	duration := func(input string) map[string]any {
 		return map[string]any{"id": "duration", "params": map[string]any{"inputFormat": input, "outputFormat": "humanizePrecise", "useShortSuffix": true}}
 	}
@@ -46,21 +46,21 @@ func (b bundle) formats() map[string]any {
 		eventstore.LagField:           duration("milliseconds"),
 		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},
 		"messaging.message.body.size": map[string]any{"id": "bytes"},
-		"messaging.message.id":        b.timeline("messaging.message.id"),
-		"watership.fingerprint":       b.timeline("watership.fingerprint"),
-		"watership.message":           b.timeline("watership.message"),
-		"watership.replay.job":        b.timeline("watership.replay.job"),
+		"messaging.message.id":        b.linkToTimeline("messaging.message.id"),
+		"watership.fingerprint":       b.linkToTimeline("watership.fingerprint"),
+		"watership.message":           b.linkToTimeline("watership.message"),
+		"watership.replay.job":        b.linkToTimeline("watership.replay.job"),
 	}
 }
 
-// timeline returns a formatter that links a value to the saved search of all events that
-// have it
+// linkToTimeline returns a formatter that links a value to the saved search of all
+// events that have it
 // (https://www.elastic.co/guide/en/kibana/8.19/field-formatters-string.html). A
 // relative URL without a leading slash is an application of Kibana.
 //
 // The value stands in a Rison string, which Kibana escapes for URLs only: the links of
 // values with ' or ! do not work. A filter needs no other escapes; a query would.
-func (b bundle) timeline(field string) map[string]any {
+func (b bundle) linkToTimeline(field string) map[string]any {
 	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, b.stream, field)
 	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, b.id("timeline"), filter)
 	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
@@ -68,19 +68,19 @@ func (b bundle) timeline(field string) map[string]any {
 
 // discoverSearch is a search in Discover.
 type discoverSearch struct {
-	id, title, about string
-	query            string
-	columns          []string
-	oldestFirst      bool
+	id, title, description string
+	query                  string
+	columns                []string
+	oldestFirst            bool
 }
 
 func (b bundle) searches() []savedObject {
-	where := []string{"messaging.destination.name", "messaging.rabbitmq.destination.routing_key"}
+	destination := []string{"messaging.destination.name", "messaging.rabbitmq.destination.routing_key"}
 	failure := []string{"watership.queue", "watership.attempt", "error.type", "error.message"}
 	list := []discoverSearch{
 		{
 			"timeline", "Watership: the life of a message", "Every event, the oldest first. Search for a message id or a fingerprint; ids with ' or ! have no link to it.", "",
-			append(append([]string{"event.action"}, where...), append(failure, "watership.replay.job")...), true,
+			append(append([]string{"event.action"}, destination...), append(failure, "watership.replay.job")...), true,
 		},
 		{
 			"failures", "Watership: failures", "Every attempt that failed.", "event.action: (retry_scheduled or poisoned)",
@@ -92,7 +92,7 @@ func (b bundle) searches() []savedObject {
 		},
 		{
 			"poison", "Watership: poison", "What was given up.", "event.action: poisoned",
-			append(append([]string{"messaging.message.id"}, failure...), where...), false,
+			append(append([]string{"messaging.message.id"}, failure...), destination...), false,
 		},
 		{
 			"replays", "Watership: replays", "What was sent again, and what became of it.", "event.action: replayed or watership.replay.job: *",
@@ -117,10 +117,10 @@ func (b bundle) search(s discoverSearch) savedObject {
 		Type: "search", ID: b.id(s.id), CoreMigrationVersion: coreVersion, TypeMigrationVersion: searchVersion,
 		References: []reference{{index, "index-pattern", b.stream}},
 		Attributes: map[string]any{
-			"title": s.title, "description": s.about, "columns": s.columns, "grid": map[string]any{},
+			"title": s.title, "description": s.description, "columns": s.columns, "grid": map[string]any{},
 			"hideChart": false, "isTextBasedQuery": false, "timeRestore": false,
 			"sort": [][]string{{"@timestamp", order}, {"event.sequence", order}},
-			"kibanaSavedObjectMeta": map[string]any{"searchSourceJSON": embedded(map[string]any{
+			"kibanaSavedObjectMeta": map[string]any{"searchSourceJSON": encodeJSON(map[string]any{
 				"query": kuery(s.query), "filter": []any{}, "indexRefName": index,
 			})},
 		},

@@ -48,8 +48,8 @@ type savedObject struct {
 	TypeMigrationVersion string         `json:"typeMigrationVersion"`
 }
 
-// reference is how an object names another: the attributes have the name, and
-// Kibana may give the other a new id.
+// reference names another object: the attributes have the name, and Kibana may give
+// the other object a new id.
 type reference struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
@@ -61,8 +61,8 @@ type bundle struct{ stream string }
 
 func (b bundle) id(suffix string) string { return b.stream + "-" + suffix }
 
-// embedded is JSON within JSON, of which Kibana's attributes are full.
-func embedded(value any) string {
+// encodeJSON encodes an attribute that is JSON in a string, as many of Kibana's are.
+func encodeJSON(value any) string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

@@ -269,7 +269,7 @@ func TestKibanaVersions(t *testing.T) {
 // The link of a message id leads to the search that is there.
 func TestKibanaTimelineLink(t *testing.T) {
 	b := bundle{"shop"}
-	url := b.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	url := b.linkToTimeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
 	if !strings.Contains(url, "/view/"+b.id("timeline")+"?") || !strings.Contains(url, `match_phrase:(messaging.message.id:'{{value}}')`) {
 		t.Error(url)
 	}
@@ -284,7 +284,7 @@ func TestKibanaDataViewNamesItsStreams(t *testing.T) {
 
 // A link has a value as a text of Rison, in which only ' and ! mean anything.
 func TestKibanaLinksTakeOddValues(t *testing.T) {
-	template := bundle{"shop-messages"}.timeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	template := bundle{"shop-messages"}.linkToTimeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
 	for _, id := range []string{`say "no"`, `C:\dir`, "a b&c=d#e?f", "(a,b:c)", "é*", "%41"} {
 		link := strings.ReplaceAll(template, "{{value}}", strings.ReplaceAll(url.QueryEscape(id), "+", "%20"))
 		_, hash, _ := strings.Cut(link, "#")
