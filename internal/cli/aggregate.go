@@ -56,12 +56,12 @@ func (l list) aggregation(f kql.Field, counts eventstore.Aggregation, format out
 		}
 		return nil
 	case "csv":
-		w := terminal.NewSheet(l.Out)
+		w := terminal.NewCSV(l.Out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range counts.Values {
 			text := value.Text
 			if f.Type != kql.Long && f.Type != kql.Double {
-				text = w.Text(text)
+				text = w.Escape(text)
 			}
 			rows = append(rows, []string{text, strconv.FormatInt(value.Count, 10)})
 		}
@@ -133,5 +133,5 @@ func (l list) bars(f kql.Field, counts eventstore.Aggregation) error {
 }
 
 func barColumns(name string) []terminal.Column {
-	return []terminal.Column{{Title: name}, {Title: "COUNT", Fixed: true, Right: true}, {Fixed: true, Spare: 1}}
+	return []terminal.Column{{Title: name}, {Title: "COUNT", Fixed: true, Right: true}, {Fixed: true, DropOrder: 1}}
 }

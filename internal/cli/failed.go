@@ -95,11 +95,11 @@ func failedColumns() []terminal.Column {
 	return []terminal.Column{
 		{Title: "COUNT", Fixed: true, Right: true},
 		{Title: "QUEUE"},
-		{Title: "CLASS", Spare: 3},
-		{Title: "TYPE", Spare: 1},
+		{Title: "CLASS", DropOrder: 3},
+		{Title: "TYPE", DropOrder: 1},
 		{Title: "ERROR"},
-		{Title: "FIRST", Fixed: true, Spare: 4},
-		{Title: "LAST", Fixed: true, Spare: 2},
+		{Title: "FIRST", Fixed: true, DropOrder: 4},
+		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
 }

@@ -90,14 +90,14 @@ func (l list) jobs(jobs []replayer.Job) error {
 func jobColumns() []terminal.Column {
 	return []terminal.Column{
 		{Title: "JOB", Fixed: true},
-		{Title: "CREATED", Fixed: true, Spare: 4},
+		{Title: "CREATED", Fixed: true, DropOrder: 4},
 		{Title: "STATE", Fixed: true},
 		{Title: "SENT", Fixed: true, Right: true},
-		{Title: "FAILED", Fixed: true, Right: true, Spare: 1},
-		{Title: "TOTAL", Fixed: true, Right: true, Spare: 2},
-		{Title: "OPERATOR", Spare: 5},
-		{Title: "TO", Spare: 6},
-		{Title: "QUERY", Spare: 3},
+		{Title: "FAILED", Fixed: true, Right: true, DropOrder: 1},
+		{Title: "TOTAL", Fixed: true, Right: true, DropOrder: 2},
+		{Title: "OPERATOR", DropOrder: 5},
+		{Title: "TO", DropOrder: 6},
+		{Title: "QUERY", DropOrder: 3},
 	}
 }
 

@@ -90,7 +90,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 			return found, err
 		case err != nil:
 			unreadable++
-			l.Complain("%v", err)
+			l.Warn("%v", err)
 			continue
 		}
 		found++

@@ -19,7 +19,7 @@ func newEventWriter(a *app.App, to list, format output, fields []field, only boo
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{a, terminal.NewSheet(to.Out), fields, false}
+		return &csvWriter{a, terminal.NewCSV(to.Out), fields, false}
 	case "json":
 		return &jsonWriter{bufio.NewWriter(to.Out), encode, "[\n"}
 	case "ndjson":
@@ -86,7 +86,7 @@ func (w *jsonWriter) end() error {
 // csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
 	app    *app.App
-	out    terminal.Sheet
+	out    terminal.CSV
 	fields []field
 	headed bool
 }
@@ -98,7 +98,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	r := newRecord(w.app, e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
-		values[i] = sheetValue(w.out, r, f.name)
+		values[i] = csvValue(w.out, r, f.name)
 	}
 	return w.out.Write(values)
 }
@@ -148,12 +148,12 @@ func (w tableWriter) event(e schemas.Event) error {
 
 func (w tableWriter) end() error { return w.table.Flush() }
 
-// sheetValue returns the value of a field as text. A number may begin with a sign.
-func sheetValue(s terminal.Sheet, r record, name string) string {
+// csvValue returns the value of a field as text. A number may begin with a sign.
+func csvValue(s terminal.CSV, r record, name string) string {
 	if number, found := r.at(name); found {
 		if n, is := number.(json.Number); is {
 			return n.String()
 		}
 	}
-	return s.Text(r.text(name))
+	return s.Escape(r.text(name))
 }

@@ -49,8 +49,8 @@ func (to list) routes(states []app.RouteState, format output) error {
 	}
 	t := terminal.NewTable(to.Out, to.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},
-		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, Spare: 1},
-		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", Spare: 2})
+		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, DropOrder: 1},
+		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", DropOrder: 2})
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {

@@ -17,7 +17,7 @@ func (p *page) properties(e schemas.Event) {
 	properties := e.Envelope.Properties
 	field := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(p, "%-14s %s\n", name, terminal.Cell(value, terminal.WidestUncut))
+			fmt.Fprintf(p, "%-14s %s\n", name, terminal.Cell(value, terminal.MaxCellWidth))
 		}
 	}
 	field("message", properties.MessageID)
@@ -149,10 +149,10 @@ func (p *page) failure(ctx context.Context, store app.EventStore, events []schem
 	p.title("last failure")
 	p.block(failure.Message)
 	if failure.Type != "" {
-		fmt.Fprintf(p, "  type %s\n", terminal.Cell(failure.Type, terminal.WidestUncut))
+		fmt.Fprintf(p, "  type %s\n", terminal.Cell(failure.Type, terminal.MaxCellWidth))
 	}
 	if failure.Class != "" {
-		fmt.Fprintf(p, "  class %s\n", terminal.Cell(failure.Class, terminal.WidestUncut))
+		fmt.Fprintf(p, "  class %s\n", terminal.Cell(failure.Class, terminal.MaxCellWidth))
 	}
 	p.block(failure.Stack)
 	return nil

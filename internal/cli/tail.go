@@ -65,6 +65,6 @@ func (f follower) Receive(e schemas.Event) error { return f.event(e) }
 
 func (f follower) Flush() error { return f.end() }
 
-func (f follower) Unreadable(err error) { f.Complain("%v", err) }
+func (f follower) Unreadable(err error) { f.Warn("%v", err) }
 
-func (f follower) Unavailable(err error) { f.Complain("waiting for the store: %v", err) }
+func (f follower) Unavailable(err error) { f.Warn("waiting for the store: %v", err) }

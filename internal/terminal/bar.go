@@ -9,12 +9,12 @@ import (
 
 // Bar shows the progress of long work on a terminal, and nothing elsewhere.
 type Bar struct {
-	out     io.Writer
-	total   int // 0: not known
-	from    int // done before, which says nothing of the rate
-	started time.Time
-	drawn   time.Time
-	on      bool
+	out        io.Writer
+	total      int // 0: not known
+	doneBefore int // steps that the rate excludes
+	started    time.Time
+	drawn      time.Time
+	shown      bool
 }
 
 const (
@@ -24,26 +24,26 @@ const (
 
 // NewBar returns a bar for total steps; 0: the number is unknown.
 func NewBar(out io.Writer, total int) *Bar {
-	return &Bar{out: out, total: total, started: time.Now(), on: IsTerminal(out) && total != 1} // one is no long work
+	return &Bar{out: out, total: total, started: time.Now(), shown: IsTerminal(out) && total != 1} // one is no long work
 }
 
 // StartAt sets the number of steps that were done before; the rate excludes them.
-func (b *Bar) StartAt(done int) { b.from = done }
+func (b *Bar) StartAt(done int) { b.doneBefore = done }
 
 // Expect sets the total of a bar that was made without one.
 func (b *Bar) Expect(total int) { b.total = total }
 
 // IsShown reports whether the bar is on a terminal.
-func (b *Bar) IsShown() bool { return b.on }
+func (b *Bar) IsShown() bool { return b.shown }
 
 // Show draws the bar, at most ten times a second.
 func (b *Bar) Show(done int) {
 	now := time.Now()
-	if !b.on || now.Sub(b.drawn) < barRefresh && done != b.total {
+	if !b.shown || now.Sub(b.drawn) < barRefresh && done != b.total {
 		return
 	}
 	b.drawn = now
-	rate := float64(done-b.from) / max(now.Sub(b.started).Seconds(), 0.001)
+	rate := float64(done-b.doneBefore) / max(now.Sub(b.started).Seconds(), 0.001)
 	if b.total == 0 {
 		fmt.Fprintf(b.out, "\r\x1b[K%d  %.0f/s", done, rate)
 		return
@@ -56,7 +56,7 @@ func (b *Bar) Show(done int) {
 
 // End finishes the line of the bar.
 func (b *Bar) End() {
-	if b.on && !b.drawn.IsZero() {
+	if b.shown && !b.drawn.IsZero() {
 		fmt.Fprintln(b.out)
 	}
 }

@@ -26,13 +26,13 @@ func NewScreen(out io.Writer, environ []string) Screen {
 	}
 	width, _, err := term.GetSize(int(file.Fd()))
 	if err != nil || width <= 0 {
-		width = usualWidth
+		width = defaultWidth
 	}
 	return Screen{width, variable(environ, "NO_COLOR") == "" && variable(environ, "TERM") != "dumb"}
 }
 
-// usualWidth is for a terminal that does not report its width.
-const usualWidth = 80
+// defaultWidth is for a terminal that does not report its width.
+const defaultWidth = 80
 
 // variable returns the value of an environment variable, "" where it is not set.
 func variable(environ []string, name string) string {
@@ -49,12 +49,12 @@ type Colour string
 
 // Colours, and bold.
 const (
-	plain  Colour = ""
-	Red    Colour = "\x1b[31m"
-	Green  Colour = "\x1b[32m"
-	Yellow Colour = "\x1b[33m"
-	Cyan   Colour = "\x1b[36m"
-	Bold   Colour = "\x1b[1m"
+	noColour Colour = ""
+	Red      Colour = "\x1b[31m"
+	Green    Colour = "\x1b[32m"
+	Yellow   Colour = "\x1b[33m"
+	Cyan     Colour = "\x1b[36m"
+	Bold     Colour = "\x1b[1m"
 
 	// ColourEnd goes back to the colour of the terminal.
 	ColourEnd = "\x1b[0m"
@@ -62,7 +62,7 @@ const (
 
 // Paint colours a text, where the screen has colours.
 func (s Screen) Paint(text string, c Colour) string {
-	if !s.Colour || c == plain || text == "" {
+	if !s.Colour || c == noColour || text == "" {
 		return text
 	}
 	return string(c) + text + ColourEnd

@@ -1,4 +1,4 @@
-// Package terminal writes to the person at a terminal: tables, progress, questions
+// Package terminal writes to the user of a terminal: tables, progress, questions
 // and text without control characters.
 package terminal
 
@@ -45,7 +45,7 @@ func (t Streams) Ask(ctx context.Context, question string) (bool, error) {
 	}
 }
 
-// Complain writes a problem to Err, for a command that goes on.
-func (t Streams) Complain(format string, args ...any) {
+// Warn writes a problem to Err. The command goes on.
+func (t Streams) Warn(format string, args ...any) {
 	fmt.Fprintln(t.Err, SafeLines("watership: "+fmt.Sprintf(format, args...)))
 }

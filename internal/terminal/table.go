@@ -10,38 +10,38 @@ import (
 
 // Column is a column of a table.
 type Column struct {
-	Title   string
-	Fixed   bool // never made narrower
-	Right   bool // aligned to the right
-	Spare   int  // left out where there is no room, the highest first; 0: never
-	Colours map[string]Colour
-	out     bool // left out
+	Title     string
+	Fixed     bool // never made narrower
+	Right     bool // aligned to the right
+	DropOrder int  // columns with a higher order are left out first where there is no room; 0: never
+	Colours   map[string]Colour
+	dropped   bool // left out, by DropOrder
 }
 
 const (
-	tablePage = 100 // rows whose widths are found together
-	tableGap  = "  "
-	narrowest = 8 // characters of a column that has to make room
+	rowsPerPage    = 100 // rows whose widths are found together
+	columnGap      = "  "
+	minColumnWidth = 8 // characters of a column that is not fixed
 )
 
-// WidestUncut is the widest cell, in characters, where there is no terminal to fit.
-const WidestUncut = 200
+// MaxCellWidth is the widest cell, in characters, where there is no terminal to fit.
+const MaxCellWidth = 200
 
 // Table writes rows in columns, a page at a time, so that it needs no more
 // memory for a million rows than for a hundred. A later page may have wider
 // columns than those before.
 type Table struct {
-	out     *bufio.Writer
-	screen  Screen
-	columns []Column
-	widths  []int
-	rows    [][]string
-	headed  bool
+	out           *bufio.Writer
+	screen        Screen
+	columns       []Column
+	widths        []int
+	rows          [][]string
+	titlesWritten bool
 }
 
 // NewTable returns a table that fits the screen.
-func NewTable(out io.Writer, on Screen, columns ...Column) *Table {
-	t := &Table{out: bufio.NewWriter(out), screen: on, columns: columns, widths: make([]int, len(columns))}
+func NewTable(out io.Writer, screen Screen, columns ...Column) *Table {
+	t := &Table{out: bufio.NewWriter(out), screen: screen, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
 		t.widths[i] = kql.Width(c.Title)
 	}
@@ -51,10 +51,10 @@ func NewTable(out io.Writer, on Screen, columns ...Column) *Table {
 // Row adds a row, with one value for each column.
 func (t *Table) Row(values ...string) error {
 	for i, value := range values {
-		values[i] = Cell(value, WidestUncut)
+		values[i] = Cell(value, MaxCellWidth)
 	}
 	t.rows = append(t.rows, values)
-	if len(t.rows) < tablePage {
+	if len(t.rows) < rowsPerPage {
 		return nil
 	}
 	return t.Flush()
@@ -63,16 +63,16 @@ func (t *Table) Row(values ...string) error {
 // Flush writes the rows that were added so far, and above the first the titles.
 func (t *Table) Flush() error {
 	t.measure()
-	if !t.headed {
-		t.headed = true
+	if !t.titlesWritten {
+		t.titlesWritten = true
 		titles := make([]string, len(t.columns))
 		for i, c := range t.columns {
 			titles[i] = c.Title
 		}
-		t.line(titles, true)
+		t.writeLine(titles, true)
 	}
 	for _, row := range t.rows {
-		t.line(row, false)
+		t.writeLine(row, false)
 	}
 	t.rows = t.rows[:0]
 	return t.out.Flush()
@@ -82,62 +82,62 @@ func (t *Table) Flush() error {
 func (t *Table) measure() {
 	for _, row := range t.rows {
 		for i, value := range row {
-			if !t.columns[i].out {
+			if !t.columns[i].dropped {
 				t.widths[i] = max(t.widths[i], kql.Width(value))
 			}
 		}
 	}
 	if t.screen.Width > 0 {
-		if !t.headed {
-			t.leaveOut()
+		if !t.titlesWritten {
+			t.dropColumns()
 		}
-		fit(t.widths, t.columns, t.screen.Width)
+		shrinkToFit(t.widths, t.columns, t.screen.Width)
 	}
 }
 
-// leaveOut takes away what can be spared, until the rest can be made to fit.
-func (t *Table) leaveOut() {
-	for t.least() > t.screen.Width {
+// dropColumns leaves out columns by their order, until the others can be made to fit.
+func (t *Table) dropColumns() {
+	for t.minWidth() > t.screen.Width {
 		first := -1
 		for i, c := range t.columns {
-			if c.Spare > 0 && !c.out && (first < 0 || c.Spare > t.columns[first].Spare) {
+			if c.DropOrder > 0 && !c.dropped && (first < 0 || c.DropOrder > t.columns[first].DropOrder) {
 				first = i
 			}
 		}
 		if first < 0 {
 			return
 		}
-		t.columns[first].out = true
+		t.columns[first].dropped = true
 	}
 }
 
-// least is how wide the table is at its narrowest.
-func (t *Table) least() int {
-	sum := -len(tableGap)
+// minWidth returns the least width of the table.
+func (t *Table) minWidth() int {
+	sum := -len(columnGap)
 	for i, c := range t.columns {
 		switch {
-		case c.out:
+		case c.dropped:
 		case c.Fixed:
-			sum += len(tableGap) + t.widths[i]
+			sum += len(columnGap) + t.widths[i]
 		default:
-			sum += len(tableGap) + min(t.widths[i], narrowest)
+			sum += len(columnGap) + min(t.widths[i], minColumnWidth)
 		}
 	}
 	return sum
 }
 
-// fit narrows the widest columns, character by character, until all fit.
-func fit(widths []int, columns []Column, room int) {
-	excess := -len(tableGap) - room
+// shrinkToFit narrows the widest columns, character by character, until all fit.
+func shrinkToFit(widths []int, columns []Column, room int) {
+	excess := -len(columnGap) - room
 	for i, width := range widths {
-		if !columns[i].out {
-			excess += len(tableGap) + width
+		if !columns[i].dropped {
+			excess += len(columnGap) + width
 		}
 	}
 	for ; excess > 0; excess-- {
 		widest := -1
 		for i, width := range widths {
-			if !columns[i].Fixed && !columns[i].out && width > narrowest && (widest < 0 || width > widths[widest]) {
+			if !columns[i].Fixed && !columns[i].dropped && width > minColumnWidth && (widest < 0 || width > widths[widest]) {
 				widest = i
 			}
 		}
@@ -148,10 +148,10 @@ func fit(widths []int, columns []Column, room int) {
 	}
 }
 
-func (t *Table) line(values []string, title bool) {
-	last := t.last()
+func (t *Table) writeLine(values []string, title bool) {
+	last := t.lastShown()
 	for i, value := range values[:last+1] {
-		if t.columns[i].out {
+		if t.columns[i].dropped {
 			continue
 		}
 		shown := Cell(value, t.widths[i])
@@ -169,16 +169,16 @@ func (t *Table) line(values []string, title bool) {
 			t.out.WriteString(t.screen.Paint(shown, c) + padding)
 		}
 		if i < last {
-			t.out.WriteString(tableGap)
+			t.out.WriteString(columnGap)
 		}
 	}
 	t.out.WriteByte('\n')
 }
 
-// last is the place of the last column that is shown.
-func (t *Table) last() int {
+// lastShown returns the index of the last column that is shown.
+func (t *Table) lastShown() int {
 	last := len(t.columns) - 1
-	for last > 0 && t.columns[last].out {
+	for last > 0 && t.columns[last].dropped {
 		last--
 	}
 	return last
