@@ -13,42 +13,42 @@ import (
 // excerpt is a text of a limited number of bytes; bytes beyond the limit are dropped.
 type excerpt struct {
 	bytes.Buffer
-	most int
-	full bool // something was dropped
+	limit     int
+	truncated bool // something was dropped
 }
 
 func (e *excerpt) write(text []byte) {
-	if room := e.most - e.Len(); len(text) > room {
-		text, e.full = text[:max(room, 0)], true
+	if room := e.limit - e.Len(); len(text) > room {
+		text, e.truncated = text[:max(room, 0)], true
 	}
 	e.Write(text)
 }
 
-// deepest is the depth of the greatest indentation.
-const deepest = 50
+// maxIndent is the depth of the greatest indentation.
+const maxIndent = 50
 
 func (e *excerpt) newLine(depth int) {
-	e.write([]byte("\n" + strings.Repeat("  ", min(depth, deepest))))
+	e.write([]byte("\n" + strings.Repeat("  ", min(depth, maxIndent))))
 }
 
 // Text indents JSON and XML. It changes no value, and no byte order mark, which is part
-// of neither. The text ends after most bytes, since the indentation of a body can be as
-// long as its square; whole reports whether that is all of it.
-func Text(body []byte, most int) (text string, whole bool) {
+// of neither. The text ends after limit bytes, since the indentation of a body can be as
+// long as its square; complete reports whether that is all of it.
+func Text(body []byte, limit int) (text string, complete bool) {
 	const mark = "\ufeff"
 	unmarked, marked := bytes.CutPrefix(body, []byte(mark))
 	for _, indent := range []func(*excerpt, []byte) bool{indentJSON, indentXML} {
-		e := &excerpt{most: most}
+		e := &excerpt{limit: limit}
 		if marked {
 			e.write([]byte(mark))
 		}
 		if indent(e, unmarked) {
-			return e.String(), !e.full
+			return e.String(), !e.truncated
 		}
 	}
-	e := &excerpt{most: most}
+	e := &excerpt{limit: limit}
 	e.write(body)
-	return e.String(), !e.full
+	return e.String(), !e.truncated
 }
 
 // IsJSON reports whether a body is a JSON object or array. Other JSON values, such as a
@@ -67,7 +67,7 @@ func indentJSON(e *excerpt, body []byte) bool {
 	tokens := jsonscan.New(bytes.TrimSpace(body))
 	depth := 0
 	var next []byte
-	for token := tokens.Token(); token != nil && !e.full; token = next {
+	for token := tokens.Token(); token != nil && !e.truncated; token = next {
 		next = tokens.Token()
 		switch token[0] {
 		case '{', '[':

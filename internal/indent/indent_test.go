@@ -28,7 +28,7 @@ func FuzzText(f *testing.F) {
 			t.Errorf("%q has become %q", body, got)
 		}
 		var want bytes.Buffer
-		if IsJSON(body) && strings.Count(string(body), "[")+strings.Count(string(body), "{") <= deepest {
+		if IsJSON(body) && strings.Count(string(body), "[")+strings.Count(string(body), "{") <= maxIndent {
 			if err := json.Indent(&want, bytes.TrimSpace(body), "", "  "); err != nil || want.String() != got {
 				t.Errorf("got\n%s\nwant\n%s, %v", got, want.String(), err)
 			}

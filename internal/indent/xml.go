@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// mostRead limits the part of a body that is read, in multiples of the printed part,
+// readFactor limits the part of a body that is read, in multiples of the printed part,
 // since the parser needs many times as much memory.
-const mostRead = 16
+const readFactor = 16
 
 // indentXML writes each element on a line of its own, unless it contains only text. It
 // changes no tag and no text, and drops white space between elements. It returns false
@@ -19,24 +19,24 @@ func indentXML(e *excerpt, body []byte) bool {
 	if !bytes.HasPrefix(body, []byte("<")) {
 		return false
 	}
-	read := body[:min(len(body), mostRead*e.most)]
+	read := body[:min(len(body), readFactor*e.limit)]
 	decoder := xml.NewDecoder(bytes.NewReader(read))
 	decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // it is UTF-8
-	w := xmlIndenter{excerpt: e}
-	for begin := int64(0); !e.full; begin = decoder.InputOffset() {
+	indenter := xmlIndenter{excerpt: e}
+	for begin := int64(0); !e.truncated; begin = decoder.InputOffset() {
 		token, err := decoder.Token()
 		switch {
 		case err == nil:
-			w.token(token, read[begin:decoder.InputOffset()])
+			indenter.token(token, read[begin:decoder.InputOffset()])
 		case errors.Is(err, io.EOF) && len(read) == len(body):
-			return w.elements > 0
+			return indenter.elements > 0
 		case len(read) == len(body) || decoder.InputOffset() < int64(len(read)):
 			return false
 		default:
-			e.full = true // the body continues after read
+			e.truncated = true // the body continues after read
 		}
 	}
-	return w.elements > 0
+	return indenter.elements > 0
 }
 
 type xmlIndenter struct {
@@ -44,7 +44,7 @@ type xmlIndenter struct {
 	depth    int
 	elements int
 	inline   bool // the line has only text after its tag
-	begun    bool // there is a line
+	hasLine  bool // there is a line
 }
 
 // token writes one token. raw is empty for the end of an element that ended in its
@@ -81,9 +81,9 @@ func (w *xmlIndenter) token(token xml.Token, raw []byte) {
 }
 
 func (w *xmlIndenter) line(text []byte) {
-	if w.begun {
+	if w.hasLine {
 		w.newLine(w.depth)
 	}
-	w.begun = true
+	w.hasLine = true
 	w.write(text)
 }
