@@ -73,8 +73,8 @@ func (d *dev) hints(since eventstore.Cursor) []hint {
 		}}
 	}
 	handled := is("event.action", string(schemas.Handled))
-	lost := kql.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.Payment)}
-	back := time.Now().Add(shop.OutageTo)
+	lost := kql.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.PaymentClass)}
+	back := time.Now().Add(shop.OutageEnd)
 	return []hint{
 		{
 			when: func(ctx context.Context, store app.EventStore) (string, error) {
@@ -111,7 +111,7 @@ Its payment provider fails in a moment, for a few seconds.
   %[1]s show %[2]s
   %[1]s replay 'action: poisoned and watership.class: %[3]s' --to-failed-queue --dry-run
 
-`, command, id, shop.Payment)
+`, command, id, shop.PaymentClass)
 			},
 		},
 	}

@@ -30,7 +30,7 @@ type order struct {
 func OrderID(n int) string { return fmt.Sprintf("order-%d", n) }
 
 const (
-	early = 2 // how many orders before its own a change is published
+	changeLead = 2 // a change is published this many orders before its own
 
 	changedEvery    = 10
 	anonymousEvery  = 25
@@ -40,12 +40,12 @@ const (
 
 // messages returns the messages to publish with order n.
 func (s *Shop) messages(n int) []schemas.Envelope {
-	placed := []schemas.Envelope{s.orderPlacement(n)}
-	if later := n + early; later%changedEvery == changedNumber {
-		change := order{Number: later, Address: "12 Nuthanger Down"}
-		placed = append(placed, envelope(Orders, orderChanged, fmt.Sprintf("change-%d", later), change, s.tenant(later)))
+	messages := []schemas.Envelope{s.orderPlacement(n)}
+	if changed := n + changeLead; changed%changedEvery == changedNumber {
+		change := order{Number: changed, Address: "12 Nuthanger Down"}
+		messages = append(messages, envelope(Orders, orderChanged, fmt.Sprintf("change-%d", changed), change, s.tenant(changed)))
 	}
-	return placed
+	return messages
 }
 
 // orderPlacement returns the message that places order n.
@@ -53,8 +53,8 @@ func (s *Shop) orderPlacement(n int) schemas.Envelope {
 	random := s.random(n)
 	o := order{
 		Number:   n,
-		Customer: pick(random, "hazel", "fiver", "bigwig", "blackberry", "dandelion"),
-		Item:     pick(random, "violin", "lettuce", "lantern", "umbrella", "teapot"),
+		Customer: pickOne(random, "hazel", "fiver", "bigwig", "blackberry", "dandelion"),
+		Item:     pickOne(random, "violin", "lettuce", "lantern", "umbrella", "teapot"),
 		Amount:   float64(random.IntN(20_000)+99) / 100,
 	}
 	if n%anonymousEvery == anonymousNumber {
@@ -66,9 +66,9 @@ func (s *Shop) orderPlacement(n int) schemas.Envelope {
 // random returns a generator for one order, so that the orders before do not matter.
 func (s *Shop) random(n int) *rand.Rand { return rand.New(rand.NewPCG(s.cfg.Seed, uint64(n))) }
 
-func (s *Shop) tenant(n int) string { return pick(s.random(-n), "acme", "globex", "initech") }
+func (s *Shop) tenant(n int) string { return pickOne(s.random(-n), "acme", "globex", "initech") }
 
-func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
+func pickOne(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
 
 func envelope(exchange, key, id string, body order, tenant string) schemas.Envelope {
 	text, _ := json.Marshal(body) // texts and numbers

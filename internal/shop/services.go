@@ -11,22 +11,22 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Payment is the class of errors during an outage of the payment provider.
-const Payment = "payment"
+// PaymentClass is the class of errors during an outage of the payment provider.
+const PaymentClass = "payment"
 
 const (
-	ordering   = "ordering" // the class of errors about messages that come too early
-	remembered = 10_000     // orders
+	orderingClass = "ordering" // the class of errors about messages that come too early
+	maxRemembered = 10_000     // orders
 )
 
-// refusal is an error with a type of its own, by which failures are grouped.
+// refusal is an error of a service. Failures are grouped by the name of its type.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 // bill takes the payment of an order.
 func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
-	o, err := read(msg)
+	o, err := readOrder(msg)
 	if err != nil {
 		return nil, err
 	}
@@ -35,26 +35,26 @@ func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
 		return nil, retry.Permanent(refusal(fmt.Sprintf("order %d names no customer", o.Number)))
 	}
 	if s.isOutage() {
-		return nil, retry.Class(Payment, refusal("the payment provider answered 503 Service Unavailable"))
+		return nil, retry.Class(PaymentClass, refusal("the payment provider answered 503 Service Unavailable"))
 	}
 	return nextMessage(msg, Payments, paymentTaken, fmt.Sprintf("payment-%d", o.Number), o), nil
 }
 
 // change changes an order, which must be placed before.
 func (s *Shop) change(msg *message.Message) ([]*message.Message, error) {
-	o, err := read(msg)
+	o, err := readOrder(msg)
 	if err != nil {
 		return nil, err
 	}
 	if !s.isPlaced(o.Number) {
-		return nil, retry.Class(ordering, refusal(fmt.Sprintf("order %d is not there yet", o.Number)))
+		return nil, retry.Class(orderingClass, refusal(fmt.Sprintf("order %d is not there yet", o.Number)))
 	}
 	return nil, nil
 }
 
 // pack makes a shipment of a paid order.
 func (s *Shop) pack(msg *message.Message) ([]*message.Message, error) {
-	o, err := read(msg)
+	o, err := readOrder(msg)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (s *Shop) pack(msg *message.Message) ([]*message.Message, error) {
 
 // ship delivers a shipment, or sends its mail to the customer.
 func (s *Shop) ship(msg *message.Message) ([]*message.Message, error) {
-	_, err := read(msg)
+	_, err := readOrder(msg)
 	return nil, err
 }
 
-func read(msg *message.Message) (order, error) {
+func readOrder(msg *message.Message) (order, error) {
 	var o order
 	if err := json.Unmarshal(msg.Payload, &o); err != nil {
 		return o, retry.Permanent(fmt.Errorf("reading an order: %w", err))
@@ -88,7 +88,7 @@ func (s *Shop) remember(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.placed[n] = true
-	delete(s.placed, n-remembered)
+	delete(s.placed, n-maxRemembered)
 }
 
 func (s *Shop) isPlaced(n int) bool {

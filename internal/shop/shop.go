@@ -50,9 +50,9 @@ type Config struct {
 type Shop struct {
 	cfg Config
 
-	mu     sync.Mutex // guards the fields below
-	opened time.Time  // zero before Open
-	placed map[int]bool
+	mu       sync.Mutex // guards the fields below
+	openedAt time.Time  // zero before Open
+	placed   map[int]bool
 }
 
 // New returns a shop, which Open opens.
@@ -72,7 +72,7 @@ func (s *Shop) Routes() []pipeline.Route {
 	policy := &retry.Policy{
 		Delays: []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
 		Classes: map[string]retry.Policy{
-			ordering: {First: 500 * time.Millisecond, Attempts: 10},
+			orderingClass: {First: 500 * time.Millisecond, Attempts: 10},
 		},
 	}
 	return []pipeline.Route{
@@ -91,23 +91,23 @@ func (s *Shop) Routes() []pipeline.Route {
 // confirmed waits for that.
 type Send func(context.Context, rabbit.Message) (confirmed func(context.Context) error, err error)
 
-// unconfirmed is the most messages that wait for their confirms.
-const unconfirmed = 1000
+// maxUnconfirmed is the number of messages that may wait for their confirms.
+const maxUnconfirmed = 1000
 
 // Open publishes orders until ctx ends.
 func (s *Shop) Open(ctx context.Context, send Send) error {
 	s.mu.Lock()
-	s.opened = time.Now()
+	s.openedAt = time.Now()
 	s.mu.Unlock()
-	group, open := errgroup.WithContext(ctx)
-	sent := make(chan func(context.Context) error, unconfirmed)
+	group, groupCtx := errgroup.WithContext(ctx)
+	sent := make(chan func(context.Context) error, maxUnconfirmed)
 	group.Go(func() error {
 		defer close(sent)
-		return s.publish(open, send, sent)
+		return s.publish(groupCtx, send, sent)
 	})
 	group.Go(func() error {
 		for confirmed := range sent {
-			if err := confirmed(open); err != nil {
+			if err := confirmed(groupCtx); err != nil {
 				return err
 			}
 		}
@@ -122,10 +122,10 @@ func (s *Shop) Open(ctx context.Context, send Send) error {
 // publish sends orders at the rate until ctx ends, faster after a pause of at most a
 // second.
 func (s *Shop) publish(ctx context.Context, send Send, sent chan<- func(context.Context) error) error {
-	atOnce := max(1, int(s.cfg.Rate))
-	pace := rate.NewLimiter(rate.Limit(s.cfg.Rate), atOnce)
-	pace.AllowN(time.Now(), atOnce-1)
-	for n := s.cfg.First; pace.Wait(ctx) == nil; n++ {
+	burst := max(1, int(s.cfg.Rate))
+	limiter := rate.NewLimiter(rate.Limit(s.cfg.Rate), burst)
+	limiter.AllowN(time.Now(), burst-1)
+	for n := s.cfg.First; limiter.Wait(ctx) == nil; n++ {
 		for _, e := range s.messages(n) {
 			confirmed, err := send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
 			if err != nil {
@@ -140,23 +140,23 @@ func (s *Shop) publish(ctx context.Context, send Send, sent chan<- func(context.
 	return nil
 }
 
-// Times of the outage, from when the shop opens: within every minute, a while
-// that is longer than the attempts of one order take.
+// Times of the outage, from when the shop opens. It lasts longer than the attempts of
+// one order, and repeats every minute.
 const (
-	outageEvery = time.Minute
-	outageFrom  = 2 * time.Second
+	outageInterval = time.Minute
+	outageBegin    = 2 * time.Second
 
-	// OutageTo is the end of the first outage.
-	OutageTo = 8 * time.Second
+	// OutageEnd is the end of the first outage.
+	OutageEnd = 8 * time.Second
 )
 
 // isOutage reports whether the payment provider is down.
 func (s *Shop) isOutage() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opened.IsZero() {
+	if s.openedAt.IsZero() {
 		return false
 	}
-	at := time.Since(s.opened) % outageEvery
-	return at >= outageFrom && at < OutageTo
+	at := time.Since(s.openedAt) % outageInterval
+	return at >= outageBegin && at < OutageEnd
 }
