@@ -36,7 +36,7 @@ func startEmbedded(ctx context.Context, settings *config.Config, cfg broker.Conf
 		return nil, nil
 	}
 	folder, err := runfile.Acquire(ctx, settings.Data)
-	var held *runfile.HeldError
+	var held *runfile.LockedError
 	if errors.As(err, &held) {
 		return nil, fmt.Errorf("%w: end it, or give another folder with --data", held)
 	}

@@ -18,9 +18,9 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("%s %s: not used", e.Path, e.Reason)
 }
 
-// Check refuses a folder that is a link, or that users other than the one of this
+// CheckFolder refuses a folder that is a link, or that users other than the one of this
 // process may write to.
-func Check(folder string) error {
+func CheckFolder(folder string) error {
 	info, err := os.Lstat(filepath.Clean(folder))
 	switch {
 	case err != nil:

@@ -17,13 +17,13 @@ type Folder struct {
 	lock *os.File
 }
 
-// HeldError is returned for a folder that another process has locked.
-type HeldError struct {
+// LockedError is returned for a folder that another process has locked.
+type LockedError struct {
 	Folder  string
 	Running Running // zero if the process has not announced it yet
 }
 
-func (e *HeldError) Error() string {
+func (e *LockedError) Error() string {
 	if e.Running.PID == 0 {
 		return "another watership runs in " + e.Folder
 	}
@@ -37,13 +37,13 @@ func Acquire(ctx context.Context, path string) (*Folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
 	}
-	if err := Check(path); err != nil {
+	if err := CheckFolder(path); err != nil {
 		return nil, err
 	}
 	lock, err := acquireLock(ctx, filepath.Join(path, lockName))
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, errLocked) {
 		running, _ := Read(path) // which may not be announced yet
-		return nil, &HeldError{path, running}
+		return nil, &LockedError{path, running}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the data folder %s: %w", path, err)
@@ -55,10 +55,10 @@ func Acquire(ctx context.Context, path string) (*Folder, error) {
 	return f, nil
 }
 
-// errHeld is returned for a lock of another process.
-var errHeld = errors.New("locked by another process")
+// errLocked is returned for a lock of another process.
+var errLocked = errors.New("locked by another process")
 
-const lockPause = time.Millisecond
+const lockRetryInterval = time.Millisecond
 
 // acquireLock opens and locks a file. A command that only reads holds a shared lock
 // for a moment, so acquireLock tries again.
@@ -72,9 +72,9 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 			return nil, err
 		}
 		switch err := tryLock(file, exclusive); {
-		case err == nil && isPathOf(path, file):
+		case err == nil && leadsTo(path, file):
 			return file, nil
-		case err != nil && !errors.Is(err, errHeld):
+		case err != nil && !errors.Is(err, errLocked):
 			return nil, errors.Join(err, file.Close())
 		case err != nil:
 			if err := tryLock(file, shared); err != nil { // the lock is exclusive
@@ -83,7 +83,7 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 		}
 		_ = file.Close() // the file was removed, or readers had locked it
 		select {
-		case <-time.After(lockPause):
+		case <-time.After(lockRetryInterval):
 		case <-ctx.Done():
 		}
 	}
@@ -105,14 +105,14 @@ func isLocked(path string) (bool, error) {
 	}
 	defer file.Close()
 	err = tryLock(file, shared)
-	if errors.Is(err, errHeld) {
+	if errors.Is(err, errLocked) {
 		return true, nil
 	}
 	return false, err
 }
 
-// isPathOf reports whether a path leads to an open file.
-func isPathOf(path string, file *os.File) bool {
+// leadsTo reports whether a path leads to an open file.
+func leadsTo(path string, file *os.File) bool {
 	named, err := os.Lstat(path)
 	if err != nil {
 		return false
@@ -129,14 +129,14 @@ func (f *Folder) Announce(r Running) error {
 		return err
 	}
 	path := filepath.Join(f.path, fileName)
-	if err := writeNew(path+".new", append(text, '\n')); err != nil {
+	if err := writeNewFile(path+".new", append(text, '\n')); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return os.Rename(path+".new", path)
 }
 
-// writeNew creates and writes a file, so that it never writes through a link.
-func writeNew(path string, text []byte) error {
+// writeNewFile creates and writes a file, so that it never writes through a link.
+func writeNewFile(path string, text []byte) error {
 	if err := removeFile(path); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func writeNew(path string, text []byte) error {
 
 // Gone reports whether the folder was deleted or replaced, so that no other process
 // finds the files of this one.
-func (f *Folder) Gone() bool { return !isPathOf(filepath.Join(f.path, lockName), f.lock) }
+func (f *Folder) Gone() bool { return !leadsTo(filepath.Join(f.path, lockName), f.lock) }
 
 // Release unlocks the folder, and removes the files of this package from it.
 func (f *Folder) Release() error {

@@ -43,5 +43,5 @@ func FuzzParse(f *testing.F) {
 
 func isHere(host string) bool {
 	ip := net.ParseIP(host)
-	return ip != nil && (ip.IsLoopback() || isOwn(ip))
+	return ip != nil && (ip.IsLoopback() || isLocalAddress(ip))
 }

@@ -23,7 +23,7 @@ func tryLock(file *os.File, kind lockKind) error {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return errHeld
+			return errLocked
 		default:
 			return err
 		}

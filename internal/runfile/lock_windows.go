@@ -19,7 +19,7 @@ const (
 func tryLock(file *os.File, kind lockKind) error {
 	err := windows.LockFileEx(windows.Handle(file.Fd()), uint32(kind)|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return errHeld
+		return errLocked
 	}
 	return err
 }

@@ -37,14 +37,14 @@ var ErrNotRunning = errors.New("nothing runs here")
 // ErrNotRunning if there is none, fs.ErrNotExist if there is no such folder, and an
 // *UnsafeError if another user may have written it.
 func Read(folder string) (Running, error) {
-	if err := Check(folder); err != nil {
+	if err := CheckFolder(folder); err != nil {
 		return Running{}, err
 	}
-	held, err := isLocked(filepath.Join(folder, lockName))
+	locked, err := isLocked(filepath.Join(folder, lockName))
 	if err != nil {
 		return Running{}, fmt.Errorf("reading the lock of the data folder %s: %w", folder, err)
 	}
-	if !held {
+	if !locked {
 		return Running{}, ErrNotRunning
 	}
 	text, err := readFile(filepath.Join(folder, fileName))
@@ -81,13 +81,13 @@ func parse(text []byte) (Running, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return Running{}, fmt.Errorf("not readable: %w", err)
 	}
-	if r.Instance == "" || strings.ContainsFunc(r.Instance, notPrintable) {
+	if r.Instance == "" || strings.ContainsFunc(r.Instance, isNotPrintable) {
 		return Running{}, errors.New("it names no instance")
 	}
-	if err := onThisMachine(r.AMQP, "amqp"); err != nil {
+	if err := checkLocal(r.AMQP, "amqp"); err != nil {
 		return Running{}, fmt.Errorf("amqp: %w", err)
 	}
-	if err := onThisMachine(r.Management, "http"); err != nil {
+	if err := checkLocal(r.Management, "http"); err != nil {
 		return Running{}, fmt.Errorf("management: %w", err)
 	}
 	path, isFile := strings.CutPrefix(r.Store, "sqlite:")
@@ -97,23 +97,23 @@ func parse(text []byte) (Running, error) {
 	return r, nil
 }
 
-func notPrintable(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }
+func isNotPrintable(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }
 
-// onThisMachine checks a URL, and does not show it, since it has a password.
-func onThisMachine(text, scheme string) error {
+// checkLocal checks a URL, and does not show it, since it has a password.
+func checkLocal(text, scheme string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != scheme || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("expected %s://login:password@host:port", scheme)
 	}
 	ip := net.ParseIP(u.Hostname())
-	if ip != nil && (ip.IsLoopback() || isOwn(ip)) {
+	if ip != nil && (ip.IsLoopback() || isLocalAddress(ip)) {
 		return nil
 	}
 	return fmt.Errorf("host %q is not this machine", u.Hostname())
 }
 
-// isOwn reports whether an interface of this machine has the address.
-func isOwn(ip net.IP) bool {
+// isLocalAddress reports whether an interface of this machine has the address.
+func isLocalAddress(ip net.IP) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return false

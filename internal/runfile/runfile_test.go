@@ -33,7 +33,7 @@ func TestFound(t *testing.T) {
 	if r, err := Read(path); err != nil || r != here() {
 		t.Errorf("%+v, %v", r, err)
 	}
-	var held *HeldError
+	var held *LockedError
 	if _, err := Acquire(t.Context(), path); !errors.As(err, &held) || held.Running != here() {
 		t.Errorf("taken twice: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestOneAtATime(t *testing.T) {
 		work.Go(func() {
 			for range 50 {
 				folder, err := Acquire(t.Context(), path)
-				var held *HeldError
+				var held *LockedError
 				if errors.As(err, &held) {
 					continue
 				}
