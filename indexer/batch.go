@@ -8,10 +8,10 @@ import (
 
 // item is an event and its document for the store.
 type item struct {
-	event       schemas.Event
-	document    schemas.Document
-	redelivered bool
-	deliveries  int64 // earlier ones, if the queue counts them, as quorum queues do
+	event             schemas.Event
+	document          schemas.Document
+	redelivered       bool
+	earlierDeliveries int64 // if the queue counts them, as quorum queues do
 
 	unmarked func() schemas.Event // the event without its replay mark; nil: no mark, or a verified one
 }
@@ -24,28 +24,28 @@ func (x *Indexer) replace(it *item, event schemas.Event) {
 // batch is a group of events for one bulk request and one acknowledgement.
 type batch struct {
 	items             []item
-	sources           []byte // the JSON documents, concatenated
+	encoded           []byte // the JSON documents, concatenated
 	messages          int
 	redeliveredEvents int
-	bodies            int              // bytes of the messages' bodies
+	bodyBytes         int              // bytes of the messages' bodies
 	last              amqp.Delivery    // the newest message
 	startsRedelivered bool             // its first message was redelivered, see resequence.go
 	stored            map[string]int64 // sequences of redelivered events that the store has, by id
-	written           chan error
+	writeResult       chan error
 }
 
 // add encodes an event. Earlier documents stay valid when sources is reallocated.
 func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
-	begin := len(b.sources)
-	b.sources = format.Append(b.sources, event)
+	begin := len(b.encoded)
+	b.encoded = format.Append(b.encoded, event)
 	if d.Redelivered {
 		b.redeliveredEvents++
 	}
 	b.items = append(b.items, item{
-		event: event, redelivered: d.Redelivered, deliveries: deliveries(d),
+		event: event, redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
 		document: schemas.Document{
 			ID: event.EventID, Stream: event.Action.Stream(),
-			Source: b.sources[begin:len(b.sources):len(b.sources)],
+			Source: b.encoded[begin:len(b.encoded):len(b.encoded)],
 		},
 	})
 }
@@ -56,9 +56,9 @@ func (b *batch) setUnmarked(unmarked func() schemas.Event) {
 	b.items[len(b.items)-1].unmarked = unmarked
 }
 
-// deliveries returns the number of earlier deliveries of a message
+// earlierDeliveries returns the number of earlier deliveries of a message
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
-func deliveries(d amqp.Delivery) int64 {
+func earlierDeliveries(d amqp.Delivery) int64 {
 	if !d.Redelivered {
 		return 0
 	}
@@ -69,7 +69,7 @@ func deliveries(d amqp.Delivery) int64 {
 // countMessage counts the message of the events that were just added.
 func (b *batch) countMessage(d amqp.Delivery) {
 	b.messages++
-	b.bodies += len(d.Body)
+	b.bodyBytes += len(d.Body)
 	b.last = d
 }
 
@@ -85,13 +85,13 @@ func (b *batch) highestSequence() (sequence int64) {
 	return sequence
 }
 
-// grow reserves room in an empty batch.
-func (b *batch) grow(items, bytes int) {
+// reserve reserves room in an empty batch.
+func (b *batch) reserve(items, bytes int) {
 	if cap(b.items) < items {
 		b.items = make([]item, 0, items)
 	}
-	if cap(b.sources) < bytes {
-		b.sources = make([]byte, 0, bytes)
+	if cap(b.encoded) < bytes {
+		b.encoded = make([]byte, 0, bytes)
 	}
 }
 
@@ -101,9 +101,9 @@ const maxReusedBuffer = 16 << 20 // bytes
 // reset empties the batch for the next messages.
 func (b *batch) reset() {
 	clear(b.items) // frees the messages
-	b.items, b.messages, b.redeliveredEvents, b.bodies, b.startsRedelivered, b.stored = b.items[:0], 0, 0, 0, false, nil
+	b.items, b.messages, b.redeliveredEvents, b.bodyBytes, b.startsRedelivered, b.stored = b.items[:0], 0, 0, 0, false, nil
 	b.last = amqp.Delivery{}
-	if b.sources = b.sources[:0]; cap(b.sources) > maxReusedBuffer {
-		b.sources = nil
+	if b.encoded = b.encoded[:0]; cap(b.encoded) > maxReusedBuffer {
+		b.encoded = nil
 	}
 }

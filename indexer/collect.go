@@ -12,7 +12,7 @@ import (
 // by then are requeued when the channel closes, after the collected ones are
 // acknowledged. Cancelling the consumer first would make another one active at once,
 // which breaks the order.
-func (s *session) collect(ctx, work context.Context) error {
+func (s *session) collect(ctx, workCtx context.Context) error {
 	current, progress := s.newBatch(nil), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -21,11 +21,11 @@ func (s *session) collect(ctx, work context.Context) error {
 		case d, open := <-s.deliveries:
 			if !open {
 				s.connectionLost = true
-				return s.flushLast(work, current)
+				return s.submitLast(workCtx, current)
 			}
 			progress.receive()
 			if first {
-				if err := s.onFirstDelivery(work, d); err != nil {
+				if err := s.onFirstDelivery(workCtx, d); err != nil {
 					return err
 				}
 				first = false
@@ -35,25 +35,25 @@ func (s *session) collect(ctx, work context.Context) error {
 			}
 		case <-timer.C:
 		case <-ctx.Done():
-			return s.flushLast(work, current)
-		case <-work.Done():
-			return context.Cause(work)
+			return s.submitLast(workCtx, current)
+		case <-workCtx.Done():
+			return context.Cause(workCtx)
 		}
 		if len(current.items) == 0 {
 			continue
 		}
-		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bodies) {
+		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bodyBytes) {
 			return nil
 		}
-		if err := s.removeForgedMarks(work, current); err != nil {
+		if err := s.removeForgedMarks(workCtx, current); err != nil {
 			return err
 		}
-		if err := s.matchStored(work, current); err != nil {
+		if err := s.matchStored(workCtx, current); err != nil {
 			return err
 		}
-		retuned := !current.allRedelivered() && s.state.tuner.observe(current.messages, current.bodies)
+		retuned := !current.allRedelivered() && s.state.tuner.observe(current.messages, current.bodyBytes)
 		next := s.newBatch(current)
-		if err := s.flush(work, current); err != nil || retuned {
+		if err := s.submit(workCtx, current); err != nil || retuned {
 			return err
 		}
 		current = next
@@ -71,49 +71,49 @@ func (s *session) addDelivery(b *batch, d amqp.Delivery, timer *time.Timer) bool
 	s.state.lastSequence = b.items[len(b.items)-1].event.Sequence
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
-		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || len(b.sources) >= s.cfg.Memory/2
+		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || len(b.encoded) >= s.cfg.Memory/2
 	}
-	events, bytes := s.sizer.size()
-	return len(b.items) >= events || b.messages >= s.state.tuner.messagesPerBatch() || len(b.sources) >= bytes
+	maxEvents, maxBytes := s.sizer.size()
+	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || len(b.encoded) >= maxBytes
 }
 
-// flush passes a batch to the writers. It blocks while these are busy, so that
+// submit passes a batch to the writers. It blocks while these are busy, so that
 // unacknowledged messages stay bounded.
-func (s *session) flush(work context.Context, b *batch) error {
+func (s *session) submit(workCtx context.Context, b *batch) error {
 	if len(b.items) == 0 {
 		return nil
 	}
 	select {
 	case s.collected <- b:
 		return nil
-	case <-work.Done():
-		return context.Cause(work)
+	case <-workCtx.Done():
+		return context.Cause(workCtx)
 	}
 }
 
-// flushLast passes the incomplete batch to the writers when no more deliveries come.
+// submitLast passes the incomplete batch to the writers when no more deliveries come.
 // A batch of redelivered messages is requeued instead: the missing ones may determine
 // its order.
-func (s *session) flushLast(work context.Context, b *batch) error {
+func (s *session) submitLast(workCtx context.Context, b *batch) error {
 	if b.startsRedelivered {
 		return nil
 	}
-	if err := s.removeForgedMarks(work, b); err != nil {
+	if err := s.removeForgedMarks(workCtx, b); err != nil {
 		return err
 	}
-	return s.flush(work, b)
+	return s.submit(workCtx, b)
 }
 
 // newBatch returns an empty batch with half as much room again as the previous one
 // used: batches grow, and moving their documents costs as much as encoding them.
 func (s *session) newBatch(previous *batch) *batch {
-	b := &batch{written: make(chan error, 1)}
+	b := &batch{writeResult: make(chan error, 1)}
 	select {
 	case b = <-s.free:
 	default:
 	}
 	if previous != nil {
-		b.grow(len(previous.items)*3/2, min(len(previous.sources)*3/2, maxReusedBuffer))
+		b.reserve(len(previous.items)*3/2, min(len(previous.encoded)*3/2, maxReusedBuffer))
 	}
 	return b
 }

@@ -69,7 +69,7 @@ func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	for action, count := range counts {
 		m.events.WithLabelValues(actionLabel(action)).Add(float64(count))
 	}
-	m.bytes.Add(float64(len(b.sources)))
+	m.bytes.Add(float64(len(b.encoded)))
 	m.latency.WithLabelValues(queue).Observe(max(0, time.Since(newest).Seconds()))
 }
 

@@ -14,9 +14,9 @@ type prefetchTuner struct {
 }
 
 const (
-	prefetchBatches   = writers + 2 // those being written, one complete, one being filled
-	maxPrefetchGrowth = 128         // factor of one change
-	maxPrefetch       = 65535       // AMQP 0-9-1 basic.qos: a short
+	prefetchBatches   = maxBulkRequests + 2 // those being written, one complete, one being filled
+	maxPrefetchGrowth = 128                 // factor of one change
+	maxPrefetch       = 65535               // AMQP 0-9-1 basic.qos: a short
 
 	// messageOverhead counts the headers of a message and its decoded event.
 	messageOverhead = 2 << 10 // bytes

@@ -59,7 +59,7 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 		return err
 	}
 	s.separateDuplicates(b.items, b.stored)
-	s.restoreSequences(b, s.newestStored-s.maxInFlightSpan())
+	s.restoreSequences(b, s.newestStored-s.maxSequenceSpan())
 	return nil
 }
 

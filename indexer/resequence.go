@@ -28,14 +28,14 @@ import (
 // requeued. A redelivered event without a count comes from a classic queue, which keeps
 // its order; counts in the headers of other events are then the publisher's.
 func (x *Indexer) restoreQueueOrder(b *batch) {
-	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.deliveries == 0 }) {
+	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.earlierDeliveries == 0 }) {
 		return
 	}
 	sequences := make([]int64, len(b.items))
 	for i := range b.items {
 		sequences[i] = b.items[i].event.Sequence
 	}
-	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.deliveries, a.deliveries) })
+	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.earlierDeliveries, a.earlierDeliveries) })
 	for i := range b.items {
 		if it := &b.items[i]; it.event.Sequence != sequences[i] {
 			x.replace(it, it.event.WithSequence(sequences[i]))
@@ -102,6 +102,6 @@ func fillGaps(sequences []int64, above int64) (filled []int) {
 	return filled
 }
 
-// maxInFlightSpan returns the span of sequences that can be unacknowledged at once. A
+// maxSequenceSpan returns the span of sequences that can be unacknowledged at once. A
 // stored event that is older belongs to another, equal message.
-func (x *Indexer) maxInFlightSpan() int64 { return (maxHoldFactor * x.cfg.RequeueAfter).Microseconds() }
+func (x *Indexer) maxSequenceSpan() int64 { return (maxHoldFactor * x.cfg.RequeueAfter).Microseconds() }

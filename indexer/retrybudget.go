@@ -17,8 +17,8 @@ const (
 
 // pause waits after a number of consecutive failures, for at least as long as the store
 // asks.
-func pause(ctx context.Context, failures int, asked time.Duration) error {
-	return backoff.Backoff{Min: minPause, Max: maxPause}.Wait(ctx, failures, asked)
+func pause(ctx context.Context, failures int, retryAfter time.Duration) error {
+	return backoff.Backoff{Min: minPause, Max: maxPause}.Wait(ctx, failures, retryAfter)
 }
 
 // retryBudget limits the time for which requests to a failing store are repeated. Every
@@ -71,30 +71,30 @@ func (b *retryBudget) waitAfter(ctx context.Context, failure *storeFailure, err 
 	if b.failures == 0 {
 		b.log.Warn("the store did not accept every document; retrying", "error", err)
 	}
-	var asked time.Duration
-	var failed *eventstore.Error
-	if errors.As(err, &failed) {
-		asked = failed.RetryAfter
+	var retryAfter time.Duration
+	var storeError *eventstore.Error
+	if errors.As(err, &storeError) {
+		retryAfter = storeError.RetryAfter
 	}
-	if time.Now().Add(asked).After(b.deadline) {
+	if time.Now().Add(retryAfter).After(b.deadline) {
 		return err
 	}
 	b.failures++
-	return pause(ctx, b.failures, asked)
+	return pause(ctx, b.failures, retryAfter)
 }
 
 // do repeats a read until the store answers or the budget is used up.
 func (b *retryBudget) do(ctx context.Context, read func() error) error {
 	for {
 		err := read()
-		var failed *eventstore.Error
+		var storeError *eventstore.Error
 		if err == nil {
 			b.readFailure.clear()
 		}
-		if err == nil || !errors.As(err, &failed) {
+		if err == nil || !errors.As(err, &storeError) {
 			return err
 		}
-		if err := b.waitAfter(ctx, b.readFailure, failed); err != nil {
+		if err := b.waitAfter(ctx, b.readFailure, storeError); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	writers          = 2                // bulk requests in flight, of one queue
+	maxBulkRequests  = 2                // bulk requests in flight, of one queue
 	maxShutdownGrace = 10 * time.Second // to write the collected batches
 )
 
@@ -19,22 +19,22 @@ const (
 // while. All its goroutines have ended by then. It also returns the acknowledged
 // sequences.
 func (x *Indexer) runSession(ctx context.Context, deliveries <-chan amqp.Delivery, queue string, add addFunc, state *queueState) (sequenceRanges, error) {
-	work, cancel := withGrace(ctx, x.shutdownGrace)
+	workCtx, cancel := withGrace(ctx, x.shutdownGrace)
 	defer cancel()
-	group, work := errgroup.WithContext(work)
+	group, workCtx := errgroup.WithContext(workCtx)
 	s := &session{
 		Indexer: x, deliveries: deliveries, queue: queue, add: add, state: state, group: group,
-		collected: make(chan *batch), inFlight: make(chan *batch, writers), free: make(chan *batch, prefetchBatches),
+		collected: make(chan *batch), inFlight: make(chan *batch, maxBulkRequests), free: make(chan *batch, prefetchBatches),
 	}
 	group.Go(func() error {
 		defer close(s.collected)
-		return s.collect(ctx, work)
+		return s.collect(ctx, workCtx)
 	})
 	group.Go(func() error {
 		defer close(s.inFlight)
-		return s.writeBatches(work)
+		return s.writeBatches(workCtx)
 	})
-	group.Go(func() error { return s.acknowledgeBatches(work) })
+	group.Go(func() error { return s.acknowledgeBatches(workCtx) })
 	err := group.Wait()
 	if s.acknowledged == 0 || s.connectionLost {
 		return nil, err
@@ -89,20 +89,20 @@ func withGrace(ctx context.Context, grace func() time.Duration) (context.Context
 
 // writeBatches writes batches concurrently and passes them on in order.
 func (s *session) writeBatches(ctx context.Context) error {
-	slots := make(chan struct{}, writers)
+	slots := make(chan struct{}, maxBulkRequests)
 	for b := range s.collected {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		bytes := min(2*int64(len(b.sources)), int64(s.cfg.Memory/2)) // the request has a copy
+		bytes := min(2*int64(len(b.encoded)), int64(s.cfg.Memory/2)) // the request has a copy
 		if err := s.writeMemory.Acquire(ctx, bytes); err != nil {
 			return err
 		}
 		s.group.Go(func() error {
 			s.metrics.inFlight.Add(float64(bytes))
-			b.written <- s.writeBatch(ctx, b)
+			b.writeResult <- s.writeBatch(ctx, b)
 			s.metrics.inFlight.Sub(float64(bytes))
 			s.writeMemory.Release(bytes)
 			<-slots
@@ -121,7 +121,7 @@ func (s *session) writeBatches(ctx context.Context) error {
 // acknowledges no more, so that all later messages are requeued with it.
 func (s *session) acknowledgeBatches(ctx context.Context) error {
 	for b := range s.inFlight {
-		if err := <-b.written; err != nil {
+		if err := <-b.writeResult; err != nil {
 			return err
 		}
 		if err := b.last.Ack(true); err == nil { // else the channel is lost, and the broker redelivers
