@@ -53,7 +53,7 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 	if len(lacking) == 0 {
 		return nil
 	}
-	elsewhere := kql.Not{Node: fieldIs("watership.body_in", string(schemas.BodyInPublished))}
+	elsewhere := kql.Not{Node: kql.FieldIs("watership.body_in", string(schemas.BodyInPublished))}
 	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
 	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
 		if err != nil {

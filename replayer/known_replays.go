@@ -130,7 +130,7 @@ func (l *replayLookup) checkAny(ctx context.Context) error {
 	if now := l.r.now(); !l.hasReplays && now.Sub(l.lastCheck) >= checkInterval {
 		count, err := l.r.cfg.Store.Count(ctx, eventstore.Selection{Query: and(
 			withActions(schemas.Replayed),
-			kql.Not{Node: fieldIs("watership.replay.job", l.job.ID)},
+			kql.Not{Node: kql.FieldIs("watership.replay.job", l.job.ID)},
 		)})
 		if err != nil {
 			return fmt.Errorf("looking up earlier replays: %w", err)
@@ -186,7 +186,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*keyset.Set, error) {
 		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
 	selection := eventstore.Selection{
-		Query: and(fieldIs("event.action", string(schemas.Replayed)), fieldIs("watership.replay.job", job.ID)),
+		Query: and(kql.FieldIs("event.action", string(schemas.Replayed)), kql.FieldIs("watership.replay.job", job.ID)),
 		Order: eventstore.NewestFirst, Limit: Window, WithoutBody: true,
 	}
 	if job.CursorInvalid {

@@ -5,10 +5,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func fieldIs(field, value string) kql.Node {
-	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
-}
-
 func and(a, b kql.Node) kql.Node { return kql.And{a, b} }
 
 // withActions returns a query for events with one of the actions, including those in
@@ -16,7 +12,7 @@ func and(a, b kql.Node) kql.Node { return kql.And{a, b} }
 func withActions(actions ...schemas.Action) kql.Node {
 	var either kql.Or
 	for _, action := range actions {
-		either = append(either, fieldIs("event.action", string(action)), fieldIs("watership.quarantined_action", string(action)))
+		either = append(either, kql.FieldIs("event.action", string(action)), kql.FieldIs("watership.quarantined_action", string(action)))
 	}
 	return either
 }
@@ -38,7 +34,7 @@ func ofCandidates(page []candidate, wanted func(candidate) bool) kql.Node {
 	for _, c := range page {
 		if fingerprint := c.event.Fingerprint; c.err == nil && !seen[fingerprint] && wanted(c) {
 			seen[fingerprint] = true
-			either = append(either, fieldIs("watership.fingerprint", fingerprint))
+			either = append(either, kql.FieldIs("watership.fingerprint", fingerprint))
 		}
 	}
 	if len(either) == 0 {
@@ -52,12 +48,12 @@ func ofCandidates(page []candidate, wanted func(candidate) bool) kql.Node {
 func ByName(names []string) kql.Node {
 	var either kql.Or
 	for _, name := range names {
-		either = append(either, fieldIs("watership.fingerprint", name))
+		either = append(either, kql.FieldIs("watership.fingerprint", name))
 		if isFingerprint(name) {
 			continue
 		}
-		either[len(either)-1] = fieldIs("messaging.message.id", name)
-		either = append(either, fieldIs("watership.message", name), fieldIs("event.id", name))
+		either[len(either)-1] = kql.FieldIs("messaging.message.id", name)
+		either = append(either, kql.FieldIs("watership.message", name), kql.FieldIs("event.id", name))
 	}
 	if len(either) == 0 {
 		return nil

@@ -93,7 +93,7 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 
 // countMissing counts the `replayed` events of a job that the store does not have.
 func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
-	ofJob := eventstore.Selection{Query: and(withActions(schemas.Replayed), fieldIs("watership.replay.job", job.ID))}
+	ofJob := eventstore.Selection{Query: and(withActions(schemas.Replayed), kql.FieldIs("watership.replay.job", job.ID))}
 	count, err := r.cfg.Store.Count(ctx, ofJob)
 	if err == nil && count < int64(job.Sent) {
 		if err = r.cfg.Store.Refresh(ctx); err == nil {

@@ -44,6 +44,11 @@ type Is struct {
 	At    Place
 }
 
+// FieldIs matches exactly one value in a field, without wildcards.
+func FieldIs(field, value string) Is {
+	return Is{Field: Pattern{field}, Value: Value{Pattern: Pattern{value}, Quoted: true}}
+}
+
 // Exists matches documents in which the field has any value: `field: *`.
 type Exists struct {
 	Field Pattern

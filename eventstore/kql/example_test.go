@@ -65,6 +65,11 @@ func ExampleIs() {
 	// Output: true false
 }
 
+func ExampleFieldIs() {
+	fmt.Println(kql.FieldIs("watership.queue", "orders"))
+	// Output: watership.queue: "orders"
+}
+
 func ExampleRange() {
 	node, _ := kql.Parse("attempt >= 3")
 	compared := node.(kql.Range)

@@ -51,7 +51,7 @@ type discarding struct {
 func (d discarding) publish(ctx context.Context, ids []string) (confirmed int, err error) {
 	var either kql.Or
 	for _, id := range ids {
-		either = append(either, is("event.id", id))
+		either = append(either, kql.FieldIs("event.id", id))
 	}
 	failures := d.events.Events(ctx, eventstore.Selection{Query: either, Order: eventstore.BySequence})
 	sent, err := d.send(ctx, failures)
@@ -133,7 +133,7 @@ func missingDiscards(ctx context.Context, events EventStore, ids []string) (int,
 	for some := range slices.Chunk(ids, discardChunk) {
 		var either kql.Or
 		for _, id := range some {
-			either = append(either, is("event.id", discardID(id)))
+			either = append(either, kql.FieldIs("event.id", discardID(id)))
 		}
 		n, err := events.Count(ctx, eventstore.Selection{Query: either})
 		if err != nil {

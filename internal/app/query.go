@@ -72,7 +72,3 @@ func ParseDSL(text []byte) (kql.Raw, error) {
 	}
 	return kql.Raw{JSON: string(text)}, nil
 }
-
-func is(field, value string) kql.Node {
-	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
-}

@@ -55,7 +55,7 @@ func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
 		all = append(all, replayer.ByName(request.IDs))
 	}
 	if request.Group != "" { // only permanent failures: attempts with the same error may have succeeded later
-		all = append(all, history.GivenUp(), is("watership.error_group", request.Group))
+		all = append(all, history.GivenUp(), kql.FieldIs("watership.error_group", request.Group))
 	}
 	if request.Query != "" || len(all) == 0 {
 		node, err := a.ParseQuery(request.Query)

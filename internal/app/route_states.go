@@ -96,11 +96,11 @@ func (a *App) pausedRoutes(ctx context.Context, events doctor.Events) (map[strin
 		return nil, err
 	}
 	which := kql.And{
-		kql.Or{is("event.action", string(schemas.Paused)), is("event.action", string(schemas.Resumed))},
-		is("watership.vhost", a.vhost), recent,
+		kql.Or{kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("event.action", string(schemas.Resumed))},
+		kql.FieldIs("watership.vhost", a.vhost), recent,
 	}
 	if a.settings.Source != "" {
-		which = append(which, is("watership.source", a.settings.Source))
+		which = append(which, kql.FieldIs("watership.source", a.settings.Source))
 	}
 	newest := map[string]schemas.Event{}
 	for event, err := range events.Events(ctx, eventstore.Selection{Query: which, WithoutBody: true}) {

@@ -29,7 +29,7 @@ func TestCanaryInATerminal(t *testing.T) {
 			s := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue", "--canary", fmt.Sprint(canaries))
 			s.expect("Send 4 messages? [y/N]")
 			s.press("y\n")
-			s.expect("of the first 2 messages: 2 handled, 0 failed, 0 not heard of")
+			s.expect("of the first 2 messages: 2 handled, 0 failed, 0 not reported")
 			s.expect("Send the other 2? [y/N]")
 			if got := len(service.got()); got != canaries {
 				t.Errorf("the service got %d messages before the answer, want %d", got, canaries)

@@ -54,31 +54,35 @@ all commands except serve use. Passwords are masked.`,
 				return err
 			}
 			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			if format.is("json") {
-				return to.settingsJSON(cfg.Describe())
-			}
-			t := terminal.NewTable(to.Out, to.screen, terminal.Column{Title: "SETTING", Fixed: true}, terminal.Column{Title: "VALUE"}, terminal.Column{Title: "FROM"})
-			for _, setting := range cfg.Describe() {
-				if err := t.Row(setting.Key, setting.Value, setting.Origin.String()); err != nil {
-					return err
-				}
-			}
-			return t.Flush()
+			rows := settingRows(cfg.Describe())
+			return writeItems(to.Out, format, rows, func() error { return to.settings(rows) })
 		},
 	}
 	format.addFlag(cmd, "table", "json")
 	return cmd
 }
 
-func (l list) settingsJSON(settings []config.Setting) error {
-	type shown struct {
-		Key   string `json:"key"`
-		Value string `json:"value"`
-		From  string `json:"from"`
-	}
-	all := make([]shown, len(settings))
+// settingRow is a setting in the output of `config show`.
+type settingRow struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+func settingRows(settings []config.Setting) []settingRow {
+	rows := make([]settingRow, len(settings))
 	for i, setting := range settings {
-		all[i] = shown{setting.Key, setting.Value, setting.Origin.String()}
+		rows[i] = settingRow{setting.Key, setting.Value, setting.Origin.String()}
 	}
-	return terminal.WriteIndentedJSON(l.Out, all)
+	return rows
+}
+
+func (l list) settings(rows []settingRow) error {
+	t := terminal.NewTable(l.Out, l.screen, terminal.Column{Title: "SETTING", Fixed: true}, terminal.Column{Title: "VALUE"}, terminal.Column{Title: "FROM"})
+	for _, row := range rows {
+		if err := t.Row(row.Key, row.Value, row.From); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
 }

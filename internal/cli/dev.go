@@ -145,7 +145,7 @@ func (d *dev) firstOrder(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := store.Count(ctx, eventstore.Selection{Query: kql.And{is("event.action", "published"), is("messaging.destination.name", shop.Orders)}})
+	n, err := store.Count(ctx, eventstore.Selection{Query: kql.And{kql.FieldIs("event.action", "published"), kql.FieldIs("messaging.destination.name", shop.Orders)}})
 	var failed *eventstore.Error
 	if errors.As(err, &failed) && failed.Kind == eventstore.Unauthorized { // not made yet
 		return 1, nil

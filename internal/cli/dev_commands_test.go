@@ -78,10 +78,10 @@ func testDevDiscard(t *testing.T, d *development, lost string) {
 
 func testDevTransfer(t *testing.T, d *development, lost string) {
 	d.must(t, d.in("export 'action: poisoned and message.id: "+lost+"' > poisoned.ndjson"))
-	wantWords(t, d.must(t, d.in("import poisoned.ndjson")), "created 0 events, 1 were there already")
+	wantWords(t, d.must(t, d.in("import poisoned.ndjson")), "created 0 events, 1 existed already")
 	other := "WATERSHIP_AMQP_URL=embedded:// WATERSHIP_STORE_URL=sqlite:other.db "
 	d.must(t, other+d.in("setup"))
-	wantWords(t, d.must(t, other+d.in("import poisoned.ndjson")), "created 1 event, 0 were there already")
+	wantWords(t, d.must(t, other+d.in("import poisoned.ndjson")), "created 1 event, 0 existed already")
 	wantWords(t, d.must(t, other+d.in("show "+lost)), "the payment provider answered")
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -99,7 +100,7 @@ func TestDevelopmentWorksAFullBrokerOff(t *testing.T) {
 	}
 	close(release)
 	until(t, "all to be handled", func() bool {
-		n, err := s.store.Count(t.Context(), eventstore.Selection{Query: is("event.action", "handled")})
+		n, err := s.store.Count(t.Context(), eventstore.Selection{Query: kql.FieldIs("event.action", "handled")})
 		return err == nil && n >= int64(published)
 	})
 	s.end()

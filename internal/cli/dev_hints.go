@@ -72,8 +72,8 @@ func (d *dev) hints(since eventstore.Cursor) []hint {
 			},
 		}}
 	}
-	handled := is("event.action", string(schemas.Handled))
-	lost := kql.And{is("event.action", string(schemas.Poisoned)), is("watership.queue", shop.Billing), is("watership.class", shop.PaymentClass)}
+	handled := kql.FieldIs("event.action", string(schemas.Handled))
+	lost := kql.And{kql.FieldIs("event.action", string(schemas.Poisoned)), kql.FieldIs("watership.queue", shop.Billing), kql.FieldIs("watership.class", shop.PaymentClass)}
 	back := time.Now().Add(shop.OutageEnd)
 	return []hint{
 		{

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -239,7 +240,7 @@ func TestDevelopmentPrintsPlainIDs(t *testing.T) {
 		a.event(3, schemas.Handled, named("\x1b]0;gone\x07")), a.event(4, schemas.Handled, named("--yes")), a.event(5, schemas.Handled, named("a:b")), // which a query takes for a field
 		a.event(6, schemas.Handled, named("order-6")),
 	)
-	id, err := firstMessageID(t.Context(), a, is("event.action", "handled"), eventstore.Cursor{})
+	id, err := firstMessageID(t.Context(), a, kql.FieldIs("event.action", "handled"), eventstore.Cursor{})
 	if err != nil || id != "order-6" {
 		t.Errorf("got %q, %v", id, err)
 	}

@@ -64,7 +64,7 @@ time and the reason, and can still be replayed.`,
 func (d discard) validate(args []string) error {
 	switch {
 	case strings.TrimSpace(d.reason) == "":
-		return usagef("--reason is missing: expected a text that says why nothing more is to be done")
+		return usagef("--reason is required")
 	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.filter.dsl == "":
 		return usagef("expected a query or --ids; '*' discards every failure there is")
 	case d.file == "-" && d.filter.dsl == "-":
@@ -88,7 +88,7 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 		return err
 	}
 	if len(ids) == 0 {
-		return errors.New("no failure that is not resolved is among these")
+		return errors.New("no unresolved failure matches")
 	}
 	if agreed, err := d.confirmed(ctx, len(ids)); !agreed {
 		return err

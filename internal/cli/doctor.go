@@ -43,7 +43,8 @@ func reportFindings(findings []doctor.Finding, to list, format output) error {
 			warnings++
 		}
 	}
-	if err := writeFindings(findings, to, format, errors, warnings); err != nil {
+	err := writeItems(to.Out, format, findings, func() error { return to.findings(findings, errors, warnings) })
+	if err != nil {
 		return err
 	}
 	if errors > 0 {
@@ -52,10 +53,7 @@ func reportFindings(findings []doctor.Finding, to list, format output) error {
 	return nil
 }
 
-func writeFindings(findings []doctor.Finding, to list, format output, errors, warnings int) error {
-	if format.is("json") {
-		return terminal.WriteIndentedJSON(to.Out, findings)
-	}
+func (to list) findings(findings []doctor.Finding, errors, warnings int) error {
 	colours := map[doctor.Verdict]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Error: terminal.Red}
 	for _, f := range findings {
 		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])

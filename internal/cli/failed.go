@@ -60,21 +60,10 @@ func (to list) failed(ctx context.Context, a *app.App, node kql.Node, format out
 	if len(groups) == 0 && format.is("table") {
 		return to.printNothingFound(ctx, a.CheckStore, format, "[]")
 	}
-	return to.groups(groups, format)
+	return writeItems(to.Out, format, groups, func() error { return to.groups(groups) })
 }
 
-func (l list) groups(groups []*history.Group, format output) error {
-	switch format.name {
-	case "json":
-		return terminal.WriteIndentedJSON(l.Out, append([]*history.Group{}, groups...))
-	case "ndjson":
-		for _, g := range groups {
-			if err := terminal.WriteJSON(l.Out, g); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+func (l list) groups(groups []*history.Group) error {
 	t := terminal.NewTable(l.Out, l.screen, failedColumns()...)
 	total := 0
 	for _, g := range groups {

@@ -91,10 +91,6 @@ func addPeriod(cmd *cobra.Command, p *app.Period) {
 	addNonEmpty(cmd.Flags(), &p.To, "to", "only events before this time")
 }
 
-func is(field, value string) kql.Node {
-	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
-}
-
 // localTime formats a time of a document as the commands show it.
 func localTime(text string) string {
 	at, err := time.Parse(time.RFC3339Nano, text)

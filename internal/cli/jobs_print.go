@@ -51,26 +51,7 @@ func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, 
 			return err
 		}
 	}
-	return errors.Join(append([]error{o.writeJobs(to, all)}, unreadable...)...)
-}
-
-func (o *output) writeJobs(to list, jobs []replayer.Job) error {
-	switch o.name {
-	case "json":
-		return terminal.WriteIndentedJSON(to.Out, jobs)
-	case "ndjson":
-		return eachLine(to.Out, jobs)
-	}
-	return to.jobs(jobs)
-}
-
-func eachLine(out io.Writer, jobs []replayer.Job) error {
-	for _, job := range jobs {
-		if err := terminal.WriteJSON(out, job); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(append([]error{writeItems(to.Out, *o, all, func() error { return to.jobs(all) })}, unreadable...)...)
 }
 
 func (l list) jobs(jobs []replayer.Job) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -49,6 +50,22 @@ func (o *output) String() string { return o.name }
 func (o *output) Type() string { return "format" }
 
 func (o *output) is(names ...string) bool { return slices.Contains(names, o.name) }
+
+// writeItems writes items as one JSON array or a JSON object per line, or else calls table.
+func writeItems[T any](out io.Writer, format output, items []T, table func() error) error {
+	switch format.name {
+	case "json":
+		return terminal.WriteIndentedJSON(out, append([]T{}, items...))
+	case "ndjson":
+		for _, item := range items {
+			if err := terminal.WriteJSON(out, item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return table()
+}
 
 // alternatives joins words as "a, b or c".
 func alternatives(words []string) string {

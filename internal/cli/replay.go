@@ -159,7 +159,7 @@ func (r *replay) preview(ctx context.Context, a *app.App, plan replayer.Plan) er
 		err = printUnknownIDs(ctx, a, r.Out, r.names)
 	}
 	if outputClosed(err) && !r.dryRun {
-		return fmt.Errorf("nothing was sent: showing what would be failed: %v", err)
+		return fmt.Errorf("cannot print the preview, so nothing was sent: %v", err)
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
 		}
 	}
 	if plan.Log.Events > 0 && plan.Log.Consumers == 0 {
-		fmt.Fprintf(page, "WARNING: nobody stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve\n",
+		fmt.Fprintf(page, "WARNING: no serve stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve\n",
 			wording.Plural(plan.Log.Events, "event"))
 	}
 	if plan.Unreadable > 0 {

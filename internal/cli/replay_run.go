@@ -53,13 +53,13 @@ func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	if n := job.Failed + job.Skipped; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
-	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not heard of%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
+	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not reported%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
 		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
 	}
 	if len(outcomes.NotReported) > 0 {
-		fmt.Fprintf(r.Out, "  no word yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
+		fmt.Fprintf(r.Out, "  no report yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
 	}
 }
 

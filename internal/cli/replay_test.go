@@ -265,7 +265,7 @@ func testReplayWithoutARecord(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, replay...), 0, "sent 2 of 2")
 	job := a.onlyJob(t)
 	said := []string{
-		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: nobody stores ", "run watership serve",
+		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: no serve stores ", "run watership serve",
 	}
 	wantRun(t, a.run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
 	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
@@ -340,7 +340,7 @@ func testCanary(t *testing.T, a *playback) {
 		a.keep(a.event(schemas.Poisoned, n+1))
 	}
 	r := a.run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
-	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not heard of", "stopped after the first 5 messages")
+	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not reported", "stopped after the first 5 messages")
 	job := a.onlyJob(t)
 	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
 		t.Fatalf("%d messages were sent; the job is %+v", n, job)
@@ -357,7 +357,7 @@ func TestCanariesThatCannotBeSent(t *testing.T) { played(t, testCanariesThatCann
 func testCanariesThatCannotBeSent(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
 	r := a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--unchecked-routes", "--yes", "--canary", "2")
-	wantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not heard of, 2 not sent", "stopped after the first 2 messages")
+	wantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not reported, 2 not sent", "stopped after the first 2 messages")
 	if job := a.onlyJob(t); job.State != replayer.Paused || job.Failed != 2 {
 		t.Errorf("the job is %s and %d of its messages could not be sent", job.State, job.Failed)
 	}

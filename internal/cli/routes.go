@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,8 @@ single messages until one succeeds.`,
 				if err != nil {
 					return err
 				}
-				return list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.routes(states, format)
+				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				return writeItems(to.Out, format, states, func() error { return to.routes(states) })
 			})
 		},
 	}
@@ -36,14 +36,7 @@ single messages until one succeeds.`,
 	return cmd
 }
 
-func (to list) routes(states []app.RouteState, format output) error {
-	if format.is("json") {
-		text, err := json.MarshalIndent(states, "", "  ")
-		if err != nil {
-			return err
-		}
-		return to.printf("%s", text)
-	}
+func (to list) routes(states []app.RouteState) error {
 	if len(states) == 0 {
 		return to.printf("the configuration has no routes, and none of another service is paused")
 	}

@@ -70,9 +70,9 @@ func (q search) validate() error {
 	case q.limit < 0:
 		return usagef("--limit %d: expected 0 (no limit) or more", q.limit)
 	case q.count && q.by != "":
-		return usagef("--count and --by are two questions: give one of them")
+		return usagef("--count and --by cannot be combined")
 	case len(q.fields) > 0 && (q.count || q.by != ""):
-		return usagef("--fields are the columns of a list of events, and --count and --by list none")
+		return usagef("--fields cannot be combined with --count or --by")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func testExportAndImport(t *testing.T, seed seeder) {
 		t.Fatalf("%d lines", n)
 	}
 	file := writeFile(t, "events.ndjson", exported)
-	for _, want := range []string{"created 3 events, 0 were there already\n", "created 0 events, 3 were there already\n"} {
+	for _, want := range []string{"created 3 events, 0 existed already\n", "created 0 events, 3 existed already\n"} {
 		if got := to.must(t, "import", file); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -71,7 +71,7 @@ func testImportGoesOn(t *testing.T, seed seeder) {
 		t.Fatalf("the line has no such id: %s", lines[1])
 	}
 	file := writeFile(t, "events.ndjson", strings.Join(lines, ""))
-	for _, want := range []string{"created 2 events, 0 were there already\n", "created 0 events, 2 were there already\n"} {
+	for _, want := range []string{"created 2 events, 0 existed already\n", "created 0 events, 2 existed already\n"} {
 		r := to.call(t, "import", file)
 		if r.code != exitFailed || r.out != want || !strings.Contains(r.err, "1 event was refused") || !strings.Contains(r.err, long[:20]) {
 			t.Errorf("exit code %d, %q, %q; want %q", r.code, r.out, r.err, want)
@@ -91,7 +91,7 @@ func TestImportOfWhatIsTooLarge(t *testing.T) {
 	p.storeURL = smallStore(t, 100_000)
 	to := p.seed(t)
 	r := to.call(t, "import", writeFile(t, "events.ndjson", from.must(t, "export", "*")))
-	if r.code != exitFailed || r.out != "created 3 events, 0 were there already\n" || !strings.Contains(r.err, "event "+large.EventID+": ") {
+	if r.code != exitFailed || r.out != "created 3 events, 0 existed already\n" || !strings.Contains(r.err, "event "+large.EventID+": ") {
 		t.Errorf("exit code %d, %q, %q", r.code, r.out, r.err)
 	}
 }

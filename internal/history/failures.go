@@ -35,7 +35,7 @@ func NewFailures(ctx context.Context, store ReportingStore, routes []string) (Fa
 	for _, queue := range routes {
 		reports[queue] = true
 	}
-	handled, err := store.TopValues(ctx, eventstore.Selection{Query: hasValue("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
+	handled, err := store.TopValues(ctx, eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
 	for _, queue := range handled.Values {
 		reports[queue.Text] = true
 	}

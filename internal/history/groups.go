@@ -62,7 +62,7 @@ func (g *Group) add(failure eventstore.EventSummary) {
 
 // query returns a query for the failures of a kind.
 func (k Kind) query() kql.Node {
-	all := kql.And{hasValue("event.action", string(schemas.Poisoned))}
+	all := kql.And{kql.FieldIs("event.action", string(schemas.Poisoned))}
 	if k.Type == string(schemas.Quarantined) {
 		all = kql.And{GivenUp()}
 	}
@@ -72,7 +72,7 @@ func (k Kind) query() kql.Node {
 		if part.value == "" {
 			all = append(all, kql.Not{Node: kql.Exists{Field: kql.Pattern{part.field}}})
 		} else {
-			all = append(all, hasValue(part.field, part.value))
+			all = append(all, kql.FieldIs(part.field, part.value))
 		}
 	}
 	return all

@@ -71,7 +71,7 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 	}
 	messages := map[string]*sentMessage{}
 	selection := eventstore.Selection{
-		Query: kql.And{hasValue("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...)},
+		Query: kql.And{kql.FieldIs("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...)},
 		Order: eventstore.BySequence, WithoutBody: true,
 	}
 	for e, err := range store.Events(ctx, selection) {

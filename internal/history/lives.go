@@ -70,7 +70,7 @@ func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 	if err := store.Check(ctx); err != nil {
 		return found, err
 	}
-	return found, fmt.Errorf("no message or event is called %q: expected a message id, a fingerprint or the id of an event", id)
+	return found, fmt.Errorf("no message or event has the id %q: expected a message id, a fingerprint or the id of an event", id)
 }
 
 // messageOf returns the fingerprint of an event's message. An event that was recorded
@@ -80,9 +80,9 @@ func messageOf(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, 
 // readLife reads the events of a message, and of its replays with other headers, which
 // have fingerprints of their own.
 func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary) (l Life, err error) {
-	its := hasValue("watership.fingerprint", of.Fingerprint)
+	its := kql.FieldIs("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {
-		its = hasValue("event.id", of.EventID)
+		its = kql.FieldIs("event.id", of.EventID)
 	}
 	if err := l.read(ctx, store, its); err != nil {
 		return Life{}, err
@@ -96,7 +96,7 @@ func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary)
 		if err != nil {
 			return Life{}, err
 		}
-		if others = append(others, hasValue("event.id", fact.EventID)); len(others) == MaxEvents {
+		if others = append(others, kql.FieldIs("event.id", fact.EventID)); len(others) == MaxEvents {
 			l.More = true
 			break
 		}
@@ -139,7 +139,7 @@ func (l Life) Whole(ctx context.Context, store EventStore) (schemas.Event, error
 
 // Whole reads an event with the fields that Life leaves out.
 func Whole(ctx context.Context, store EventStore, of schemas.Event) (schemas.Event, error) {
-	for event, err := range store.Events(ctx, eventstore.Selection{Query: hasValue("event.id", of.EventID), Limit: 1}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", of.EventID), Limit: 1}) {
 		return event, err
 	}
 	return of, ctx.Err() // it is too old by now

@@ -17,7 +17,7 @@ func idFields() []string {
 func withID(id string) kql.Node {
 	var either kql.Or
 	for _, field := range idFields() {
-		either = append(either, hasValue(field, id))
+		either = append(either, kql.FieldIs(field, id))
 	}
 	return either
 }

@@ -184,11 +184,7 @@ func decidingActions() kql.Node {
 func withActions(actions ...schemas.Action) kql.Node {
 	var either kql.Or
 	for _, action := range actions {
-		either = append(either, hasValue("event.action", string(action)), hasValue("watership.quarantined_action", string(action)))
+		either = append(either, kql.FieldIs("event.action", string(action)), kql.FieldIs("watership.quarantined_action", string(action)))
 	}
 	return either
-}
-
-func hasValue(field, value string) kql.Node {
-	return kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true}}
 }
