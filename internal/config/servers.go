@@ -2,8 +2,8 @@ package config
 
 import "slices"
 
-// Servers are the addresses of servers that a command found, such as those of a
-// process on its data folder.
+// Servers are the addresses of servers that a command found, such as the servers of a
+// process that runs in its data folder.
 type Servers struct {
 	AMQP       URL // with its password
 	Management URL // for a configuration without amqp.management_url; may be empty
@@ -11,7 +11,7 @@ type Servers struct {
 }
 
 // WithServers returns a configuration with other servers. Describe lists them with
-// the folder that they come from; IsSet reports what the sources set.
+// the folder that they come from; IsSet reports only keys that the sources set.
 func (c Config) WithServers(s Servers, folder string) Config {
 	c.settings = slices.Clone(c.settings)
 	origin := Origin{Place: Derived, Name: folder}

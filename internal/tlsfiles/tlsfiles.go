@@ -16,8 +16,8 @@ type File struct {
 	Path    string // empty: the file is not set
 }
 
-// Load reads the certificates to trust, without ca those of the operating system, and
-// the client's certificate with its key.
+// Load reads the certificates to trust, and the client's certificate with its key.
+// Without ca, it trusts the operating system's certificates.
 func Load(ca, cert, key File) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca.Path != "" {

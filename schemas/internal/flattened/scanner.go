@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
-// scanner scans a JSON value and counts what a flattened field would hold of it.
+// scanner scans a JSON value and counts the values and paths of its flattened field.
 type scanner struct {
 	data   []byte
 	at     int
