@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -41,50 +42,43 @@ type Breaker struct {
 	MaxWaits int
 	MaxWait  time.Duration
 
-	// MaxAlike is MaxWaits where the service answers, and many messages fail
-	// with the same error. Zero: 20. Negative: each failure counts.
+	// MaxAlike is MaxWaits for messages that fail with the same error while the
+	// service answers. Zero: 20. Negative: each failure counts.
 	MaxAlike int
 }
 
 const (
-	defaultMessages = 5
-	defaultWithin   = 5 * time.Minute
-	defaultProbe    = time.Second
-	defaultProbeCap = time.Minute
-	defaultMaxWaits = 1000
-	defaultMaxWait  = 24 * time.Hour
-	defaultMaxAlike = 20
+	defaultMessages   = 5
+	defaultWithin     = 5 * time.Minute
+	defaultFirstPause = time.Second
+	defaultPauseCap   = time.Minute
+	defaultMaxWaits   = 1000
+	defaultMaxWait    = 24 * time.Hour
+	defaultMaxAlike   = 20
 
 	maxMessages = 1000
 )
 
 // WithDefaults returns the breaker with the default of each field that is zero.
 func (b Breaker) WithDefaults() Breaker {
-	b.Messages = or(b.Messages, defaultMessages)
-	b.Within = or(b.Within, defaultWithin)
-	b.First = or(b.First, defaultProbe)
-	b.Cap = or(b.Cap, max(defaultProbeCap, b.First))
-	b.MaxWaits = or(b.MaxWaits, defaultMaxWaits)
-	b.MaxWait = or(b.MaxWait, defaultMaxWait)
-	b.MaxAlike = or(b.MaxAlike, defaultMaxAlike)
+	b.Messages = cmp.Or(b.Messages, defaultMessages)
+	b.Within = cmp.Or(b.Within, defaultWithin)
+	b.First = cmp.Or(b.First, defaultFirstPause)
+	b.Cap = cmp.Or(b.Cap, max(defaultPauseCap, b.First))
+	b.MaxWaits = cmp.Or(b.MaxWaits, defaultMaxWaits)
+	b.MaxWait = cmp.Or(b.MaxWait, defaultMaxWait)
+	b.MaxAlike = cmp.Or(b.MaxAlike, defaultMaxAlike)
 	return b
 }
 
 // Or returns the breaker with the fields of other where its own are zero.
 func (b Breaker) Or(other Breaker) Breaker {
 	return Breaker{
-		Messages: or(b.Messages, other.Messages), Within: or(b.Within, other.Within),
-		First: or(b.First, other.First), Cap: or(b.Cap, other.Cap),
-		MaxWaits: or(b.MaxWaits, other.MaxWaits), MaxWait: or(b.MaxWait, other.MaxWait),
-		MaxAlike: or(b.MaxAlike, other.MaxAlike),
+		Messages: cmp.Or(b.Messages, other.Messages), Within: cmp.Or(b.Within, other.Within),
+		First: cmp.Or(b.First, other.First), Cap: cmp.Or(b.Cap, other.Cap),
+		MaxWaits: cmp.Or(b.MaxWaits, other.MaxWaits), MaxWait: cmp.Or(b.MaxWait, other.MaxWait),
+		MaxAlike: cmp.Or(b.MaxAlike, other.MaxAlike),
 	}
-}
-
-func or[T int | time.Duration](value, fallback T) T {
-	if value == 0 {
-		return fallback
-	}
-	return value
 }
 
 // Validate returns every mistake in a breaker, each as a FieldError:
@@ -110,10 +104,10 @@ func (b Breaker) Validate() error {
 
 // Pause returns the pause before the next probe of an open breaker, after a number
 // of failed probes.
-func (b Breaker) Pause(failed int) time.Duration {
+func (b Breaker) Pause(failedProbes int) time.Duration {
 	b = b.WithDefaults()
 	pause := b.First
-	for range failed {
+	for range failedProbes {
 		if pause >= b.Cap {
 			break
 		}
@@ -129,8 +123,8 @@ func (b Breaker) Exhausted(waits int, since, now time.Time) bool {
 	return waits >= b.MaxWaits || b.MaxWait < 0 || !since.IsZero() && now.Sub(since) >= b.MaxWait
 }
 
-// ExhaustedAlike is Exhausted for a message of several in a row that fail with the
-// same error while the service answers.
+// ExhaustedAlike is Exhausted, with MaxAlike, for messages that fail with the same error
+// while the service answers.
 func (b Breaker) ExhaustedAlike(waits int, since, now time.Time) bool {
 	return waits >= b.WithDefaults().MaxAlike || b.Exhausted(waits, since, now)
 }

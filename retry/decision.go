@@ -54,7 +54,7 @@ func (p Policy) Count(err error, attempt int, random func() float64) Decision {
 	if IsPermanent(err) {
 		return Decision{Action: Poison, Reason: "permanent"}
 	}
-	own := p.ofClass(ClassOf(err))
+	own := p.forClass(ClassOf(err))
 	if attempt >= own.attempts() {
 		return Decision{Action: Poison, Reason: fmt.Sprintf("failed %d of %d attempts", attempt, own.attempts())}
 	}
@@ -70,8 +70,8 @@ func (p Policy) Count(err error, attempt int, random func() float64) Decision {
 // and was deferred a number of times before. The delay is 1 s, twice as long each
 // time, up to 100 s, rounded up to the next of StandardDelays. It is longer if err
 // asks for that by After or AtLeast.
-func Deferral(err error, before int) Decision {
-	delay := min(firstDeferral<<min(before, maxDoublings), longestDeferral)
+func Deferral(err error, earlierDeferrals int) Decision {
+	delay := min(firstDeferral<<min(earlierDeferrals, maxDoublings), longestDeferral)
 	var after *AfterError
 	if errors.As(err, &after) {
 		delay = max(delay, after.Delay)

@@ -7,17 +7,17 @@ import "time"
 // powers of ten from 100 ms, up to a day.
 func StandardDelays() []time.Duration {
 	var delays []time.Duration
-	for power := 100 * time.Millisecond; power < longestStandard; power *= 10 {
+	for power := 100 * time.Millisecond; power < longestStandardDelay; power *= 10 {
 		for _, tenths := range []time.Duration{10, 15, 20, 30, 50, 70} {
-			if delay := power / 10 * tenths; delay < longestStandard {
+			if delay := power / 10 * tenths; delay < longestStandardDelay {
 				delays = append(delays, delay)
 			}
 		}
 	}
-	return append(delays, longestStandard)
+	return append(delays, longestStandardDelay)
 }
 
-const longestStandard = 24 * time.Hour
+const longestStandardDelay = 24 * time.Hour
 
 // roundUp returns the shortest standard delay that is at least d, or the longest.
 func roundUp(d time.Duration) time.Duration {
@@ -26,5 +26,5 @@ func roundUp(d time.Duration) time.Duration {
 			return delay
 		}
 	}
-	return longestStandard
+	return longestStandardDelay
 }

@@ -11,8 +11,8 @@ import (
 const MaxDelay = (1<<32 - 1) * time.Millisecond
 
 const (
-	defaultFactor = 2.0
-	defaultCap    = longestStandard
+	defaultFactor   = 2.0
+	defaultDelayCap = longestStandardDelay
 )
 
 // Policy says how many attempts a message has and how long it waits between
@@ -88,15 +88,15 @@ func (p Policy) ownDelays() []time.Duration {
 	for attempt := 1; attempt < p.attempts(); attempt++ {
 		d := p.delay(attempt)
 		delays = append(delays, d)
-		if p.First > 0 && (d == p.longest() || p.factor() == 1) {
+		if p.First > 0 && (d == p.longestDelay() || p.factor() == 1) {
 			break // every further delay is the same
 		}
 	}
 	return slices.Compact(delays)
 }
 
-// ofClass returns the policy for errors of a class.
-func (p Policy) ofClass(class string) Policy {
+// forClass returns the policy for errors of a class.
+func (p Policy) forClass(class string) Policy {
 	if own, ok := p.Classes[class]; ok {
 		return own
 	}
@@ -117,8 +117,8 @@ func (p Policy) delay(attempt int) time.Duration {
 		return p.Delays[attempt-1]
 	}
 	d := float64(p.First) * math.Pow(p.factor(), float64(attempt-1))
-	if d >= float64(p.longest()) {
-		return p.longest()
+	if d >= float64(p.longestDelay()) {
+		return p.longestDelay()
 	}
 	return time.Duration(d).Truncate(time.Millisecond)
 }
@@ -130,9 +130,9 @@ func (p Policy) factor() float64 {
 	return p.Factor
 }
 
-func (p Policy) longest() time.Duration {
+func (p Policy) longestDelay() time.Duration {
 	if p.Cap == 0 {
-		return max(defaultCap, p.First)
+		return max(defaultDelayCap, p.First)
 	}
 	return p.Cap
 }
@@ -143,7 +143,7 @@ func (p Policy) jittered(d time.Duration, random func() float64) time.Duration {
 		return d
 	}
 	short := time.Duration(float64(d) * (1 - p.Jitter*random()))
-	if short > longestStandard {
+	if short > longestStandardDelay {
 		return d
 	}
 	return min(roundUp(short), d)

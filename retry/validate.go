@@ -56,9 +56,9 @@ func (p Policy) mistakesOfClass() []*FieldError {
 
 func (p Policy) mistakes() []*FieldError {
 	if p.First == 0 {
-		return append(invalidDelays("delays", p.Delays), p.withoutFirst()...)
+		return append(invalidDelays("delays", p.Delays), p.mistakesWithoutFirst()...)
 	}
-	found := append(invalidDelays("first", []time.Duration{p.First}), p.growth()...)
+	found := append(invalidDelays("first", []time.Duration{p.First}), p.growthMistakes()...)
 	if len(p.Delays) > 0 {
 		found = append(found, &FieldError{Field: "delays", Expected: "none beside first"})
 	}
@@ -71,8 +71,8 @@ func (p Policy) mistakes() []*FieldError {
 	return invalidDelays("first", p.ownDelays())
 }
 
-// growth checks the fields that need First.
-func (p Policy) growth() []*FieldError {
+// growthMistakes checks the fields that need First.
+func (p Policy) growthMistakes() []*FieldError {
 	var found []*FieldError
 	if p.Attempts < 1 || p.Attempts > MaxAttempts {
 		found = append(found, &FieldError{"attempts", fmt.Sprint(p.Attempts), fmt.Sprint("1 to ", MaxAttempts)})
@@ -89,7 +89,7 @@ func (p Policy) growth() []*FieldError {
 	return found
 }
 
-func (p Policy) withoutFirst() []*FieldError {
+func (p Policy) mistakesWithoutFirst() []*FieldError {
 	var found []*FieldError
 	for _, field := range []struct {
 		name string
