@@ -19,7 +19,7 @@ type fieldValues struct {
 	location location
 }
 
-func (s *Store) values(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
+func (s *Store) newFieldValues(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
 	filter, err := s.filter(operation, sel)
 	if err != nil {
 		return fieldValues{}, err
@@ -53,13 +53,13 @@ func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field s
 	if mapped.Type == kql.Text || mapped.Type == kql.Date {
 		return eventstore.Aggregation{}, s.cannotAggregate(operation, mapped)
 	}
-	values, err := s.values(operation, sel, mapped)
+	values, err := s.newFieldValues(operation, sel, mapped)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
 	var tally eventstore.Aggregation
 	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
-		if tally, err = values.top(ctx, tx, n); err != nil {
+		if tally, err = values.topValues(ctx, tx, n); err != nil {
 			return err
 		}
 		tally.Without, err = values.countMissing(ctx, tx, s.layout)
@@ -74,26 +74,26 @@ func (s *Store) cannotAggregate(operation string, field kql.Field) error {
 	}
 }
 
-// top reads the most frequent values, and equally frequent ones in ascending order.
-func (v fieldValues) top(ctx context.Context, tx *sql.Tx, n int) (tally eventstore.Aggregation, err error) {
+// topValues reads the most frequent values, and equally frequent ones in ascending order.
+func (v fieldValues) topValues(ctx context.Context, tx *sql.Tx, n int) (aggregation eventstore.Aggregation, err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT value, count(*) FROM ("+v.sql+") GROUP BY value ORDER BY count(*) DESC, value", v.args...)
 	if err != nil {
-		return tally, err
+		return aggregation, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var value any
 		var count int64
 		if err := rows.Scan(&value, &count); err != nil {
-			return tally, err
+			return aggregation, err
 		}
-		if len(tally.Values) == n {
-			tally.Others += count
+		if len(aggregation.Values) == n {
+			aggregation.Others += count
 			continue
 		}
-		tally.Values = append(tally.Values, eventstore.Bucket{Text: formatValue(value), Count: count})
+		aggregation.Values = append(aggregation.Values, eventstore.Bucket{Text: formatValue(value), Count: count})
 	}
-	return tally, rows.Err()
+	return aggregation, rows.Err()
 }
 
 func formatValue(value any) string {

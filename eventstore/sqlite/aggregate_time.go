@@ -19,7 +19,7 @@ func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field s
 	if mapped.Type != kql.Date {
 		return eventstore.Aggregation{}, s.cannotAggregate(operation, mapped)
 	}
-	values, err := s.values(operation, sel, mapped)
+	values, err := s.newFieldValues(operation, sel, mapped)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}

@@ -64,7 +64,7 @@ const maxWordLength = 255
 // digit after each cut.
 func (l *wordList) append(word string) {
 	for len(word) > maxWordLength {
-		end := cutWord(word)
+		end := firstPartLength(word)
 		l.words = append(l.words, strings.ToLower(word[:end]))
 		if word = word[end:]; word == "" || word[0] == '_' {
 			continue
@@ -80,8 +80,8 @@ func (l *wordList) append(word string) {
 	}
 }
 
-// cutWord is the length of the first part of a word, in bytes.
-func cutWord(word string) int {
+// firstPartLength returns the length of the first part of a long word, in bytes.
+func firstPartLength(word string) int {
 	units := 0
 	for at, r := range word {
 		if units++; r > 0xffff {

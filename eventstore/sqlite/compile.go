@@ -16,7 +16,7 @@ type compiler struct {
 	now time.Time
 }
 
-var errRaw = errors.New("a query in Elasticsearch's own language (--dsl) is for a store in Elasticsearch: write it in KQL")
+var errRawQuery = errors.New("a query in Elasticsearch's own language (--dsl) is for a store in Elasticsearch: write it in KQL")
 
 func (c compiler) compile(node kql.Node) (condition, error) {
 	switch n := node.(type) {
@@ -26,24 +26,24 @@ func (c compiler) compile(node kql.Node) (condition, error) {
 		conditions, err := c.compileAll(n)
 		return allOf(conditions), err
 	case kql.Or:
-		return c.or(n)
+		return c.compileOr(n)
 	case kql.Not:
 		negated, err := c.compile(n.Node)
 		return not(negated), err
 	case kql.Raw:
-		return condition{}, errRaw
+		return condition{}, errRawQuery
 	case kql.Is:
-		return c.is(n), nil
+		return c.compileIs(n), nil
 	case kql.Exists:
-		return c.existsByName(n.Field), nil
+		return c.compileExists(n.Field), nil
 	case kql.Range:
-		return c.anyFieldOf(n.Field, n.Fits, func(f kql.Field) condition { return c.rangeOf(f, n) }), nil
+		return c.anyFieldOf(n.Field, n.Fits, func(f kql.Field) condition { return c.compileFieldRange(f, n) }), nil
 	default:
 		return condition{}, fmt.Errorf("unknown query node of type %T", node)
 	}
 }
 
-func (c compiler) or(n kql.Or) (condition, error) {
+func (c compiler) compileOr(n kql.Or) (condition, error) {
 	lists, others := c.fields.Together(n)
 	conditions, err := c.compileAll(others)
 	if len(lists) == 0 || err != nil {
@@ -82,37 +82,37 @@ func (c compiler) anyFieldOf(name kql.Pattern, fits func(kql.Field) bool, compil
 	return unionOf(conditions)
 }
 
-func (c compiler) is(n kql.Is) condition {
+func (c compiler) compileIs(n kql.Is) condition {
 	if n.Field == nil {
-		return c.anywhere(n.Value)
+		return c.compileAnywhere(n.Value)
 	}
-	return c.anyFieldOf(n.Field, n.Fits, func(f kql.Field) condition { return c.field(f, n.Value) })
+	return c.anyFieldOf(n.Field, n.Fits, func(f kql.Field) condition { return c.compileFieldIs(f, n.Value) })
 }
 
-// anywhere searches all fields that can have the value.
-func (c compiler) anywhere(value kql.Value) condition {
+// compileAnywhere compiles the search for a value in all fields that can have it.
+func (c compiler) compileAnywhere(value kql.Value) condition {
 	if value.Pattern.Any() {
 		return where("TRUE")
 	}
 	var conditions []condition
-	for _, piece := range splitValue(value) {
-		conditions = append(conditions, c.everyField(piece))
+	for _, piece := range splitWildcards(value) {
+		conditions = append(conditions, c.compilePieceAnywhere(piece))
 	}
 	return anyOf(conditions)
 }
 
-func (c compiler) everyField(value kql.Value) condition {
+func (c compiler) compilePieceAnywhere(value kql.Value) condition {
 	var conditions []condition
 	for _, field := range c.fields.Known {
 		if (kql.Is{Value: value}).Fits(field) {
-			conditions = append(conditions, c.field(field, value))
+			conditions = append(conditions, c.compileFieldIs(field, value))
 		}
 	}
 	return unionOf(conditions)
 }
 
-// splitValue splits only values with wildcards.
-func splitValue(value kql.Value) []kql.Value {
+// splitWildcards splits a value with wildcards into its words, and no other value.
+func splitWildcards(value kql.Value) []kql.Value {
 	if !value.Pattern.Wild() {
 		return []kql.Value{value}
 	}
@@ -123,11 +123,11 @@ func splitValue(value kql.Value) []kql.Value {
 	return list
 }
 
-func (c compiler) field(f kql.Field, value kql.Value) condition {
+func (c compiler) compileFieldIs(f kql.Field, value kql.Value) condition {
 	text := value.Pattern.Text()
 	switch {
 	case f.Type == kql.Text:
-		return c.text(f, value)
+		return c.compileTextIs(f, value)
 	case value.Pattern.Wild():
 		return c.hasValue(c.locate(f), ofPattern(value.Pattern))
 	case f.Type == kql.Date:
@@ -139,12 +139,12 @@ func (c compiler) field(f kql.Field, value kql.Value) condition {
 	}
 }
 
-func (c compiler) text(f kql.Field, value kql.Value) condition {
+func (c compiler) compileTextIs(f kql.Field, value kql.Value) condition {
 	switch {
 	case value.Pattern.Wild():
 		var conditions []condition
 		for _, piece := range splitPattern(value.Pattern) {
-			conditions = append(conditions, c.textPiece(f, piece))
+			conditions = append(conditions, c.compileTextPiece(f, piece))
 		}
 		return anyOf(conditions)
 	case value.Quoted:
@@ -154,10 +154,10 @@ func (c compiler) text(f kql.Field, value kql.Value) condition {
 	}
 }
 
-func (c compiler) textPiece(f kql.Field, piece kql.Pattern) condition {
+func (c compiler) compileTextPiece(f kql.Field, piece kql.Pattern) condition {
 	switch {
 	case piece.Any():
-		return c.exists(f)
+		return c.compileFieldExists(f)
 	case piece.Wild():
 		return wordPattern(f.Name, piece)
 	default:
@@ -165,29 +165,30 @@ func (c compiler) textPiece(f kql.Field, piece kql.Pattern) condition {
 	}
 }
 
-// existsByName is true of events with the field or, for an object, with any field in it.
-func (c compiler) existsByName(name kql.Pattern) condition {
+// compileExists compiles the search for events with a field or, for an object, with any
+// field in it.
+func (c compiler) compileExists(name kql.Pattern) condition {
 	if below := c.fields.Below(name.Text()); !name.Wild() && len(below) > 0 {
 		conditions := make([]condition, len(below))
 		for i, field := range below {
-			conditions[i] = c.exists(field)
+			conditions[i] = c.compileFieldExists(field)
 		}
 		return unionOf(conditions)
 	}
-	return c.anyFieldOf(name, func(kql.Field) bool { return true }, c.exists)
+	return c.anyFieldOf(name, func(kql.Field) bool { return true }, c.compileFieldExists)
 }
 
-// exists uses the mark in the table event for a field with keys.
-func (c compiler) exists(f kql.Field) condition {
+// compileFieldExists uses the mark in the table event for a field with keys.
+func (c compiler) compileFieldExists(f kql.Field) condition {
 	at := c.locate(f)
-	if _, marked := c.column[at.field]; marked && at.allKeys {
+	if _, marked := c.columnIndex[at.field]; marked && at.allKeys {
 		at = location{column: at.field}
 	}
 	return c.hasValue(at, notNull)
 }
 
-// rangeOf compares the words of a text one by one, as Elasticsearch does.
-func (c compiler) rangeOf(f kql.Field, n kql.Range) condition {
+// compileFieldRange compares the words of a text one by one, as Elasticsearch does.
+func (c compiler) compileFieldRange(f kql.Field, n kql.Range) condition {
 	text, op := n.Value.Pattern.Text(), string(n.Op)
 	switch f.Type {
 	case kql.Text:

@@ -60,8 +60,8 @@ func (s *Store) createAll(ctx context.Context, tx *sql.Tx, documents map[int]par
 
 // eventWriter has the prepared statements that write and remove events in a transaction.
 type eventWriter struct {
-	event, document, text, term, removeTerm, findStream *sql.Stmt
-	keys                                                keyIDs
+	insertEvent, insertDocument, insertText, insertTerm, deleteTerm, selectStream *sql.Stmt
+	keys                                                                          keyIDs
 }
 
 // newEventWriter prepares the statements, which are closed with the transaction.
@@ -71,14 +71,14 @@ func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (*eventWriter, e
 		into **sql.Stmt
 		text string
 	}{
-		{&w.event, s.layout.insert()},
-		{&w.document, "INSERT INTO document (n, head, body) VALUES (?, ?, ?)"},
-		{&w.text, s.layout.insertTexts()},
-		{&w.term, "INSERT INTO term (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
-		{&w.removeTerm, "DELETE FROM term WHERE key = ? AND value = ? AND n = ?"},
-		{&w.findStream, `SELECT stream FROM event WHERE "event.id" = ?`},
-		{&w.keys.find, "SELECT id FROM key WHERE field = ? AND name = ?"},
-		{&w.keys.insert, "INSERT INTO key (field, name) VALUES (?, ?)"},
+		{&w.insertEvent, s.layout.insertEventSQL()},
+		{&w.insertDocument, "INSERT INTO document (n, head, body) VALUES (?, ?, ?)"},
+		{&w.insertText, s.layout.insertTextSQL()},
+		{&w.insertTerm, "INSERT INTO term (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
+		{&w.deleteTerm, "DELETE FROM term WHERE key = ? AND value = ? AND n = ?"},
+		{&w.selectStream, `SELECT stream FROM event WHERE "event.id" = ?`},
+		{&w.keys.selectKey, "SELECT id FROM key WHERE field = ? AND name = ?"},
+		{&w.keys.insertStatement, "INSERT INTO key (field, name) VALUES (?, ?)"},
 	} {
 		prepared, err := tx.PrepareContext(ctx, statement.text)
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (*eventWriter, e
 }
 
 func (w *eventWriter) create(ctx context.Context, e parsedDocument) (eventstore.Result, error) {
-	written, err := w.event.ExecContext(ctx, append([]any{e.stream}, e.values...)...)
+	written, err := w.insertEvent.ExecContext(ctx, append([]any{e.stream}, e.values...)...)
 	if err != nil {
 		return eventstore.Result{}, err
 	}
@@ -109,16 +109,16 @@ func (w *eventWriter) conflict(ctx context.Context, id string, err error) (event
 	if err != nil {
 		return result, err
 	}
-	return result, w.findStream.QueryRowContext(ctx, id).Scan(&result.Index)
+	return result, w.selectStream.QueryRowContext(ctx, id).Scan(&result.Index)
 }
 
 // insertParts writes an event to all tables but event.
 func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument) error {
-	if _, err := w.document.ExecContext(ctx, n, e.head, e.body); err != nil {
+	if _, err := w.insertDocument.ExecContext(ctx, n, e.head, e.body); err != nil {
 		return err
 	}
 	if e.hasText() {
-		if _, err := w.text.ExecContext(ctx, append([]any{n}, e.words...)...); err != nil {
+		if _, err := w.insertText.ExecContext(ctx, append([]any{n}, e.words...)...); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument
 		if err != nil {
 			return err
 		}
-		if _, err := w.term.ExecContext(ctx, key, t.value, n); err != nil {
+		if _, err := w.insertTerm.ExecContext(ctx, key, t.value, n); err != nil {
 			return err
 		}
 	}
@@ -146,8 +146,8 @@ func (e parsedDocument) hasText() bool {
 // keyIDs finds the ids of keys, and creates new ones. The cache lasts for one
 // transaction only, since another one can delete keys.
 type keyIDs struct {
-	find, insert *sql.Stmt
-	cached       map[[2]string]int64
+	selectKey, insertStatement *sql.Stmt
+	cached                     map[[2]string]int64
 }
 
 func (k keyIDs) id(ctx context.Context, t term) (int64, error) {
@@ -156,9 +156,9 @@ func (k keyIDs) id(ctx context.Context, t term) (int64, error) {
 		return id, nil
 	}
 	var id int64
-	err := k.find.QueryRowContext(ctx, t.field, t.name).Scan(&id)
+	err := k.selectKey.QueryRowContext(ctx, t.field, t.name).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		id, err = k.create(ctx, t)
+		id, err = k.insertKey(ctx, t)
 	}
 	if err == nil {
 		k.cached[key] = id
@@ -166,8 +166,8 @@ func (k keyIDs) id(ctx context.Context, t term) (int64, error) {
 	return id, err
 }
 
-func (k keyIDs) create(ctx context.Context, t term) (int64, error) {
-	made, err := k.insert.ExecContext(ctx, t.field, t.name)
+func (k keyIDs) insertKey(ctx context.Context, t term) (int64, error) {
+	made, err := k.insertStatement.ExecContext(ctx, t.field, t.name)
 	if err != nil {
 		return 0, err
 	}

@@ -10,12 +10,12 @@ import (
 
 // layout maps the fields of documents to the columns and keys of the file.
 type layout struct {
-	fields  kql.Fields
-	mapped  map[string]kql.Field
-	dynamic map[string]kql.Field // by the name before .*
-	columns []string             // fields that are columns of the table event
-	column  map[string]int       // index in columns
-	texts   []string             // the columns of the table text
+	fields      kql.Fields
+	mapped      map[string]kql.Field
+	dynamic     map[string]kql.Field // by the name before .*
+	columns     []string             // fields that are columns of the table event
+	columnIndex map[string]int       // index in columns
+	textColumns []string             // the columns of the table text
 }
 
 // attemptsPrefix begins the names of fields with a value for each attempt.
@@ -27,7 +27,7 @@ func newLayout(labels []string) (layout, error) {
 		return layout{}, err
 	}
 	fields.Labels = labels
-	l := layout{fields: fields, mapped: map[string]kql.Field{}, dynamic: map[string]kql.Field{}, column: map[string]int{}}
+	l := layout{fields: fields, mapped: map[string]kql.Field{}, dynamic: map[string]kql.Field{}, columnIndex: map[string]int{}}
 	for _, field := range fields.Known {
 		if root, ok := strings.CutSuffix(field.Name, ".*"); ok {
 			l.dynamic[root] = field
@@ -35,25 +35,25 @@ func newLayout(labels []string) (layout, error) {
 		}
 		l.mapped[field.Name] = field
 		if field.Type == kql.Text {
-			l.texts = append(l.texts, field.Name)
+			l.textColumns = append(l.textColumns, field.Name)
 		}
 		if !strings.HasPrefix(field.Name, attemptsPrefix) {
-			l.column[field.Name] = len(l.columns)
+			l.columnIndex[field.Name] = len(l.columns)
 			l.columns = append(l.columns, field.Name)
 		}
 	}
 	return l, nil
 }
 
-// insert is the SQL statement that writes a row of event.
-func (l layout) insert() string {
+// insertEventSQL is the SQL statement that writes a row of event.
+func (l layout) insertEventSQL() string {
 	return fmt.Sprintf("INSERT INTO event (stream, %s) VALUES (?%s) ON CONFLICT DO NOTHING",
 		quoteNames(l.columns), strings.Repeat(", ?", len(l.columns)))
 }
 
-// insertTexts is the SQL statement that writes the words of an event.
-func (l layout) insertTexts() string {
-	return fmt.Sprintf("INSERT INTO text (rowid, %s) VALUES (?%s)", quoteNames(l.texts), strings.Repeat(", ?", len(l.texts)))
+// insertTextSQL is the SQL statement that writes the words of an event.
+func (l layout) insertTextSQL() string {
+	return fmt.Sprintf("INSERT INTO text (rowid, %s) VALUES (?%s)", quoteNames(l.textColumns), strings.Repeat(", ?", len(l.textColumns)))
 }
 
 // quoteNames lists names of columns in SQL.
@@ -94,10 +94,10 @@ func (l layout) locate(f kql.Field) location {
 }
 
 func (l layout) locateMapped(f kql.Field) location {
-	switch _, column := l.column[f.Name]; {
+	switch _, isColumn := l.columnIndex[f.Name]; {
 	case f.Type == kql.Flattened:
 		return location{field: f.Name, allKeys: true}
-	case column:
+	case isColumn:
 		return location{column: f.Name}
 	default:
 		return location{field: f.Name}

@@ -112,8 +112,8 @@ func TestSchemaHasTheMapping(t *testing.T) {
 			t.Errorf("an index by %s: %v", name, has)
 		}
 	}
-	if texts := column(t, s, "SELECT name FROM pragma_table_info('text')"); !slices.Equal(texts, s.layout.texts) && len(texts) != len(s.layout.texts) {
-		t.Errorf("the table text has %q, the mapping %q", texts, s.layout.texts)
+	if texts := column(t, s, "SELECT name FROM pragma_table_info('text')"); !slices.Equal(texts, s.layout.textColumns) && len(texts) != len(s.layout.textColumns) {
+		t.Errorf("the table text has %q, the mapping %q", texts, s.layout.textColumns)
 	}
 }
 

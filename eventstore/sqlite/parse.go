@@ -35,14 +35,14 @@ func (l layout) parse(doc schemas.Document) (parsedDocument, error) {
 		return parsedDocument{}, err
 	}
 	r := documentParser{layout: l, parsedDocument: parsedDocument{
-		id: doc.ID, stream: string(doc.Stream), values: make([]any, len(l.columns)), words: make([]any, len(l.texts)),
+		id: doc.ID, stream: string(doc.Stream), values: make([]any, len(l.columns)), words: make([]any, len(l.textColumns)),
 	}}
-	if err := r.document(doc.Source); err != nil {
+	if err := r.readDocument(doc.Source); err != nil {
 		return parsedDocument{}, err
 	}
-	r.values[l.column["event.id"]] = doc.ID
+	r.values[l.columnIndex["event.id"]] = doc.ID
 	for _, needed := range []string{"@timestamp", "event.sequence"} {
-		if r.values[l.column[needed]] == nil {
+		if r.values[l.columnIndex[needed]] == nil {
 			return parsedDocument{}, fmt.Errorf("the document has no %s", needed)
 		}
 	}
@@ -69,9 +69,9 @@ type documentParser struct {
 	parsedDocument
 }
 
-// document reads the members one by one, to find the offset where the body begins if
+// readDocument reads the members one by one, to find the offset where the body begins if
 // it is the last member, or else where the last member ends.
-func (r *documentParser) document(source []byte) error {
+func (r *documentParser) readDocument(source []byte) error {
 	d := json.NewDecoder(bytes.NewReader(source))
 	d.UseNumber()
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -84,7 +84,7 @@ func (r *documentParser) document(source []byte) error {
 		if err != nil {
 			return invalidJSON(err)
 		}
-		if err := r.member(d, name.(string)); err != nil {
+		if err := r.readMember(d, name.(string)); err != nil {
 			return err
 		}
 		if name != "body" {
@@ -106,8 +106,8 @@ func (r *documentParser) expectEnd(d *json.Decoder) error {
 	return nil
 }
 
-// member skips amqp, which is not searchable.
-func (r *documentParser) member(d *json.Decoder, name string) error {
+// readMember skips amqp, which is not searchable.
+func (r *documentParser) readMember(d *json.Decoder, name string) error {
 	if name == "amqp" {
 		var skipped json.RawMessage
 		return invalidJSON(d.Decode(&skipped))

@@ -77,9 +77,9 @@ func (r *documentParser) addMapped(field kql.Field, value any, listed bool) erro
 }
 
 func (r *documentParser) addScalar(field kql.Field, value any, listed bool) error {
-	index, column := r.column[field.Name]
+	index, isColumn := r.columnIndex[field.Name]
 	switch {
-	case !column:
+	case !isColumn:
 		r.terms = append(r.terms, term{field.Name, "", value})
 		return nil
 	case listed || r.values[index] != nil:
@@ -93,7 +93,7 @@ func (r *documentParser) addScalar(field kql.Field, value any, listed bool) erro
 }
 
 func (r *documentParser) addWords(name string, value any) {
-	for i, column := range r.texts {
+	for i, column := range r.textColumns {
 		if column == name {
 			r.words[i] = joinWords(words(value.(string)))
 		}
@@ -105,14 +105,14 @@ func (r *documentParser) addWords(name string, value any) {
 func (r *documentParser) addFlattened(field kql.Field, value any) error {
 	members, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return fmt.Errorf("%s is %s, expected an object", field.Name, describe(value))
+		return fmt.Errorf("%s is %s, expected an object", field.Name, describeType(value))
 	}
 	before := len(r.terms)
 	for key, member := range members {
 		r.flatten(field.Name, key, member)
 	}
 	if len(r.terms) > before {
-		r.values[r.column[field.Name]] = 1
+		r.values[r.columnIndex[field.Name]] = 1
 	}
 	return nil
 }
@@ -134,8 +134,8 @@ func (r *documentParser) flatten(field, path string, value any) {
 	}
 }
 
-// describe names a value of the wrong type for an error.
-func describe(value any) string {
+// describeType names a value of the wrong type for an error.
+func describeType(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
 		return "an object"

@@ -14,13 +14,14 @@ import (
 func newDriver() (*sqlite.Driver, error) {
 	d := &sqlite.Driver{}
 	err := d.RegisterFunction("matches", &sqlite.FunctionImpl{
-		NArgs: -1, Deterministic: true, Scalar: matches,
+		NArgs: -1, Deterministic: true, Scalar: matchesArguments,
 		VolatileArgs: true, // matches does not retain them, and strings keep their NULs
 	})
 	return d, err
 }
 
-func matches(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+// matchesArguments implements the SQL function matches(value, parts of a pattern...).
+func matchesArguments(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 	parts := make(kql.Pattern, len(args)-1)
 	for i, arg := range args[1:] {
 		parts[i], _ = arg.(string)

@@ -40,7 +40,7 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
 	err = s.write(ctx, "removing old events", func(tx *sql.Tx) error {
 		var old []int64
-		if old, more, err = oldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
+		if old, more, err = selectOldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
 		}
 		w, err := s.newEventWriter(ctx, tx)
@@ -58,8 +58,8 @@ func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before 
 	return removed, more, err
 }
 
-// oldest selects the events that one transaction removes.
-func oldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []int64, more bool, err error) {
+// selectOldest selects the events that one transaction removes.
+func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []int64, more bool, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT event.n, length(head) + length(body) FROM event JOIN document USING (n)
 		WHERE stream = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, string(stream), before.UnixMicro(), maxRemovedEvents)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) removeTerms(ctx context.Context, tx *sql.Tx, w *eventWriter, n i
 	for _, t := range e.terms {
 		key, err := w.keys.id(ctx, t)
 		if err == nil {
-			_, err = w.removeTerm.ExecContext(ctx, key, t.value, n)
+			_, err = w.deleteTerm.ExecContext(ctx, key, t.value, n)
 		}
 		if err != nil {
 			return err

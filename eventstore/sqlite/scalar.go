@@ -30,7 +30,7 @@ func scalar(field kql.Field, value any) (any, error) {
 		return scalarKeyword(field, value)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describe(value), field.Type)
+		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describeType(value), field.Type)
 	}
 	return result, nil
 }
@@ -41,7 +41,7 @@ const maxKeywordLength = 8191
 
 func scalarKeyword(field kql.Field, value any) (any, error) {
 	if _, ok := scalarText(value); !ok {
-		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describe(value), field.Type)
+		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describeType(value), field.Type)
 	}
 	if result, ok := keywordText(value); ok {
 		return result, nil

@@ -30,7 +30,7 @@ func (s *Store) reindexWords(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "DROP TABLE word; DROP TABLE text;"+textTables()); err != nil {
 		return err
 	}
-	write, err := tx.PrepareContext(ctx, s.layout.insertTexts())
+	write, err := tx.PrepareContext(ctx, s.layout.insertTextSQL())
 	if err != nil {
 		return err
 	}
