@@ -48,26 +48,26 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 	if len(sent) == 0 {
 		return results, nil
 	}
-	answered, err := s.bulk(ctx, sent)
+	written, err := s.sendBulk(ctx, sent)
 	if err != nil {
 		return nil, err
 	}
 	for i, position := range positions {
-		results[position] = answered[i]
+		results[position] = written[i]
 	}
 	return results, nil
 }
 
 func createOperation(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
 
-// bulk sends one request. It reuses the body only after a complete response: net/http
+// sendBulk sends one request. It reuses the body only after a complete response: net/http
 // can still read from it after an early response or an error.
-func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
-	body := s.newBody(s.bulkSize(docs))
+func (s *Store) sendBulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
+	body := s.newBulkBody(s.bulkSize(docs))
 	for _, doc := range docs {
 		body = s.appendCreate(body, doc)
 	}
-	response, err := s.send(ctx, s.once, createOperation(len(docs)), esapi.BulkRequest{
+	response, err := s.send(ctx, s.withoutRetries, createOperation(len(docs)), esapi.BulkRequest{
 		Body:              bytes.NewReader(body),
 		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
 		RequireDataStream: new(true), // else a missing template makes an ordinary index
@@ -78,13 +78,13 @@ func (s *Store) bulk(ctx context.Context, docs []schemas.Document) ([]eventstore
 	}
 	results, err := s.parseBulk(response, docs)
 	if err == nil {
-		s.bodies.Put(&body)
+		s.bulkBodies.Put(&body)
 	}
 	return results, err
 }
 
-func (s *Store) newBody(size int) []byte {
-	if used, ok := s.bodies.Get().(*[]byte); ok && cap(*used) >= size {
+func (s *Store) newBulkBody(size int) []byte {
+	if used, ok := s.bulkBodies.Get().(*[]byte); ok && cap(*used) >= size {
 		return (*used)[:0]
 	}
 	return make([]byte, 0, size)
@@ -106,19 +106,19 @@ func checkSendable(doc schemas.Document) string {
 }
 
 const (
-	createIndex = `{"create":{"_index":"`
-	createID    = `","_id":`
-	createEnd   = "}}\n"
+	bulkIndexPrefix = `{"create":{"_index":"`
+	bulkIDPrefix    = `","_id":`
+	bulkActionEnd   = "}}\n"
 )
 
 func (s *Store) appendCreate(dst []byte, doc schemas.Document) []byte {
-	dst = append(dst, createIndex...)
+	dst = append(dst, bulkIndexPrefix...)
 	dst = append(dst, s.stream...)
 	dst = append(dst, '-')
 	dst = append(dst, doc.Stream...)
-	dst = append(dst, createID...)
+	dst = append(dst, bulkIDPrefix...)
 	dst = appendID(dst, doc.ID)
-	dst = append(dst, createEnd...)
+	dst = append(dst, bulkActionEnd...)
 	dst = appendOneLine(dst, doc.Source)
 	return append(dst, '\n')
 }
@@ -126,8 +126,8 @@ func (s *Store) appendCreate(dst []byte, doc schemas.Document) []byte {
 func (s *Store) bulkSize(docs []schemas.Document) int {
 	size := 0
 	for _, doc := range docs {
-		size += len(createIndex) + len(s.stream) + 1 + len(doc.Stream) +
-			len(createID) + len(doc.ID) + 2 + len(createEnd) + len(doc.Source) + 1
+		size += len(bulkIndexPrefix) + len(s.stream) + 1 + len(doc.Stream) +
+			len(bulkIDPrefix) + len(doc.ID) + 2 + len(bulkActionEnd) + len(doc.Source) + 1
 	}
 	return size
 }

@@ -22,21 +22,21 @@ const (
 // go-elasticsearch client itself, which would have every build compile the typed API
 // with its thousands of types.
 func (s *Store) connect(a access) error {
-	once, err := s.newClient(a, elastictransport.WithDisableRetry())
+	withoutRetries, err := s.newClient(a, elastictransport.WithDisableRetry())
 	if err != nil {
 		return err
 	}
-	retrying, err := s.newClient(a, elastictransport.WithMaxRetries(readRetries),
+	withRetries, err := s.newClient(a, elastictransport.WithMaxRetries(readRetries),
 		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadBackoff << attempt }))
 	if err != nil {
 		return err
 	}
-	s.once, s.retrying = productCheck{once}, productCheck{retrying}
+	s.withoutRetries, s.withRetries = productCheck{withoutRetries}, productCheck{withRetries}
 	return nil
 }
 
-func (s *Store) newClient(a access, retries ...elastictransport.Option) (*elastictransport.Client, error) {
-	options := append(retries, elastictransport.WithTransport(s.httpTransport))
+func (s *Store) newClient(a access, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
+	options := append(retryOptions, elastictransport.WithTransport(s.httpTransport))
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
@@ -66,8 +66,8 @@ type productCheck struct{ *elastictransport.Client }
 var errNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
 
 // Perform implements esapi.Transport.
-func (g productCheck) Perform(request *http.Request) (*http.Response, error) {
-	response, err := g.Client.Perform(request)
+func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
+	response, err := c.Client.Perform(request)
 	if err != nil || response.StatusCode/100 != 2 || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
 		return response, err
 	}

@@ -138,9 +138,9 @@ func (c *cause) texts() []string {
 }
 
 // errorContains reports whether Elasticsearch's error contains a text.
-func errorContains(err error, words string) bool {
+func errorContains(err error, part string) bool {
 	var failed *eventstore.Error
-	return errors.As(err, &failed) && strings.Contains(failed.Reason, words)
+	return errors.As(err, &failed) && strings.Contains(failed.Reason, part)
 }
 
 // joinErrors joins errors on one line. Either can be nil.

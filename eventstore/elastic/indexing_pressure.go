@@ -10,8 +10,8 @@ import (
 // the error: "... [..., all_bytes=0, coordinating_operation_bytes=62916917,
 // max_coordinating_bytes=53687091]"
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/index-modules-indexing-pressure.html).
-func exceedsIndexingPressure(words string) bool {
-	_, after, _ := strings.Cut(words, "_operation_bytes=")
+func exceedsIndexingPressure(reason string) bool {
+	_, after, _ := strings.Cut(reason, "_operation_bytes=")
 	operation, after, _ := strings.Cut(after, ", max_")
 	_, after, _ = strings.Cut(after, "_bytes=")
 	limit, _, _ := strings.Cut(after, "]")

@@ -27,7 +27,7 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.requestJSON(ctx, "writing component template "+s.mappingsTemplate(), mappings, nil); err != nil {
 		return err
 	}
-	for _, stream := range streams() {
+	for _, stream := range allStreams() {
 		if err := s.installStream(ctx, stream); err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (s *Store) Install(ctx context.Context) error {
 	return nil
 }
 
-func streams() []schemas.Stream { return []schemas.Stream{schemas.Traffic, schemas.Failures} }
+func allStreams() []schemas.Stream { return []schemas.Stream{schemas.Traffic, schemas.Failures} }
 
 func (s *Store) checkReplaceable(ctx context.Context) error {
 	templates, err := s.templates(ctx)

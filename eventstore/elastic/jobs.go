@@ -64,7 +64,7 @@ func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (stri
 	}
 	// Sent once: the response to a repeated request would be a conflict with itself.
 	request := esapi.IndexRequest{Index: s.jobsIndex(), DocumentID: id, OpType: "create", Body: asJSON(job{id, document})}
-	body, err := s.send(ctx, s.once, "creating job "+id, request)
+	body, err := s.send(ctx, s.withoutRetries, "creating job "+id, request)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +74,7 @@ func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (stri
 // createJobsIndex creates the index unless it exists.
 func (s *Store) createJobsIndex(ctx context.Context) error {
 	request := esapi.IndicesCreateRequest{Index: s.jobsIndex(), Body: strings.NewReader(jobsMapping)}
-	_, err := s.send(ctx, s.once, "creating index "+s.jobsIndex(), request)
+	_, err := s.send(ctx, s.withoutRetries, "creating index "+s.jobsIndex(), request)
 	if errorContains(err, "resource_already_exists_exception") {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (s *Store) SaveJob(ctx context.Context, id, version string, document []byte
 	}
 	operation := "saving job " + id
 	// Sent once: a repeated request would conflict with itself.
-	body, err := s.send(ctx, s.once, operation, request)
+	body, err := s.send(ctx, s.withoutRetries, operation, request)
 	if errorContains(err, "version_conflict_engine_exception") {
 		return "", nil
 	}
@@ -203,7 +203,7 @@ const jobsPageSize = 100
 
 func (s *Store) jobsPage(ctx context.Context, after string) ([]hit, error) {
 	body := map[string]any{
-		"size": jobsPageSize, "track_total_hits": false, "sort": []any{by("id", "desc", "keyword")},
+		"size": jobsPageSize, "track_total_hits": false, "sort": []any{sortBy("id", "desc", "keyword")},
 		"query": map[string]any{"exists": map[string]any{"field": "id"}}, // handovers have no id
 	}
 	if after != "" {

@@ -17,6 +17,7 @@
 package elastic
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"net/http"
@@ -76,14 +77,14 @@ type Store struct {
 	logger    *slog.Logger
 	addresses string // the nodes, for errors
 
-	// once sends a request a single time: the indexer itself decides on retries.
-	// retrying sends it again, to another node if there is one, after a 502, 503 or
+	// withoutRetries sends a request a single time: the indexer itself decides on retries.
+	// withRetries sends it again, to another node if there is one, after a 502, 503 or
 	// 504 or without a response.
-	once, retrying esapi.Transport
-	httpTransport  *http.Transport
+	withoutRetries, withRetries esapi.Transport
+	httpTransport               *http.Transport
 
-	bodies sync.Pool // of *[]byte, for bulks
-	fields kql.Fields
+	bulkBodies sync.Pool // of *[]byte, for bulks
+	fields     kql.Fields
 }
 
 // Open checks a configuration and makes a store. It does not connect. No error of the
@@ -107,8 +108,8 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		stream:        cfg.Stream,
 		retention:     cfg.Retention,
-		timeout:       orDefault(cfg.Timeout, time.Minute),
-		logger:        orDefault(cfg.Logger, slog.New(slog.DiscardHandler)),
+		timeout:       cmp.Or(cfg.Timeout, time.Minute),
+		logger:        cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		addresses:     strings.Join(access.addresses, ", "),
 		httpTransport: newHTTPTransport(cfg.TLS),
 		fields:        fields,
@@ -129,12 +130,4 @@ func (s *Store) dataStream(stream schemas.Stream) string { return s.stream + "-"
 // Watership with a longer prefix.
 func (s *Store) dataStreams() []string {
 	return []string{s.dataStream(schemas.Traffic), s.dataStream(schemas.Failures)}
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }

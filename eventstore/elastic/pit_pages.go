@@ -21,14 +21,14 @@ const (
 	// single body can be larger.
 	maxPageBytes = 8 << 20
 
-	bodySize = "messaging.message.body.size"
+	bodySizeField = "messaging.message.body.size"
 )
 
 // choosePageSize chooses a size at which a page of the largest bodies is not too large.
 // If that would be few documents, the pages are planned instead, which costs a quarter
 // of reading small messages.
 func (p *pitReader) choosePageSize(ctx context.Context) error {
-	response, err := p.searchPIT(ctx, 1, sizesOnly(), []any{by(bodySize, "desc", "long")})
+	response, err := p.searchPIT(ctx, 1, sizesOnly(), []any{sortBy(bodySizeField, "desc", "long")})
 	if err != nil || len(response.Hits) == 0 {
 		return err
 	}
@@ -41,12 +41,12 @@ func (p *pitReader) choosePageSize(ctx context.Context) error {
 
 // sizesOnly loads no source.
 func sizesOnly() map[string]any {
-	return map[string]any{"_source": false, "stored_fields": "_none_", "docvalue_fields": []string{bodySize}}
+	return map[string]any{"_source": false, "stored_fields": "_none_", "docvalue_fields": []string{bodySizeField}}
 }
 
-// plan reads the body sizes of the next documents without their sources. It costs a
+// planPages reads the body sizes of the next documents without their sources. It costs a
 // fraction of loading them, less for more documents at once.
-func (p *pitReader) plan(ctx context.Context) error {
+func (p *pitReader) planPages(ctx context.Context) error {
 	if len(p.planned) > 0 {
 		return nil
 	}

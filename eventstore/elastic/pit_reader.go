@@ -38,15 +38,15 @@ func (s *Store) newPITReader(sel eventstore.Selection) *pitReader {
 	}
 	switch sel.Order {
 	case eventstore.BySequence:
-		p.sort = []any{by("event.sequence", "asc", "long")}
+		p.sort = []any{sortBy("event.sequence", "asc", "long")}
 	default:
-		p.sort = []any{by("@timestamp", "desc", "date"), by("event.sequence", "desc", "long")}
+		p.sort = []any{sortBy("@timestamp", "desc", "date"), sortBy("event.sequence", "desc", "long")}
 	}
 	p.sort = append(p.sort, "_shard_doc") // unique within a point in time
 	return p
 }
 
-func by(field, order, kind string) map[string]any {
+func sortBy(field, order, kind string) map[string]any {
 	return map[string]any{field: map[string]any{"order": order, "missing": "_last", "unmapped_type": kind}}
 }
 
@@ -83,7 +83,7 @@ func (p *pitReader) readPage(ctx context.Context) ([]hit, error) {
 		p.ended = len(hits) < p.pageSize
 		return p.setSearchAfter(hits), err
 	}
-	if err := p.plan(ctx); err != nil {
+	if err := p.planPages(ctx); err != nil {
 		return nil, err
 	}
 	hits, err := p.readPlanned(ctx)

@@ -18,7 +18,7 @@ const maxResponse = 512 << 20
 // requestJSON sends a request that can be repeated and unmarshals its response, unless
 // into is nil. operation says what failed, such as "counting events".
 func (s *Store) requestJSON(ctx context.Context, operation string, request esapi.Request, into any) error {
-	body, err := s.send(ctx, s.retrying, operation, request)
+	body, err := s.send(ctx, s.withRetries, operation, request)
 	if err != nil || into == nil {
 		return err
 	}

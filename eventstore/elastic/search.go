@@ -51,10 +51,10 @@ func (s *Store) search(ctx context.Context, operation string, indices []string, 
 func (s *Store) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
 	text *bytes.Buffer, read sourceReader,
 ) (searchResponse, error) {
-	err := s.sendInto(ctx, s.retrying, operation, searchRequest(indices, body), text)
+	err := s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text)
 	var broken *truncatedError
 	if errors.As(err, &broken) && ctx.Err() == nil {
-		err = s.sendInto(ctx, s.retrying, operation, searchRequest(indices, body), text)
+		err = s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text)
 	}
 	if err != nil {
 		return searchResponse{}, explainLimit(operation, err)

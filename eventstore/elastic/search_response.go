@@ -120,7 +120,7 @@ func readHit(r *jsonscan.Reader, read sourceReader) (h hit) {
 // readBodySize reads the one field of docvalue_fields, a list of values.
 func readBodySize(r *jsonscan.Reader) (size int64) {
 	r.Object(func(name []byte) {
-		if string(name) == bodySize {
+		if string(name) == bodySizeField {
 			r.Array(func() { size = r.Int(64) })
 		}
 	})

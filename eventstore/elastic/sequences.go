@@ -21,7 +21,7 @@ func (s *Store) Sequences(ctx context.Context, stored []eventstore.DocumentID) (
 	var response struct {
 		Docs []getResult `json:"docs"`
 	}
-	request := esapi.MgetRequest{Body: asJSON(map[string]any{"docs": getDocuments(stored)}), SourceIncludes: []string{"event.sequence"}}
+	request := esapi.MgetRequest{Body: asJSON(map[string]any{"docs": multiGetItems(stored)}), SourceIncludes: []string{"event.sequence"}}
 	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *Store) Sequences(ctx context.Context, stored []eventstore.DocumentID) (
 	return sequences, nil
 }
 
-func getDocuments(stored []eventstore.DocumentID) []map[string]string {
+func multiGetItems(stored []eventstore.DocumentID) []map[string]string {
 	list := make([]map[string]string, len(stored))
 	for i, doc := range stored {
 		list[i] = map[string]string{"_index": doc.Index, "_id": doc.ID}
@@ -65,17 +65,17 @@ func (g getResult) failed() bool {
 // HighestSequence is the highest event.sequence of all documents up to
 // schemas.MaxSequence, 0 if there are none.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
-	return s.highest(ctx, "reading the highest sequence")
+	return s.searchHighest(ctx, "reading the highest sequence")
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
 // schemas.MaxSequence, 0 if there are none.
 func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
-	return s.highest(ctx, "reading the highest sequence of "+source,
+	return s.searchHighest(ctx, "reading the highest sequence of "+source,
 		map[string]any{"term": map[string]any{"watership.source": source}})
 }
 
-func (s *Store) highest(ctx context.Context, operation string, filters ...map[string]any) (int64, error) {
+func (s *Store) searchHighest(ctx context.Context, operation string, filters ...map[string]any) (int64, error) {
 	if err := s.Refresh(ctx); err != nil {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func (s *Store) highest(ctx context.Context, operation string, filters ...map[st
 		"_source":          false,
 		"track_total_hits": false,
 		"query":            boolQuery("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}})),
-		"sort":             []any{by("event.sequence", "desc", "long")},
+		"sort":             []any{sortBy("event.sequence", "desc", "long")},
 	})
 	if err != nil || len(response.Hits) == 0 {
 		return 0, err

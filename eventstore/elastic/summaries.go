@@ -17,13 +17,13 @@ import (
 // Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. It
 // reads pages of 2,000 visible documents, without a snapshot.
-func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, alternatives ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	sel.Order = eventstore.BySequence
 	return func(yield func(eventstore.EventSummary, error) bool) {
 		remaining := sel.Limit
 		var last eventstore.EventSummary
 		for {
-			page, err := s.summariesPage(ctx, sel, either)
+			page, err := s.summariesPage(ctx, sel, alternatives)
 			if err != nil {
 				yield(eventstore.EventSummary{}, err)
 				return
@@ -48,13 +48,13 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either 
 	}
 }
 
-func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, either []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
+func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
 	const operation = "reading summaries of events"
 	var response summariesResponse
 	err := s.searchJSON(ctx, operation, map[string]any{
 		"size": maxPage, "_source": false, "track_total_hits": false,
-		"query": boolQuery("filter", append(anyTerms(either), s.filter(sel))),
-		"sort":  []any{by("event.sequence", "asc", "long"), by("event.id", "asc", "keyword")},
+		"query": boolQuery("filter", append(anyTerms(alternatives), s.filter(sel))),
+		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action", "watership.fingerprint", "messaging.message.id",
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
@@ -72,12 +72,12 @@ func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, eit
 	return summaries, err
 }
 
-func anyTerms(either []eventstore.FieldIn) []map[string]any {
-	if len(either) == 0 {
+func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {
+	if len(alternatives) == 0 {
 		return nil
 	}
-	clauses := make([]map[string]any, len(either))
-	for i, a := range either {
+	clauses := make([]map[string]any, len(alternatives))
+	for i, a := range alternatives {
 		clauses[i] = map[string]any{"terms": map[string]any{a.Field: append([]string{}, a.Values...)}}
 	}
 	return []map[string]any{anyOf(clauses)}
