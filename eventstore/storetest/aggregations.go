@@ -27,18 +27,18 @@ type Aggregations interface {
 // RunAggregations runs the suite of aggregations and summaries. open returns an empty
 // store that is ready for documents, and is cleaned up with the test.
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
-	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelve(t, open(t))) })
-	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelve(t, open(t))) })
+	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelveEvents(t, open(t))) })
+	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelveEvents(t, open(t))) })
 	t.Run("before 1970", func(t *testing.T) { testHistogramBefore1970(t, open(t)) })
 	t.Run("values of numeric labels", func(t *testing.T) { testNumericLabels(t, open(t)) })
 	t.Run("aggregations with a context that is done", func(t *testing.T) { testAggregationsContextDone(t, open(t)) })
 	t.Run("summaries", func(t *testing.T) { testSummaries(t, open(t)) })
-	t.Run("filtered summaries", func(t *testing.T) { testFilteredSummaries(t, createTwelve(t, open(t))) })
+	t.Run("filtered summaries", func(t *testing.T) { testFilteredSummaries(t, createTwelveEvents(t, open(t))) })
 }
 
-// createTwelve creates twelve events: a queue for every second and third of them, and an
+// createTwelveEvents creates twelve events: a queue for every second and third of them, and an
 // hour between them.
-func createTwelve(t *testing.T, store Aggregations) Aggregations {
+func createTwelveEvents(t *testing.T, store Aggregations) Aggregations {
 	t.Helper()
 	s := subject{store, t.Name()}
 	var events []schemas.Event

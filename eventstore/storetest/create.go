@@ -24,7 +24,7 @@ func testCreatedOnce(t *testing.T, s subject) {
 		t.Errorf("the sequence of what was there: got %v, want %d", got, first.Sequence)
 	}
 	s.refresh(t)
-	wantNumbers(t, s.read(t, s.own(t, "")), "1")
+	wantNumbers(t, s.read(t, s.selectOwn(t, "")), "1")
 }
 
 func testDuplicateInBatch(t *testing.T, s subject) {
@@ -32,7 +32,7 @@ func testDuplicateInBatch(t *testing.T, s subject) {
 	second.EventID = first.EventID
 	s.create(t, documents(first, second), eventstore.Created, eventstore.Conflict)
 	s.refresh(t)
-	wantNumbers(t, s.read(t, s.own(t, "")), "1")
+	wantNumbers(t, s.read(t, s.selectOwn(t, "")), "1")
 }
 
 func testMixedBatch(t *testing.T, s subject) {
@@ -54,7 +54,7 @@ func testMixedBatch(t *testing.T, s subject) {
 		}
 	}
 	s.refresh(t)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
 }
@@ -84,7 +84,7 @@ func testOddIDs(t *testing.T, s subject) {
 	if found := s.find(t, ids...); len(found) != len(ids) {
 		t.Errorf("found %d of %d odd ids: %v", len(found), len(ids), found)
 	}
-	for _, event := range s.read(t, s.own(t, "")) {
+	for _, event := range s.read(t, s.selectOwn(t, "")) {
 		if want := ids[event.Sequence-1]; event.EventID != want {
 			t.Errorf("id %q came back as %q", want, event.EventID)
 		}
@@ -99,7 +99,7 @@ func testLineBreaks(t *testing.T, s subject) {
 	broken[0].Source = bytes.ReplaceAll(broken[0].Source, []byte(`,"`), []byte(",\n\""))
 	s.create(t, broken, eventstore.Created)
 	s.createVisible(t, s.event(2))
-	got := s.read(t, s.own(t, "body.json.order: 1"))
+	got := s.read(t, s.selectOwn(t, "body.json.order: 1"))
 	wantNumbers(t, got, "1")
 	if len(got) == 1 && string(got[0].Envelope.Body) != string(event.Envelope.Body) {
 		t.Errorf("body %q came back as %q", event.Envelope.Body, got[0].Envelope.Body)

@@ -14,12 +14,12 @@ import (
 )
 
 func testLossless(t *testing.T, s subject) {
-	want := []schemas.Event{s.failure(1, nil)}
+	want := []schemas.Event{s.failedEvent(1, nil)}
 	for i, body := range []string{"hello", `{"a":{"b":[1,2.50,"é"]},"a.b":{}}`, "\x00\x01\xff", "{ broken", "[1]\n", `{"a":1,"a":2}`} {
-		want = append(want, s.failure(i+2, []byte(body)))
+		want = append(want, s.failedEvent(i+2, []byte(body)))
 	}
 	s.createVisible(t, want...)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	got := s.read(t, sel)
 	if len(got) != len(want) {
@@ -32,14 +32,14 @@ func testLossless(t *testing.T, s subject) {
 
 func wantEqual(t *testing.T, want, got schemas.Event) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, exact()); diff != "" {
+	if diff := cmp.Diff(want, got, exactOptions()); diff != "" {
 		t.Errorf("an event changed in the store (-want +got):\n%s", diff)
 	}
 }
 
-// exact compares floats by their bits and times to the microsecond, the precision of a
+// exactOptions compares floats by their bits and times to the microsecond, the precision of a
 // document. It ignores fields that documents do not have.
-func exact() cmp.Options {
+func exactOptions() cmp.Options {
 	return cmp.Options{
 		cmpopts.IgnoreUnexported(schemas.Event{}),
 		cmp.Comparer(func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }),
@@ -48,12 +48,12 @@ func exact() cmp.Options {
 	}
 }
 
-// failure is an event with all fields set.
-func (s subject) failure(n int, body []byte) schemas.Event {
+// failedEvent is an event with all fields set.
+func (s subject) failedEvent(n int, body []byte) schemas.Event {
 	event := s.event(n)
 	event.Action, event.TimeSource = schemas.RetryScheduled, schemas.TimeOfEvent
 	event.Envelope = schemas.Envelope{
-		Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: everyType(), Body: body,
+		Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: everyHeaderType(), Body: body,
 	}
 	event.BodySize = len(body)
 	event.Fingerprint = event.Envelope.Fingerprint()
@@ -72,8 +72,8 @@ func everyProperty() schemas.Properties {
 	}
 }
 
-// everyType is a table with every field type of the AMQP client.
-func everyType() amqp.Table {
+// everyHeaderType is a table with every field type of the AMQP client.
+func everyHeaderType() amqp.Table {
 	return amqp.Table{
 		"bool": true, "int8": int8(-8), "uint8": uint8(200), "int16": int16(-16),
 		"uint16": uint16(60000), "int32": int32(-32), "uint32": uint32(4e9),

@@ -11,17 +11,17 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// many is more than two pages of any store.
-const many = 2500
+// manyEvents is more than two pages of any store.
+const manyEvents = 2500
 
 func testPages(t *testing.T, s subject) {
-	s.createVisible(t, s.events(1, many)...)
+	s.createVisible(t, s.events(1, manyEvents)...)
 	for _, sel := range []eventstore.Selection{
 		{Order: eventstore.BySequence, WithoutBody: true}, // with bodies: testStableView
 		{Order: eventstore.NewestFirst},
 		{Order: eventstore.BySequence, Limit: 1500},
 	} {
-		sel.Query = s.own(t, "").Query
+		sel.Query = s.selectOwn(t, "").Query
 		wantSequences(t, s.read(t, sel), sel)
 	}
 	testStableView(t, s)
@@ -30,7 +30,7 @@ func testPages(t *testing.T, s subject) {
 // wantSequences checks that every sequence comes once, in order.
 func wantSequences(t *testing.T, events []schemas.Event, sel eventstore.Selection) {
 	t.Helper()
-	want := many
+	want := manyEvents
 	if sel.Limit > 0 {
 		want = sel.Limit
 	}
@@ -40,7 +40,7 @@ func wantSequences(t *testing.T, events []schemas.Event, sel eventstore.Selectio
 	for i, event := range events {
 		expected := int64(i + 1)
 		if sel.Order == eventstore.NewestFirst {
-			expected = int64(many - i)
+			expected = int64(manyEvents - i)
 		}
 		if event.Sequence != expected {
 			t.Fatalf("%+v gave event %d in place %d", sel, event.Sequence, i)
@@ -51,7 +51,7 @@ func wantSequences(t *testing.T, events []schemas.Event, sel eventstore.Selectio
 // testStableView creates events before and after the existing ones during a reading.
 func testStableView(t *testing.T, s subject) {
 	t.Helper()
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	read := 0
 	for event, err := range s.Events(t.Context(), sel) {
@@ -62,24 +62,24 @@ func testStableView(t *testing.T, s subject) {
 			t.Fatalf("event %d in place %d", event.Sequence, read)
 		}
 		if read == 1 {
-			s.createVisible(t, s.events(many+1, many+100)...)
+			s.createVisible(t, s.events(manyEvents+1, manyEvents+100)...)
 			early := s.event(0)
 			s.createVisible(t, early)
 		}
 	}
-	if read != many {
-		t.Errorf("read %d events, want the %d that there were", read, many)
+	if read != manyEvents {
+		t.Errorf("read %d events, want the %d that there were", read, manyEvents)
 	}
-	if n := s.count(t, sel); n != many+101 {
-		t.Errorf("counted %d afterwards, want %d", n, many+101)
+	if n := s.count(t, sel); n != manyEvents+101 {
+		t.Errorf("counted %d afterwards, want %d", n, manyEvents+101)
 	}
 }
 
-// testBreak breaks out of more readings than most stores can leave open.
-func testBreak(t *testing.T, s subject) {
+// testEarlyBreak breaks out of more readings than most stores can leave open.
+func testEarlyBreak(t *testing.T, s subject) {
 	s.createVisible(t, s.events(1, 3)...)
 	for range 50 {
-		for event, err := range s.Events(t.Context(), s.own(t, "")) {
+		for event, err := range s.Events(t.Context(), s.selectOwn(t, "")) {
 			if err != nil || event.Sequence != 3 {
 				t.Fatalf("got event %d, %v", event.Sequence, err)
 			}
@@ -98,7 +98,7 @@ func testContextDone(t *testing.T, s subject) {
 		t.Errorf("creating gave %v, want a store that is away, since canceled", err)
 	}
 	reads := 0
-	for _, err := range s.Events(ctx, s.own(t, "")) {
+	for _, err := range s.Events(ctx, s.selectOwn(t, "")) {
 		if reads++; !errors.Is(err, context.Canceled) {
 			t.Errorf("reading gave %v, want canceled", err)
 		}
@@ -108,7 +108,7 @@ func testContextDone(t *testing.T, s subject) {
 	}
 	stored := eventstore.DocumentID{Index: string(schemas.Traffic), ID: s.event(1).EventID}
 	wantCanceled(t, map[string]func() error{
-		"Count":             func() error { _, err := s.Count(ctx, s.own(t, "")); return err },
+		"Count":             func() error { _, err := s.Count(ctx, s.selectOwn(t, "")); return err },
 		"Find":              func() error { _, err := s.Find(ctx, []string{stored.ID}); return err },
 		"Sequences":         func() error { _, err := s.Sequences(ctx, []eventstore.DocumentID{stored}); return err },
 		"HighestSequence":   func() error { _, err := s.HighestSequence(ctx); return err },

@@ -28,11 +28,11 @@ func testQueries(t *testing.T, s subject) {
 		"headers.tenant: nobody":                             "",
 		"error.type: http* or messaging.message.id: \"m-3\"": "2 3",
 	} {
-		sel := s.own(t, text)
+		sel := s.selectOwn(t, text)
 		sel.Order = eventstore.BySequence
 		events := s.read(t, sel)
-		if numbers(events) != want {
-			t.Errorf("%s: got %q, want %q", text, numbers(events), want)
+		if eventNumbers(events) != want {
+			t.Errorf("%s: got %q, want %q", text, eventNumbers(events), want)
 		}
 		if n := s.count(t, sel); n != int64(len(events)) {
 			t.Errorf("%s: counted %d, read %d", text, n, len(events))
@@ -50,13 +50,13 @@ func testManyValues(t *testing.T, s subject) {
 		}
 	}
 	for text, want := range map[string]string{"event.sequence: 1": "1 3 4", "event.sequence: 99": "3 4"} {
-		sel := s.own(t, "")
+		sel := s.selectOwn(t, "")
 		sel.Order, sel.Query = eventstore.BySequence, kql.And{sel.Query, append(kql.Or{parseQuery(t, text)}, either...)}
-		if got := numbers(s.read(t, sel)); got != want {
+		if got := eventNumbers(s.read(t, sel)); got != want {
 			t.Errorf("10,000 ids or %s: got %q, want %q", text, got, want)
 		}
 	}
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Query = kql.And{sel.Query, kql.Not{Node: either}}
 	if n := s.count(t, sel); n != 2 {
 		t.Errorf("without those of 10,000 ids: counted %d, want 2", n)
@@ -74,9 +74,9 @@ func parseQuery(t *testing.T, text string) kql.Node {
 
 func testNewestFirst(t *testing.T, s subject) {
 	events := s.events(1, 5)
-	events[0].Time = start.Add(1000e9) // the first to be ingested, the last to happen
+	events[0].Time = startTime.Add(1000e9) // the first to be ingested, the last to happen
 	s.createVisible(t, events...)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	wantNumbers(t, s.read(t, sel), "1 5 4 3 2")
 	sel.Limit = 2
 	wantNumbers(t, s.read(t, sel), "1 5")
@@ -87,10 +87,10 @@ func testNewestFirst(t *testing.T, s subject) {
 func testBySequence(t *testing.T, s subject) {
 	events := s.events(1, 5)
 	for i := range events {
-		events[i].Time = start.Add(-events[i].Time.Sub(start))
+		events[i].Time = startTime.Add(-events[i].Time.Sub(startTime))
 	}
 	s.createVisible(t, events[3], events[0], events[4], events[2], events[1])
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	wantNumbers(t, s.read(t, sel), "1 2 3 4 5")
 	sel.Limit = 3
@@ -103,13 +103,13 @@ func testCursor(t *testing.T, s subject) {
 	events := s.events(1, 6)
 	events[2].Sequence, events[3].Sequence = 2, 2
 	s.createVisible(t, events...)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	for i, event := range events {
 		sel.After = eventstore.Cursor{Sequence: event.Sequence, EventID: event.EventID}
 		rest := s.read(t, sel)
 		if len(rest) != len(events)-i-1 || len(rest) > 0 && rest[0].EventID != events[i+1].EventID {
-			t.Errorf("behind event %d came %q, want the %d behind it", i, numbers(rest), len(events)-i-1)
+			t.Errorf("behind event %d came %q, want the %d behind it", i, eventNumbers(rest), len(events)-i-1)
 		}
 		if n := s.count(t, sel); n != int64(len(rest)) {
 			t.Errorf("behind event %d: counted %d, read %d", i, n, len(rest))
@@ -119,7 +119,7 @@ func testCursor(t *testing.T, s subject) {
 
 func testUpTo(t *testing.T, s subject) {
 	s.createVisible(t, s.events(1, 5)...)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order, sel.UpTo = eventstore.BySequence, 4
 	sel.After = eventstore.Cursor{Sequence: 2, EventID: s.event(2).EventID}
 	wantNumbers(t, s.read(t, sel), "3 4")
@@ -130,7 +130,7 @@ func testUpTo(t *testing.T, s subject) {
 
 func testWithoutBody(t *testing.T, s subject) {
 	s.createVisible(t, s.events(1, 3)...)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order, sel.WithoutBody = eventstore.BySequence, true
 	events := s.read(t, sel)
 	wantNumbers(t, events, "1 2 3")
@@ -151,7 +151,7 @@ func testInvalidDocument(t *testing.T, s subject) {
 		`"watership":{"version":99,"source":"` + s.source + `"}}`
 	s.create(t, []schemas.Document{s.raw("strange", source)}, eventstore.Created)
 	s.refresh(t)
-	sel := s.own(t, "")
+	sel := s.selectOwn(t, "")
 	sel.Order = eventstore.BySequence
 	var events []schemas.Event
 	var errs []error

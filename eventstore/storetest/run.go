@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"a cursor", testCursor},
 		{"a bound", testUpTo},
 		{"many pages and a stable view", testPages},
-		{"breaking off", testBreak},
+		{"breaking off", testEarlyBreak},
 		{"without bodies", testWithoutBody},
 		{"nothing is lost of an event", testLossless},
 		{"a document that is no event", testInvalidDocument},

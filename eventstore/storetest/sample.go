@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// start is the time of event 0.
-var start = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+// startTime is the time of event 0.
+var startTime = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
 // event is number n of a test; each is a second and a sequence after the one before.
 func (s subject) event(n int) schemas.Event {
@@ -26,12 +26,12 @@ func (s subject) event(n int) schemas.Event {
 	}
 	event := schemas.Event{
 		Action: schemas.Published, TimeSource: schemas.TimeOfBroker, Sequence: int64(n),
-		Ingested: start, Source: s.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
+		Ingested: startTime, Source: s.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
 	}
 	event.Version = schemas.WireVersion
 	event.Fingerprint = e.Fingerprint()
 	event.EventID = fmt.Sprintf("%s:%d", s.source, n)
-	event.Time = start.Add(time.Duration(n) * time.Second)
+	event.Time = startTime.Add(time.Duration(n) * time.Second)
 	return event
 }
 
@@ -92,8 +92,8 @@ func (s subject) refresh(t *testing.T) {
 	}
 }
 
-// own selects the test's own documents that match text.
-func (s subject) own(t *testing.T, text string) eventstore.Selection {
+// selectOwn selects the test's own documents that match text.
+func (s subject) selectOwn(t *testing.T, text string) eventstore.Selection {
 	t.Helper()
 	source := fmt.Sprintf("watership.source: %q", s.source)
 	if text != "" {
@@ -127,8 +127,8 @@ func (s subject) count(t *testing.T, sel eventstore.Selection) int64 {
 	return n
 }
 
-// numbers prints the sequences of events in one line.
-func numbers(events []schemas.Event) string {
+// eventNumbers prints the sequences of events in one line.
+func eventNumbers(events []schemas.Event) string {
 	var list []string
 	for _, event := range events {
 		list = append(list, fmt.Sprint(event.Sequence))
@@ -138,7 +138,7 @@ func numbers(events []schemas.Event) string {
 
 func wantNumbers(t *testing.T, got []schemas.Event, want string) {
 	t.Helper()
-	if numbers(got) != want {
-		t.Errorf("got events %q, want %q", numbers(got), want)
+	if eventNumbers(got) != want {
+		t.Errorf("got events %q, want %q", eventNumbers(got), want)
 	}
 }

@@ -18,7 +18,7 @@ func UnassignShard(t *testing.T, server, stream string) (assign func()) {
 			Template json.RawMessage `json:"index_template"`
 		} `json:"index_templates"`
 	}
-	send(t, http.MethodGet, server+"/_index_template/"+stream, nil, &templates)
+	sendRequest(t, http.MethodGet, server+"/_index_template/"+stream, nil, &templates)
 	if len(templates.Templates) != 1 {
 		t.Fatalf("%d templates of %s", len(templates.Templates), stream)
 	}
@@ -32,21 +32,21 @@ func UnassignShard(t *testing.T, server, stream string) (assign func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, http.MethodPut, server+"/_index_template/"+stream, body, nil)
+	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream, body, nil)
 	var rolled struct {
 		Index string `json:"new_index"`
 	}
-	send(t, http.MethodPost, server+"/"+stream+"/_rollover?wait_for_active_shards=0", nil, &rolled)
-	send(t, http.MethodPut, server+"/_index_template/"+stream, original, nil)
+	sendRequest(t, http.MethodPost, server+"/"+stream+"/_rollover?wait_for_active_shards=0", nil, &rolled)
+	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream, original, nil)
 	assign = func() {
-		send(t, http.MethodPut, server+"/"+rolled.Index+"/_settings", []byte(`{"index.routing.allocation.require._name":null}`), nil)
+		sendRequest(t, http.MethodPut, server+"/"+rolled.Index+"/_settings", []byte(`{"index.routing.allocation.require._name":null}`), nil)
 	}
 	t.Cleanup(assign)
 	return assign
 }
 
-// send sends a request to Elasticsearch, also at the end of a test.
-func send(t *testing.T, method, url string, body []byte, into any) {
+// sendRequest sends a request to Elasticsearch, also at the end of a test.
+func sendRequest(t *testing.T, method, url string, body []byte, into any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(body))
 	if err != nil {
