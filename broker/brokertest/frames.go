@@ -12,7 +12,7 @@ func frames() []behaviour {
 			w.openChannel(1)
 			f(w)
 			got, words := w.readClose(0)
-			p.equal("code", got, code)
+			p.wantEqual("code", got, code)
 			if !strings.HasPrefix(words, text) {
 				p.Errorf("text is %q, want %q", words, text)
 			}
@@ -51,47 +51,55 @@ func frames() []behaviour {
 			w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", "q", "octet", 0)
 			w.frame(2, 1, "\x00\x32\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 		})},
-		{name: "unknown method", check: func(p *probe) {
-			w := p.openRaw()
-			w.openChannel(1)
-			w.send(1, 60, 999)
-			w.expectEnd() // RabbitMQ sends no error, package broker does
-			p.queue(nil)
-		}},
+		{name: "unknown method", check: unknownMethod},
 		{name: "arguments too short", check: malformed(501, "FRAME_ERROR - cannot decode <<0,0>>", func(w *rawConnection) { w.send(1, 50, 10, "short", 0) })},
 		{name: "channel method on channel 0", check: malformed(504, "CHANNEL_ERROR - unexpected method in connection state running", func(w *rawConnection) { w.send(0, 50, 10, "short", 0, "shortstr", "", "octet", 0, "table", "") })},
-		{name: "a body in many frames", check: func(p *probe) {
-			q := p.queue(nil)
-			w := p.openRaw()
-			w.openChannel(1)
-			w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
-			w.header(1, 6, "\x00\x00")
-			for _, part := range []string{"a", "", "bc", "def"} {
-				w.frame(3, 1, part)
-			}
-			p.equal("body", string(p.get(q).Body), "abcdef")
-		}},
-		{name: "frames of two channels between each other", check: func(p *probe) {
-			q := p.queue(nil)
-			w := p.openRaw()
-			w.openChannel(1)
-			w.openChannel(2)
-			w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
-			w.send(2, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
-			w.header(1, 2, "\x00\x00")
-			w.header(2, 2, "\x00\x00")
-			w.frame(3, 2, "b")
-			w.frame(3, 1, "aa")
-			w.frame(3, 2, "b")
-			p.equal("bodies", p.sortedBodies(q, 2), []string{"aa", "bb"})
-		}},
-		{name: "a frame in pieces", check: func(p *probe) {
-			w := p.openRaw()
-			b := frameBytes(1, 1, arguments(20, 10, "octet", 0))
-			for i := range b {
-				w.write(b[i : i+1])
-			}
-			w.expect(1, 20, 11)
-		}},
+		{name: "a body in many frames", check: bodyInManyFrames},
+		{name: "frames of two channels between each other", check: interleavedChannels},
+		{name: "a frame in pieces", check: frameInPieces},
 	}
+}
+
+func unknownMethod(p *probe) {
+	w := p.openRaw()
+	w.openChannel(1)
+	w.send(1, 60, 999)
+	w.expectEnd() // RabbitMQ sends no error, package broker does
+	p.queue(nil)
+}
+
+func bodyInManyFrames(p *probe) {
+	q := p.queue(nil)
+	w := p.openRaw()
+	w.openChannel(1)
+	w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
+	w.header(1, 6, "\x00\x00")
+	for _, part := range []string{"a", "", "bc", "def"} {
+		w.frame(3, 1, part)
+	}
+	p.wantEqual("body", string(p.get(q).Body), "abcdef")
+}
+
+func interleavedChannels(p *probe) {
+	q := p.queue(nil)
+	w := p.openRaw()
+	w.openChannel(1)
+	w.openChannel(2)
+	w.send(1, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
+	w.send(2, 60, 40, "short", 0, "shortstr", "", "shortstr", q, "octet", 0)
+	w.header(1, 2, "\x00\x00")
+	w.header(2, 2, "\x00\x00")
+	w.frame(3, 2, "b")
+	w.frame(3, 1, "aa")
+	w.frame(3, 2, "b")
+	p.wantEqual("bodies", p.sortedBodies(q, 2), []string{"aa", "bb"})
+}
+
+func frameInPieces(p *probe) {
+	w := p.openRaw()
+	b := frameBytes(1, 1, arguments(20, 10, "octet", 0))
+	for i := range b {
+		w.write(b[i : i+1])
+	}
+	w.expect(1, 20, 11)
 }

@@ -179,8 +179,8 @@ func managedBindings(m *management) {
 		{`{"routing_key":"a.~#/b c","arguments":{}}`, "a.%7E%23%2Fb+c"},
 	} {
 		status, header, answer := m.request("POST", "/bindings/%2F/e/NAME/q/NAME", c.body)
-		m.equal("status", status, 201)
-		m.equal("answer", answer, "")
+		m.wantEqual("status", status, 201)
+		m.wantEqual("answer", answer, "")
 		if location := header.Get("Location"); !strings.HasPrefix(location, m.object+"/") {
 			m.Errorf("location is %q", location)
 		}
@@ -233,7 +233,7 @@ func managedLists(m *management) {
 		"/vhosts/%2F/connections", "/vhosts/%2F/channels",
 	} {
 		status, _, answer := m.request("GET", path, "")
-		m.equal(path, status, 200)
+		m.wantEqual(path, status, 200)
 		if _, isList := m.parse(answer).([]any); !isList {
 			m.Errorf("%s answers %s", path, answer)
 		}

@@ -53,7 +53,7 @@ func (p *probe) must(err error) {
 	}
 }
 
-func (p *probe) equal(what string, got, want any) {
+func (p *probe) wantEqual(what string, got, want any) {
 	p.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		p.Fatalf("%s (-want +got):\n%s", what, diff)
@@ -245,7 +245,7 @@ func (p *probe) expectError(err error, code int, text string) {
 	if !errors.As(err, &exception) {
 		p.Fatalf("error is %v, want %d %s", err, code, text)
 	}
-	p.equal("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
+	p.wantEqual("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
 }
 
 // expectChannelClose fails unless f, which is asynchronous, closes a new channel with this code and
@@ -278,8 +278,8 @@ func (p *probe) exchangeDescription(name string) string {
 
 func (p *probe) vhostDescription() string { return fmt.Sprintf("vhost '%s'", p.target.uri.Vhost) }
 
-// user returns the login of the URL.
-func (p *probe) user() string { return p.target.uri.Username }
+// username returns the login of the URL.
+func (p *probe) username() string { return p.target.uri.Username }
 
-// plain returns the response of the SASL mechanism PLAIN.
-func (p *probe) plain() string { return "\x00" + p.user() + "\x00" + p.target.uri.Password }
+// plainResponse returns the response of the SASL mechanism PLAIN.
+func (p *probe) plainResponse() string { return "\x00" + p.username() + "\x00" + p.target.uri.Password }

@@ -10,199 +10,241 @@ import (
 
 func queues() []behaviour {
 	return []behaviour{
-		{name: "declare counts messages and consumers", check: func(p *probe) {
-			q := p.queue(nil)
-			p.publishTexts(q, "a", "b")
-			p.must(p.ch.Qos(1, 0, false))
-			receive(p, p.consume(p.ch, q))
-			state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
-			p.must(err)
-			p.equal("ready and consumers", []int{state.Messages, state.Consumers}, []int{1, 1})
-		}},
-		{name: "server-named", check: func(p *probe) {
-			q, err := p.ch.QueueDeclare("", false, true, true, false, nil)
-			p.must(err)
-			if !strings.HasPrefix(q.Name, "amq.gen-") {
-				p.Fatalf("name is %q", q.Name)
-			}
-			p.publish("", q.Name, textMessage("a"))
-			p.get(q.Name)
-		}},
-		{name: "an empty name is the queue declared last", check: func(p *probe) {
-			q, x := p.queue(nil), p.exchange("direct", nil)
-			p.must(p.ch.QueueBind("", "", x, false, nil))
-			p.publish(x, q, textMessage("a"))
-			p.equal("body", string(p.get("").Body), "a")
-		}},
-		{name: "an empty name without a declaration", check: func(p *probe) {
-			for name, use := range map[string]func(ch *amqp.Channel) error{
-				"purge":   func(ch *amqp.Channel) error { _, err := ch.QueuePurge("", false); return err },
-				"delete":  func(ch *amqp.Channel) error { _, err := ch.QueueDelete("", false, false, false); return err },
-				"bind":    func(ch *amqp.Channel) error { return ch.QueueBind("", "k", "amq.direct", false, nil) },
-				"unbind":  func(ch *amqp.Channel) error { return ch.QueueUnbind("", "k", "amq.direct", nil) },
-				"get":     func(ch *amqp.Channel) error { _, _, err := ch.Get("", true); return err },
-				"consume": func(ch *amqp.Channel) error { _, err := ch.Consume("", "", true, false, false, false, nil); return err },
-			} {
-				p.Log(name)
-				p.expectError(use(p.channel()), 404, "NOT_FOUND - no previously declared queue")
-			}
-		}},
-		{name: "exclusive locks others out", check: func(p *probe) {
-			name := p.name()
-			_, err := p.ch.QueueDeclare(name, false, false, true, false, nil)
-			p.must(err)
-			locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + p.queueDescription(name) +
-				". It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
-			if len(locked) > 255 {
-				locked = locked[:252] + "..."
-			}
-			o := p.newConnection()
-			_, err = o.ch.QueueDeclarePassive(name, false, false, true, false, nil)
-			p.expectError(err, 405, locked)
-			_, err = o.channel().QueueDeclare(name, false, false, true, false, nil)
-			p.expectError(err, 405, locked)
-			_, err = o.channel().Consume(name, "", false, false, false, false, nil)
-			p.expectError(err, 405, locked)
-			_, err = o.channel().QueueDelete(name, false, false, false)
-			p.expectError(err, 405, locked)
-			_, _, err = o.channel().Get(name, true)
-			p.expectError(err, 405, locked)
-			p.expectError(o.channel().QueueBind(name, "k", "amq.direct", false, nil), 405, locked)
-			p.bind(name, "k", "amq.direct", nil)
-			p.expectError(o.channel().QueueUnbind(name, "k", "amq.direct", nil), 405, locked)
-			p.must(o.channel().QueueUnbind(name, "never", "amq.direct", nil))
-			_, err = p.channel().QueueDeclare(name, false, false, false, false, nil)
-			p.expectError(err, 405, locked)
-		}},
-		{name: "exclusive goes with its connection", check: func(p *probe) {
-			o, name := p.newConnection(), p.name()
-			_, err := o.ch.QueueDeclare(name, false, false, true, false, nil)
-			p.must(err)
-			p.must(o.conn.Close())
-			_, err = p.ch.QueueDeclarePassive(name, false, false, true, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
-		}},
-		{name: "auto-delete goes with its last consumer", check: func(p *probe) {
-			name := p.name()
-			_, err := p.ch.QueueDeclare(name, true, true, false, false, nil)
-			p.must(err)
-			_, err = p.ch.Consume(name, "one", false, false, false, false, nil)
-			p.must(err)
-			_, err = p.ch.Consume(name, "two", false, false, false, false, nil)
-			p.must(err)
-			p.must(p.ch.Cancel("one", false))
-			_, err = p.ch.QueueDeclarePassive(name, true, true, false, false, nil)
-			p.must(err)
-			p.must(p.ch.Cancel("two", false))
-			p.awaitDeleted(name)
-		}},
-		{name: "auto-delete goes with its last channel", check: func(p *probe) {
-			name, ch := p.name(), p.channel()
-			_, err := ch.QueueDeclare(name, true, true, false, false, nil)
-			p.must(err)
-			p.consume(ch, name)
-			p.must(ch.Close())
-			p.awaitDeleted(name)
-		}},
-		{name: "passive declare of none", check: func(p *probe) {
-			name := p.name()
-			_, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
-		}},
-		{name: "passive declare looks at the name only", check: func(p *probe) {
-			q := p.queue(amqp.Table{"x-message-ttl": int32(1000)})
-			_, err := p.ch.QueueDeclarePassive(q, false, true, false, false, nil)
-			p.must(err)
-		}},
-		{name: "passive declare of no name", check: func(p *probe) {
-			p.queue(nil)
-			_, err := p.ch.QueueDeclarePassive("", true, false, false, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(""))
-		}},
-		{name: "reserved names", check: func(p *probe) {
-			_, err := p.ch.QueueDeclare("amq.mine", true, false, false, false, nil)
-			p.expectError(err, 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
-		}},
+		{name: "declare counts messages and consumers", check: declareCounts},
+		{name: "server-named", check: serverNamedQueue},
+		{name: "an empty name is the queue declared last", check: emptyQueueName},
+		{name: "an empty name without a declaration", check: emptyQueueNameUndeclared},
+		{name: "exclusive locks others out", check: exclusiveQueue},
+		{name: "exclusive goes with its connection", check: exclusiveQueueEnds},
+		{name: "auto-delete goes with its last consumer", check: autoDeleteWithConsumer},
+		{name: "auto-delete goes with its last channel", check: autoDeleteWithChannel},
+		{name: "passive declare of none", check: queuePassiveDeclareOfNone},
+		{name: "passive declare looks at the name only", check: passiveQueueDeclare},
+		{name: "passive declare of no name", check: passiveDeclareWithoutName},
+		{name: "reserved names", check: queueReservedNames},
 		{name: "declare again differently", check: queueEquivalence},
-		{name: "declare again as another type", since: "4", check: func(p *probe) {
-			q := p.queue(nil)
-			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-			p.expectError(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+p.queueDescription(q)+
-				": received 'quorum' but current is 'classic'")
-		}},
+		{name: "declare again as another type", since: "4", check: declareAsAnotherType},
 		{name: "arguments are checked", since: "4", check: queueArguments},
 		{name: "quorum is durable, shared and lasting", since: "4", check: quorumProperties},
-		{name: "unknown arguments are ignored", check: func(p *probe) {
-			q := p.queue(amqp.Table{"x-whatever": "1"})
-			_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-other": int32(2)})
-			p.must(err)
-		}},
-		{name: "purge", check: func(p *probe) {
-			q := p.queue(nil)
-			p.publishTexts(q, "a", "b", "c")
-			taken := p.getWith(p.ch, q, false)
-			n, err := p.ch.QueuePurge(q, false)
-			p.must(err)
-			p.equal("purged", n, 2)
-			p.must(taken.Nack(false, true))
-			p.equal("the unacknowledged one stays", p.bodies(q, 1), []string{"a"})
-		}},
-		{name: "delete counts messages", check: func(p *probe) {
-			q := p.queue(nil)
-			p.publishTexts(q, "a", "b")
-			n, err := p.ch.QueueDelete(q, false, false, false)
-			p.must(err)
-			p.equal("deleted", n, 2)
-		}},
-		{name: "delete of none is fine", check: func(p *probe) {
-			n, err := p.ch.QueueDelete(p.name(), false, false, false)
-			p.must(err)
-			p.equal("deleted", n, 0)
-		}},
-		{name: "delete if unused and if empty", check: func(p *probe) {
-			q := p.queue(nil)
-			p.consume(p.ch, q)
-			_, err := p.channel().QueueDelete(q, true, false, false)
-			p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" in use")
-			p.must(p.ch.Close())
-			p.ch = p.channel()
-			p.publishTexts(q, "a")
-			_, err = p.channel().QueueDelete(q, true, true, false)
-			p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" not empty")
-			p.get(q)
-			_, err = p.ch.QueueDelete(q, true, true, false)
-			p.must(err)
-		}},
-		{name: "expires unused", check: func(p *probe) {
-			args := amqp.Table{"x-expires": int32(1500)}
-			q := p.queue(args)
-			p.publishTexts(q, "goes too")
-			for range 5 { // a passive declaration is a use
-				time.Sleep(400 * time.Millisecond)
-				_, err := p.ch.QueueDeclare(q, true, false, false, false, args)
-				p.must(err)
-			}
-			time.Sleep(2 * time.Second)
-			p.awaitDeleted(q)
-		}},
-		{name: "does not expire while consumed", check: func(p *probe) {
-			q := p.queue(amqp.Table{"x-expires": int32(1000)})
-			p.consume(p.ch, q)
-			time.Sleep(1500 * time.Millisecond)
-			p.awaitReady(q, 0)
-			p.must(p.ch.Close())
-			p.ch = p.channel()
-			time.Sleep(1500 * time.Millisecond)
-			p.awaitDeleted(q)
-		}},
-		{name: "priorities", check: func(p *probe) {
-			q := p.queue(amqp.Table{"x-max-priority": int32(5)})
-			for i, priority := range []uint8{0, 9, 1, 5, 1} {
-				p.publishConfirmed("", q, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, i)})
-			}
-			p.equal("order", p.bodies(q, 5), []string{"1", "3", "2", "4", "0"})
-		}},
+		{name: "unknown arguments are ignored", check: unknownArguments},
+		{name: "purge", check: purgeQueue},
+		{name: "delete counts messages", check: deleteCounts},
+		{name: "delete of none is fine", check: deleteMissingQueue},
+		{name: "delete if unused and if empty", check: deleteIfUnusedOrEmpty},
+		{name: "expires unused", check: unusedQueueExpires},
+		{name: "does not expire while consumed", check: consumedQueueStays},
+		{name: "priorities", check: messagePriorities},
 	}
+}
+
+func declareCounts(p *probe) {
+	q := p.queue(nil)
+	p.publishTexts(q, "a", "b")
+	p.must(p.ch.Qos(1, 0, false))
+	receive(p, p.consume(p.ch, q))
+	state, err := p.ch.QueueDeclarePassive(q, true, false, false, false, nil)
+	p.must(err)
+	p.wantEqual("ready and consumers", []int{state.Messages, state.Consumers}, []int{1, 1})
+}
+
+func serverNamedQueue(p *probe) {
+	q, err := p.ch.QueueDeclare("", false, true, true, false, nil)
+	p.must(err)
+	if !strings.HasPrefix(q.Name, "amq.gen-") {
+		p.Fatalf("name is %q", q.Name)
+	}
+	p.publish("", q.Name, textMessage("a"))
+	p.get(q.Name)
+}
+
+func emptyQueueName(p *probe) {
+	q, x := p.queue(nil), p.exchange("direct", nil)
+	p.must(p.ch.QueueBind("", "", x, false, nil))
+	p.publish(x, q, textMessage("a"))
+	p.wantEqual("body", string(p.get("").Body), "a")
+}
+
+func emptyQueueNameUndeclared(p *probe) {
+	for name, use := range map[string]func(ch *amqp.Channel) error{
+		"purge":   func(ch *amqp.Channel) error { _, err := ch.QueuePurge("", false); return err },
+		"delete":  func(ch *amqp.Channel) error { _, err := ch.QueueDelete("", false, false, false); return err },
+		"bind":    func(ch *amqp.Channel) error { return ch.QueueBind("", "k", "amq.direct", false, nil) },
+		"unbind":  func(ch *amqp.Channel) error { return ch.QueueUnbind("", "k", "amq.direct", nil) },
+		"get":     func(ch *amqp.Channel) error { _, _, err := ch.Get("", true); return err },
+		"consume": func(ch *amqp.Channel) error { _, err := ch.Consume("", "", true, false, false, false, nil); return err },
+	} {
+		p.Log(name)
+		p.expectError(use(p.channel()), 404, "NOT_FOUND - no previously declared queue")
+	}
+}
+
+func exclusiveQueue(p *probe) {
+	name := p.name()
+	_, err := p.ch.QueueDeclare(name, false, false, true, false, nil)
+	p.must(err)
+	locked := "RESOURCE_LOCKED - cannot obtain exclusive access to locked " + p.queueDescription(name) +
+		". It could be originally declared on another connection or the exclusive property value does not match that of the original declaration."
+	if len(locked) > 255 {
+		locked = locked[:252] + "..."
+	}
+	o := p.newConnection()
+	_, err = o.ch.QueueDeclarePassive(name, false, false, true, false, nil)
+	p.expectError(err, 405, locked)
+	_, err = o.channel().QueueDeclare(name, false, false, true, false, nil)
+	p.expectError(err, 405, locked)
+	_, err = o.channel().Consume(name, "", false, false, false, false, nil)
+	p.expectError(err, 405, locked)
+	_, err = o.channel().QueueDelete(name, false, false, false)
+	p.expectError(err, 405, locked)
+	_, _, err = o.channel().Get(name, true)
+	p.expectError(err, 405, locked)
+	p.expectError(o.channel().QueueBind(name, "k", "amq.direct", false, nil), 405, locked)
+	p.bind(name, "k", "amq.direct", nil)
+	p.expectError(o.channel().QueueUnbind(name, "k", "amq.direct", nil), 405, locked)
+	p.must(o.channel().QueueUnbind(name, "never", "amq.direct", nil))
+	_, err = p.channel().QueueDeclare(name, false, false, false, false, nil)
+	p.expectError(err, 405, locked)
+}
+
+func exclusiveQueueEnds(p *probe) {
+	o, name := p.newConnection(), p.name()
+	_, err := o.ch.QueueDeclare(name, false, false, true, false, nil)
+	p.must(err)
+	p.must(o.conn.Close())
+	_, err = p.ch.QueueDeclarePassive(name, false, false, true, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
+}
+
+func autoDeleteWithConsumer(p *probe) {
+	name := p.name()
+	_, err := p.ch.QueueDeclare(name, true, true, false, false, nil)
+	p.must(err)
+	_, err = p.ch.Consume(name, "one", false, false, false, false, nil)
+	p.must(err)
+	_, err = p.ch.Consume(name, "two", false, false, false, false, nil)
+	p.must(err)
+	p.must(p.ch.Cancel("one", false))
+	_, err = p.ch.QueueDeclarePassive(name, true, true, false, false, nil)
+	p.must(err)
+	p.must(p.ch.Cancel("two", false))
+	p.awaitDeleted(name)
+}
+
+func autoDeleteWithChannel(p *probe) {
+	name, ch := p.name(), p.channel()
+	_, err := ch.QueueDeclare(name, true, true, false, false, nil)
+	p.must(err)
+	p.consume(ch, name)
+	p.must(ch.Close())
+	p.awaitDeleted(name)
+}
+
+func queuePassiveDeclareOfNone(p *probe) {
+	name := p.name()
+	_, err := p.ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
+}
+
+func passiveQueueDeclare(p *probe) {
+	q := p.queue(amqp.Table{"x-message-ttl": int32(1000)})
+	_, err := p.ch.QueueDeclarePassive(q, false, true, false, false, nil)
+	p.must(err)
+}
+
+func passiveDeclareWithoutName(p *probe) {
+	p.queue(nil)
+	_, err := p.ch.QueueDeclarePassive("", true, false, false, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(""))
+}
+
+func queueReservedNames(p *probe) {
+	_, err := p.ch.QueueDeclare("amq.mine", true, false, false, false, nil)
+	p.expectError(err, 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
+}
+
+func declareAsAnotherType(p *probe) {
+	q := p.queue(nil)
+	_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+	p.expectError(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for "+p.queueDescription(q)+
+		": received 'quorum' but current is 'classic'")
+}
+
+func unknownArguments(p *probe) {
+	q := p.queue(amqp.Table{"x-whatever": "1"})
+	_, err := p.ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-other": int32(2)})
+	p.must(err)
+}
+
+func purgeQueue(p *probe) {
+	q := p.queue(nil)
+	p.publishTexts(q, "a", "b", "c")
+	taken := p.getWith(p.ch, q, false)
+	n, err := p.ch.QueuePurge(q, false)
+	p.must(err)
+	p.wantEqual("purged", n, 2)
+	p.must(taken.Nack(false, true))
+	p.wantEqual("the unacknowledged one stays", p.bodies(q, 1), []string{"a"})
+}
+
+func deleteCounts(p *probe) {
+	q := p.queue(nil)
+	p.publishTexts(q, "a", "b")
+	n, err := p.ch.QueueDelete(q, false, false, false)
+	p.must(err)
+	p.wantEqual("deleted", n, 2)
+}
+
+func deleteMissingQueue(p *probe) {
+	n, err := p.ch.QueueDelete(p.name(), false, false, false)
+	p.must(err)
+	p.wantEqual("deleted", n, 0)
+}
+
+func deleteIfUnusedOrEmpty(p *probe) {
+	q := p.queue(nil)
+	p.consume(p.ch, q)
+	_, err := p.channel().QueueDelete(q, true, false, false)
+	p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" in use")
+	p.must(p.ch.Close())
+	p.ch = p.channel()
+	p.publishTexts(q, "a")
+	_, err = p.channel().QueueDelete(q, true, true, false)
+	p.expectError(err, 406, "PRECONDITION_FAILED - "+p.queueDescription(q)+" not empty")
+	p.get(q)
+	_, err = p.ch.QueueDelete(q, true, true, false)
+	p.must(err)
+}
+
+func unusedQueueExpires(p *probe) {
+	args := amqp.Table{"x-expires": int32(1500)}
+	q := p.queue(args)
+	p.publishTexts(q, "goes too")
+	for range 5 { // a passive declaration is a use
+		time.Sleep(400 * time.Millisecond)
+		_, err := p.ch.QueueDeclare(q, true, false, false, false, args)
+		p.must(err)
+	}
+	time.Sleep(2 * time.Second)
+	p.awaitDeleted(q)
+}
+
+func consumedQueueStays(p *probe) {
+	q := p.queue(amqp.Table{"x-expires": int32(1000)})
+	p.consume(p.ch, q)
+	time.Sleep(1500 * time.Millisecond)
+	p.awaitReady(q, 0)
+	p.must(p.ch.Close())
+	p.ch = p.channel()
+	time.Sleep(1500 * time.Millisecond)
+	p.awaitDeleted(q)
+}
+
+func messagePriorities(p *probe) {
+	q := p.queue(amqp.Table{"x-max-priority": int32(5)})
+	for i, priority := range []uint8{0, 9, 1, 5, 1} {
+		p.publishConfirmed("", q, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, i)})
+	}
+	p.wantEqual("order", p.bodies(q, 5), []string{"1", "3", "2", "4", "0"})
 }
 
 // awaitDeleted waits until a queue is deleted.

@@ -27,7 +27,7 @@ func (p *probe) dialRaw() *rawConnection {
 func (p *probe) openRaw() *rawConnection {
 	p.Helper()
 	w := p.dialRaw()
-	w.login("PLAIN", p.plain(), "")
+	w.login("PLAIN", p.plainResponse(), "")
 	w.expect(0, 10, 30)
 	w.send(0, 10, 31, "short", 100, "long", 131072, "short", 0)
 	w.send(0, 10, 40, "shortstr", p.target.uri.Vhost, "octet", 0, "octet", 0)

@@ -12,159 +12,194 @@ const replyTo = "amq.rabbitmq.reply-to"
 // (https://www.rabbitmq.com/docs/direct-reply-to).
 func replies() []behaviour {
 	return []behaviour{
-		{name: "an answer comes to who asked", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			address := p.ask(p.ch, q)
-			if !strings.HasPrefix(address, replyTo+".") {
-				p.Fatalf("reply-to is %q", address)
-			}
-			o := p.newConnection()
-			for range 2 { // a reply has the tag of the next delivery, and does not count
-				o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
-				d := receive(p, answers)
-				p.equal("answer", []any{string(d.Body), d.CorrelationId, d.ReplyTo, d.Exchange, d.RoutingKey, d.Redelivered, d.DeliveryTag},
-					[]any{"answer", "c", "onwards", "", address, false, uint64(2)})
-			}
-		}},
-		{name: "each channel has an address of its own", check: func(p *probe) {
-			q, ch := p.queue(nil), p.channel()
-			one, two := p.answers(p.ch), p.answers(ch)
-			first, second := p.ask(p.ch, q), p.ask(ch, q)
-			p.equal("different", first != second, true)
-			p.publish("", second, textMessage("b"))
-			p.publish("", first, textMessage("a"))
-			p.equal("bodies", []string{string(receive(p, one).Body), string(receive(p, two).Body)}, []string{"a", "b"})
-		}},
-		{name: "asked by any exchange", check: func(p *probe) {
-			q, x := p.queue(nil), p.exchange("fanout", nil)
-			p.bind(q, "", x, nil)
-			p.answers(p.ch)
-			p.publish(x, "", amqp.Publishing{ReplyTo: replyTo})
-			p.equal("rewritten", strings.HasPrefix(p.get(q).ReplyTo, replyTo+"."), true)
-		}},
-		{name: "a large answer", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			p.publish("", p.ask(p.ch, q), amqp.Publishing{Body: make([]byte, 1<<20)})
-			p.equal("length", len(receive(p, answers).Body), 1<<20)
-		}},
-		{name: "an answer that expires at once", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			p.publish("", p.ask(p.ch, q), amqp.Publishing{Expiration: "0", Body: []byte("a")})
-			p.equal("body", string(receive(p, answers).Body), "a")
-		}},
-		{name: "an answer by CC", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			address := p.ask(p.ch, q)
-			p.publish("", p.name(), amqp.Publishing{Headers: amqp.Table{"CC": []any{address}}, Body: []byte("a")})
-			p.equal("body", string(receive(p, answers).Body), "a")
-		}},
-		{name: "a dead letter is no answer", since: "4", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			work := p.queue(deadTo("", p.ask(p.ch, q)))
-			p.publishTexts(work, "a")
-			p.must(p.getWith(p.channel(), work, false).Reject(false))
-			expectNothing(p, answers)
-		}},
-		{name: "an answer counts as unroutable", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			address, ch := p.ask(p.ch, q), p.channel()
-			returns := ch.NotifyReturn(make(chan amqp.Return, 1))
-			p.must(ch.Publish("", address, true, false, textMessage("a")))
-			p.equal("returned", receive(p, returns).ReplyCode, uint16(312))
-			receive(p, answers)
-		}},
-		{name: "an answer within a transaction does not wait", check: func(p *probe) {
-			q, answers := p.queue(nil), p.answers(p.ch)
-			address, ch := p.ask(p.ch, q), p.transaction()
-			p.must(ch.Publish("", address, false, false, textMessage("a")))
-			p.equal("body", string(receive(p, answers).Body), "a")
-			p.must(ch.TxCommit())
-			expectNothing(p, answers)
-		}},
-		{name: "nobody waits for the answer any more", check: func(p *probe) {
-			q, ch := p.queue(nil), p.channel()
-			answers, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
-			p.must(err)
-			address := p.ask(ch, q)
-			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
-			p.must(err)
-			p.must(ch.Cancel("t", false))
-			p.publish("", address, textMessage("late"))
-			for range answers { // closed by the cancellation
-				p.Error("an answer came")
-			}
-			_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
-		}},
-		{name: "an address ends with its channel", check: func(p *probe) {
-			q, ch := p.queue(nil), p.channel()
-			p.answers(ch)
-			address := p.ask(ch, q)
-			p.must(ch.Close())
-			_, err := p.channel().QueueDeclarePassive(address, true, false, false, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
-		}},
-		{name: "consuming again", check: func(p *probe) {
-			q, ch := p.queue(nil), p.channel()
-			_, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
-			p.must(err)
-			former := p.ask(ch, q)
-			p.must(ch.Cancel("t", false))
-			answers := p.answers(ch)
-			address := p.ask(ch, q)
-			p.equal("another address", former != address, true)
-			p.publish("", address, textMessage("a"))
-			receive(p, answers)
-		}},
-		{name: "needs a consumer", check: func(p *probe) {
-			p.expectChannelClose(406, "PRECONDITION_FAILED - fast reply consumer does not exist", func(ch *amqp.Channel) {
-				_ = ch.Publish("", "q", false, false, amqp.Publishing{ReplyTo: replyTo})
-			})
-		}},
-		{name: "takes no acknowledgements", check: func(p *probe) {
-			_, err := p.ch.Consume(replyTo, "", false, false, false, false, nil)
-			p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
-		}},
-		{name: "one for each channel", check: func(p *probe) {
-			p.answers(p.ch)
-			_, err := p.ch.Consume(replyTo, "", true, false, false, false, nil)
-			p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer already set")
-		}},
-		{name: "is declared already", check: func(p *probe) {
-			for _, declare := range []func() (amqp.Queue, error){
-				func() (amqp.Queue, error) { return p.ch.QueueDeclare(replyTo, true, false, false, false, nil) },
-				func() (amqp.Queue, error) { return p.ch.QueueDeclarePassive(replyTo, false, true, true, false, nil) },
-			} {
-				q, err := declare()
-				p.must(err)
-				p.equal("queue", []any{q.Name, q.Messages, q.Consumers}, []any{replyTo, 0, 1})
-			}
-		}},
-		{name: "is no queue", check: func(p *probe) {
-			name := replyTo
-			_, _, err := p.channel().Get(name, true)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
-			_, err = p.channel().QueuePurge(name, false)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
-			p.expectError(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueDescription(name))
-			_, err = p.channel().QueueDelete(name, false, false, false)
-			p.must(err)
-			_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
-			p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name+".none"))
-		}},
+		{name: "an answer comes to who asked", check: replyToRequester},
+		{name: "each channel has an address of its own", check: replyAddressOfEachChannel},
+		{name: "asked by any exchange", check: requestThroughExchange},
+		{name: "a large answer", check: largeReply},
+		{name: "an answer that expires at once", check: expiredReply},
+		{name: "an answer by CC", check: replyByCC},
+		{name: "a dead letter is no answer", since: "4", check: deadLetterIsNoReply},
+		{name: "an answer counts as unroutable", check: replyIsUnroutable},
+		{name: "an answer within a transaction does not wait", check: replyInTransaction},
+		{name: "nobody waits for the answer any more", check: replyAfterCancel},
+		{name: "an address ends with its channel", check: replyAddressEnds},
+		{name: "consuming again", check: replyConsumerAgain},
+		{name: "needs a consumer", check: requestWithoutReplyConsumer},
+		{name: "takes no acknowledgements", check: replyConsumerWithAcknowledgements},
+		{name: "one for each channel", check: secondReplyConsumer},
+		{name: "is declared already", check: declareReplyQueue},
+		{name: "is no queue", check: replyQueueIsNoQueue},
 	}
 }
 
-// answers consumes the replies to the requests of a channel.
-func (p *probe) answers(ch *amqp.Channel) <-chan amqp.Delivery {
+func replyToRequester(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address := p.requestReplyAddress(p.ch, q)
+	if !strings.HasPrefix(address, replyTo+".") {
+		p.Fatalf("reply-to is %q", address)
+	}
+	o := p.newConnection()
+	for range 2 { // a reply has the tag of the next delivery, and does not count
+		o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
+		d := receive(p, answers)
+		p.wantEqual("answer", []any{string(d.Body), d.CorrelationId, d.ReplyTo, d.Exchange, d.RoutingKey, d.Redelivered, d.DeliveryTag},
+			[]any{"answer", "c", "onwards", "", address, false, uint64(2)})
+	}
+}
+
+func replyAddressOfEachChannel(p *probe) {
+	q, ch := p.queue(nil), p.channel()
+	one, two := p.consumeReplies(p.ch), p.consumeReplies(ch)
+	first, second := p.requestReplyAddress(p.ch, q), p.requestReplyAddress(ch, q)
+	p.wantEqual("different", first != second, true)
+	p.publish("", second, textMessage("b"))
+	p.publish("", first, textMessage("a"))
+	p.wantEqual("bodies", []string{string(receive(p, one).Body), string(receive(p, two).Body)}, []string{"a", "b"})
+}
+
+func requestThroughExchange(p *probe) {
+	q, x := p.queue(nil), p.exchange("fanout", nil)
+	p.bind(q, "", x, nil)
+	p.consumeReplies(p.ch)
+	p.publish(x, "", amqp.Publishing{ReplyTo: replyTo})
+	p.wantEqual("rewritten", strings.HasPrefix(p.get(q).ReplyTo, replyTo+"."), true)
+}
+
+func largeReply(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	p.publish("", p.requestReplyAddress(p.ch, q), amqp.Publishing{Body: make([]byte, 1<<20)})
+	p.wantEqual("length", len(receive(p, answers).Body), 1<<20)
+}
+
+func expiredReply(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	p.publish("", p.requestReplyAddress(p.ch, q), amqp.Publishing{Expiration: "0", Body: []byte("a")})
+	p.wantEqual("body", string(receive(p, answers).Body), "a")
+}
+
+func replyByCC(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address := p.requestReplyAddress(p.ch, q)
+	p.publish("", p.name(), amqp.Publishing{Headers: amqp.Table{"CC": []any{address}}, Body: []byte("a")})
+	p.wantEqual("body", string(receive(p, answers).Body), "a")
+}
+
+func deadLetterIsNoReply(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	work := p.queue(deadLetterArguments("", p.requestReplyAddress(p.ch, q)))
+	p.publishTexts(work, "a")
+	p.must(p.getWith(p.channel(), work, false).Reject(false))
+	expectNothing(p, answers)
+}
+
+func replyIsUnroutable(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address, ch := p.requestReplyAddress(p.ch, q), p.channel()
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	p.must(ch.Publish("", address, true, false, textMessage("a")))
+	p.wantEqual("returned", receive(p, returns).ReplyCode, uint16(312))
+	receive(p, answers)
+}
+
+func replyInTransaction(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address, ch := p.requestReplyAddress(p.ch, q), p.transaction()
+	p.must(ch.Publish("", address, false, false, textMessage("a")))
+	p.wantEqual("body", string(receive(p, answers).Body), "a")
+	p.must(ch.TxCommit())
+	expectNothing(p, answers)
+}
+
+func replyAfterCancel(p *probe) {
+	q, ch := p.queue(nil), p.channel()
+	answers, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
+	p.must(err)
+	address := p.requestReplyAddress(ch, q)
+	_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
+	p.must(err)
+	p.must(ch.Cancel("t", false))
+	p.publish("", address, textMessage("late"))
+	for range answers { // closed by the cancellation
+		p.Error("an answer came")
+	}
+	_, err = p.ch.QueueDeclarePassive(address, true, false, false, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
+}
+
+func replyAddressEnds(p *probe) {
+	q, ch := p.queue(nil), p.channel()
+	p.consumeReplies(ch)
+	address := p.requestReplyAddress(ch, q)
+	p.must(ch.Close())
+	_, err := p.channel().QueueDeclarePassive(address, true, false, false, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(address))
+}
+
+func replyConsumerAgain(p *probe) {
+	q, ch := p.queue(nil), p.channel()
+	_, err := ch.Consume(replyTo, "t", true, false, false, false, nil)
+	p.must(err)
+	former := p.requestReplyAddress(ch, q)
+	p.must(ch.Cancel("t", false))
+	answers := p.consumeReplies(ch)
+	address := p.requestReplyAddress(ch, q)
+	p.wantEqual("another address", former != address, true)
+	p.publish("", address, textMessage("a"))
+	receive(p, answers)
+}
+
+func requestWithoutReplyConsumer(p *probe) {
+	p.expectChannelClose(406, "PRECONDITION_FAILED - fast reply consumer does not exist", func(ch *amqp.Channel) {
+		_ = ch.Publish("", "q", false, false, amqp.Publishing{ReplyTo: replyTo})
+	})
+}
+
+func replyConsumerWithAcknowledgements(p *probe) {
+	_, err := p.ch.Consume(replyTo, "", false, false, false, false, nil)
+	p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
+}
+
+func secondReplyConsumer(p *probe) {
+	p.consumeReplies(p.ch)
+	_, err := p.ch.Consume(replyTo, "", true, false, false, false, nil)
+	p.expectError(err, 406, "PRECONDITION_FAILED - reply consumer already set")
+}
+
+func declareReplyQueue(p *probe) {
+	for _, declare := range []func() (amqp.Queue, error){
+		func() (amqp.Queue, error) { return p.ch.QueueDeclare(replyTo, true, false, false, false, nil) },
+		func() (amqp.Queue, error) { return p.ch.QueueDeclarePassive(replyTo, false, true, true, false, nil) },
+	} {
+		q, err := declare()
+		p.must(err)
+		p.wantEqual("queue", []any{q.Name, q.Messages, q.Consumers}, []any{replyTo, 0, 1})
+	}
+}
+
+func replyQueueIsNoQueue(p *probe) {
+	name := replyTo
+	_, _, err := p.channel().Get(name, true)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
+	_, err = p.channel().QueuePurge(name, false)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
+	p.expectError(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueDescription(name))
+	_, err = p.channel().QueueDelete(name, false, false, false)
+	p.must(err)
+	_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
+	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name+".none"))
+}
+
+// consumeReplies consumes the replies to the requests of a channel.
+func (p *probe) consumeReplies(ch *amqp.Channel) <-chan amqp.Delivery {
 	p.Helper()
 	deliveries, err := ch.Consume(replyTo, "", true, false, false, false, nil)
 	p.must(err)
 	return deliveries
 }
 
-// ask sends a request to a queue, gets it there, and returns its reply address.
-func (p *probe) ask(ch *amqp.Channel, queue string) string {
+// requestReplyAddress sends a request to a queue, gets it there, and returns its reply
+// address.
+func (p *probe) requestReplyAddress(ch *amqp.Channel, queue string) string {
 	p.Helper()
 	p.must(ch.Publish("", queue, false, false, amqp.Publishing{ReplyTo: replyTo}))
 	return p.get(queue).ReplyTo
