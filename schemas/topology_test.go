@@ -1,0 +1,103 @@
+package schemas
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var topologies = []Topology{{}, {Prefix: "shop"}, {Prefix: "shop.messages"}, {IndexLimit: 1}, {Prefix: "a", IndexLimit: math.MaxInt64}}
+
+// No two exchanges have the same name, nor any two queues, and Watership owns them all.
+func TestNamesAreItsOwn(t *testing.T) {
+	delays := []time.Duration{0, time.Millisecond, time.Second, 24 * time.Hour}
+	for _, topology := range topologies {
+		queues := topology.Queues()
+		for _, delay := range delays {
+			queues = append(queues, topology.Delay(delay), topology.FormerDelay(delay))
+		}
+		for _, names := range [][]string{topology.Exchanges(), queues} {
+			unique := slices.Compact(slices.Sorted(slices.Values(names)))
+			if len(unique) != len(names) {
+				t.Errorf("%+v: two of %q are equal", topology, names)
+			}
+			for _, name := range names {
+				if !topology.Owns(name) || len(name) > longestName {
+					t.Errorf("%+v does not own %q", topology, name)
+				}
+				if other := (Topology{Prefix: "another"}); other.Owns(name) {
+					t.Errorf("%+v owns %q", other, name)
+				}
+			}
+		}
+		for _, indexed := range topology.Indexed() {
+			if !slices.Contains(topology.Queues(), indexed) {
+				t.Errorf("%+v: %q is consumed and no queue", topology, indexed)
+			}
+		}
+	}
+	if (Topology{}).Owns("watership") || (Topology{}).Owns("watershipx.tap") {
+		t.Error("a name without the prefix and a dot is owned")
+	}
+}
+
+// Names of delay queues are recognized, of this release and of a former one, and no
+// others are.
+func TestDelaysAreRecognized(t *testing.T) {
+	for _, topology := range topologies {
+		for _, delay := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, time.Hour, math.MaxInt64} {
+			queue, former := topology.Delay(delay), topology.FormerDelay(delay)
+			if !topology.IsDelay(queue) || topology.IsFormerDelay(queue) {
+				t.Errorf("%s is no delay queue", queue)
+			}
+			if !topology.IsFormerDelay(former) || topology.IsDelay(former) {
+				t.Errorf("%s is no former delay queue", former)
+			}
+		}
+		zeroth := strings.TrimSuffix(topology.Delay(0), "0")
+		for _, name := range append(topology.Queues(), zeroth, zeroth+"x", zeroth+"-1", zeroth+"1.5", zeroth+"99999999999999999999", "other.wait.1000", "") {
+			if topology.IsDelay(name) {
+				t.Errorf("%q is taken for a delay queue", name)
+			}
+		}
+	}
+}
+
+// The queues of copies with another limit are known with their limit, so that their
+// messages can be moved.
+func TestFormerIndexes(t *testing.T) {
+	for _, prefix := range []string{"", "shop"} {
+		for _, now := range []int64{0, 1, 20} {
+			topology := Topology{Prefix: prefix, IndexLimit: now}
+			for _, limit := range []int64{0, 1, 20, 21, math.MaxInt64} {
+				former := Topology{Prefix: prefix, IndexLimit: limit}
+				for _, queue := range []string{former.Index(), former.IndexLate()} {
+					if got, is := topology.FormerIndex(queue); is != (limit != now) || is && got != former {
+						t.Errorf("with the limit %d, %s is former: %v, of %+v", now, queue, is, got)
+					}
+				}
+			}
+			for _, queue := range []string{topology.Log(), topology.Index() + "x", topology.Index() + ".01", topology.Index() + ".-5", "other.index.5", topology.name(".index.5.5")} {
+				if got, is := topology.FormerIndex(queue); is {
+					t.Errorf("with the limit %d, %s is former, of %+v", now, queue, got)
+				}
+			}
+		}
+	}
+}
+
+// A binding of the exchange of the last hop matches the messages for its queue alone.
+func TestReturnArguments(t *testing.T) {
+	for _, queue := range []string{"orders", ""} {
+		arguments := Topology{}.ReturnArguments(queue)
+		message := DefaultFrameMax.WrapForQueue(everyEnvelope(), State{Queue: queue}, "")
+		if err := arguments.Validate(); err != nil || len(arguments) != 2 || arguments["x-match"] != "all" {
+			t.Errorf("arguments %v, %v", arguments, err)
+		}
+		if has, _ := message.Headers[headerQueue].(string); arguments[headerQueue] != has {
+			t.Errorf("a message for %q has the header %q, the binding %v", queue, has, arguments)
+		}
+	}
+}
