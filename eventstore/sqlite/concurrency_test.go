@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -68,4 +69,37 @@ func TestInstallAtOnce(t *testing.T) {
 		})
 	}
 	work.Wait()
+}
+
+// TestInstallWaitsForAnotherProcess: SQLite itself does not wait as it turns on the
+// write-ahead log.
+func TestInstallWaitsForAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := open(t, Config{Path: path}).writer.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed *eventstore.Error
+	err = open(t, Config{Path: path, Timeout: time.Millisecond}).Install(t.Context())
+	if !errors.As(err, &failed) || failed.Kind != eventstore.Overloaded {
+		t.Errorf("got %v after the timeout, want a busy store", err)
+	}
+	s := open(t, Config{Path: path})
+	installed := make(chan error, 1)
+	go func() { installed <- s.Install(t.Context()) }()
+	select {
+	case err := <-installed:
+		t.Fatalf("Install did not wait: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-installed; err != nil {
+		t.Error(err)
+	}
+	create(t, s, eventDocuments("", 1, 1)...)
 }

@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 //go:embed schema.sql
@@ -37,10 +40,26 @@ func (s *Store) Install(ctx context.Context) error {
 	if err != nil || version == schemaVersion {
 		return err
 	}
-	if _, err := s.writer.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
+	if err := s.enableWAL(ctx); err != nil {
 		return s.storeError("creating the file", err)
 	}
 	return s.write(ctx, "creating the tables", func(tx *sql.Tx) error { return s.createSchema(ctx, tx) })
+}
+
+// enableWAL turns on the write-ahead log. SQLite does not wait here for the lock of
+// another process, so enableWAL repeats the statement until the timeout.
+func (s *Store) enableWAL(ctx context.Context) error {
+	pauses := backoff.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
+	deadline := time.Now().Add(s.timeout)
+	for failures := 1; ; failures++ {
+		_, err := s.writer.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+		if err == nil || errorKind(err) != eventstore.Overloaded || time.Now().After(deadline) {
+			return err
+		}
+		if err := pauses.Wait(ctx, failures, 0); err != nil {
+			return err
+		}
+	}
 }
 
 // createSchema checks the version again, now that no other process can write.

@@ -22,6 +22,7 @@ import (
 type Store struct {
 	path      string
 	retention map[schemas.Stream]time.Duration
+	timeout   time.Duration // for locks of other processes
 	logger    *slog.Logger
 	layout    layout
 
@@ -51,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		path: cfg.Path, retention: cfg.Retention, logger: cfg.Logger, layout: layout,
+		path: cfg.Path, retention: cfg.Retention, timeout: cfg.Timeout, logger: cfg.Logger, layout: layout,
 		writer:  sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
 		readers: sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
 	}
