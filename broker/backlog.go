@@ -49,8 +49,8 @@ func (b *backlog) requeue(e *entry, quorum bool) {
 	heap.Push(&b.laneOf(e).requeued, e)
 }
 
-// head returns the lane of the next message; nil where the backlog is empty.
-func (b *backlog) head() *lane {
+// nextLane returns the lane of the next message; nil where the backlog is empty.
+func (b *backlog) nextLane() *lane {
 	if b.count == 0 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (b *backlog) head() *lane {
 }
 
 func (b *backlog) pop() *entry {
-	l := b.head()
+	l := b.nextLane()
 	if l == nil {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (c *connection) awaitAlarmEnd(alarm <-chan struct{}) bool {
 		case <-alarm:
 			return true
 		case <-beat.C:
-			if c.hasUnfinishedPublish() && c.broker.memory.exempt(c) {
+			if c.hasUnfinishedPublish() && c.broker.memory.tryExempt(c) {
 				return true
 			}
 			c.out.heartbeat()

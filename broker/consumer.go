@@ -71,27 +71,27 @@ func (c *consumer) notifyCancelled() {
 // subscribe adds a consumer after the consumers of its priority.
 func (q *queue) subscribe(c *consumer) {
 	q.touch()
-	q.consumers = slices.Insert(q.consumers, q.endOfPriority(c.priority), c)
+	q.consumers = slices.Insert(q.consumers, q.priorityEnd(c.priority), c)
 	if q.active == nil {
 		q.active = c
 	}
 	q.updateDeadline()
 }
 
-// endOfPriority returns the index of the first consumer with a lower priority.
-func (q *queue) endOfPriority(priority int64) int {
+// priorityEnd returns the index of the first consumer with a lower priority.
+func (q *queue) priorityEnd(priority int64) int {
 	return sort.Search(len(q.consumers), func(i int) bool { return q.consumers[i].priority < priority })
 }
 
 // unsubscribe removes consumers, and an auto-delete queue with the last of them. The
 // caller then calls deliverReady for the others.
-func (q *queue) unsubscribe(gone func(*consumer) bool) {
+func (q *queue) unsubscribe(matches func(*consumer) bool) {
 	if q.deleted {
 		return
 	}
 	before := len(q.consumers)
 	q.consumers = slices.DeleteFunc(q.consumers, func(c *consumer) bool {
-		if !gone(c) {
+		if !matches(c) {
 			return false
 		}
 		q.vhost.releaseTopology(c.bytes())
@@ -101,7 +101,7 @@ func (q *queue) unsubscribe(gone func(*consumer) bool) {
 		return
 	}
 	q.touch()
-	if gone(q.active) {
+	if matches(q.active) {
 		q.active = nil
 		if len(q.consumers) > 0 {
 			q.active = q.consumers[0]
@@ -137,7 +137,7 @@ func (q *queue) nextConsumer() *consumer {
 		if q.settings.singleActive && c != q.active || !c.hasCapacity() {
 			continue
 		}
-		end := q.endOfPriority(c.priority)
+		end := q.priorityEnd(c.priority)
 		copy(q.consumers[i:end], q.consumers[i+1:end])
 		q.consumers[end-1] = c
 		return c

@@ -13,7 +13,7 @@ import (
 type memory struct {
 	used               atomic.Int64 // by all messages
 	unfinished         atomic.Int64 // by messages whose rest has not arrived
-	exempted           atomic.Pointer[connection]
+	exemptConnection   atomic.Pointer[connection]
 	external, internal *alarm
 }
 
@@ -29,8 +29,8 @@ func newMemory(limit int64, log *slog.Logger) *memory {
 // add adds bytes; a negative number removes them.
 func (m *memory) add(bytes int64) {
 	used := m.used.Add(bytes)
-	m.external.check(used)
-	m.internal.check(used)
+	m.external.updateIfCrossed(used)
+	m.internal.updateIfCrossed(used)
 }
 
 // addUnfinished adds bytes of a message whose rest has not arrived.
@@ -39,16 +39,16 @@ func (m *memory) addUnfinished(bytes int64) {
 	m.add(bytes)
 }
 
-// exempt allows one connection at a time to finish its message where unfinished
+// tryExempt allows one connection at a time to finish its message where unfinished
 // messages alone exceed the limit, since no consumer can free their memory.
-func (m *memory) exempt(c *connection) bool {
+func (m *memory) tryExempt(c *connection) bool {
 	kept := m.used.Load() - m.unfinished.Load()
-	return kept <= m.alarmFor(c).clearLevel() && m.exempted.CompareAndSwap(nil, c)
+	return kept <= m.alarmFor(c).clearLevel() && m.exemptConnection.CompareAndSwap(nil, c)
 }
 
-func (m *memory) isExempt(c *connection) bool { return m.exempted.Load() == c }
+func (m *memory) isExempt(c *connection) bool { return m.exemptConnection.Load() == c }
 
-func (m *memory) endExemption(c *connection) { m.exempted.CompareAndSwap(c, nil) }
+func (m *memory) endExemption(c *connection) { m.exemptConnection.CompareAndSwap(c, nil) }
 
 func (m *memory) alarmFor(c *connection) *alarm {
 	if c.internal {
@@ -64,14 +64,14 @@ type alarm struct {
 	log   *slog.Logger
 	on    atomic.Bool
 
-	mu     sync.Mutex
-	forced bool          // see Broker.SetMemoryAlarm
-	clear  chan struct{} // closed when the alarm ends; made when it begins
-	active bool          // on; guarded by mu
+	mu      sync.Mutex
+	forced  bool          // see Broker.SetMemoryAlarm
+	onClear chan struct{} // closed when the alarm ends; made when it begins
+	active  bool          // on; guarded by mu
 }
 
 func newAlarm(used *atomic.Int64, limit int64, log *slog.Logger) *alarm {
-	a := &alarm{used: used, log: log, clear: make(chan struct{})}
+	a := &alarm{used: used, log: log, onClear: make(chan struct{})}
 	a.limit.Store(limit)
 	return a
 }
@@ -80,7 +80,7 @@ func newAlarm(used *atomic.Int64, limit int64, log *slog.Logger) *alarm {
 // so that it does not toggle with every message.
 func (a *alarm) clearLevel() int64 { return a.limit.Load() / 10 * 9 }
 
-func (a *alarm) check(used int64) {
+func (a *alarm) updateIfCrossed(used int64) {
 	on := a.on.Load()
 	if !on && used > a.limit.Load() || on && used <= a.clearLevel() {
 		a.update()
@@ -93,11 +93,11 @@ func (a *alarm) update() {
 	used, limit := a.used.Load(), a.limit.Load()
 	switch {
 	case !a.active && (a.forced || used > limit):
-		a.active, a.clear = true, make(chan struct{})
+		a.active, a.onClear = true, make(chan struct{})
 		a.log.Error("out of memory: publishers are blocked until messages are consumed or purged", "limit_bytes", limit)
 	case a.active && !a.forced && used <= a.clearLevel():
 		a.active = false
-		close(a.clear)
+		close(a.onClear)
 	}
 	a.on.Store(a.active)
 }
@@ -123,5 +123,5 @@ func (a *alarm) cleared() <-chan struct{} {
 	if !a.active {
 		return nil
 	}
-	return a.clear
+	return a.onClear
 }

@@ -85,7 +85,7 @@ func (m *management) expectResponse(method, path, body string, status int, want 
 	}
 }
 
-// expectEventually is answers, for lists that RabbitMQ updates late.
+// expectEventually is expectResponse for lists that RabbitMQ updates late.
 func (m *management) expectEventually(path, want string) {
 	m.Helper()
 	want = strings.ReplaceAll(want, "NAME", m.object)

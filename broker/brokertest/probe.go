@@ -248,8 +248,8 @@ func (p *probe) expectError(err error, code int, text string) {
 	p.wantEqual("exception", fmt.Sprint(exception.Code, " ", exception.Reason), fmt.Sprint(code, " ", text))
 }
 
-// expectChannelClose fails unless f, which is asynchronous, closes a new channel with this code and
-// text.
+// expectChannelClose fails unless f, which is asynchronous, closes a new channel with this
+// code and text.
 func (p *probe) expectChannelClose(code int, text string, f func(ch *amqp.Channel)) {
 	p.Helper()
 	ch := p.channel()
@@ -258,7 +258,7 @@ func (p *probe) expectChannelClose(code int, text string, f func(ch *amqp.Channe
 	p.expectError(receive(p, closed), code, text)
 }
 
-// expectConnectionClose is closes for a connection.
+// expectConnectionClose is expectChannelClose for a connection.
 func (p *probe) expectConnectionClose(code int, text string, f func(conn *amqp.Connection)) {
 	p.Helper()
 	conn := p.target.connect(p.T, amqp.Config{})
