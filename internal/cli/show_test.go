@@ -50,7 +50,7 @@ func testShowALife(t *testing.T, seed seeder) {
 		{
 		"order": 10
 		}`)
-	if r := a.call(t, "show", "nobody"); r.code != exitFailed || !strings.Contains(r.err, `called "nobody"`) {
+	if r := a.call(t, "show", "nobody"); r.code != exitFailed || !strings.Contains(r.err, `has the id "nobody"`) {
 		t.Errorf("%+v", r)
 	}
 }
