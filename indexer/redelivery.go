@@ -54,7 +54,7 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 	if b.redeliveredEvents == 0 {
 		return nil
 	}
-	s.restoreQueueOrder(b)
+	s.sortByDeliveries(b)
 	if b.stored, err = s.lookupStored(ctx, b.items); err != nil {
 		return err
 	}

@@ -24,10 +24,11 @@ import (
 // Two cases stay out of order: messages without an id, which cannot be matched, and
 // redelivered messages that do not fit into memory together.
 
-// restoreQueueOrder sorts events into the order that the queue had before messages were
-// requeued. A redelivered event without a count comes from a classic queue, which keeps
-// its order; counts in the headers of other events are then the publisher's.
-func (x *Indexer) restoreQueueOrder(b *batch) {
+// sortByDeliveries sorts events by their earlier deliveries, the most first, which is the
+// order that the queue had before messages were requeued. A redelivered event without a
+// count comes from a classic queue, which keeps its order; counts in the headers of other
+// events are then the publisher's.
+func (x *Indexer) sortByDeliveries(b *batch) {
 	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.earlierDeliveries == 0 }) {
 		return
 	}
@@ -57,7 +58,7 @@ func (x *Indexer) restoreSequences(b *batch, above int64) {
 			x.sequence.raise(sequence)
 		}
 	}
-	for _, n := range fillGaps(sequences, above) {
+	for _, n := range assignFreeSequences(sequences, above) {
 		if it := &b.items[n]; it.mayBeStored() {
 			x.replace(it, it.event.WithSequence(sequences[n]))
 		}
@@ -80,11 +81,11 @@ func (x *Indexer) moveAbove(items []item, above int64) {
 	}
 }
 
-// fillGaps replaces zeros in the sequences of events, which are in the order of their
+// assignFreeSequences replaces zeros in the sequences of events, which are in the order of their
 // queue; zero means not stored. Each run of zeros before a sequence gets the numbers
 // right below it, if these are above the earlier sequences and above a bound. It returns
 // the indices of the replaced zeros.
-func fillGaps(sequences []int64, above int64) (filled []int) {
+func assignFreeSequences(sequences []int64, above int64) (assigned []int) {
 	run := 0
 	for i, stored := range sequences {
 		if stored == 0 {
@@ -94,12 +95,12 @@ func fillGaps(sequences []int64, above int64) (filled []int) {
 		if stored-int64(run) > above {
 			for n := i - run; n < i; n++ {
 				sequences[n] = stored - int64(i-n)
-				filled = append(filled, n)
+				assigned = append(assigned, n)
 			}
 		}
 		above, run = max(above, stored), 0
 	}
-	return filled
+	return assigned
 }
 
 // maxSequenceSpan returns the span of sequences that can be unacknowledged at once. A

@@ -17,7 +17,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestFillGaps(t *testing.T) {
+func TestAssignFreeSequences(t *testing.T) {
 	for name, test := range map[string]struct{ stored, want []int64 }{
 		"nothing":                    {nil, nil},
 		"all are stored":             {[]int64{11, 12, 15}, []int64{11, 12, 15}},
@@ -31,7 +31,7 @@ func TestFillGaps(t *testing.T) {
 		"no order":                   {[]int64{30, 0, 20, 0, 31, 0, 33}, []int64{30, 0, 20, 0, 31, 32, 33}},
 	} {
 		got := slices.Clone(test.stored)
-		fillGaps(got, 10)
+		assignFreeSequences(got, 10)
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v became %v, want %v", name, test.stored, got, test.want)
 		}
@@ -40,7 +40,7 @@ func TestFillGaps(t *testing.T) {
 
 // Whichever messages are lost, all filled sequences are in order, only those after the
 // last stored message stay empty, and filling again changes nothing.
-func TestFillGapsKeepsTheOrder(t *testing.T) {
+func TestAssignFreeSequencesKeepsTheOrder(t *testing.T) {
 	for range 10_000 {
 		sequences := make([]int64, rand.IntN(20))
 		last, stored := int64(100), 0
@@ -51,7 +51,7 @@ func TestFillGapsKeepsTheOrder(t *testing.T) {
 			}
 		}
 		was := slices.Clone(sequences)
-		fillGaps(sequences, 100)
+		assignFreeSequences(sequences, 100)
 		for i, sequence := range sequences {
 			switch {
 			case was[i] != 0 && sequence != was[i], (sequence == 0) != (i >= stored):
@@ -60,7 +60,7 @@ func TestFillGapsKeepsTheOrder(t *testing.T) {
 				t.Fatalf("%v became %v, which does not rise", was, sequences)
 			}
 		}
-		if again := slices.Clone(sequences); len(fillGaps(again, 100)) > 0 {
+		if again := slices.Clone(sequences); len(assignFreeSequences(again, 100)) > 0 {
 			t.Fatalf("%v became %v", sequences, again)
 		}
 	}

@@ -47,16 +47,16 @@ func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	second, err := d.management.DeadLettering(ctx, d.VHost)
 	var stuck []string
 	for _, name := range slices.Sorted(maps.Keys(first)) {
-		if second[name] >= first[name] && d.dueIsIdle() {
+		if second[name] >= first[name] && d.dueIsNotDrained() {
 			stuck = append(stuck, name)
 		}
 	}
 	return stuck, err
 }
 
-// dueIsIdle reports whether the queue of due messages is empty or has no consumer. While
+// dueIsNotDrained reports whether the queue of due messages is empty or has no consumer. While
 // it is being emptied, delay queues wait for room in it.
-func (d *doctor) dueIsIdle() bool {
+func (d *doctor) dueIsNotDrained() bool {
 	due, there := d.queues[d.Topology.Due()]
 	return !there || due.Messages == 0 || due.Consumers == 0
 }
