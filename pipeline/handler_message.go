@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
@@ -20,7 +19,7 @@ func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Env
 	e = e.Clone()
 	copied := message.NewMessage(arrived.UUID, e.Body)
 	if hasWatershipHeaders(arrived) {
-		copied, _ = transport.Marshaler{}.Unmarshal(toDelivery(e)) // never fails
+		copied = transport.Marshaler{}.NewMessage(e)
 	} else {
 		maps.Copy(copied.Metadata, arrived.Metadata)
 	}
@@ -37,15 +36,4 @@ func hasWatershipHeaders(msg *message.Message) bool {
 		}
 	}
 	return false
-}
-
-// toDelivery returns the delivery in which an envelope arrived first.
-func toDelivery(e schemas.Envelope) amqp.Delivery {
-	p := e.Properties
-	return amqp.Delivery{
-		Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,
-		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
-		Priority: p.Priority, CorrelationId: p.CorrelationID, ReplyTo: p.ReplyTo, Expiration: p.Expiration,
-		MessageId: p.MessageID, Timestamp: p.Timestamp, Type: p.Type, UserId: p.UserID, AppId: p.AppID,
-	}
 }

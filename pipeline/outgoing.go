@@ -40,7 +40,7 @@ const headerStockUUID = "_watermill_message_uuid"
 func NewMessage(e schemas.Envelope) *message.Message {
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, headerStockUUID)
-	msg, _ := transport.Marshaler{}.Unmarshal(toDelivery(e)) // never fails
+	msg := transport.Marshaler{}.NewMessage(e)
 	msg.UUID = e.Properties.MessageID
 	msg.Metadata[outgoingKey] = msg.Metadata[transport.EnvelopeKey]
 	delete(msg.Metadata, transport.EnvelopeKey)

@@ -51,10 +51,15 @@ func (m Marshaler) header() string {
 
 // Unmarshal never returns an error.
 func (m Marshaler) Unmarshal(d amqp.Delivery) (*message.Message, error) {
-	msg := message.NewMessage(m.uuid(d), d.Body)
-	msg.Metadata = make(message.Metadata, len(d.Headers)+1)
+	return m.NewMessage(schemas.FromDelivery(d)), nil
+}
+
+// NewMessage returns the message that Unmarshal returns for a delivery of the envelope.
+func (m Marshaler) NewMessage(e schemas.Envelope) *message.Message {
+	msg := message.NewMessage(m.uuid(e), e.Body)
+	msg.Metadata = make(message.Metadata, len(e.Headers)+1)
 	var rest amqp.Table
-	for key, value := range d.Headers {
+	for key, value := range e.Headers {
 		text, ok := value.(string)
 		if ok && key != EnvelopeKey && key != m.header() {
 			msg.Metadata[key] = text
@@ -65,17 +70,16 @@ func (m Marshaler) Unmarshal(d amqp.Delivery) (*message.Message, error) {
 		}
 		rest[key] = value
 	}
-	envelope := schemas.FromDelivery(d)
 	var room [512]byte
-	msg.Metadata[EnvelopeKey] = string(appendEnvelope(room[:0], &envelope, rest))
-	return msg, nil
+	msg.Metadata[EnvelopeKey] = string(appendEnvelope(room[:0], &e, rest))
+	return msg
 }
 
-func (m Marshaler) uuid(d amqp.Delivery) string {
-	if id, ok := d.Headers[m.header()].(string); ok {
+func (m Marshaler) uuid(e schemas.Envelope) string {
+	if id, ok := e.Headers[m.header()].(string); ok {
 		return id
 	}
-	return d.MessageId
+	return e.Properties.MessageID
 }
 
 // Marshal fails only if the metadata under EnvelopeKey was tampered with.
@@ -112,7 +116,7 @@ func (m Marshaler) envelope(msg *message.Message) (schemas.Envelope, error) {
 	if err != nil {
 		return schemas.Envelope{}, fmt.Errorf("metadata %s: %w", EnvelopeKey, err)
 	}
-	if m.uuid(amqp.Delivery{Headers: e.Headers, MessageId: e.Properties.MessageID}) != msg.UUID {
+	if m.uuid(e) != msg.UUID {
 		m.identify(&e, msg.UUID)
 	}
 	return e, nil
