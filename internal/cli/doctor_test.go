@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -139,7 +140,7 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	})
 	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
-	wantFinding(t, list, doctor.Error, `'{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
@@ -249,7 +250,7 @@ func TestDoctorIsNotLetIn(t *testing.T) {
 	url := rabbittest.Newest(t).URL
 	for address, remedy := range map[string]string{
 		strings.Replace(url, "guest:guest", "guest:wrong", 1): "→ correct the user and the password in amqp.url",
-		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost 'nobody-made-this' && rabbitmqctl set_permissions --vhost 'nobody-made-this' guest",
+		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost nobody-made-this && rabbitmqctl set_permissions --vhost nobody-made-this guest",
 	} {
 		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
 		if got.code != exitFailed || !strings.Contains(got.out, remedy) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,8 +104,8 @@ func (d *doctor) limitsOf(queue rabbit.Queue) queueLimits {
 		return queueLimits{}
 	}
 	policies := fmt.Sprintf("policy %q", queue.Policy)
-	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues watership-unlimited '^%s\.' '{"delivery-limit":%d}'`,
-		d.VHost, d.policyPriority(queue.Policy)+1, prefixOf(d.Topology.Log()), unlimited)
+	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues watership-unlimited %s '{"delivery-limit":%d}'`,
+		wording.Quoted(d.VHost), d.policyPriority(queue.Policy)+1, wording.Quoted("^"+regexp.QuoteMeta(prefixOf(d.Topology.Log()))+`\.`), unlimited)
 	if queue.OperatorPolicy != "" {
 		policies += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
 		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(d.Topology.Log()))
@@ -150,8 +151,9 @@ func (d *doctor) checkRouteQueues() {
 			continue
 		}
 		d.report("routes", Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
-			fmt.Sprintf(`rabbitmqctl set_policy --vhost '%s' --priority %d --apply-to queues %s-dead-letters '^%s$' '{"dead-letter-exchange":"%s"}'`,
-				d.VHost, d.policyPriority(queue.Policy)+1, route.Queue, route.Queue, d.Topology.Retry()))
+			fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues %s %s '{"dead-letter-exchange":"%s"}'`,
+				wording.Quoted(d.VHost), d.policyPriority(queue.Policy)+1, wording.Quoted(route.Queue+"-dead-letters"),
+				wording.Quoted("^"+regexp.QuoteMeta(route.Queue)+"$"), d.Topology.Retry()))
 	}
 	if len(d.findings) == problems && len(d.Settings.Routes) > 0 {
 		d.reportOK("routes", "%s, none of which drops messages", wording.Plural(len(d.Settings.Routes), "queue"))

@@ -14,6 +14,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func (d *doctor) checkBroker(ctx context.Context) {
@@ -60,7 +61,7 @@ func (d *doctor) brokerRemedy(err error) string {
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:
-		return fmt.Sprintf("rabbitmqctl add_vhost '%s' && %s, or correct the vhost in amqp.url", d.VHost, d.permissionsCommand())
+		return fmt.Sprintf("rabbitmqctl add_vhost %s && %s, or correct the vhost in amqp.url", wording.Quoted(d.VHost), d.permissionsCommand())
 	}
 	return "start RabbitMQ, or set amqp.url"
 }

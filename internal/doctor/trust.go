@@ -127,7 +127,7 @@ func (d *doctor) permissionsCommand() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost '%s' %s %s %s %s", d.VHost, wording.Quoted(d.Login), anyOf(configure), anyOf(write), anyOf(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost %s %s %s %s %s", wording.Quoted(d.VHost), wording.Quoted(d.Login), anyOf(configure), anyOf(write), anyOf(read))
 }
 
 // anyOf returns a quoted regular expression that matches each of the patterns as a whole.

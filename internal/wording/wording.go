@@ -21,7 +21,7 @@ func Plural(n int, what string) string {
 
 // Quoted quotes an argument for a shell, if it needs quotes.
 func Quoted(argument string) string {
-	if !strings.ContainsAny(argument, " \t'\"\\$`&|;<>()*?[]#~!{}") {
+	if argument != "" && !strings.ContainsAny(argument, " \t\r\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return argument
 	}
 	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"

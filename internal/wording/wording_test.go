@@ -15,9 +15,9 @@ func TestPlural(t *testing.T) {
 
 // A shell reads back what was quoted.
 func TestQuoted(t *testing.T) {
-	for _, argument := range []string{"/", "a b", "it's", `$HOME "x" \`, "a;b|c&d", "*?[x]#~!{}", "^(a|b)$"} {
-		got, err := exec.Command("sh", "-c", "printf %s "+Quoted(argument)).Output()
-		if err != nil || string(got) != argument {
+	for _, argument := range []string{"", "/", "a b", "a\nb", "it's", `$HOME "x" \`, "a;b|c&d", "*?[x]#~!{}", "^(a|b)$"} {
+		got, err := exec.Command("sh", "-c", `set -- `+Quoted(argument)+`; printf '%s %s' $# "$1"`).Output()
+		if err != nil || string(got) != "1 "+argument {
 			t.Errorf("%s: the shell reads %q, %v", argument, got, err)
 		}
 	}
