@@ -33,7 +33,22 @@ func New(stream net.Conn, largeFrames bool) *Conn {
 func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // Write sends bytes of the client library to the broker.
-func (c *Conn) Write(p []byte) (int, error) { return c.out.Write(p) }
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	if err != nil {
+		return n, &WriteError{err}
+	}
+	return n, nil
+}
+
+// WriteError is the error of a failed write to the broker. The client library passes it
+// on, so that it differs from an error of a value that cannot be encoded.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the network.
+func (e *WriteError) Unwrap() error { return e.Err }
 
 // Cork gathers writes until Uncork was called as often as Cork. In between, the
 // caller must not wait for a reply of the broker.

@@ -50,11 +50,12 @@ type link struct {
 func (l *link) lost() bool { return l.IsClosed() || l.stream.WriteFailed() }
 
 // explains reports whether err is a consequence of the lost connection. When the
-// client cannot encode a value, the error is the cause of the loss instead: the
-// stream has not failed, and the error is no amqp.Error.
+// client cannot encode a value, the error is the cause of the loss instead: it is
+// neither a failed write nor an amqp.Error.
 func (l *link) explains(err error) bool {
 	var ended *amqp.Error // also amqp.ErrClosed
-	return errors.As(err, &ended) || l.stream.WriteFailed()
+	var write *amqpstream.WriteError
+	return errors.As(err, &ended) || errors.As(err, &write)
 }
 
 // abort closes the byte stream, which ends writes that the peer does not read. The

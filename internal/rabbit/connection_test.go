@@ -250,11 +250,10 @@ func (c *unwritable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestDoGoesOnWhereAWriteFails checks that Do retries after a failed write. The
-// client library returns the error before it marks the connection as closed.
-func TestDoGoesOnWhereAWriteFails(t *testing.T) {
-	rabbittest.NoLeaks(t)
-	var stream atomic.Pointer[unwritable]
+// openUnwritable returns a connection, and its newest stream.
+func openUnwritable(t *testing.T) (*Connection, *atomic.Pointer[unwritable]) {
+	t.Helper()
+	stream := new(atomic.Pointer[unwritable])
 	b := rabbittest.Newest(t)
 	c, err := Open(Config{URL: b.URL, Backoff: backoff.Backoff{Min: time.Millisecond, Max: time.Millisecond}, Dial: func(network, addr string) (net.Conn, error) {
 		raw, err := net.Dial(network, addr)
@@ -267,12 +266,40 @@ func TestDoGoesOnWhereAWriteFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, stream
+}
+
+// TestDoGoesOnWhereAWriteFails checks that Do retries after a failed write. The
+// client library returns the error before it marks the connection as closed.
+func TestDoGoesOnWhereAWriteFails(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	c, stream := openUnwritable(t)
 	defer c.Close()
 	for n := range 20 {
 		if err := c.Do(t.Context(), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {
 			t.Fatalf("time %d: %v", n, err)
 		}
 		stream.Load().broken.Store(true)
+	}
+}
+
+// An error of the function itself is returned, also if a write has failed meanwhile, as
+// happens when the client closes a connection for a value that it cannot encode.
+func TestDoReturnsErrorsOfTheFunction(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	c, stream := openUnwritable(t)
+	defer c.Close()
+	own, times := errors.New("cannot be encoded"), 0
+	err := c.Do(t.Context(), func(ch *amqp.Channel) error {
+		times++
+		stream.Load().broken.Store(true)
+		if err := ch.Qos(1, 0, false); err == nil {
+			t.Error("a write to a broken stream succeeded")
+		}
+		return own
+	})
+	if !errors.Is(err, own) || times != 1 {
+		t.Errorf("%d times, %v", times, err)
 	}
 }
 
