@@ -128,6 +128,8 @@ func stub(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(created(r.Body))
 	case strings.Contains(r.URL.Path, "_simulate_index"):
 		fmt.Fprint(w, `{"template":{"mappings":{"_meta":{"managed_by":"watership","version":1}}}}`)
+	case strings.HasSuffix(r.URL.Path, "_mget"): // of the handover, which is not there
+		fmt.Fprint(w, `{"docs":[{"_index":"jobs","_id":"handover","found":false}]}`)
 	case strings.HasSuffix(r.URL.Path, "_search"):
 		fmt.Fprint(w, `{"hits":{"hits":[]}}`)
 	default:
