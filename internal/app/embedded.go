@@ -126,7 +126,7 @@ func (e *embedded) watchListeners(ctx context.Context) error {
 	}
 	select {
 	case err := <-e.broker.Failed():
-		return fmt.Errorf("the embedded broker takes no connections any more: %w", err)
+		return fmt.Errorf("the embedded broker no longer accepts connections: %w", err)
 	case <-ctx.Done():
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestEmbeddedBrokerStopsListening(t *testing.T) {
 	}
 	rabbittest.FailListener(t, address)
 	e := &embedded{broker: b}
-	if err := e.watchListeners(t.Context()); err == nil || !strings.Contains(err.Error(), "takes no connections") {
+	if err := e.watchListeners(t.Context()); err == nil || !strings.Contains(err.Error(), "no longer accepts connections") {
 		t.Errorf("watchListeners: %v", err)
 	}
 }

@@ -106,6 +106,20 @@ func merge(packages []pkg) []pkg {
 func list(t *testing.T) []pkg {
 	t.Helper()
 	var packages []pkg
+	eachSource(t, func(dir, path string) error {
+		imports, err := importsOf(path)
+		packages = append(packages, pkg{module + "/" + dir, imports})
+		return err
+	})
+	if packages = merge(packages); len(packages) < 5 {
+		t.Fatalf("found only %d packages", len(packages))
+	}
+	return packages
+}
+
+// eachSource calls do with each Go file of the module but tests, and its package's folder.
+func eachSource(t *testing.T, do func(dir, path string) error) {
+	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -115,18 +129,11 @@ func list(t *testing.T) []pkg {
 		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		imports, err := importsOf(path)
-		dir := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(path, "../../")))
-		packages = append(packages, pkg{module + "/" + dir, imports})
-		return err
+		return do(filepath.ToSlash(filepath.Dir(strings.TrimPrefix(path, "../../"))), path)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if packages = merge(packages); len(packages) < 5 {
-		t.Fatalf("found only %d packages", len(packages))
-	}
-	return packages
 }
 
 func importsOf(file string) ([]string, error) {

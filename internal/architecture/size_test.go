@@ -2,9 +2,7 @@ package architecture
 
 import (
 	"bufio"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -39,23 +37,11 @@ type size struct{ files, lines int }
 func packageSizes(t *testing.T) map[string]size {
 	t.Helper()
 	sizes := map[string]size{}
-	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
-			return filepath.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
+	eachSource(t, func(dir, path string) error {
 		lines, err := linesOfCode(path)
-		dir := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(path, "../../")))
 		sizes[dir] = size{sizes[dir].files + 1, sizes[dir].lines + lines}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return sizes
 }
 

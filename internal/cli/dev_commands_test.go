@@ -22,7 +22,7 @@ func TestDevelopmentFromASecondTerminal(t *testing.T) {
 	}
 	listens := []string{"--data", "my data", "--amqp-listen", amqp, "--http-listen", web}
 	d := developIn(t, dir, nil, append(listens, "--rate", "40")...)
-	d.says(t, "Some orders were given up")
+	d.says(t, "Some orders have failed for good")
 	d.says(t, "amqp://guest:guest@"+amqp+"  ") // a slash at the end is the virtual host "" for Java, Ruby and C
 	d.says(t, "sqlite:my data/store.db")
 	answer, err := http.Get("http://" + web + "/metrics")

@@ -124,7 +124,7 @@ func TestDevelopmentEndsWithAFullBroker(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(s.out.String()), "\n")
 	var all, unrecorded int
-	if _, err := fmt.Sscanf(lines[len(lines)-1], "gone with the broker, which is in memory only: %d messages in its queues, %d of them not recorded yet", &all, &unrecorded); err != nil {
+	if _, err := fmt.Sscanf(lines[len(lines)-1], "lost with the in-memory broker: %d messages in its queues, %d of them not recorded yet", &all, &unrecorded); err != nil {
 		t.Fatalf("%v: dev printed\n%s", err, s.out.String())
 	}
 	if unrecorded < published || all < unrecorded {

@@ -103,7 +103,7 @@ Its payment provider fails in a moment, for a few seconds.
 				return firstMessageID(ctx, store, lost, since)
 			},
 			text: func(id string) string {
-				return fmt.Sprintf(`The payment provider is back. Some orders were given up meanwhile:
+				return fmt.Sprintf(`The payment provider is back. Some orders have failed for good:
 
   %[1]s failed
   %[1]s show %[2]s

@@ -56,7 +56,7 @@ func TestDevelopmentInATerminal(t *testing.T) {
 			t.Errorf("a line of figures that is as wide as the terminal: %q", line[1])
 		}
 	}
-	if last := figures[len(figures)-1][0]; !regexp.MustCompile(regexp.QuoteMeta(last) + `(\^C)?\r\x1b\[KEnding when [^\r\n]*\n(gone with the broker[^\r\n]*\n)?$`).MatchString(screen) {
+	if last := figures[len(figures)-1][0]; !regexp.MustCompile(regexp.QuoteMeta(last) + `(\^C)?\r\x1b\[KEnding when [^\r\n]*\n(lost with the in-memory broker[^\r\n]*\n)?$`).MatchString(screen) {
 		t.Errorf("the line of figures stays: %q", tail(screen, 100))
 	}
 }

@@ -132,7 +132,7 @@ func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {
 		admin.Grant(t, login, rights)
 		i.must(t, "setup")
 		list, _ = i.findings(t)
-		wantFinding(t, list, doctor.Warning, "list_permissions", "trust: states are not signed", "administrators alone")
+		wantFinding(t, list, doctor.Warning, "list_permissions", "trust: states are not signed", "only administrators")
 		for _, name := range []string{"amq.default", "another", i.exchange + "2", "x" + i.queue, i.prefix + "x.events"} {
 			for _, right := range []string{rights.Configure, rights.Write, rights.Read} {
 				if regexp.MustCompile(right).MatchString(name) {

@@ -149,7 +149,7 @@ func writeCounts(field func(string, any), job replayer.Job) {
 	field("total", job.Total)
 	field("sent", job.Sent)
 	if job.Skipped > 0 {
-		field("left out", fmt.Sprintf("%d, replayed by other jobs meanwhile", job.Skipped))
+		field("left out", fmt.Sprintf("%d, replayed by other jobs", job.Skipped))
 	}
 	field("failed", job.Failed)
 	if job.Limit > 0 {

@@ -96,7 +96,7 @@ func failureText(f replayer.Failure) string {
 func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	fmt.Fprintf(t.Out, "sent %d of %d, job %s\n", job.Sent, job.Total, terminal.Cell(job.ID, 0))
 	if job.Skipped > 0 {
-		fmt.Fprintf(t.Err, "%s left out: other jobs replayed them meanwhile\n", wording.Plural(job.Skipped, "message"))
+		fmt.Fprintf(t.Err, "%s left out: other jobs have replayed them\n", wording.Plural(job.Skipped, "message"))
 	}
 	if err != nil && !job.Finished() {
 		// Not part of the error: the error of an interruption is not printed.

@@ -48,7 +48,7 @@ func lossText(a *app.App) string {
 	if messages == 0 {
 		return ""
 	}
-	return fmt.Sprintf("gone with the broker, which is in memory only: %s in its queues, %d of them not recorded yet", wording.Plural(messages, "message"), unrecorded)
+	return fmt.Sprintf("lost with the in-memory broker: %s in its queues, %d of them not recorded yet", wording.Plural(messages, "message"), unrecorded)
 }
 
 func newHealthcheck(from *settings) *cobra.Command {

@@ -44,8 +44,8 @@ func (l *loader) checkTap(exchanges []TapExchange, topology schemas.Topology) {
 		l.rejectIf(at+".name", tap.Name == "", "the name of an exchange (the default exchange cannot be tapped)")
 		l.rejectIf(at+".type", tap.Type == "", "topic, fanout, direct or headers")
 		l.rejectIf(at+".keys", len(tap.Keys) > 0 && (tap.Type == "fanout" || tap.Type == "headers"), "none: such an exchange is tapped whole")
-		l.rejectIf(at+".name", topology.Owns(tap.Name), "an exchange that is not our own")
-		l.rejectIf(at+".name", strings.HasPrefix(tap.Name, "amq.rabbitmq."), "an exchange that does not copy our own deliveries")
+		l.rejectIf(at+".name", topology.Owns(tap.Name), "an exchange that is not Watership's")
+		l.rejectIf(at+".name", strings.HasPrefix(tap.Name, "amq.rabbitmq."), "an exchange that does not copy Watership's deliveries")
 		l.rejectIf(at+".name", names[tap.Name], "each exchange once")
 		names[tap.Name] = true
 	}
@@ -56,7 +56,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 	for i, route := range c.Routes {
 		at := element("routes", i)
 		l.rejectIf(at+".queue", route.Queue == "", "the name of a queue")
-		l.rejectIf(at+".queue", topology.Owns(route.Queue), "a queue that is not our own")
+		l.rejectIf(at+".queue", topology.Owns(route.Queue), "a queue that is not Watership's")
 		l.rejectIf(at+".queue", queues[route.Queue], "each queue once")
 		l.checkParking(at+".park", route, topology)
 		l.rejectIf(at+".handler.http.url", route.Handler.HTTP.URL.IsZero(), "the URL to which messages are posted")
@@ -67,7 +67,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 		for j, bind := range route.Bind {
 			at := element(at+".bind", j) + ".exchange"
 			l.rejectIf(at, bind.Exchange == "", "the name of an exchange (every queue is bound to the default exchange)")
-			l.rejectIf(at, topology.Owns(bind.Exchange), "an exchange that is not our own")
+			l.rejectIf(at, topology.Owns(bind.Exchange), "an exchange that is not Watership's")
 		}
 		queues[route.Queue] = true
 	}
@@ -75,7 +75,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 
 func (l *loader) checkParking(path string, route Route, topology schemas.Topology) {
 	parking := route.Queue + ".poison"
-	l.rejectIf(path, route.Park && topology.Owns(parking), "false, since "+parking+" is our own queue")
+	l.rejectIf(path, route.Park && topology.Owns(parking), "false, since "+parking+" is a queue of Watership")
 	l.rejectIf(path, route.Park && len(parking) > shortString, "false, since the name of the queue with .poison would be longer than 255 bytes")
 }
 

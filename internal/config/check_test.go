@@ -59,10 +59,10 @@ func TestSettingsThatContradict(t *testing.T) {
 			"routes: [{queue: a}]", `w.yaml:1: routes[0].handler.http.url: expected the URL to which messages are posted`,
 		},
 		"a queue of Watership's": {
-			"routes: [{queue: watership.due, " + handler + "}]", `w.yaml:1: routes[0].queue: "watership.due": expected a queue that is not our own`,
+			"routes: [{queue: watership.due, " + handler + "}]", `w.yaml:1: routes[0].queue: "watership.due": expected a queue that is not Watership's`,
 		},
 		"a queue of Watership's by its prefix": {
-			"routes: [{queue: shop.due, " + handler + "}]\ntopology.prefix: shop", `w.yaml:1: routes[0].queue: "shop.due": expected a queue that is not our own`,
+			"routes: [{queue: shop.due, " + handler + "}]\ntopology.prefix: shop", `w.yaml:1: routes[0].queue: "shop.due": expected a queue that is not Watership's`,
 		},
 		"a queue twice": {
 			"routes:\n- {queue: a, " + handler + "}\n- {queue: a, " + handler + "}", `w.yaml:3: routes[1].queue: "a": expected each queue once`,
@@ -73,7 +73,7 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a binding to Watership's exchange": {
 			"routes: [{queue: a, bind: [{exchange: watership.events}], " + handler + "}]",
-			`w.yaml:1: routes[0].bind[0].exchange: "watership.events": expected an exchange that is not our own`,
+			`w.yaml:1: routes[0].bind[0].exchange: "watership.events": expected an exchange that is not Watership's`,
 		},
 		"a parking queue with too long a name": {
 			"routes: [{queue: " + long + ", park: true, " + handler + "}]",
@@ -81,7 +81,7 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a parking queue of Watership's": {
 			"routes: [{queue: watership, park: true, " + handler + "}]",
-			`w.yaml:1: routes[0].park: "true": expected false, since watership.poison is our own queue`,
+			`w.yaml:1: routes[0].park: "true": expected false, since watership.poison is a queue of Watership`,
 		},
 		"the default exchange tapped": {
 			"tap.exchanges: [{type: topic}]", `w.yaml:1: tap.exchanges[0].name: expected the name of an exchange (the default exchange cannot be tapped)`,
@@ -97,11 +97,11 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"Watership's exchange tapped": {
 			"tap.exchanges: [{name: watership.events, type: topic}]",
-			`w.yaml:1: tap.exchanges[0].name: "watership.events": expected an exchange that is not our own`,
+			`w.yaml:1: tap.exchanges[0].name: "watership.events": expected an exchange that is not Watership's`,
 		},
 		"the firehose tapped": {
 			"tap.exchanges: [{name: amq.rabbitmq.trace, type: topic}]",
-			`w.yaml:1: tap.exchanges[0].name: "amq.rabbitmq.trace": expected an exchange that does not copy our own deliveries`,
+			`w.yaml:1: tap.exchanges[0].name: "amq.rabbitmq.trace": expected an exchange that does not copy Watership's deliveries`,
 		},
 		"an exchange tapped twice": {
 			"tap.exchanges:\n- {name: a, type: topic}\n- {name: a, type: topic}", `w.yaml:3: tap.exchanges[1].name: "a": expected each exchange once`,

@@ -20,7 +20,7 @@ func (d *doctor) checkBindings(ctx context.Context) {
 	d.checkQueuesBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
 	d.checkQueuesBound(ctx, d.Topology.Direct(), "", d.directQueues()...)
 	if len(d.findings) == problems {
-		d.reportOK("bindings", "our queues are bound to our exchanges")
+		d.reportOK("bindings", "Watership's queues are bound to its exchanges")
 	}
 }
 
@@ -177,7 +177,7 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 		}
 	}
 	if len(missingExchange) > 0 {
-		d.report("dead letters", Warning, "the dead-letter exchange is missing, so that what is rejected is dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
+		d.report("dead letters", Warning, "the dead-letter exchange is missing, so rejected messages are dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
 	}
 	if len(atMostOnce) > 0 {
 		d.report("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),

@@ -28,7 +28,7 @@ func (d *doctor) checkBroker(ctx context.Context) {
 	d.checkPermissions(ctx)
 }
 
-var errBlocked = errors.New("the broker is short of memory or disk and takes no messages from publishers")
+var errBlocked = errors.New("the broker is short of memory or disk and blocks publishers")
 
 // checkPermissions stops waiting if the broker blocks all publishers.
 func (d *doctor) checkPermissions(ctx context.Context) {

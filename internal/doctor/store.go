@@ -35,7 +35,7 @@ func (d *doctor) checkStore(ctx context.Context) {
 		d.report("templates", Error, err.Error(), "run watership setup")
 		return
 	}
-	d.reportOK("templates", "there for %s-*", d.Settings.Store.Stream)
+	d.reportOK("templates", "installed for %s-*", d.Settings.Store.Stream)
 }
 
 // checkPrivileges checks the privileges of the login first: without some of them

@@ -26,13 +26,13 @@ func (d *doctor) checkTrust(ctx context.Context) {
 	case errors.Is(err, rabbit.ErrNotFound):
 		d.reportOK("trust", "states are not signed, and the broker has one login")
 	case err != nil:
-		d.report("trust", Warning, "states are not signed, and which logins could forge them is told to administrators alone: "+err.Error(),
+		d.report("trust", Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
 			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(d.VHost)))
 	case len(forgers) > 0:
 		d.report("trust", Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
 	default:
-		d.reportOK("trust", "states are not signed, and no other login may write to our exchanges and queues")
+		d.reportOK("trust", "states are not signed, and no other login may write to Watership's exchanges and queues")
 	}
 	if isOlder(d.version, "4.0") && !keys.Signs() {
 		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",

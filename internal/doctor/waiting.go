@@ -68,9 +68,9 @@ func (d *doctor) checkLag() {
 		{d.Topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
 		{d.Topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
 		{d.Topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
-		{d.Topology.Due(), "run watership serve: nothing takes what is to be tried again"},
+		{d.Topology.Due(), "run watership serve: nothing returns the messages that are due"},
 		{d.Topology.Retry(), "run watership serve: nothing takes the dead letters"},
-		{d.Topology.Poison(), "run watership serve: nothing records what was given up"},
+		{d.Topology.Poison(), "run watership serve: nothing records failed messages"},
 	} {
 		found, there := d.queues[queue.name]
 		switch {

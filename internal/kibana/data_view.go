@@ -91,7 +91,7 @@ func (b bundle) searches() []savedObject {
 			append([]string{"messaging.message.id", "watership.delay"}, failure...), false,
 		},
 		{
-			"poison", "Watership: poison", "What was given up.", "event.action: poisoned",
+			"poison", "Watership: poison", "Messages that failed permanently.", "event.action: poisoned",
 			append(append([]string{"messaging.message.id"}, failure...), destination...), false,
 		},
 		{
