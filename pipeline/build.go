@@ -54,8 +54,8 @@ func (p *Pipeline) addOwnHandlers(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
 	dead, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Due()), p.poisoner()
 	for queue, handler := range map[string]queueHandler{
-		names.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.giveUpDead},
-		names.Due():    {due.messageFlow, due.handleDue, handlerTries, due.giveUpDue},
+		names.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.poisonDeadLetter},
+		names.Due():    {due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage},
 		names.Poison(): {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
 	} {
 		subscriber, err := p.subscriber(logger,
@@ -97,7 +97,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	p.breakers = append(p.breakers, b)
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang}
 	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
-	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.giveUp}.run)
+	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (p *Pipeline) subscription() wamqp.Config {
 func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
-		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signing(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
@@ -127,8 +127,8 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 }
 
 // signing returns a publisher that signs states, if there are keys.
-func (p *Pipeline) signing(by *topology.SelfHealingPublisher) signing {
-	return signing{by, p.verifier}
+func (p *Pipeline) signingPublisher(by *topology.SelfHealingPublisher) signingPublisher {
+	return signingPublisher{by, p.verifier}
 }
 
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }

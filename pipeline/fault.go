@@ -25,8 +25,8 @@ type queueHandler struct {
 	handle message.NoPublishHandlerFunc
 	tries  int // of a message over which handle panics
 
-	// giveUp publishes a message as poison for a fault of handle.
-	giveUp func(ctx context.Context, arrived schemas.Envelope, fault error) error
+	// onFault publishes a message as poison for a fault of handle.
+	onFault func(ctx context.Context, arrived schemas.Envelope, fault error) error
 }
 
 // run calls handle. A message over which handle panics, ends its goroutine or never
@@ -42,7 +42,7 @@ func (h queueHandler) run(msg *message.Message) error {
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = usercode.Run(func() error { return h.giveUp(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
+	if err = usercode.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
 		return err
 	}
 	return usercode.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
@@ -86,8 +86,8 @@ func (f *messageFlow) poisonAfterFault(ctx context.Context, e schemas.Envelope, 
 	return f.poison(ctx, e, state)
 }
 
-// giveUp publishes a message of a route as poison because of a bug of this package.
-func (h *routeHandler) giveUp(ctx context.Context, arrived schemas.Envelope, fault error) error {
+// poisonMessage publishes a message of a route as poison because of a bug of this package.
+func (h *routeHandler) poisonMessage(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) {
 		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
 	})
@@ -98,8 +98,8 @@ func (h *routeHandler) giveUp(ctx context.Context, arrived schemas.Envelope, fau
 	return h.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// giveUpDead publishes a dead letter as poison because of a bug of this package.
-func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, fault error) error {
+// poisonDeadLetter publishes a dead letter as poison because of a bug of this package.
+func (r *retrier) poisonDeadLetter(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, err := parse(func() (schemas.VerifiedState, error) { return r.verifier.VerifyMark(arrived), nil })
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func (r *retrier) giveUpDead(ctx context.Context, arrived schemas.Envelope, faul
 	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
-// giveUpDue publishes a message that is due as poison because of a bug of this package.
-func (r *retrier) giveUpDue(ctx context.Context, arrived schemas.Envelope, fault error) error {
+// poisonDueMessage publishes a message that is due as poison because of a bug of this package.
+func (r *retrier) poisonDueMessage(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, _, err := parseVerified(arrived, r.verifier.VerifyDue)
 	if err != nil {
 		return err

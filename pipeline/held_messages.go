@@ -84,7 +84,7 @@ func (f *messageFlow) hold(ctx context.Context, operation string, publish func()
 			return nil
 		}
 		if !cannotRetry(ctx, err) {
-			h.refused(err)
+			h.recordError(err)
 		}
 		if cannotRetry(ctx, err) || !f.sleep(ctx, pause) {
 			return fmt.Errorf("%s: %w", operation, err)
@@ -116,7 +116,7 @@ func (h *heldPublish) publishWatched(publish func() error) error {
 	return publish()
 }
 
-func (h *heldPublish) refused(err error) {
+func (h *heldPublish) recordError(err error) {
 	if h.begin(err) {
 		h.logger.Error("the result of a message cannot be recorded; the message is held and the publish repeated",
 			"queue", h.queue, "doing", h.operation, "error", err)

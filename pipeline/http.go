@@ -36,7 +36,7 @@ type HTTPConfig struct {
 	// as many servers take it for a dash. Nil: traceparent and tracestate.
 	Headers []string
 
-	// MaxRetryAfter caps what an answer's Retry-After may ask for. Zero: 1 h.
+	// MaxRetryAfter caps the delay of a Retry-After header. Zero: 1 h.
 	MaxRetryAfter time.Duration
 
 	// Client sends the requests. Nil: a client that keeps its connections.
@@ -120,7 +120,7 @@ func (p *httpPoster) post(ctx context.Context) error {
 	p.setHeaders(request.Header, e, AttemptFrom(ctx))
 	response, err := p.Client.Do(request)
 	if err != nil {
-		return noAnswer(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
+		return classifyRequestError(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
 	}
 	defer response.Body.Close()
 	return p.classifyResponse(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
@@ -138,9 +138,9 @@ func beginning(response *http.Response) []byte {
 	return text
 }
 
-// noAnswer classifies the error of a request without a response. A request that was sent
+// classifyRequestError classifies the error of a request without a response. A request that was sent
 // and timed out may be the fault of the message.
-func noAnswer(err error, connected bool) error {
+func classifyRequestError(err error, connected bool) error {
 	if connected && breaker.CauseOf(err) == breaker.TimedOut {
 		return err
 	}

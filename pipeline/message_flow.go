@@ -64,7 +64,7 @@ type failedAttempt struct {
 
 // handleFailure publishes a message after a failed attempt, as its policy decides.
 func (f *messageFlow) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
-	decision := f.poisonWithoutRoom(a.decision, before.Envelope)
+	decision := f.replaceRetryWithoutRoom(a.decision, before.Envelope)
 	f.metrics.observeFailure(a, decision.Action)
 	state := before.State.Failed(f.now(), a.took, a.queue, a.failure.Failure)
 	state.EventID = ""
@@ -85,9 +85,9 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	return f.schedule(ctx, before.Envelope, state, decision.Delay)
 }
 
-// poisonWithoutRoom replaces the retry of a message whose headers leave no room for a
+// replaceRetryWithoutRoom replaces the retry of a message whose headers leave no room for a
 // state: it cannot carry its attempts back to its queue.
-func (f *messageFlow) poisonWithoutRoom(d retry.Decision, e schemas.Envelope) retry.Decision {
+func (f *messageFlow) replaceRetryWithoutRoom(d retry.Decision, e schemas.Envelope) retry.Decision {
 	if d.Action == retry.Retry && !f.frameMax().LeavesRoom(e) {
 		return retry.Decision{Action: retry.Poison, Reason: "its headers leave no room for a state"}
 	}

@@ -13,12 +13,12 @@ import (
 // Watership's login, to queues that the publisher of the other message chose
 // (https://www.rabbitmq.com/docs/sender-selected).
 func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
-	parentKeys := append(names(parent.Headers["CC"]), names(parent.Headers["BCC"])...)
+	parentKeys := append(routingKeys(parent.Headers["CC"]), routingKeys(parent.Headers["BCC"])...)
 	if len(parentKeys) == 0 {
 		return
 	}
 	for _, header := range []string{"CC", "BCC"} {
-		own := slices.DeleteFunc(names(headers[header]), func(name any) bool { return slices.Contains(parentKeys, name) })
+		own := slices.DeleteFunc(routingKeys(headers[header]), func(name any) bool { return slices.Contains(parentKeys, name) })
 		delete(headers, header)
 		if len(own) > 0 {
 			headers[header] = own
@@ -26,8 +26,8 @@ func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
 	}
 }
 
-// names returns the routing keys of a CC or BCC header; RabbitMQ ignores other elements.
-func names(header any) []any {
+// routingKeys returns the routing keys of a CC or BCC header; RabbitMQ ignores other elements.
+func routingKeys(header any) []any {
 	all, _ := header.([]any)
 	return slices.DeleteFunc(slices.Clone(all), func(element any) bool {
 		_, is := element.(string)

@@ -99,8 +99,8 @@ func New(cfg Config) (*Pipeline, error) {
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
-	p.queueLimiter = newQueueLimiter(p.signing(p.queuePublisher), p.dedicated, cfg.ConfirmTimeout, queueShare)
-	p.delayLimiter = newQueueLimiter(p.signing(p.ownPublisher), p.dedicated, cfg.ConfirmTimeout, delayShare)
+	p.queueLimiter = newQueueLimiter(p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = newQueueLimiter(p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.deathChecker = &deathChecker{topology: cfg.Topology, discovery: declared.Discovery, now: time.Now}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -135,14 +135,14 @@ func (p *Pipeline) connectAll() (err error) {
 	return nil
 }
 
-// dedicated returns a publisher with a connection of its own.
-func (p *Pipeline) dedicated() (by publisher, end func()) {
+// dedicatedPublisher returns a publisher with a connection of its own.
+func (p *Pipeline) dedicatedPublisher() (by publisher, end func()) {
 	connection, err := p.connect("watership probing")
 	if err != nil { // as the others had
-		return p.signing(p.queuePublisher), func() {}
+		return p.signingPublisher(p.queuePublisher), func() {}
 	}
 	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
-	return p.signing(topology.NewSelfHealingPublisher(publisher, p.reconciler)), func() {
+	return p.signingPublisher(topology.NewSelfHealingPublisher(publisher, p.reconciler)), func() {
 		_ = publisher.Close() // its unconfirmed messages have been reported
 		_ = connection.Close()
 	}

@@ -17,10 +17,10 @@ import (
 // of their own, since RabbitMQ blocks a channel that publishes to such a queue, up to
 // half a minute for each message, and other messages with it.
 type queueLimiter struct {
-	by        publisher
-	dedicated func() (by publisher, end func()) // on a connection of its own
-	share     int                               // messages of one queue that are unconfirmed at once
-	timeout   time.Duration                     // for the confirm of a message
+	by                 publisher
+	dedicatedPublisher func() (by publisher, end func()) // on a connection of its own
+	share              int                               // messages of one queue that are unconfirmed at once
+	timeout            time.Duration                     // for the confirm of a message
 
 	mu  sync.Mutex // guards all
 	all map[string]*queueLimit
@@ -45,14 +45,14 @@ const (
 // errNotConfirmed is the error of a message to a queue that does not confirm.
 var errNotConfirmed = errors.New("confirms nothing")
 
-func newQueueLimiter(by publisher, dedicated func() (publisher, func()), timeout time.Duration, share int) *queueLimiter {
-	return &queueLimiter{by: by, dedicated: dedicated, share: share, timeout: timeout, all: map[string]*queueLimit{}}
+func newQueueLimiter(by publisher, dedicatedPublisher func() (publisher, func()), timeout time.Duration, share int) *queueLimiter {
+	return &queueLimiter{by: by, dedicatedPublisher: dedicatedPublisher, share: share, timeout: timeout, all: map[string]*queueLimit{}}
 }
 
 // publish calls f, which publishes a message to queue, unless too many messages of that
 // queue are unconfirmed. The error is errNotConfirmed then, and after a time-out of f.
 func (t *queueLimiter) publish(ctx context.Context, queue string, f func(ctx context.Context, by publisher) error) error {
-	limit := t.of(queue)
+	limit := t.limitOf(queue)
 	by, release, open := t.acquire(ctx, limit)
 	if !open {
 		return fmt.Errorf("queue %q %w", queue, errNotConfirmed)
@@ -69,7 +69,7 @@ func (t *queueLimiter) publish(ctx context.Context, queue string, f func(ctx con
 	return err
 }
 
-func (t *queueLimiter) of(queue string) *queueLimit {
+func (t *queueLimiter) limitOf(queue string) *queueLimit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known, there := t.all[queue]; there {
@@ -91,7 +91,7 @@ func (t *queueLimiter) acquire(ctx context.Context, limit *queueLimit) (by publi
 	if !limit.probing.CompareAndSwap(false, true) {
 		return nil, nil, false
 	}
-	by, end := t.dedicated()
+	by, end := t.dedicatedPublisher()
 	return by, func() {
 		end()
 		limit.probing.Store(false)

@@ -53,8 +53,8 @@ func (h *routeHandler) handle(msg *message.Message) error {
 		return err
 	}
 	verified.State = h.withRefund(verified.State)
-	if most := h.route.Policy.MaxAttempts(); verified.State.Attempt >= most {
-		return h.poisonExhausted(ctx, verified, most)
+	if limit := h.route.Policy.MaxAttempts(); verified.State.Attempt >= limit {
+		return h.poisonExhausted(ctx, verified, limit)
 	}
 	epoch, started := h.breaker.Begin(), h.now()
 	if why := h.stillRunning(ctx, &verified); why != nil {
@@ -88,12 +88,12 @@ func (h *routeHandler) withRefund(s schemas.State) schemas.State {
 
 // poisonExhausted publishes a message as poison that is delivered with all its attempts
 // used: the policy allows fewer than before, or a copy of it reached the queue.
-func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, most int) error {
+func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, maxAttempts int) error {
 	h.metrics.attempts.WithLabelValues(h.route.Queue, resultLabel(retry.Poison)).Inc()
 	state := verified.State
 	state.Time, state.Duration = h.now(), 0
 	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
-		state.Attempt, most, state.Failure.Message)
+		state.Attempt, maxAttempts, state.Failure.Message)
 	return h.poison(ctx, verified.Envelope, state)
 }
 

@@ -7,13 +7,13 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// signing is a publisher that signs the states of messages.
-type signing struct {
+// signingPublisher is a publisher that signs the states of messages.
+type signingPublisher struct {
 	publisher
 	verifier *schemas.Verifier
 }
 
-func (s signing) Publish(ctx context.Context, m rabbit.Message) error {
+func (s signingPublisher) Publish(ctx context.Context, m rabbit.Message) error {
 	m.Publishing = s.verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return s.publisher.Publish(ctx, m)
 }
