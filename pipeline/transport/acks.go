@@ -84,7 +84,7 @@ func (a *acks) run() {
 
 func (a *acks) flush() {
 	a.mu.Lock()
-	upTo, singleActiveConsumer := a.unsettled.collect(a.waiting)
+	upTo, single := a.unsettled.collect(a.waiting)
 	a.waiting, a.spare = a.spare[:0], a.waiting
 	a.mu.Unlock()
 	var err error
@@ -92,7 +92,7 @@ func (a *acks) flush() {
 		err = a.session.Ack(upTo, true)
 	}
 	if err == nil {
-		err = a.session.AckEach(singleActiveConsumer)
+		err = a.session.AckEach(single)
 	}
 	if err != nil { // the session has ended, which was logged when it did
 		a.log.Debug("acknowledgements dropped, RabbitMQ delivers the messages again", watermill.LogFields{"reason": err.Error()})
@@ -114,7 +114,7 @@ func (u *unsettled) end(tag uint64) {
 // collect removes acked tags and returns the acknowledgements to send: all up to a tag,
 // 0 for none, and single ones, which it leaves in acked. Each tag is sent once, and no
 // other one is included: RabbitMQ closes a channel for a tag that it does not wait for.
-func (u *unsettled) collect(acked []uint64) (upTo uint64, singleActiveConsumer []uint64) {
+func (u *unsettled) collect(acked []uint64) (upTo uint64, single []uint64) {
 	for _, tag := range acked {
 		u.end(tag)
 	}

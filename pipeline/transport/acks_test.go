@@ -34,12 +34,12 @@ func TestEachTagIsAcknowledgedOnce(t *testing.T) {
 				broker.settle(t, tag, false)
 				u.end(tag)
 			case n == 3:
-				upTo, singleActiveConsumer := u.collect(acked)
+				upTo, single := u.collect(acked)
 				acked = acked[:0]
 				if upTo > 0 {
 					broker.settle(t, upTo, true)
 				}
-				for _, tag := range singleActiveConsumer {
+				for _, tag := range single {
 					broker.settle(t, tag, false)
 				}
 				if !slices.Equal(broker.unsettled, slices.Sorted(slices.Values(inFlight))) {

@@ -18,7 +18,7 @@ type inFlight struct {
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
 	acks     *acks
-	stopped  func() // called if the subscription stops before the ack; may be nil
+	onStop   func() // called if the subscription stops before the ack; may be nil
 }
 
 // handle passes one delivery to the handler and acknowledges it. ctx is the session's.
@@ -34,12 +34,12 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 	case <-ctx.Done():
 		return
 	}
-	if h.stopped != nil {
+	if h.onStop != nil {
 		select {
 		case <-h.message.Acked():
 		case <-h.message.Nacked():
 		case <-s.stop:
-			h.stopped()
+			h.onStop()
 		}
 	}
 	select {

@@ -19,7 +19,7 @@
 // It retries nothing but nacked messages, and records nothing: use package pipeline for
 // both.
 //
-// What differs from the stock transport:
+// Differences from the stock transport:
 //
 //   - As many messages are in flight as Concurrency says, instead of one.
 //   - Every header type, property and byte survives both ways, and no header can

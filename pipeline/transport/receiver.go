@@ -60,7 +60,7 @@ func (in *receiver) acquireBytes(ctx context.Context, size int) bool {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer closeWith(in.stop, cancel)()
+	defer callWhenClosed(in.stop, cancel)()
 	return in.budget.acquire(ctx, size)
 }
 
@@ -115,7 +115,7 @@ func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	msg, done := in.message(ctx, d)
 	h := inFlight{delivery: d, size: size, message: msg, done: done, acks: in.acks}
 	if in.opts.concurrency == 1 {
-		h.stopped = func() { in.requeueRest(ctx) }
+		h.onStop = func() { in.requeueRest(ctx) }
 		in.handle(ctx, h)
 		return
 	}

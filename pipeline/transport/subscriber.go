@@ -108,7 +108,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer closeWith(s.closing, cancel)()
+	defer callWhenClosed(s.closing, cancel)()
 	err := s.conn.Do(ctx, func(ch *amqp.Channel) error { return s.setup(ch, topic) })
 	if err != nil {
 		return fmt.Errorf("subscribe to %q: %w", topic, err)
@@ -116,8 +116,8 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	return nil
 }
 
-// closeWith calls f when done closes, until the returned function is called.
-func closeWith(done <-chan struct{}, f func()) (stop func()) {
+// callWhenClosed calls f when done closes, until the returned function is called.
+func callWhenClosed(done <-chan struct{}, f func()) (stop func()) {
 	over := make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() {

@@ -84,7 +84,7 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 	c := s.cfg.Consume
 	return rabbit.ConsumeConfig{
 		Queue:     s.cfg.Queue.GenerateName(s.topic),
-		Prefetch:  s.tuner().prefetch,
+		Prefetch:  s.newTuner().prefetch,
 		Tag:       c.Consumer,
 		Exclusive: c.Exclusive,
 		NoLocal:   c.NoLocal,
@@ -93,10 +93,10 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 	}
 }
 
-// tuner returns the prefetch tuner of a session. The prefetch stays fixed with consumer
+// newTuner returns the prefetch tuner of a session. The prefetch stays fixed with consumer
 // arguments, which may set the position of a consumer, and for an exclusive consumer: a
 // cancelled one may find its queue in use.
-func (s *subscription) tuner() *prefetchTuner {
+func (s *subscription) newTuner() *prefetchTuner {
 	c := s.cfg.Consume
 	bytes := s.opts.maxBytes
 	if c.Exclusive || len(c.Arguments) > 0 {
@@ -111,7 +111,7 @@ func (s *subscription) tuner() *prefetchTuner {
 func (s *subscription) session(ctx context.Context, session *rabbit.Session) error {
 	acks := newAcks(session, s.log.With(watermill.LogFields{"topic": s.topic}))
 	defer acks.close()
-	in := &receiver{subscription: s, session: session, acks: acks, tuner: s.tuner()}
+	in := &receiver{subscription: s, session: session, acks: acks, tuner: s.newTuner()}
 	in.run(ctx)
 	select {
 	case <-s.expired.Done():
@@ -159,8 +159,8 @@ func (s *subscription) stopped() bool {
 	}
 }
 
-// drain waits until every place is free, at most for StopTimeout, then ends the
-// waiting of all who still wait.
+// drain waits until every slot is free, at most for StopTimeout, then ends the waiting
+// for handlers that have not finished.
 func (s *subscription) drain() {
 	defer s.expire()
 	timer := time.NewTimer(s.opts.stopTimeout)
