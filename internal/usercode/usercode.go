@@ -27,7 +27,7 @@ func Run(f func() error) error {
 
 // Call is Run for a function that returns a value.
 func Call[T any](f func() (T, error)) (T, error) {
-	r := <-started(f)
+	r := <-start(f)
 	return r.value, r.err
 }
 
@@ -37,7 +37,7 @@ func CallWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case r := <-started(f):
+	case r := <-start(f):
 		return r.value, r.err
 	case <-timer.C:
 		var none T
@@ -56,7 +56,7 @@ type result[T any] struct {
 	err   error
 }
 
-func started[T any](f func() (T, error)) <-chan result[T] {
+func start[T any](f func() (T, error)) <-chan result[T] {
 	ended := make(chan result[T], 1)
 	go func() {
 		r := result[T]{err: errGoexit}
