@@ -176,7 +176,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	switch h.breaker.RecordFailure(epoch, before.State, v.failure) {
 	case breaker.AttemptReturned:
 		v.decision = v.waiting
-	case breaker.OwnFailure:
+	case breaker.WaitsReset:
 		before.State.Waits, before.State.WaitsSince = 0, time.Time{}
 	}
 	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})

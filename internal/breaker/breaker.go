@@ -61,7 +61,7 @@ type Effect int
 const (
 	AttemptCounts   Effect = iota // the policy decides
 	AttemptReturned               // the message waits and loses no attempt
-	OwnFailure                    // the policy decides; other messages succeed, so earlier waits are reset
+	WaitsReset                    // the policy decides, without the earlier waits, since other messages succeed
 )
 
 const (
@@ -69,9 +69,9 @@ const (
 	maxRefunds = 1000 // messages
 	maxProbes  = 100  // of one round
 
-	// answersFor is the time after a success in which failures that are alike do not open
+	// successGrace is the time after a success in which failures that are alike do not open
 	// the breaker, up to maxStreak in a row.
-	answersFor = 10 * time.Second
+	successGrace = 10 * time.Second
 )
 
 // New returns a closed breaker.
@@ -129,10 +129,10 @@ func (b *Breaker) classify(epoch int, before schemas.State, f Failure, now time.
 		b.last = f
 		return AttemptReturned
 	case b.isMessageFault(before, f):
-		return OwnFailure
+		return WaitsReset
 	}
 	counts := f.Cause == MessageFailure || f.Cause == TimedOut
-	suspected := b.addFailure(recentFailure{before.Message, kindOf(f.Failure, f.Cause), now, counts}, f)
+	suspected := b.addFailure(recentFailure{before.Message, outageKind(f.Failure, f.Cause), now, counts}, f)
 	if suspected || !counts {
 		return AttemptReturned
 	}
@@ -140,8 +140,8 @@ func (b *Breaker) classify(epoch int, before schemas.State, f Failure, now time.
 }
 
 // waitsExhausted reports whether the message has waited as often as it may.
-func (b *Breaker) waitsExhausted(before schemas.State, of Cause, now time.Time) bool {
-	if of == MessageFailure {
+func (b *Breaker) waitsExhausted(before schemas.State, cause Cause, now time.Time) bool {
+	if cause == MessageFailure {
 		return b.cfg.ExhaustedAlike(before.Waits, before.WaitsSince, now)
 	}
 	return b.cfg.Exhausted(before.Waits, before.WaitsSince, now)
@@ -153,7 +153,7 @@ func (b *Breaker) waitsExhausted(before schemas.State, of Cause, now time.Time) 
 // is never the fault of the message.
 func (b *Breaker) isMessageFault(before schemas.State, f Failure) bool {
 	failedBefore := before.Attempt > 0 || before.Waits > 0
-	if !failedBefore || f.Cause == Exhausted || likeness(before.Failure) != likeness(f.Failure) {
+	if !failedBefore || f.Cause == Exhausted || failureGroup(before.Failure) != failureGroup(f.Failure) {
 		return false
 	}
 	if f.Cause == Unavailable {
@@ -180,7 +180,7 @@ func (b *Breaker) addFailure(s recentFailure, f Failure) (suspected bool) {
 		}
 	}
 	suspected = alike >= b.cfg.Messages
-	if !suspected || f.Cause == MessageFailure && alike < maxStreak && s.at.Sub(b.succeeded) < answersFor {
+	if !suspected || f.Cause == MessageFailure && alike < maxStreak && s.at.Sub(b.succeeded) < successGrace {
 		s.counted = s.counted && !suspected
 		b.streak = lastN(append(b.streak, s), maxStreak)
 		return suspected
@@ -265,4 +265,4 @@ func (b *Breaker) Outage() (since time.Time, why schemas.Failure) {
 }
 
 // lastN returns the last n elements of a list.
-func lastN[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
+func lastN[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }

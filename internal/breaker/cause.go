@@ -57,7 +57,7 @@ func CauseOf(err error) Cause {
 	switch {
 	case retry.IsPermanent(err):
 		return DecidedByHandler
-	case asksForTime(err) && !isUnavailable(err):
+	case handlerSetsDelay(err) && !isUnavailable(err):
 		return DecidedByHandler
 	case slices.ContainsFunc(exhaustionErrors(), is):
 		return Exhausted
@@ -69,8 +69,8 @@ func CauseOf(err error) Cause {
 	return MessageFailure
 }
 
-// asksForTime reports whether the handler chose the time of the next attempt itself.
-func asksForTime(err error) bool {
+// handlerSetsDelay reports whether the handler chose the time of the next attempt itself.
+func handlerSetsDelay(err error) bool {
 	var after *retry.AfterError
 	return errors.As(err, &after) && !after.AtLeast
 }
@@ -103,17 +103,17 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// kindOf returns the same text for failures that may have the same outage as cause.
-func kindOf(f schemas.Failure, of Cause) string {
-	if of == MessageFailure {
-		return likeness(f)
+// outageKind returns the same text for failures that may have the same outage as cause.
+func outageKind(f schemas.Failure, cause Cause) string {
+	if cause == MessageFailure {
+		return failureGroup(f)
 	}
 	return "unavailable"
 }
 
-// likeness returns the same text for failures that differ in ids and numbers only. An
+// failureGroup returns the same text for failures that differ in ids and numbers only. An
 // HTTP response is reduced to its status, since its body may contain anything.
-func likeness(f schemas.Failure) string {
+func failureGroup(f schemas.Failure) string {
 	if f.Type == statusErrorType {
 		f.Message, _, _ = strings.Cut(f.Message, ": ")
 		return f.Message

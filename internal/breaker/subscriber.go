@@ -105,12 +105,12 @@ func (s *Subscriber) resume(ctx context.Context) *consumption {
 func (s *Subscriber) deliverAll(c *consumption) {
 	defer c.stop()
 	for {
-		open, recoverySlots, changed := s.breaker.state()
+		open, recovering, changed := s.breaker.state()
 		if open {
 			return
 		}
 		slots := []chan struct{}{s.slots}
-		if recoverySlots {
+		if recovering {
 			slots = append(slots, s.recoverySlots)
 		}
 		if !s.deliverNext(c, changed, slots...) {
