@@ -135,10 +135,10 @@ func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sendi
 
 func (p *Pipeline) directDelivery() topology.DirectDelivery {
 	delivery := topology.DirectDelivery{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login, Own: map[string]bool{},
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login, RouteQueues: map[string]bool{},
 	}
 	for _, route := range p.cfg.Routes {
-		delivery.Own[route.Queue] = true
+		delivery.RouteQueues[route.Queue] = true
 	}
 	return delivery
 }

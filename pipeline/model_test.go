@@ -111,7 +111,7 @@ func (m *model) wire() {
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
 	s.queueLimiter, s.delayLimiter = newQueueLimiter(m.broker, nil, time.Hour, queueShare), newQueueLimiter(m.broker, nil, time.Hour, delayShare)
-	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker, Own: map[string]bool{"own": true}}
+	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker, RouteQueues: map[string]bool{"own": true}}
 	retrier := &retrier{
 		messageFlow: s, delivery: delivery, policyOf: func(string) retry.Policy { return policy },
 		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),

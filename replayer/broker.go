@@ -32,11 +32,11 @@ func (c Config) login() string {
 // directDelivery returns the publisher to single queues on the connection of a job.
 func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Publisher) topology.DirectDelivery {
 	sender := topology.DirectDelivery{
-		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login, Own: map[string]bool{},
+		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login, RouteQueues: map[string]bool{},
 		Binder: topology.Reconciler{Conn: conn, Config: topology.Config{Topology: r.cfg.Topology}},
 	}
 	for _, queue := range r.cfg.RouteQueues {
-		sender.Own[queue] = true
+		sender.RouteQueues[queue] = true
 	}
 	return sender
 }
@@ -51,11 +51,11 @@ type planBroker struct {
 // routeChecker checks whether messages are routable. The mandatory flag cannot tell on a
 // tapped exchange, since the tap is a route.
 type routeChecker interface {
-	// Exchange reports whether a message reaches a queue other than Watership's.
-	Exchange(ctx context.Context, e schemas.Envelope) (bool, error)
+	// Routable reports whether a message reaches a queue other than Watership's.
+	Routable(ctx context.Context, e schemas.Envelope) (bool, error)
 
-	// Queue reports whether a queue exists.
-	Queue(ctx context.Context, queue string) (bool, error)
+	// QueueExists reports whether a queue exists.
+	QueueExists(ctx context.Context, queue string) (bool, error)
 }
 
 const answerTimeout = 15 * time.Second // for one answer of the broker to a plan
@@ -114,7 +114,7 @@ func (r *Replayer) checkRoutes(ctx context.Context, conn *rabbit.Connection, cli
 				"set amqp.management_url (now %s), or go on with --unchecked-routes", err, withoutPassword(address))
 		}
 	}
-	return topology.NewRoutes(management, conn, conn.VHost(), r.cfg.Topology), nil
+	return topology.NewRouteChecker(management, conn, conn.VHost(), r.cfg.Topology), nil
 }
 
 func withoutPassword(address string) string {

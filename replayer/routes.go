@@ -85,9 +85,9 @@ func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (th
 	case r.broker == nil:
 		return true, nil
 	case to.Queue != "":
-		return r.broker.Queue(ctx, to.Queue)
+		return r.broker.QueueExists(ctx, to.Queue)
 	}
-	return r.broker.Exchange(ctx, e)
+	return r.broker.Routable(ctx, e)
 }
 
 // sorted returns the routes, the busiest first.

@@ -49,7 +49,7 @@ func (d declarer) exchange(e exchange) error {
 func (d declarer) ownExchange(e exchange, c Config) error {
 	err := d.exchange(e)
 	var differs *Error
-	if errors.As(err, &differs) && differs.Argument == "internal" && c.mayBeOpen(e.name) {
+	if errors.As(err, &differs) && differs.Argument == "internal" && c.mayLackInternal(e.name) {
 		return nil
 	}
 	return err
@@ -84,7 +84,7 @@ func (d declarer) tap(tap Tap, c Config) error {
 }
 
 func (d declarer) bindTap(tap Tap, c Config) error {
-	if tap.discovered() {
+	if tap.needsDiscovery() {
 		return d.bindDiscovered(tap, c)
 	}
 	return d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())
@@ -229,8 +229,8 @@ func refusedWith(err error, code int) bool {
 	return errors.As(err, &broker) && broker.Server && broker.Code == code
 }
 
-// differing matches RabbitMQ's text: inequivalent arg 'x-message-ttl' for queue ...
-var differing = regexp.MustCompile(`inequivalent arg '([^']+)'`)
+// inequivalentArgument matches RabbitMQ's text: inequivalent arg 'x-message-ttl' for queue ...
+var inequivalentArgument = regexp.MustCompile(`inequivalent arg '([^']+)'`)
 
 func topologyError(kind, name string, err error, remedy string) error {
 	if err == nil {
@@ -241,7 +241,7 @@ func topologyError(kind, name string, err error, remedy string) error {
 		return fmt.Errorf("declare %s %q: %w", kind, name, err)
 	}
 	e := &Error{Kind: kind, Name: name, Reason: broker.Reason, Remedy: remedy}
-	if match := differing.FindStringSubmatch(broker.Reason); match != nil {
+	if match := inequivalentArgument.FindStringSubmatch(broker.Reason); match != nil {
 		e.Argument = match[1]
 	}
 	return e

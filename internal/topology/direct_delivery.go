@@ -29,12 +29,12 @@ type Binder interface {
 // DirectDelivery publishes a message to one queue and to no other: a retried message to
 // the queue whose consumer failed, a replayed one to the queue that an operator named.
 type DirectDelivery struct {
-	Topology  schemas.Topology
-	StateKeys schemas.StateKeys // sign states
-	Publisher Publisher
-	Binder    Binder
-	Own       map[string]bool // queues of routes
-	Login     string          // the user_id that the broker accepts on this connection
+	Topology    schemas.Topology
+	StateKeys   schemas.StateKeys // sign states
+	Publisher   Publisher
+	Binder      Binder
+	RouteQueues map[string]bool
+	Login       string // the user_id that the broker accepts on this connection
 
 	FrameMax func() schemas.FrameMax // of the publisher's connection; nil: RabbitMQ's default
 }
@@ -68,7 +68,7 @@ func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.
 		Exchange: d.Topology.Direct(), RoutingKey: state.Queue,
 		Publishing: frameMax.WrapForQueue(e, state, d.Login),
 	}
-	if !d.Own[state.Queue] {
+	if !d.RouteQueues[state.Queue] {
 		message.Exchange, message.RoutingKey = d.Topology.Return(), e.RoutingKey
 	}
 	verifier := schemas.Verifier{Topology: d.Topology, Keys: d.StateKeys}
@@ -78,7 +78,7 @@ func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.
 
 func (d DirectDelivery) bind(ctx context.Context, queue string) error {
 	bind := d.Binder.BindReturn
-	if d.Own[queue] {
+	if d.RouteQueues[queue] {
 		bind = d.Binder.BindDirect
 	}
 	err := bind(ctx, queue)

@@ -59,8 +59,8 @@ func (d *Discovery) keys(ctx context.Context, exchange, tap string) (others, tap
 // with short-lived keys are bounded.
 const maxStaleKeys = 1000
 
-// discovered reports whether the keys come from the management API.
-func (t Tap) discovered() bool { return t.Type == amqp.ExchangeDirect && len(t.Keys) == 0 }
+// needsDiscovery reports whether the keys come from the management API.
+func (t Tap) needsDiscovery() bool { return t.Type == amqp.ExchangeDirect && len(t.Keys) == 0 }
 
 // bindDiscovered taps a direct exchange by the keys that are bound now.
 func (d declarer) bindDiscovered(tap Tap, c Config) error {

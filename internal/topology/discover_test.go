@@ -129,7 +129,7 @@ func TestKeysCannotBeDiscovered(t *testing.T) {
 	}
 }
 
-// TestKeysAreDiscoveredWhenTheAPIIsBack: what flows does not wait for the management
+// TestKeysAreDiscoveredWhenTheAPIIsBack: messages do not wait for the management
 // API, and all else is declared without it.
 func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
 	b := rabbittest.Newest(t)

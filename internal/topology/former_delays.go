@@ -23,7 +23,7 @@ func (r Reconciler) FormerDelays(ctx context.Context) ([]string, error) {
 	var former []string
 	for _, delay := range slices.Compact(slices.Sorted(slices.Values(r.Config.Delays))) {
 		name := r.Config.FormerDelay(delay)
-		there, err := r.on(ctx).queueExists(name)
+		there, err := r.declarer(ctx).queueExists(name)
 		if err != nil || !there && former == nil {
 			return nil, err // a former release had made the first one
 		}
@@ -70,11 +70,11 @@ func (m Migration) DeleteFormerDelays(ctx context.Context) ([]FormerDelay, error
 // some seconds ago, or returns the number of messages left. Quorum queues cannot be
 // deleted with if-empty.
 func (m Migration) deleteDelay(ctx context.Context, queue string, counted int64) (left int64, err error) {
-	there, _, err := m.Conn.QueueState(ctx, queue)
+	state, _, err := m.Conn.QueueState(ctx, queue)
 	if err != nil {
 		return 0, err
 	}
-	if left := max(counted, int64(there.Messages)); left > 0 {
+	if left := max(counted, int64(state.Messages)); left > 0 {
 		return left, nil
 	}
 	return 0, deleteEmpty(ctx, m.Conn, queue)

@@ -76,7 +76,7 @@ func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
 // CheckUnused fails while a former index queue has a consumer.
 func (m Migration) CheckUnused(ctx context.Context) error {
 	return m.eachFormer(ctx, func(former FormerIndex) error {
-		_, err := m.unused(ctx, former.Name)
+		_, err := m.awaitUnused(ctx, former.Name)
 		return err
 	})
 }
@@ -100,8 +100,8 @@ func (m Migration) Unbind(ctx context.Context) error {
 // it calls drained.
 func (m Migration) Drain(ctx context.Context, drain func(context.Context, FormerIndex) error, drained func(FormerIndex)) error {
 	return m.eachFormer(ctx, func(former FormerIndex) error {
-		messages, err := m.unused(ctx, former.Name)
-		for ; err == nil && messages > 0; messages, err = m.unused(ctx, former.Name) {
+		messages, err := m.awaitUnused(ctx, former.Name)
+		for ; err == nil && messages > 0; messages, err = m.awaitUnused(ctx, former.Name) {
 			if err := drain(ctx, former); err != nil {
 				return err
 			}
@@ -132,15 +132,16 @@ func (m Migration) eachFormer(ctx context.Context, do func(FormerIndex) error) e
 
 const unusedTimeout = 5 * time.Second // the broker's count of consumers lags
 
-// unused returns the number of messages in a queue, and fails if it still has a consumer.
-func (m Migration) unused(ctx context.Context, queue string) (messages int, err error) {
+// awaitUnused waits until a queue has no consumer, at most for unusedTimeout, and returns
+// the number of its messages.
+func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int, err error) {
 	for since := time.Now(); ; {
-		there, _, err := m.Conn.QueueState(ctx, queue)
+		state, _, err := m.Conn.QueueState(ctx, queue)
 		switch {
 		case err != nil:
 			return 0, err
-		case there.Consumers == 0 && !there.Locked:
-			return there.Messages, nil
+		case state.Consumers == 0 && !state.Locked:
+			return state.Messages, nil
 		case time.Since(since) > unusedTimeout:
 			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full or tap.limit, and run setup again", queue)
 		}

@@ -49,10 +49,10 @@ func (r Reconciler) Declare(ctx context.Context) error {
 // DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
 	name := r.Config.Delay(d)
-	if err := r.on(ctx).queue(queue{name, r.Config.delayArgs(d.Milliseconds())}); err != nil {
+	if err := r.declarer(ctx).queue(queue{name, r.Config.delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}
-	return r.on(ctx).bind(r.Config.directBinding(name))
+	return r.declarer(ctx).bind(r.Config.directBinding(name))
 }
 
 // BindDirect binds the queue of a route to the direct exchange, which routes by queue
@@ -89,7 +89,7 @@ func (r Reconciler) QueueExists(ctx context.Context, queue string) (bool, error)
 	if rabbit.CheckName(queue) != nil {
 		return false, nil
 	}
-	return r.on(ctx).queueExists(queue)
+	return r.declarer(ctx).queueExists(queue)
 }
 
 // PrepareQueue declares one queue with its bindings for its consumer. The deleted queue
@@ -158,7 +158,7 @@ func (r Reconciler) awaitQueue(ctx context.Context, name string) (there bool, er
 }
 
 func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
-	if err := r.on(ctx).routeQueue(route.Queue, r.Config.args(nil)); err != nil {
+	if err := r.declarer(ctx).routeQueue(route.Queue, r.Config.args(nil)); err != nil {
 		return err
 	}
 	return r.bindRoute(ctx, route)
@@ -168,7 +168,7 @@ func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
 // consumed; Reconcile binds it when the exchange exists again.
 func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
 	for _, b := range r.Config.bindingsOf(route) {
-		if err := r.on(ctx).bind(b); err != nil && !isNotFound(err) {
+		if err := r.declarer(ctx).bind(b); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
@@ -177,18 +177,18 @@ func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
 
 // declareOwn declares one of Watership's queues with its bindings.
 func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
-	if err := r.on(ctx).queue(q); err != nil {
+	if err := r.declarer(ctx).queue(q); err != nil {
 		return err
 	}
 	for _, b := range r.Config.bindings() {
 		if b.queue != q.name {
 			continue
 		}
-		if err := r.on(ctx).bind(b); err != nil {
+		if err := r.declarer(ctx).bind(b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r Reconciler) on(ctx context.Context) declarer { return declarer{ctx: ctx, conn: r.Conn} }
+func (r Reconciler) declarer(ctx context.Context) declarer { return declarer{ctx: ctx, conn: r.Conn} }

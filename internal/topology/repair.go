@@ -17,21 +17,21 @@ import (
 // when it exists again.
 func (r Reconciler) Repair(ctx context.Context) error {
 	// One channel is enough as long as nothing is missing.
-	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return r.declareAll(ch) })
+	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return r.checkAndBindAll(ch) })
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker.Server {
 		err = r.repairEach(ctx)
 	}
-	return errors.Join(err, r.discover(ctx))
+	return errors.Join(err, r.bindDiscoveredTaps(ctx))
 }
 
-// discover taps direct exchanges by the keys that were bound since. A missing exchange is
-// tapped when it exists again.
-func (r Reconciler) discover(ctx context.Context) error {
+// bindDiscoveredTaps taps direct exchanges by the keys that were bound since. A missing
+// exchange is tapped when it exists again.
+func (r Reconciler) bindDiscoveredTaps(ctx context.Context) error {
 	var errs []error
 	for _, tap := range r.Config.Tap {
-		if tap.discovered() && ctx.Err() == nil {
-			err := r.on(ctx).bindDiscovered(tap, r.Config)
+		if tap.needsDiscovery() && ctx.Err() == nil {
+			err := r.declarer(ctx).bindDiscovered(tap, r.Config)
 			if !errors.Is(err, rabbit.ErrNotFound) {
 				errs = append(errs, ignoreNotFound(err))
 			}
@@ -40,9 +40,9 @@ func (r Reconciler) discover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// declareAll checks Watership's exchanges and queues and declares all bindings; it stops
-// at the first missing one, since the broker then closes the channel.
-func (r Reconciler) declareAll(ch *amqp.Channel) error {
+// checkAndBindAll checks Watership's exchanges and queues and declares all bindings; it
+// stops at the first missing one, since the broker then closes the channel.
+func (r Reconciler) checkAndBindAll(ch *amqp.Channel) error {
 	c := r.Config
 	for _, e := range c.exchanges() {
 		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
@@ -71,7 +71,7 @@ func (r Reconciler) declareAll(ch *amqp.Channel) error {
 
 // repairEach continues after a failure.
 func (r Reconciler) repairEach(ctx context.Context) error {
-	c, d := r.Config, r.on(ctx)
+	c, d := r.Config, r.declarer(ctx)
 	var errs []error
 	for _, e := range c.exchanges() {
 		errs = append(errs, r.repairExchange(ctx, e))
@@ -93,11 +93,11 @@ func (r Reconciler) repairEach(ctx context.Context) error {
 
 // repairExchange declares only a missing exchange: a check needs no configure permission.
 func (r Reconciler) repairExchange(ctx context.Context, e exchange) error {
-	there, err := r.on(ctx).exchangeExists(e)
+	there, err := r.declarer(ctx).exchangeExists(e)
 	if err != nil || there {
 		return err
 	}
-	if err := r.on(ctx).ownExchange(e, r.Config); err != nil {
+	if err := r.declarer(ctx).ownExchange(e, r.Config); err != nil {
 		return err
 	}
 	r.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
@@ -105,11 +105,11 @@ func (r Reconciler) repairExchange(ctx context.Context, e exchange) error {
 }
 
 func (r Reconciler) repairQueue(ctx context.Context, q queue) error {
-	there, err := r.on(ctx).queueExists(q.name)
+	there, err := r.declarer(ctx).queueExists(q.name)
 	if err != nil || there {
 		return err
 	}
-	if err := r.on(ctx).queue(q); err != nil {
+	if err := r.declarer(ctx).queue(q); err != nil {
 		return err
 	}
 	r.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)

@@ -12,47 +12,47 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Routes reports whether a message would reach a queue outside Watership's own
+// RouteChecker reports whether a message would reach a queue outside Watership's own
 // topology. A mandatory publish to a tapped exchange cannot determine that: the tap
-// is itself a route. Routes queries the management API and caches the responses:
+// is itself a route. RouteChecker queries the management API and caches the responses:
 // use a new one for each check that must be current. It is not safe for concurrent
 // use.
-type Routes struct {
+type RouteChecker struct {
 	management *rabbit.Management
 	conn       *rabbit.Connection
 	vhost      string
 	topology   schemas.Topology
-	exchanges  map[string]routed
+	exchanges  map[string]exchangeBindings
 }
 
-type routed struct {
+type exchangeBindings struct {
 	kind     string
 	bindings []rabbit.Binding
 }
 
-// NewRoutes returns Routes that query management about exchanges and conn about
+// NewRouteChecker returns a checker that queries management about exchanges and conn about
 // queues.
-func NewRoutes(management *rabbit.Management, conn *rabbit.Connection, vhost string, topology schemas.Topology) *Routes {
-	return &Routes{management, conn, vhost, topology, map[string]routed{}}
+func NewRouteChecker(management *rabbit.Management, conn *rabbit.Connection, vhost string, topology schemas.Topology) *RouteChecker {
+	return &RouteChecker{management, conn, vhost, topology, map[string]exchangeBindings{}}
 }
 
-// Queue reports whether a queue exists. It does not use the management API.
-func (r *Routes) Queue(ctx context.Context, queue string) (bool, error) {
+// QueueExists reports whether a queue exists. It does not use the management API.
+func (r *RouteChecker) QueueExists(ctx context.Context, queue string) (bool, error) {
 	_, found, err := r.conn.QueueState(ctx, queue)
 	return found, err
 }
 
-// Exchange reports whether a message would be routed from its exchange, directly or
+// Routable reports whether a message would be routed from its exchange, directly or
 // through exchange bindings, to a queue outside Watership's own topology. Alternate
 // exchanges do not count: the tap is a route, so they never apply.
-func (r *Routes) Exchange(ctx context.Context, e schemas.Envelope) (bool, error) {
+func (r *RouteChecker) Routable(ctx context.Context, e schemas.Envelope) (bool, error) {
 	if e.Exchange == "" {
-		return r.Queue(ctx, e.RoutingKey)
+		return r.QueueExists(ctx, e.RoutingKey)
 	}
 	return r.reaches(ctx, e.Exchange, e, map[string]bool{})
 }
 
-func (r *Routes) reaches(ctx context.Context, exchange string, e schemas.Envelope, seen map[string]bool) (bool, error) {
+func (r *RouteChecker) reaches(ctx context.Context, exchange string, e schemas.Envelope, seen map[string]bool) (bool, error) {
 	if seen[exchange] {
 		return false, nil
 	}
@@ -65,7 +65,7 @@ func (r *Routes) reaches(ctx context.Context, exchange string, e schemas.Envelop
 		return false, err
 	}
 	for _, binding := range from.bindings {
-		if r.topology.Owns(binding.Destination) || !routes(from.kind, binding, e) {
+		if r.topology.Owns(binding.Destination) || !bindingMatches(from.kind, binding, e) {
 			continue
 		}
 		if binding.DestinationType == "queue" {
@@ -78,26 +78,26 @@ func (r *Routes) reaches(ctx context.Context, exchange string, e schemas.Envelop
 	return false, nil
 }
 
-func (r *Routes) exchange(ctx context.Context, name string) (routed, error) {
+func (r *RouteChecker) exchange(ctx context.Context, name string) (exchangeBindings, error) {
 	if known, ok := r.exchanges[name]; ok {
 		return known, nil
 	}
 	info, err := r.management.Exchange(ctx, r.vhost, name)
 	if err != nil {
-		return routed{}, err
+		return exchangeBindings{}, err
 	}
 	bindings, err := r.management.Bindings(ctx, r.vhost, name)
 	if err != nil {
-		return routed{}, err
+		return exchangeBindings{}, err
 	}
-	r.exchanges[name] = routed{info.Type, bindings}
+	r.exchanges[name] = exchangeBindings{info.Type, bindings}
 	return r.exchanges[name], nil
 }
 
-// routes reports whether an exchange of the given type routes e by binding b
+// bindingMatches reports whether an exchange of the given type routes e by binding b
 // (https://www.rabbitmq.com/docs/exchanges). For exchange types of plugins every
 // binding counts; at worst the broker returns the message.
-func routes(kind string, b rabbit.Binding, e schemas.Envelope) bool {
+func bindingMatches(kind string, b rabbit.Binding, e schemas.Envelope) bool {
 	switch kind {
 	case amqp.ExchangeDirect:
 		return b.RoutingKey == e.RoutingKey

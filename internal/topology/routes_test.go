@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// FuzzRoutes checks that routes can be computed from any bindings.
-func FuzzRoutes(f *testing.F) {
+// FuzzBindingMatches checks that routes can be computed from any bindings.
+func FuzzBindingMatches(f *testing.F) {
 	f.Add(`[{"destination_type":"queue","routing_key":"#.*.","arguments":{"x-match":"any","a":null}}]`)
 	f.Add(`[{"routing_key":"a.b.c","arguments":{"x-match":1,"a":{"b":[]}}},{"arguments":null}]`)
 	f.Fuzz(func(t *testing.T, listed string) {
@@ -22,12 +22,12 @@ func FuzzRoutes(f *testing.F) {
 		}
 		e := schemas.Envelope{RoutingKey: "a.b.c", Headers: amqp.Table{"a": "b"}}
 		for _, binding := range bindings {
-			routes("topic", binding, e)
-			routes("headers", binding, e)
-			if direct := routes("direct", binding, e); direct != (binding.RoutingKey == "a.b.c") {
+			bindingMatches("topic", binding, e)
+			bindingMatches("headers", binding, e)
+			if direct := bindingMatches("direct", binding, e); direct != (binding.RoutingKey == "a.b.c") {
 				t.Errorf("direct, %+v: %t", binding, direct)
 			}
-			if !routes("fanout", binding, e) {
+			if !bindingMatches("fanout", binding, e) {
 				t.Errorf("fanout, %+v: not routed", binding)
 			}
 		}

@@ -37,13 +37,13 @@ func (p *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) er
 	if !p.exchangeMissing(m, err) && !p.bindingMissing(m, err) {
 		return err
 	}
-	cannot := p.repair(ctx, before)
+	repairErr := p.repair(ctx, before)
 	err = p.publisher.Publish(ctx, m)
 	switch {
 	case !p.exchangeMissing(m, err):
 		return err
-	case cannot != nil:
-		return fmt.Errorf("exchange %q does not exist and cannot be declared: %w", m.Exchange, cannot)
+	case repairErr != nil:
+		return fmt.Errorf("exchange %q does not exist and cannot be declared: %w", m.Exchange, repairErr)
 	}
 	return fmt.Errorf("exchange %q was declared again and deleted again", m.Exchange)
 }
@@ -88,14 +88,14 @@ func (p *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool 
 }
 
 // repair runs one repair for all messages that failed before its end.
-func (p *SelfHealingPublisher) repair(ctx context.Context, before int64) error {
+func (p *SelfHealingPublisher) repair(ctx context.Context, repairsBefore int64) error {
 	select {
 	case p.repairing <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-p.repairing }()
-	if p.repairs.Load() > before {
+	if p.repairs.Load() > repairsBefore {
 		return nil
 	}
 	defer p.repairs.Add(1)

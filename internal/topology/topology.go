@@ -154,7 +154,7 @@ func (c Config) validateTap(tap Tap) error {
 	case amqp.ExchangeTopic, amqp.ExchangeFanout, amqp.ExchangeHeaders:
 		return nil
 	case amqp.ExchangeDirect:
-		if tap.discovered() && c.Discovery == nil {
+		if tap.needsDiscovery() && c.Discovery == nil {
 			return fmt.Errorf("tap of exchange %q: a direct exchange needs the routing keys to copy", tap.Exchange)
 		}
 		return nil
@@ -178,10 +178,10 @@ func (c Config) exchanges() []exchange {
 	}
 }
 
-// mayBeOpen reports whether an exchange may exist without being internal, as a former
+// mayLackInternal reports whether an exchange may exist without being internal, as a former
 // release declared it: it cannot be changed, and deleting it loses messages that are
 // dead-lettered until it is declared again.
-func (c Config) mayBeOpen(exchange string) bool {
+func (c Config) mayLackInternal(exchange string) bool {
 	return exchange == c.Late() || exchange == c.Retry()
 }
 

@@ -39,8 +39,8 @@ func declareTwice(t *testing.T, b rabbittest.Broker, cfg Config) {
 	}
 }
 
-// The exchanges of tap copies and of dead letters take what brokers put there, and
-// nothing that a client publishes: it would come with a history of its own making.
+// The exchanges of tap copies and of dead letters take messages from brokers only. A
+// message that a client publishes there could have a forged history.
 func TestNobodyPublishesDeadLetters(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Classic)
@@ -113,7 +113,7 @@ func TestTapCopiesEveryKindOfExchange(t *testing.T) {
 				t.Errorf("exchange %q, key %q", d.Exchange, d.RoutingKey)
 			}
 		}
-		// What expires in the index queue is not lost, and keeps its key.
+		// A message that expires in the index queue is not lost, and keeps its key.
 		if err := ch.Publish(prefix+"topic", "short", false, false, amqp.Publishing{Expiration: "1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestTopologyIsCheckedBeforeAnythingIsDeclared(t *testing.T) {
 	}
 }
 
-// TestEffectiveTopology reads back what the broker made of it.
+// TestEffectiveTopology compares the topology with the one that the management API reports.
 func TestEffectiveTopology(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		if b.ManagementURL == "" {
