@@ -62,5 +62,5 @@ func (c *messageCopy) body() schemas.OmittedBody {
 // refusesMessage reports whether the broker refuses a message from every login.
 func refusesMessage(err error) bool {
 	var refused *rabbit.RefusedError
-	return errors.As(err, &refused) && refused.CondemnsMessage()
+	return errors.As(err, &refused) && refused.CausedByMessage()
 }

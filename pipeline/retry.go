@@ -126,7 +126,7 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 			return r.schedule(ctx, e, state, r.pause)
 		}
 		return r.poisonUndelivered(ctx, e, state, err)
-	case errors.As(err, &refused) && refused.CondemnsMessage():
+	case errors.As(err, &refused) && refused.CausedByMessage():
 		return r.poisonUndelivered(ctx, e, state, err)
 	}
 	if r.warnings.allows(state.Queue, r.now()) {

@@ -17,7 +17,7 @@ func (a *App) refuseFormer(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.Life(ctx, 0); err != nil {
+	if _, err := conn.AwaitConnection(ctx, 0); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	migration, err := a.migration(conn)

@@ -52,7 +52,7 @@ func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error
 			}
 		}
 		// The connection was just lost; Connection.run reports it on c.changed.
-		if err := c.pause(ctx, changed); err != nil {
+		if err := c.awaitChange(ctx, changed); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -71,28 +71,28 @@ func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) 
 		if live != nil {
 			return live, changed, nil
 		}
-		if err := c.pause(ctx, changed); err != nil {
+		if err := c.awaitChange(ctx, changed); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-// Life waits for a live connection with a number greater than after, and returns
+// AwaitConnection waits for a live connection with a number greater than after, and returns
 // that number. Connections are numbered from 1, each reconnect adds 1. A caller
 // that repeats work after each reconnect passes the last number it has seen, at
 // first 0.
-func (c *Connection) Life(ctx context.Context, after int) (int, error) {
+func (c *Connection) AwaitConnection(ctx context.Context, after int) (int, error) {
 	for {
 		c.mu.Lock()
-		live, lives, changed, closed := c.live, c.lives, c.changed, c.closed
+		live, connections, changed, closed := c.live, c.connections, c.changed, c.closed
 		c.mu.Unlock()
 		switch {
 		case closed:
 			return after, ErrClosed
-		case live != nil && lives > after:
-			return lives, nil
+		case live != nil && connections > after:
+			return connections, nil
 		}
-		if err := c.pause(ctx, changed); err != nil {
+		if err := c.awaitChange(ctx, changed); err != nil {
 			return after, err
 		}
 	}
@@ -106,7 +106,7 @@ func (c *Connection) blocking() (bool, <-chan struct{}) {
 	return c.blocked, c.changed
 }
 
-func (c *Connection) pause(ctx context.Context, changed <-chan struct{}) error {
+func (c *Connection) awaitChange(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
 		return nil

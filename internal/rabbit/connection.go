@@ -27,13 +27,13 @@ type Connection struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup // run, and channels being opened or closed
 
-	mu      sync.Mutex    // guards the fields below
-	live    *link         // nil while disconnected
-	lives   int           // number of connections so far
-	lastErr error         // of the last attempt, nil while connected
-	changed chan struct{} // closed and replaced whenever live or blocked changes
-	blocked bool          // after connection.blocked: the broker reads nothing from this connection
-	closed  bool
+	mu          sync.Mutex    // guards the fields below
+	live        *link         // nil while disconnected
+	connections int           // number of connections so far
+	lastErr     error         // of the last attempt, nil while connected
+	changed     chan struct{} // closed and replaced whenever live or blocked changes
+	blocked     bool          // after connection.blocked: the broker reads nothing from this connection
+	closed      bool
 
 	frameMax int // negotiated last
 }
@@ -218,10 +218,10 @@ func (c *Connection) set(live *link, err error) {
 	defer c.mu.Unlock()
 	c.live, c.lastErr, c.blocked = live, err, false
 	if live != nil {
-		c.lives++
+		c.connections++
 		c.frameMax = live.Config.FrameSize
 	}
-	c.announce()
+	c.notifyWaiters()
 }
 
 func (c *Connection) setBlocked(b amqp.Blocking) {
@@ -231,7 +231,7 @@ func (c *Connection) setBlocked(b amqp.Blocking) {
 		return // another alarm during the first
 	}
 	c.blocked = b.Active
-	c.announce()
+	c.notifyWaiters()
 	if b.Active {
 		c.log.Warn("the broker is short of memory or disk and takes no messages; waiting", "reason", b.Reason)
 	} else {
@@ -239,8 +239,8 @@ func (c *Connection) setBlocked(b amqp.Blocking) {
 	}
 }
 
-// announce wakes all goroutines that wait for a change. The caller holds mu.
-func (c *Connection) announce() {
+// notifyWaiters wakes all goroutines that wait for a change. The caller holds mu.
+func (c *Connection) notifyWaiters() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -100,7 +100,7 @@ func (r *reporter) recovered() {
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
-	s := &Session{conn: c, tag: q.Tag, consume: q, over: make(chan struct{}), watched: make(chan struct{})}
+	s := &Session{conn: c, tag: q.Tag, config: q, over: make(chan struct{}), watched: make(chan struct{})}
 	var closed <-chan *amqp.Error
 	var cancelled <-chan string
 	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {
@@ -130,12 +130,12 @@ func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
 	}
 	if s.tag == "" {
 		s.tag = consumerTag()
-		s.consume.Tag = s.tag
+		s.config.Tag = s.tag
 	}
-	return s.begin(ch, q)
+	return s.consume(ch, q)
 }
 
-func (s *Session) begin(ch *amqp.Channel, q ConsumeConfig) error {
+func (s *Session) consume(ch *amqp.Channel, q ConsumeConfig) error {
 	if err := ch.Qos(q.Prefetch, 0, false); err != nil {
 		return fmt.Errorf("set prefetch %d: %w", q.Prefetch, err)
 	}

@@ -34,7 +34,7 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	stream, err := wrapStream(ctx, cfg, uri, raw)
 	if err == nil {
 		var conn *amqp.Connection
-		conn, err = amqp.DialConfig(plainURL(cfg.URL, uri), cfg.handshake(stream))
+		conn, err = amqp.DialConfig(withoutTLS(cfg.URL, uri), cfg.amqpConfig(stream))
 		if err == nil {
 			err = cfg.checkInstance(conn)
 		}
@@ -106,8 +106,8 @@ func wrapStream(ctx context.Context, cfg Config, uri amqp.URI, raw net.Conn) (*a
 	return amqpstream.New(stream, cfg.LargeFrames), nil
 }
 
-// plainURL returns the URL with scheme amqp, for a stream that has TLS already.
-func plainURL(raw string, uri amqp.URI) string {
+// withoutTLS returns the URL with scheme amqp, for a stream that has TLS already.
+func withoutTLS(raw string, uri amqp.URI) string {
 	u, err := url.Parse(raw)
 	if err != nil || uri.Scheme != "amqps" {
 		return raw
@@ -116,9 +116,9 @@ func plainURL(raw string, uri amqp.URI) string {
 	return u.String()
 }
 
-// handshake returns the client library's configuration for one connection on
+// amqpConfig returns the client library's configuration for one connection on
 // stream.
-func (c Config) handshake(stream net.Conn) amqp.Config {
+func (c Config) amqpConfig(stream net.Conn) amqp.Config {
 	conf := c.AMQP
 	conf.Recovery = nil
 	conf.FrameSize = 0

@@ -57,9 +57,9 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("exchange %q, routing key %q: message refused: %s (%d)", e.Exchange, e.RoutingKey, e.Reason, e.Code)
 }
 
-// CondemnsMessage reports whether the broker refuses this message from every
+// CausedByMessage reports whether the broker refuses this message from every
 // publisher. False for errors about permissions or the exchange.
-func (e *RefusedError) CondemnsMessage() bool {
+func (e *RefusedError) CausedByMessage() bool {
 	switch e.Code {
 	case amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.NotAllowed:
 		return false

@@ -225,7 +225,7 @@ func (m *Management) Queues(ctx context.Context, vhost string) ([]Queue, error) 
 }
 
 func get[T any](ctx context.Context, m *Management, path ...string) (answer T, err error) {
-	what := strings.Join(path, " ")
+	resource := strings.Join(path, " ")
 	for i := range path {
 		path[i] = url.PathEscape(path[i])
 	}
@@ -234,7 +234,7 @@ func get[T any](ctx context.Context, m *Management, path ...string) (answer T, e
 		err = json.Unmarshal(body, &answer)
 	}
 	if err != nil {
-		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, what, answerError{err})
+		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, resource, answerError{err})
 	}
 	return answer, nil
 }

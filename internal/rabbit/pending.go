@@ -56,7 +56,7 @@ func (m *Pending) Wait(ctx context.Context) error {
 		m.giveUp()
 	}
 	if ctx.Err() != nil {
-		return m.abandoned(ctx)
+		return m.notConfirmedError(ctx)
 	}
 	return ErrClosed // Send and the end of run coincided
 }
@@ -74,7 +74,7 @@ func (m *Pending) giveUp() {
 	<-m.publisher.slots
 }
 
-func (m *Pending) abandoned(ctx context.Context) error {
+func (m *Pending) notConfirmedError(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if why := m.publisher.conn.Err(); why != nil {
 		err = fmt.Errorf("%w (no connection to the broker: %w)", err, why)

@@ -116,7 +116,7 @@ func (p *Publisher) enqueue(m *Pending) error {
 	case <-p.closing:
 	case <-p.dead:
 	case <-m.ctx.Done():
-		return m.abandoned(m.ctx)
+		return m.notConfirmedError(m.ctx)
 	}
 	return ErrClosed
 }
@@ -135,7 +135,7 @@ func (p *Publisher) takeSlot(m *Pending) error {
 	case <-p.closing:
 	case <-p.dead:
 	case <-m.ctx.Done():
-		return m.abandoned(m.ctx)
+		return m.notConfirmedError(m.ctx)
 	}
 	return ErrClosed
 }

@@ -85,31 +85,31 @@ func (w *window) serve(left backlog) backlog {
 				left.messages = append(left.messages, m)
 			}
 		case left.alone:
-			if w.answered() {
-				w.startAlone(left.pop())
+			if w.awaitProcessed() {
+				w.publishAlone(left.pop())
 			}
 		default:
-			w.start(left.pop())
+			w.publish(left.pop())
 		}
 	}
 	return w.close(left)
 }
 
-// startAlone sends m after the broker has processed all earlier messages. The
+// publishAlone sends m after the broker has processed all earlier messages. The
 // broker processes the methods of a channel in order: a return or channel error
 // before the next reply concerns m. It does not wait for confirms, so a queue that
 // never confirms does not delay other messages.
-func (w *window) startAlone(m *Pending) {
+func (w *window) publishAlone(m *Pending) {
 	w.suspect = m
-	w.start(m)
-	if w.answered() {
+	w.publish(m)
+	if w.awaitProcessed() {
 		w.suspect = nil
 	}
 }
 
-// answered waits until the broker has processed all sent messages, confirms
+// awaitProcessed waits until the broker has processed all sent messages, confirms
 // excepted; false if the channel closes first.
-func (w *window) answered() bool {
+func (w *window) awaitProcessed() bool {
 	if w.ended {
 		return false
 	}
@@ -118,7 +118,7 @@ func (w *window) answered() bool {
 		w.awaitEnd()
 		return false
 	}
-	w.match()
+	w.matchReturns()
 	return true
 }
 

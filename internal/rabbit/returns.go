@@ -8,11 +8,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// match assigns the received returns to messages. A return contains no delivery tag
+// matchReturns assigns the received returns to messages. A return contains no delivery tag
 // (AMQP 0-9-1 §1.8.3.10), so it is matched by content. If it matches several
 // different messages, all of them become ambiguous, since returned messages are
 // confirmed like routed ones.
-func (w *window) match() {
+func (w *window) matchReturns() {
 	for {
 		select {
 		case r, ok := <-w.returns:

@@ -155,7 +155,7 @@ func FuzzReturns(f *testing.F) {
 				returns <- aReturn(&m.message, how)
 			}
 		}
-		w.match()
+		w.matchReturns()
 		confirmed := func(m *Pending) bool { return m.returned == nil && !m.ambiguous }
 		for _, one := range w.sent {
 			var arrived, gone, called, returned int

@@ -23,7 +23,7 @@ type Session struct {
 	stream  *amqpstream.Conn // of the connection of ch
 	tag     string           // of the current consumer
 	resumed int              // number of calls of Resume
-	consume ConsumeConfig
+	config  ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	over    chan struct{} // closed by end
@@ -90,10 +90,10 @@ func (s *Session) Cancel() error {
 // the connection with a 541 on RabbitMQ 3.10.
 func (s *Session) Resume(prefetch int) error {
 	s.resumed++
-	again := s.consume
+	again := s.config
 	again.Prefetch = prefetch
-	s.tag = fmt.Sprintf("%s-%d", s.consume.Tag, s.resumed)
-	return s.begin(s.ch, again)
+	s.tag = fmt.Sprintf("%s-%d", s.config.Tag, s.resumed)
+	return s.consume(s.ch, again)
 }
 
 // watch cancels the session's context when the channel or the consumer is lost.

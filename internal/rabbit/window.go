@@ -48,14 +48,14 @@ func (p *Publisher) newWindow() (*window, error) {
 	return w, err
 }
 
-// start publishes the message, unless its context has ended or it exceeds the
+// publish publishes the message, unless its context has ended or it exceeds the
 // connection's frame-max.
-func (w *window) start(m *Pending) {
+func (w *window) publish(m *Pending) {
 	if !m.move(waiting, sending) {
 		return
 	}
 	if m.ctx.Err() != nil {
-		w.publisher.finish(m, m.abandoned(m.ctx))
+		w.publisher.finish(m, m.notConfirmedError(m.ctx))
 		return
 	}
 	if err := m.message.checkSize(w.conn.Config.FrameSize); err != nil {
@@ -164,28 +164,28 @@ func (w *window) compact() {
 // finishKnown finishes messages whose outcome is known: the oldest up to the first
 // without outcome, or with all every one.
 func (w *window) finishKnown(all bool) {
-	for m := w.oldest(); m != nil && w.outcome(m); m = w.oldest() {
+	for m := w.oldest(); m != nil && w.finishIfKnown(m); m = w.oldest() {
 	}
 	if !all {
 		return
 	}
 	for _, m := range w.sent[w.head:] {
 		if !m.removed {
-			w.outcome(m)
+			w.finishIfKnown(m)
 		}
 	}
 }
 
-// outcome finishes a message whose outcome is known; false if it is not.
-func (w *window) outcome(m *Pending) bool {
+// finishIfKnown finishes a message whose outcome is known; false if it is not.
+func (w *window) finishIfKnown(m *Pending) bool {
 	select {
 	case <-m.confirm.Done():
 	default:
 		return false
 	}
-	w.match()
+	w.matchReturns()
 	switch {
-	case w.known(m):
+	case w.finishIfCertain(m):
 	case m.ambiguous:
 		w.sendAgain(m)
 	case w.ch.IsClosed():
@@ -196,9 +196,9 @@ func (w *window) outcome(m *Pending) bool {
 	return true
 }
 
-// known finishes a message that was certainly returned, or certainly routed and
+// finishIfCertain finishes a message that was certainly returned, or certainly routed and
 // confirmed; false for others.
-func (w *window) known(m *Pending) bool {
+func (w *window) finishIfCertain(m *Pending) bool {
 	switch {
 	case m.returned != nil:
 		w.finish(m, m.returned)
@@ -232,10 +232,10 @@ func (w *window) drop(m *Pending) {
 // collect empties the window after the channel has closed, and returns the messages
 // without outcome, oldest first, including those given up.
 func (w *window) collect() []*Pending {
-	w.match()
+	w.matchReturns()
 	var lost []*Pending
 	for _, m := range w.sent[w.head:] {
-		if !m.removed && !w.known(m) {
+		if !m.removed && !w.finishIfCertain(m) {
 			w.drop(m)
 			lost = append(lost, m)
 		}

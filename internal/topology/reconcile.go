@@ -23,10 +23,10 @@ func (r Reconciler) Reconcile(ctx context.Context) {
 	if every <= 0 {
 		every = defaultReconcileEvery
 	}
-	life, logged := 0, ""
+	connection, logged := 0, ""
 	for ctx.Err() == nil {
 		var err error
-		if life, err = r.waitForNextRound(ctx, life, every); errors.Is(err, rabbit.ErrClosed) {
+		if connection, err = r.waitForNextRound(ctx, connection, every); errors.Is(err, rabbit.ErrClosed) {
 			return
 		}
 		err = r.Repair(ctx)
@@ -41,10 +41,10 @@ func (r Reconciler) Reconcile(ctx context.Context) {
 
 // waitForNextRound waits for the next check, or for a new connection. The time varies, so
 // that many processes do not check at the same moment.
-func (r Reconciler) waitForNextRound(ctx context.Context, life int, every time.Duration) (int, error) {
+func (r Reconciler) waitForNextRound(ctx context.Context, after int, every time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, every*3/4+rand.N(every/2+1))
 	defer cancel()
-	return r.Conn.Life(ctx, life)
+	return r.Conn.AwaitConnection(ctx, after)
 }
 
 func (r Reconciler) logger() *slog.Logger {
