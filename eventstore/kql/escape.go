@@ -17,7 +17,7 @@ func (s *scanner) escape() (string, error) {
 	if s.wordBegins() && s.escapesNot() {
 		return s.escaped(len("not")), nil
 	}
-	if text, ok, err := s.anywhere(); ok || err != nil {
+	if text, ok, err := s.commonEscape(); ok || err != nil {
 		return text, err
 	}
 	after := s.rest()[1:]
@@ -36,7 +36,7 @@ func (s *scanner) escape() (string, error) {
 // quotedCharacter reads one character between quotes. A backslash without an escape
 // is literal there, so "C:\dir" needs no escape.
 func (s *scanner) quotedCharacter() (string, error) {
-	if text, ok, err := s.anywhere(); ok || err != nil {
+	if text, ok, err := s.commonEscape(); ok || err != nil {
 		return text, err
 	}
 	if strings.HasPrefix(s.rest(), `\\`) || strings.HasPrefix(s.rest(), `\"`) {
@@ -62,8 +62,8 @@ func (s *scanner) escapesNot() bool {
 	return rest == "" || spaceAt(rest) > 0 || strings.IndexByte(special, rest[0]) >= 0
 }
 
-// anywhere reads the escapes that are valid both inside quotes and outside.
-func (s *scanner) anywhere() (text string, ok bool, err error) {
+// commonEscape reads the escapes that are valid both inside quotes and outside.
+func (s *scanner) commonEscape() (text string, ok bool, err error) {
 	switch {
 	case s.take(`\t`):
 		return "\t", true, nil

@@ -63,12 +63,12 @@ func (f Fields) Lookup(name string) (Field, bool) {
 			return known, true
 		}
 	}
-	field, _, ok := f.below(name)
+	field, _, ok := f.covering(name)
 	return field, ok
 }
 
-// below finds the family or flattened field that covers a name.
-func (f Fields) below(name string) (field Field, key string, ok bool) {
+// covering finds the family or flattened field that covers a name.
+func (f Fields) covering(name string) (field Field, key string, ok bool) {
 	for _, known := range f.Known {
 		if key, ok := known.key(name); ok {
 			field := Field{Name: name, Type: known.Type}
@@ -154,7 +154,7 @@ func (f Fields) short(name string) []Field {
 		})
 	}
 	for _, label := range f.Labels {
-		if field, key, ok := f.below(label); ok && key == name {
+		if field, key, ok := f.covering(label); ok && key == name {
 			return []Field{field}
 		}
 	}

@@ -49,7 +49,7 @@ func (f Fields) unknown(name string, at Place) *FieldError {
 		none.Problem = fieldString(Pattern{name}) + " is a field of Elasticsearch and of no event"
 		none.Hint = "search fields of events, such as event.id"
 	default:
-		none.Problem, none.Near, none.Hint = "no field "+strconv.Quote(name), f.near(name), f.asKey(name)
+		none.Problem, none.Near, none.Hint = "no field "+strconv.Quote(name), f.near(name), f.keyHint(name)
 	}
 	return none
 }
@@ -73,9 +73,9 @@ func namesOf(fields []Field) []string {
 	return names
 }
 
-// asKey returns a hint for a name: how to write it as a key of a flattened field,
+// keyHint returns a hint for a name: how to write it as a key of a flattened field,
 // or the names in the object with which it begins.
-func (f Fields) asKey(name string) string {
+func (f Fields) keyHint(name string) string {
 	object, _, _ := strings.Cut(name, ".")
 	if below := f.Below(object); len(below) > 0 {
 		return object + " has the fields " + alternatives(namesOf(below))

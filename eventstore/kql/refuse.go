@@ -48,7 +48,7 @@ func (n Range) refusal(field Field) *FieldError {
 	}
 	return &FieldError{
 		Field:   field.Name,
-		Problem: "ranges do not work on " + field.keys(),
+		Problem: "ranges do not work on " + field.keyPattern(),
 		Hint:    field.labelHint("numeric_labels"),
 		At:      n.At,
 	}
@@ -64,7 +64,7 @@ func (n Is) wildRefusal(field Field) *FieldError {
 	refused := &FieldError{Field: field.Name, At: n.Value.At}
 	switch {
 	case field.Parent != "" && !prefix:
-		refused.Problem = "on " + field.keys() + " a wildcard works only at the end of a value"
+		refused.Problem = "on " + field.keyPattern() + " a wildcard works only at the end of a value"
 		refused.Hint = field.labelHint("labels")
 	case field.Type == Long, field.Type == Double, field.Type == Date, field.Type == Boolean:
 		refused.Problem = fmt.Sprintf("wildcards do not work on %s, a field of type %s", field.written(), field.Type)
@@ -95,8 +95,8 @@ func (v Value) refusal(field Field) *FieldError {
 // written returns the name of a field as a query contains it.
 func (f Field) written() string { return fieldString(Pattern{f.Name}) }
 
-// keys names the contents of a flattened field.
-func (f Field) keys() string {
+// keyPattern returns the pattern of all keys of a flattened field.
+func (f Field) keyPattern() string {
 	if f.Parent != "" {
 		return f.Parent + ".*"
 	}

@@ -31,17 +31,17 @@ func local(wall time.Time, zone *time.Location, preferred int) time.Time {
 	case shown.After(wall):
 		return at // time.Date moved it forward
 	}
-	return chosen(at, wall, preferred)
+	return resolveOverlap(at, wall, preferred)
 }
 
-// chosen returns at, or the other instant at which its zone has the same local
-// time.
-func chosen(at, wall time.Time, preferred int) time.Time {
+// resolveOverlap returns at, or the other instant at which its zone has the same
+// local time.
+func resolveOverlap(at, wall time.Time, preferred int) time.Time {
 	start, end := at.ZoneBounds()
-	for _, near := range []time.Time{start.Add(-1), end} {
-		_, offset := near.Zone()
+	for _, neighbor := range []time.Time{start.Add(-1), end} {
+		_, offset := neighbor.Zone()
 		other := wall.Add(-time.Duration(offset) * time.Second).In(at.Location())
-		if near.IsZero() || other.Equal(at) || !wallOf(other).Equal(wall) {
+		if neighbor.IsZero() || other.Equal(at) || !wallOf(other).Equal(wall) {
 			continue
 		}
 		if _, own := at.Zone(); own == preferred || offset != preferred && at.Before(other) {

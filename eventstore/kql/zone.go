@@ -15,19 +15,19 @@ func InZone(node Node, fields Fields, now time.Time) Node {
 		switch n := leaf.(type) {
 		case Is:
 			if n.Field != nil && n.Value.dependsOnZone() && fields.IsDate(n.Field) {
-				return fields.apart(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
+				return fields.splitByField(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
 			}
 		case Range:
 			if n.Value.dependsOnZone() && fields.IsDate(n.Field) {
-				return fields.apart(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
+				return fields.splitByField(n.Field, n.Fits, func(f Field) Node { return n.inZone(f, now) })
 			}
 		}
 		return leaf
 	})
 }
 
-// apart returns one node for each field of a name or pattern, joined by Or.
-func (f Fields) apart(name Pattern, fits func(Field) bool, node func(Field) Node) Node {
+// splitByField returns one node for each field of a name or pattern, joined by Or.
+func (f Fields) splitByField(name Pattern, fits func(Field) bool, node func(Field) Node) Node {
 	var nodes Or
 	for _, field := range f.Expand(name, fits) {
 		nodes = append(nodes, node(field))
