@@ -57,15 +57,15 @@ func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field s
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
-	var tally eventstore.Aggregation
+	var aggregation eventstore.Aggregation
 	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
-		if tally, err = values.topValues(ctx, tx, n); err != nil {
+		if aggregation, err = values.topValues(ctx, tx, n); err != nil {
 			return err
 		}
-		tally.Without, err = values.countMissing(ctx, tx, s.layout)
+		aggregation.Without, err = values.countMissing(ctx, tx, s.layout)
 		return err
 	})
-	return tally, err
+	return aggregation, err
 }
 
 func (s *Store) cannotAggregate(operation string, field kql.Field) error {

@@ -23,15 +23,15 @@ func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field s
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
-	var tally eventstore.Aggregation
+	var aggregation eventstore.Aggregation
 	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
-		if tally.Values, err = values.histogram(ctx, tx, n, zone); err != nil {
+		if aggregation.Values, err = values.histogram(ctx, tx, n, zone); err != nil {
 			return err
 		}
-		tally.Without, err = values.countMissing(ctx, tx, s.layout)
+		aggregation.Without, err = values.countMissing(ctx, tx, s.layout)
 		return err
 	})
-	return tally, err
+	return aggregation, err
 }
 
 // histogram counts in steps from the first value to the last, empty steps included.
