@@ -58,10 +58,10 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 // StoreError returns the reason why the store keeps failing or refusing requests. It
 // returns nil if the last request succeeded, or if there was none for some minutes.
 func (x *Indexer) StoreError() error {
-	if err := x.writeFailure.lasting(); err != nil {
+	if err := x.writeFailure.lastingError(); err != nil {
 		return err
 	}
-	return x.readFailure.lasting()
+	return x.readFailure.lastingError()
 }
 
 // Stalled returns an error if messages of a queue stay unacknowledged for longer than

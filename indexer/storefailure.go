@@ -37,8 +37,8 @@ func (f *storeFailure) clear() {
 	f.err = nil
 }
 
-// lasting returns the error of a failure that lasts, else nil.
-func (f *storeFailure) lasting() error {
+// lastingError returns the error of a failure that lasts, else nil.
+func (f *storeFailure) lastingError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil || time.Since(f.latest) > failureExpiry || f.tries <= briefTries && time.Since(f.since) < briefOutage {
