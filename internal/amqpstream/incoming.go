@@ -37,7 +37,7 @@ func (c *incoming) Read(p []byte) (int, error) {
 			return 0, c.err
 		}
 		c.fill()
-		c.inspect()
+		c.replaceFrames()
 	}
 	n := copy(p, c.buffer[c.returned:c.inspected])
 	c.returned += n
@@ -62,9 +62,9 @@ func (c *incoming) fill() {
 	}
 }
 
-// inspect replaces frames in the buffer. After a read error the rest of the buffer
+// replaceFrames replaces frames in the buffer. After a read error the rest of the buffer
 // passes unchanged.
-func (c *incoming) inspect() {
+func (c *incoming) replaceFrames() {
 	for c.inspected < len(c.buffer) {
 		pass, whole := c.frames.next(c.buffer[c.inspected:])
 		if pass+whole == 0 {
@@ -72,7 +72,7 @@ func (c *incoming) inspect() {
 		}
 		if whole > 0 {
 			end := c.inspected + whole
-			if changed := c.change(c.buffer[c.inspected:end]); changed != nil {
+			if changed := c.replacement(c.buffer[c.inspected:end]); changed != nil {
 				c.buffer = slices.Replace(c.buffer, c.inspected, end, changed...)
 				whole = len(changed)
 			}
@@ -84,13 +84,13 @@ func (c *incoming) inspect() {
 	}
 }
 
-// change returns the bytes for the client library to read in place of frame, nil for
+// replacement returns the bytes for the client library to read in place of frame, nil for
 // the frame itself.
-func (c *incoming) change(frame []byte) []byte {
+func (c *incoming) replacement(frame []byte) []byte {
 	if frame[0] == frameContent {
 		return stash(frame)
 	}
-	if isMethod(frame, methodTune) {
+	if isTuneMethod(frame, methodTune) {
 		c.frames.methods = false
 		c.raiseFrameMax(frame)
 	}

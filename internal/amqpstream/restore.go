@@ -12,12 +12,12 @@ func restore(frame []byte) []byte {
 	}
 	table := frame[start:end]
 	for at := 0; at < len(table); {
-		kind := kindAt(table, at)
-		content, next := valueAt(table, kind)
+		value := valueOffset(table, at)
+		content, next := contentOffsets(table, value)
 		if next < 0 {
 			break
 		}
-		if table[kind] == 'x' && string(table[at+1:kind]) == UnreadableHeaders {
+		if table[value] == 'x' && string(table[at+1:value]) == UnreadableHeaders {
 			return replaceHeaders(frame, start, end, merge(table, table[content:next]))
 		}
 		at = next

@@ -20,12 +20,12 @@ type entry struct {
 // firstEntry splits the first entry off a table. It fails where the entry exceeds
 // the table or has an unknown type, whose length cannot be computed.
 func firstEntry(table []byte) (e entry, rest []byte, ok bool) {
-	kind := kindAt(table, 0)
-	content, end := valueAt(table, kind)
+	value := valueOffset(table, 0)
+	content, end := contentOffsets(table, value)
 	if end < 0 {
 		return entry{}, nil, false
 	}
-	return entry{table[1:kind], table[kind], table[content:end], table[:end]}, table[end:], true
+	return entry{table[1:value], table[value], table[content:end], table[:end]}, table[end:], true
 }
 
 // eachEntry calls f for each entry, and returns the rest of the table that cannot be
@@ -42,18 +42,18 @@ func eachEntry(table []byte, f func(entry)) []byte {
 	return table
 }
 
-// kindAt returns the offset of the value whose name starts at b[at].
-func kindAt(b []byte, at int) int {
+// valueOffset returns the offset of the value whose name starts at b[at].
+func valueOffset(b []byte, at int) int {
 	if at >= len(b) {
 		return len(b)
 	}
 	return at + 1 + int(b[at])
 }
 
-// valueAt returns the start and end of the content of the value at b[at]; end is -1
+// contentOffsets returns the start and end of the content of the value at b[at]; end is -1
 // where it exceeds b or has an unknown type. It uses offsets, not slices, for
 // speed: every received message passes through it.
-func valueAt(b []byte, at int) (content, end int) {
+func contentOffsets(b []byte, at int) (content, end int) {
 	if at >= len(b) {
 		return at, -1
 	}
@@ -151,9 +151,9 @@ func checkValue(kind byte, content []byte, depth, elements int) validity {
 func (c *container) next() (kind byte, content []byte, v validity) {
 	b, at := c.rest, 0
 	if c.named {
-		at = kindAt(b, 0)
+		at = valueOffset(b, 0)
 	}
-	from, end := valueAt(b, at)
+	from, end := contentOffsets(b, at)
 	switch {
 	case end >= 0:
 		c.rest = b[end:]

@@ -38,7 +38,7 @@ func (n *negotiated) raiseFrameMax(tune []byte) {
 // the library flushes after each method of the handshake, so that tune-ok is a write
 // of its own.
 func (c *outgoing) writeHandshake(p []byte) (int, error) {
-	if isMethod(p, methodTuneOK) {
+	if isTuneMethod(p, methodTuneOK) {
 		c.tuned = true
 		if c.largeFrames {
 			p = append([]byte(nil), p...)
@@ -48,9 +48,9 @@ func (c *outgoing) writeHandshake(p []byte) (int, error) {
 	return c.to.Write(p)
 }
 
-// isMethod reports whether frame is the given method of class connection, tune or
+// isTuneMethod reports whether frame is the given method of class connection, tune or
 // tune-ok.
-func isMethod(frame []byte, method uint16) bool {
+func isTuneMethod(frame []byte, method uint16) bool {
 	return len(frame) == tuneFrame && frame[0] == frameMethod &&
 		binary.BigEndian.Uint16(frame[1:]) == 0 &&
 		binary.BigEndian.Uint16(frame[frameHeader:]) == classConnection &&

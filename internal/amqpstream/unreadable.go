@@ -40,7 +40,7 @@ func stash(frame []byte) []byte {
 		return nil
 	}
 	headers := frame[start:end]
-	fits, tooMany := inspect(headers)
+	fits, tooMany := checkHeaders(headers)
 	if fits {
 		return nil
 	}
@@ -59,19 +59,19 @@ func stash(frame []byte) []byte {
 // moved into UnreadableHeaders must be the same on every hop.
 const maxConstantHeaders = maxElements - 192
 
-// inspect reports whether the client library can decode all headers, and if not,
+// checkHeaders reports whether the client library can decode all headers, and if not,
 // whether there are too many of them. Every received message passes through it.
-func inspect(table []byte) (fits, tooMany bool) {
+func checkHeaders(table []byte) (fits, tooMany bool) {
 	all, at := 0, 0
 	fits = true
 	for at < len(table) {
-		kind := kindAt(table, at)
-		content, end := valueAt(table, kind)
+		value := valueOffset(table, at)
+		content, end := contentOffsets(table, value)
 		if end < 0 {
 			fits = false
 			break
 		}
-		fits = fits && clientDecodes(table[at+1:kind], table[kind], table[content:end])
+		fits = fits && clientDecodes(table[at+1:value], table[value], table[content:end])
 		all++
 		at = end
 	}
@@ -141,7 +141,7 @@ func isControl(name []byte) bool {
 // if it may contain the name of a control header.
 func withoutControl(rest []byte) []byte {
 	for at := range rest {
-		if next := kindAt(rest, at); next < len(rest) && isControl(rest[at+1:next]) {
+		if next := valueOffset(rest, at); next < len(rest) && isControl(rest[at+1:next]) {
 			return nil
 		}
 	}
