@@ -36,7 +36,7 @@ func ExampleConfig_Delays() {
 	// Output: [1s 1m0s]
 }
 
-// Watermill's middleware is around what acknowledges.
+// Watermill's middleware wraps the handlers that acknowledge messages.
 func ExamplePipeline_Router() {
 	p, err := pipeline.New(pipeline.Config{URL: "amqp://localhost/", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -106,8 +106,8 @@ func ExampleMeanings() {
 	// Output: [handled retry poison unavailable]
 }
 
-// What a handler returns is published where it says, before its message is
-// acknowledged.
+// The messages that a handler returns are published to their exchanges before its own
+// message is acknowledged.
 func ExampleNewMessage() {
 	handler := func(*message.Message) ([]*message.Message, error) {
 		return []*message.Message{pipeline.NewMessage(schemas.Envelope{

@@ -18,8 +18,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// A service that makes invoices of orders. Every message of the exchange shop
-// is recorded, what fails is tried again, and what cannot succeed is set aside.
+// A service that makes invoices of orders. Every message of the exchange shop is
+// recorded, failed messages are tried again, and those that cannot succeed are poison.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -42,7 +42,7 @@ func Example() {
 	}
 }
 
-// invoice says by its error what should happen to a message.
+// invoice decides by its error whether a message is tried again.
 func invoice(msg *message.Message) ([]*message.Message, error) {
 	var order struct{ Customer string }
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// A message whose headers leave no room for ours cannot be tried again: it is
-// given up with all that it is, what is around it goes on, and what is kept can be
-// published as it was.
+// A message whose headers leave no room for Watership's cannot be tried again: it
+// becomes poison, other messages go on, and its event and its parked copy have its body
+// and headers.
 func TestHeadersWithoutRoom(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -116,8 +116,8 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 	})
 }
 
-// A broker that takes smaller frames than RabbitMQ does by default: messages are tried
-// again with what fits, and given up where nothing does.
+// A broker with a smaller frame-max than RabbitMQ's default: messages are tried again
+// with the headers that fit, and become poison if none fit.
 func TestSmallFrames(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -146,8 +146,8 @@ func TestSmallFrames(t *testing.T) {
 	})
 }
 
-// What a newer Watership wrote for a queue is not guessed at, not handled, and holds
-// up nobody: it is given up with its headers. Where its headers name no queue, or
+// A message with headers of a newer Watership is not handled and delays no other
+// message: it becomes poison with its headers. Where its headers name no queue, or
 // another, or it came by another exchange, somebody copied them.
 func TestMessagesOfANewerVersion(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {

@@ -37,8 +37,8 @@ func TestHandlerMessageIsAsFirstPublished(t *testing.T) {
 	}
 }
 
-// What a handler does to nested headers and to the body of its copy changes nothing of
-// what is tried again.
+// A handler that changes nested headers and the body of its copy does not change the
+// message that is tried again.
 func TestHandlerChangesItsCopyAlone(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -65,7 +65,7 @@ func TestHandlerChangesItsCopyAlone(t *testing.T) {
 	})
 }
 
-// What is ours or the broker's does not go out with a copy.
+// Headers of Watership and of the broker are not published with a copy.
 func TestOutgoingHasNoStateOfAnother(t *testing.T) {
 	b := &routeHandler{messageFlow: &messageFlow{newID: func() string { return "id" }}}
 	out, err := b.outgoingMessage(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp.Table{

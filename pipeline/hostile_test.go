@@ -28,7 +28,7 @@ type town struct {
 
 const townAttempts = 3
 
-// startTown takes what else a test needs of the configuration; adjust may be nil.
+// startTown starts a town; adjust changes its configuration and may be nil.
 func startTown(t *testing.T, b rabbittest.Broker, adjust func(*Config)) *town {
 	t.Helper()
 	return startTownOn(t, b.VHost(t), adjust)
@@ -80,15 +80,15 @@ func (o *town) wantUnharmed(n int) {
 		o.t.Errorf("%d calls of the handler for %d messages", o.calls, n)
 	}
 	if all := len(o.all(func(event) bool { return true })); all != n*townAttempts {
-		o.t.Errorf("%d events for %d messages:\n%s", all, n, o.lives())
+		o.t.Errorf("%d events for %d messages:\n%s", all, n, o.eventText())
 	}
 	if o.broker.Len(o.t, o.victim) > 0 {
 		o.t.Errorf("a message reached the queue of others: %+v", o.broker.Take(o.t, o.victim, 1)[0])
 	}
 }
 
-// forged are headers that say of a message what only Watership may say: a state for a
-// queue, with an origin at which the message has the fingerprint.
+// forged returns headers that only Watership may set: a state for a queue, with an
+// origin at which the message has the fingerprint.
 func forged(e schemas.Envelope, s schemas.State) amqp.Table {
 	s.Fingerprint = e.Fingerprint()
 	return schemas.DefaultFrameMax.WrapForQueue(e, s, "").Headers
@@ -121,8 +121,8 @@ func TestForgedStatesDoNotCount(t *testing.T) {
 	})
 }
 
-// TestForgedStatesOfForeignQueues: a service that rejects what comes to its own queue
-// sees it as often as the policy says, whatever the message says.
+// TestForgedStatesOfForeignQueues: a service that rejects the messages of its own queue
+// gets each as often as the policy says, also with a forged state.
 func TestForgedStatesOfForeignQueues(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
@@ -195,7 +195,7 @@ func (o *town) wantGivenUpUntried(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if all := len(o.all(func(event) bool { return true })); o.calls > 0 || all != n {
-		o.t.Errorf("%d calls of the handler, and %d events:\n%s", o.calls, all, o.lives())
+		o.t.Errorf("%d calls of the handler, and %d events:\n%s", o.calls, all, o.eventText())
 	}
 }
 
@@ -285,8 +285,8 @@ func deepArray(names ...string) []any {
 	return array
 }
 
-// TestCCReachesNoOtherQueue: what a publisher writes into CC and BCC is obeyed where
-// the publisher publishes, and nowhere where Watership does.
+// TestCCReachesNoOtherQueue: CC and BCC of a publisher route its own message, and none
+// that Watership publishes.
 func TestCCReachesNoOtherQueue(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange, victim, route := topicExchange(t, b), b.Queue(t, nil), rabbittest.Name(t)
@@ -316,7 +316,7 @@ func TestCCReachesNoOtherQueue(t *testing.T) {
 			t.Errorf("%d messages reached a queue of others, the first by exchange %q: %s", n, d.Exchange, d.Body)
 		}
 		if n := len(r.all(func(event) bool { return true })); n != 3*len(attacks) {
-			t.Errorf("%d events instead of %d:\n%s", n, 3*len(attacks), r.lives())
+			t.Errorf("%d events instead of %d:\n%s", n, 3*len(attacks), r.eventText())
 		}
 	})
 }

@@ -43,7 +43,7 @@ func answering(t testing.TB, status int, header http.Header, body string) *httpt
 	return server
 }
 
-// meaningOf is what an error of a handler means.
+// meaningOf returns the meaning of a handler's error.
 func meaningOf(err error) Meaning {
 	switch retry.Default().Next(err, 1, nil).Action {
 	case retry.Poison:
@@ -297,8 +297,8 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// Content-Encoding says how to decode the body. What is no coding of HTTP's does not
-// go there: servers answer it with 415.
+// Content-Encoding says how to decode the body. A coding that HTTP does not know is not
+// sent there: servers answer it with 415.
 func TestHTTPContentEncoding(t *testing.T) {
 	encodings := make(chan [2]string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -354,8 +354,8 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A service that answers 101 hands over the connection, which nothing ends: whatever
-// comes then is no answer to the message, and is not waited for.
+// A service that answers 101 hands over the connection, which nothing ends: the bytes
+// that follow are no answer to the message, and are not waited for.
 func TestHTTPSwitchingProtocols(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()

@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestMaxBytes: a route handles no more at once than fits, and what does not fit at
-// all is handled alone. Every handler publishes its messages.
+// TestMaxBytes: the messages that a route handles at once fit in MaxBytes, and a larger
+// message is handled alone. Every handler publishes its messages.
 func TestMaxBytes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const limit, messages, small, large = 4 << 20, 20, 1 << 20, 6 << 20

@@ -66,7 +66,7 @@ func TestMetrics(t *testing.T) {
 	eventually("watership_fingerprint_mismatches_total "+hangs, 1)
 }
 
-// What dead letters name has a label of its own only where it is a queue, so that
+// A name in a dead letter has a label of its own only if it is a queue, so that
 // publishers that write x-death headers make no metrics.
 func TestMetricsNameQueuesThatExist(t *testing.T) {
 	b := rabbittest.Newest(t)

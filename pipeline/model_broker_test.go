@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// crash is what a process dies of in the model.
+// crash ends a process of the model.
 type crash struct{}
 
 var errUnconfirmed = errors.New("the connection was lost before the confirm")

@@ -49,7 +49,7 @@ func (s *service) stop() { _ = s.server.Close() }
 
 func (s *service) url() string { return "http://" + s.address + "/orders" }
 
-// answerOf answers by what the body begins with: "good" with 204, a status with that.
+// answerOf returns the status at the start of a body, 204 if there is none.
 func answerOf(body string) int {
 	status := http.StatusNoContent
 	_, _ = fmt.Sscanf(body, "%d ", &status)
@@ -264,8 +264,7 @@ func TestProbeThatHangs(t *testing.T) {
 	}
 }
 
-// A route never handles more messages at once than it may, whatever pauses come
-// between.
+// A route never handles more messages at once than its Concurrency, also after pauses.
 func TestConcurrencyHoldsOverPauses(t *testing.T) {
 	const messages, concurrency = 300, 6
 	b := rabbittest.Newest(t)

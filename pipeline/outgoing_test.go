@@ -18,7 +18,7 @@ import (
 )
 
 // A handler publishes to an exchange and key of its choice, with its properties
-// and headers; what it leaves out says what the message belongs to.
+// and headers; the ids that it does not set relate the message to its parent.
 func TestOutgoingMessages(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue, out, plain := rabbittest.Name(t), b.Queue(t, nil), b.Queue(t, nil)
@@ -104,8 +104,8 @@ func TestDerivedID(t *testing.T) {
 	}
 }
 
-// Services copy headers from what they consume to what they publish. The copy is
-// a message of its own: it starts at attempt 1, with its own origin.
+// Services copy headers from consumed to published messages. The published message
+// is another one: it starts at attempt 1, with its own origin.
 func TestCopiedHeadersAreNotTrusted(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		source, target := rabbittest.Name(t), rabbittest.Name(t)
@@ -235,8 +235,7 @@ func TestOutgoingIsConfirmedBeforeTheAck(t *testing.T) {
 	})
 }
 
-// What a handler does to the message that it was given changes nothing of what
-// is tried again.
+// A handler that changes its message does not change the message that is tried again.
 func TestHandlerMayChangeItsCopy(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue := rabbittest.Name(t)
@@ -256,7 +255,7 @@ func TestHandlerMayChangeItsCopy(t *testing.T) {
 	}
 }
 
-// What a handler does to a message of NewMessage counts, and where it goes stays.
+// A handler may change a message of NewMessage; its exchange and routing key stay.
 func TestNewMessageCanBeChanged(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue, target := rabbittest.Name(t), b.Queue(t, nil)
@@ -285,8 +284,8 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 	}
 }
 
-// An envelope that was taken from the message being handled has that one's UUID where
-// the stock transport keeps it. What is published is another message.
+// An envelope of the message being handled has its UUID in the header of the stock
+// transport. The published message is another one.
 func TestNewMessageIsNotItsParent(t *testing.T) {
 	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}

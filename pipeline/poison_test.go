@@ -16,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// A route that parks keeps what it gives up in a queue beside its own, as it was
-// with our headers, and the hook hears of it; an error of the hook is logged.
+// A route that parks publishes a copy of its poison to its parking queue, unchanged but
+// for Watership's headers, and calls the hook; an error of the hook is logged.
 func TestParkingAndHook(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -95,8 +95,8 @@ func TestStrayMessages(t *testing.T) {
 	})
 }
 
-// A parking queue that is full holds up nobody: what it does not take is poison all
-// the same, once.
+// A full parking queue delays no message: those that it refuses become poison as well,
+// once.
 func TestFullParkingQueue(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -127,7 +127,7 @@ func TestFullParkingQueue(t *testing.T) {
 	})
 }
 
-// Whatever a handler does, a panic over it is a failure and no endless loop.
+// A panic over the result of a handler is a failure and no endless loop.
 func TestPanicsOverWhatAHandlerReturns(t *testing.T) {
 	b := rabbittest.Newest(t)
 	failing := func(err error) message.HandlerFunc {
@@ -197,7 +197,7 @@ func TestErrorThatIsReadWithoutEnd(t *testing.T) {
 
 // A fault of the handlers that move messages ends with the message that it is about:
 // it is poison, or kept as it is where even that fails, and others go on. Here a
-// logger panics over what they log.
+// logger panics over their log lines.
 func TestFaultsOfWatershipsHandlers(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
@@ -252,7 +252,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 	}
 }
 
-// faultyLog does what its faults say where a message has their text.
+// faultyLog calls a fault for a log message that contains the fault's text.
 type faultyLog struct {
 	slog.Handler
 	faults map[string]func()
@@ -303,7 +303,7 @@ func (e *onceReadable) Error() string {
 	return "once"
 }
 
-// hostile is an error whose methods do what its fields say.
+// hostile is an error whose methods call its fields.
 type hostile struct{ as, is, unwrap func() }
 
 func (hostile) Error() string { return "hostile" }

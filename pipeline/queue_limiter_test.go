@@ -54,8 +54,8 @@ func TestQueueThatDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// rejectMany leaves its channel open: a quorum queue takes back what it has not been
-// told yet of rejections on one that is closed.
+// rejectMany leaves its channel open: when a channel closes, a quorum queue requeues the
+// messages whose rejections it has not processed yet.
 func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 	t.Helper()
 	ch := b.Channel(t)

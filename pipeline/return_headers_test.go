@@ -11,7 +11,7 @@ import (
 )
 
 // TestMessagesThatFailAtTwoQueuesGoBackToBoth: they wait equally long, and differ only
-// in headers of ours. One of the queues is not bound to the return exchange yet, so that its
+// in Watership's headers. One of the queues is not bound to the return exchange yet, so that its
 // messages are returned at first, by a broker that may change their headers.
 func TestMessagesThatFailAtTwoQueuesGoBackToBoth(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {

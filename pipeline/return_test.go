@@ -16,8 +16,8 @@ import (
 )
 
 // Two queues get a message from one exchange and one of them fails: it goes to
-// that one again and to no other, as it was, and not before its time, whatever
-// TTL its publisher set, and not after a message that waits longer.
+// that one again and to no other, unchanged, not before its time, even with a TTL of
+// its publisher, and not after a message that waits longer.
 func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange := topicExchange(t, b)
@@ -185,7 +185,7 @@ func TestRetriedDeaths(t *testing.T) {
 	queue := b.Queue(t, amqp.Table{"x-message-ttl": int32(10), "x-dead-letter-exchange": r.topology.Retry()})
 	publishTo(t, b, queue, "x")
 	if e := r.wait(schemas.Poisoned); e.Attempt != 2 || len(r.all(func(e event) bool { return e.Action == schemas.RetryScheduled })) != 1 {
-		t.Errorf("%+v\n%s", e.State, r.lives())
+		t.Errorf("%+v\n%s", e.State, r.eventText())
 	}
 }
 
@@ -294,8 +294,8 @@ func publishDelayed(t *testing.T, b rabbittest.Broker, queue string) bool {
 	return err == nil && q.Messages > 0
 }
 
-// A full queue that refuses what is published: its message waits again without
-// losing an attempt, and others are not held up.
+// A full queue refuses a returned message: the message waits again without losing an
+// attempt, and others are not delayed.
 func TestFullTarget(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		other := rabbittest.Name(t)
@@ -403,8 +403,8 @@ func openRetry(t *testing.T, b rabbittest.Broker) func(*Config) {
 	}
 }
 
-// Dead letters whose x-death header names what is no queue are given up, and nobody
-// else is held up. RabbitMQ passes on what a client publishes as x-death.
+// Dead letters whose x-death header names no queue become poison, and delay no other
+// message. RabbitMQ passes on an x-death header that a client publishes.
 func TestMalformedDeaths(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, openRetry(t, b))

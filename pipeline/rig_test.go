@@ -45,8 +45,8 @@ func handler(f func(msg *message.Message) error) message.HandlerFunc {
 
 func attemptsAfter(delays ...time.Duration) *retry.Policy { return &retry.Policy{Delays: delays} }
 
-// start runs a pipeline whose queues are classic unless adjusted, which is what
-// makes these tests quick. Adjust may be nil.
+// start runs a pipeline whose queues are classic unless adjusted, since these tests are
+// quicker then. Adjust may be nil.
 func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := startSilent(t, b, adjust)
@@ -119,7 +119,7 @@ func (r *rig) run() {
 	}
 }
 
-// follow takes what reaches a queue, such as the log.
+// follow consumes a queue, such as the log, and calls each for every delivery.
 func (r *rig) follow(queue string, each func(amqp.Delivery)) {
 	r.t.Helper()
 	ch := r.broker.Channel(r.t)
@@ -202,13 +202,13 @@ func (r *rig) waitFor(n int, action schemas.Action) []event {
 			return found
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("%d events %s instead of %d; there are\n%s", len(found), action, n, r.lives())
+			r.t.Fatalf("%d events %s instead of %d; there are\n%s", len(found), action, n, r.eventText())
 		}
 	}
 }
 
-// lives is what happened, for people.
-func (r *rig) lives() string {
+// eventText returns the events as text for the output of a failed test.
+func (r *rig) eventText() string {
 	text := ""
 	for _, e := range r.all(func(event) bool { return true }) {
 		text += string(e.Action) + " " + e.Queue + " " + e.Failure.Message + "\n"

@@ -10,9 +10,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestEachTagIsAcknowledgedOnce lets any number of deliveries end in any order, acked
-// or nacked, and compares what is told with what RabbitMQ does: it closes the channel
-// at a tag that it does not wait for, and takes one with "multiple" for all before it.
+// TestEachTagIsAcknowledgedOnce acks and nacks deliveries in random order, and checks
+// the acknowledgements against a model of RabbitMQ, which closes the channel for a tag
+// that it does not wait for, and with "multiple" counts all earlier tags as acknowledged.
 func TestEachTagIsAcknowledgedOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -57,7 +57,7 @@ func pick(random *rand.Rand, from *[]uint64) uint64 {
 	return tag
 }
 
-// channel is what a broker waits for.
+// channel is a model of the unacknowledged deliveries of a channel in the broker.
 type channel struct{ unsettled []uint64 }
 
 func (c *channel) settle(t *testing.T, tag uint64, multiple bool) {

@@ -61,7 +61,7 @@ func ours(concurrency int, marshaler wamqp.Marshaler) func(*testing.B, wamqp.Con
 	}
 }
 
-// rounds reports the rate of each turn, and how many times that of the first it is.
+// rounds reports the rate of each turn, also as a multiple of the first.
 func rounds(b *testing.B, handler message.NoPublishHandlerFunc, turns []candidate) {
 	broker := rabbittest.NewestServer(b)
 	cfg := queueConfig(broker)

@@ -74,7 +74,7 @@ func ExampleOption() {
 	// Output: true
 }
 
-// What is published after SubscribeInitialize is kept for a later Subscribe.
+// Messages published after SubscribeInitialize are kept for a later Subscribe.
 func ExampleSubscriber_SubscribeInitialize() {
 	subscriber, err := transport.NewSubscriber(wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL")), nil)
 	if err != nil {

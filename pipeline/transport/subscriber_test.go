@@ -95,7 +95,7 @@ func TestMessageCarriesItsEnvelope(t *testing.T) {
 	})
 }
 
-// refusing is a marshaler that, like the stock one, refuses what it does not like.
+// refusing is a marshaler that refuses deliveries, as the stock one does.
 type refusing struct{ Marshaler }
 
 func (refusing) Unmarshal(amqp.Delivery) (*message.Message, error) {
