@@ -32,7 +32,7 @@ type Bundle struct {
 // indexer sets.
 func (b *Bundle) Add(e Event) {
 	e.Sequence = 0
-	b.lines = append(appendKept(b.lines, e), '\n')
+	b.lines = append(appendParsedFields(b.lines, e), '\n')
 	b.len++
 }
 
@@ -77,7 +77,7 @@ const (
 func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 	headers := typedTable(d.Headers)
 	if headers.int(headerBundled) != bundledVersion || headers.int(headerVersion) > WireVersion || d.Exchange != dec.Topology.Events() ||
-		!dec.Keys.signed(FromDelivery(d), forEvent(Action(d.RoutingKey))) {
+		!dec.Keys.accepts(FromDelivery(d), forEvent(Action(d.RoutingKey))) {
 		return nil, false
 	}
 	lines, err := unzip(d.Body)

@@ -80,7 +80,7 @@ func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 	var dec Decoder
 	events := replayedEvents()
 	good := bundled(dec, events...)
-	line := string(appendKept(nil, events[1]))
+	line := string(appendParsedFields(nil, events[1]))
 	nameless, other := events[1], events[1]
 	nameless.EventID, other.Action = "", Poisoned
 	unknown := events[1]

@@ -9,10 +9,10 @@ import (
 // repetition gives the same document. The id is a short prefix, a colon and the id
 // of the other event. If that id does not fit into the 512 bytes, its SHA-256
 // replaces it.
-func DerivedID(what, of string) string {
-	if len(what)+len(":")+len(of) > longestID {
-		sum := sha256.Sum256([]byte(of))
-		of = hex.EncodeToString(sum[:])
+func DerivedID(prefix, id string) string {
+	if len(prefix)+len(":")+len(id) > longestID {
+		sum := sha256.Sum256([]byte(id))
+		id = hex.EncodeToString(sum[:])
 	}
-	return what + ":" + of
+	return prefix + ":" + id
 }

@@ -81,8 +81,8 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	return o.End()
 }
 
-// appendKept appends only the fields of an event that ParseDocument reads.
-func appendKept(dst []byte, e Event) []byte {
+// appendParsedFields appends only the fields of an event that ParseDocument reads.
+func appendParsedFields(dst []byte, e Event) []byte {
 	var room [keysRoom]string
 	o := jsonappend.Begin(dst)
 	o.Time("@timestamp", storable(e.Time))

@@ -121,13 +121,13 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 		case "quarantined_action":
 			e.QuarantinedAction = Action(r.Text())
 		default:
-			readKeptState(r, string(name), &e.State)
+			readStateField(r, string(name), &e.State)
 		}
 	})
 	return version
 }
 
-func readKeptState(r *jsonscan.Reader, name string, s *State) {
+func readStateField(r *jsonscan.Reader, name string, s *State) {
 	switch name {
 	case "fingerprint":
 		s.Fingerprint = r.Text()

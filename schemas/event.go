@@ -102,7 +102,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
 			d.Exchange, dec.Topology.Events())
 	}
-	if !dec.Keys.signed(arrived, forEvent(Action(d.RoutingKey))) {
+	if !dec.Keys.accepts(arrived, forEvent(Action(d.RoutingKey))) {
 		return Event{}, errors.New("a message in the log is not signed by any key of amqp.state_key_file")
 	}
 	envelope, state, err := Unwrap(arrived)
@@ -249,12 +249,12 @@ func publishedAt(arrived Envelope, replayed bool, received time.Time) (time.Time
 }
 
 const (
-	longestLag  = 7 * 24 * time.Hour // an indexer that was down
-	clocksApart = 5 * time.Minute    // the greatest difference between the clocks of two machines
+	longestLag   = 7 * 24 * time.Hour // an indexer that was down
+	maxClockSkew = 5 * time.Minute    // the greatest difference between the clocks of two machines
 )
 
 func plausible(t, received time.Time) bool {
 	// time.Time.Before would overflow with the most distant times that a header can
 	// hold.
-	return t.Unix() > received.Add(-longestLag).Unix() && t.Unix() < received.Add(clocksApart).Unix()
+	return t.Unix() > received.Add(-longestLag).Unix() && t.Unix() < received.Add(maxClockSkew).Unix()
 }

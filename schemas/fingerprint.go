@@ -111,7 +111,7 @@ func canonicalValue(dst []byte, value any) []byte {
 	case nil:
 		return canonical(dst, 'V', 0)
 	case bool:
-		return canonical(dst, 't', truth(v))
+		return canonical(dst, 't', boolBits(v))
 	case string:
 		return canonicalText(canonical(dst, 'S', 0), v)
 	case []byte:
@@ -159,7 +159,7 @@ func canonicalNumber(dst []byte, value any) []byte {
 	panic(fmt.Sprintf("schemas: a %T cannot be in an AMQP table", value))
 }
 
-func truth(b bool) uint64 {
+func boolBits(b bool) uint64 {
 	if b {
 		return 1
 	}

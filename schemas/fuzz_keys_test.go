@@ -59,7 +59,7 @@ func FuzzStateKeys(f *testing.F) {
 func mask(text []byte) []byte {
 	lines := bytes.Split(text, []byte("\n"))
 	for i, line := range lines {
-		if string(bytes.TrimSpace(line)) != unsignedToo {
+		if string(bytes.TrimSpace(line)) != unsignedLine {
 			lines[i] = masked(line)
 		}
 	}

@@ -25,11 +25,11 @@ type Kept struct {
 // of unstorable messages.
 func (e Event) WrapKept(since time.Time) amqp.Publishing {
 	p := DefaultFrameMax.Wrap(e.Envelope, e.State)
-	typedTable(p.Headers).keep(e.Action.Stream(), since)
+	typedTable(p.Headers).setKept(e.Action.Stream(), since)
 	return p
 }
 
-func (h typedTable) keep(stream Stream, since time.Time) {
+func (h typedTable) setKept(stream Stream, since time.Time) {
 	h.setText(headerKeptFor, string(stream))
 	h.setTime(headerKeptSince, since)
 }

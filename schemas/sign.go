@@ -27,11 +27,11 @@ type use string
 
 // The uses of a state, in addition to forEvent.
 const (
-	forQueue   use = "queue"   // the last hop, to the queue named by the state
-	forDelay   use = "delay"   // a delay queue
-	forPoison  use = "poison"  // the queue of poison messages
-	forReplay  use = "replay"  // the mark of a replay to an exchange
-	forKeeping use = "keeping" // another queue of Watership, in which no state counts
+	forQueue    use = "queue"   // the last hop, to the queue named by the state
+	forDelay    use = "delay"   // a delay queue
+	forPoison   use = "poison"  // the queue of poison messages
+	forReplay   use = "replay"  // the mark of a replay to an exchange
+	forOwnQueue use = "keeping" // another queue of Watership, in which no state counts
 )
 
 // forEvent returns the use of a state in an event of an action.
@@ -48,7 +48,7 @@ func (t Topology) useOf(exchange, key string) use {
 	case exchange == t.Direct() && t.IsDelay(key):
 		return forDelay
 	case exchange == t.Direct() && t.Owns(key):
-		return forKeeping
+		return forOwnQueue
 	case exchange == t.Direct(), exchange == t.Return():
 		return forQueue
 	}
@@ -68,9 +68,9 @@ func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing
 const (
 	shortestKey = 32 // bytes, as many as SHA-256 gives
 
-	// unsignedToo is a line in place of a key: states without a signature count as
+	// unsignedLine is a line in place of a key: states without a signature count as
 	// well, until an operator removes the line.
-	unsignedToo = "unsigned"
+	unsignedLine = "unsigned"
 )
 
 // ParseStateKeys parses keys, one per line, of at least 32 bytes each. The first
@@ -85,7 +85,7 @@ func ParseStateKeys(text []byte) (StateKeys, error) {
 	}
 	for n, line := range bytes.Split(bytes.TrimRight(text, "\r\n"), []byte("\n")) {
 		switch line = bytes.TrimSpace(line); {
-		case string(line) == unsignedToo:
+		case string(line) == unsignedLine:
 			k.unsigned = true
 		case len(line) < shortestKey:
 			return StateKeys{}, fmt.Errorf("line %d has %d bytes: expected a key of at least %d, such as of `openssl rand -hex %[3]d`",
@@ -105,9 +105,9 @@ func ParseStateKeys(text []byte) (StateKeys, error) {
 func (k StateKeys) Signs() bool    { return len(k.keys) > 0 }
 func (k StateKeys) Unsigned() bool { return !k.Signs() || k.unsigned }
 
-// signed reports whether the headers of a message have a valid signature for a use,
+// accepts reports whether the headers of a message have a valid signature for a use,
 // or need none.
-func (k StateKeys) signed(arrived Envelope, u use) bool {
+func (k StateKeys) accepts(arrived Envelope, u use) bool {
 	text, present := arrived.Headers[headerSignature]
 	if !present {
 		return k.Unsigned()

@@ -82,7 +82,7 @@ func TestSignatureCountsForItsUse(t *testing.T) {
 		signed := v.Sign(sent[0], sent[1], DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 1}))
 		arrived := arriving(signed, sent[0], sent[1])
 		for to, place := range places {
-			if counts := v.Keys.signed(arrived, v.Topology.useOf(place[0], place[1])); counts != (from == to) {
+			if counts := v.Keys.accepts(arrived, v.Topology.useOf(place[0], place[1])); counts != (from == to) {
 				t.Errorf("signed for %s, it counts for %s: %v", from, to, counts)
 			}
 		}

@@ -40,17 +40,17 @@ type VerifiedState struct {
 //
 // The exchange and routing key of arrived are the origin of a message without a
 // state.
-func (v *Verifier) Verify(arrived Envelope, by, queue string) (VerifiedState, error) {
+func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedState, error) {
 	headers := typedTable(arrived.Headers)
 	if queue == "" || headers.text(headerQueue) != queue || headers.int(headerVersion) <= 0 {
 		return v.VerifyMark(arrived), nil
 	}
-	if v.publishesTo(by) {
+	if v.trustsExchange(exchange) {
 		e, state, err := unwrapHeaders(arrived)
 		if err != nil {
 			return VerifiedState{}, err
 		}
-		if v.Keys.signed(arrived, forQueue) && e.Fingerprint() == state.Fingerprint {
+		if v.Keys.accepts(arrived, forQueue) && e.Fingerprint() == state.Fingerprint {
 			return VerifiedState{Envelope: e, State: state}, nil
 		}
 	}
@@ -59,8 +59,8 @@ func (v *Verifier) Verify(arrived Envelope, by, queue string) (VerifiedState, er
 	return fresh, nil
 }
 
-// publishesTo reports whether Watership alone publishes to an exchange.
-func (v *Verifier) publishesTo(exchange string) bool {
+// trustsExchange reports whether Watership alone publishes to an exchange.
+func (v *Verifier) trustsExchange(exchange string) bool {
 	switch exchange {
 	case v.Topology.Direct(), v.Topology.Return():
 		return true
@@ -75,7 +75,7 @@ func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bo
 	waited := false
 	if deaths := deathsOf(arrived.Headers); len(deaths) > 0 {
 		newest := deaths[0]
-		waited = arrived.Exchange == newest.Exchange && v.publishesTo(newest.Exchange) &&
+		waited = arrived.Exchange == newest.Exchange && v.trustsExchange(newest.Exchange) &&
 			(v.Topology.IsDelay(newest.Queue) || v.FormerRelease && v.Topology.IsFormerDelay(newest.Queue))
 	}
 	verified, found, err = v.verifyHop(arrived, waited, forDelay)
@@ -87,12 +87,13 @@ func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bo
 
 // VerifyPoison verifies a message from the queue of poison messages.
 func (v *Verifier) VerifyPoison(arrived Envelope) (verified VerifiedState, found bool, err error) {
-	return v.verifyHop(arrived, v.publishesTo(arrived.Exchange), forPoison)
+	return v.verifyHop(arrived, v.trustsExchange(arrived.Exchange), forPoison)
 }
 
-// verifyHop verifies a message in one of Watership's queues.
-func (v *Verifier) verifyHop(arrived Envelope, sent bool, u use) (verified VerifiedState, found bool, err error) {
-	if !sent || !v.Keys.signed(arrived, u) {
+// verifyHop verifies a message in one of Watership's queues. trusted reports whether
+// Watership alone can have published it there.
+func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified VerifiedState, found bool, err error) {
+	if !trusted || !v.Keys.accepts(arrived, u) {
 		return v.VerifyMark(arrived), false, nil
 	}
 	e, state, err := Unwrap(arrived)
@@ -115,11 +116,11 @@ func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 		return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
 	}
 	state := readState(typedTable(arrived.Headers))
-	if state.isMark() && v.Keys.signed(arrived, forReplay) {
-		again := replayedMessage(arrived)
-		if again.State.Fingerprint == state.Fingerprint {
-			again.State.Replay, again.State.ReplayOf = state.Replay, state.ReplayOf
-			return again
+	if state.isMark() && v.Keys.accepts(arrived, forReplay) {
+		replayed := replayedMessage(arrived)
+		if replayed.State.Fingerprint == state.Fingerprint {
+			replayed.State.Replay, replayed.State.ReplayOf = state.Replay, state.ReplayOf
+			return replayed
 		}
 	}
 	return newMessage(arrived)

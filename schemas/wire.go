@@ -91,7 +91,7 @@ func (e Envelope) OmittedBody() (body OmittedBody, omitted bool) {
 func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 	alone := Envelope{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Body: e.Body}
 	p := f.Wrap(alone, State{Fingerprint: s.Fingerprint, Message: s.Message, Queue: s.Queue, EventID: s.EventID, Time: s.Time})
-	typedTable(p.Headers).keep(Failures, s.Time)
+	typedTable(p.Headers).setKept(Failures, s.Time)
 	return p
 }
 
@@ -235,12 +235,12 @@ func isStateHeader(name string) bool { return isWatershipHeader(name) || SetByBr
 
 func isWatershipHeader(name string) bool { return strings.HasPrefix(name, headerPrefix) }
 
-// without copies a header table without the headers selected by not, with room for
+// without copies a header table without the headers selected by omit, with room for
 // Watership's.
-func without(table amqp.Table, not func(name string) bool, room int) amqp.Table {
+func without(table amqp.Table, omit func(name string) bool, room int) amqp.Table {
 	kept := make(amqp.Table, len(table)+room)
 	for name, value := range table {
-		if !not(name) {
+		if !omit(name) {
 			kept[name] = value
 		}
 	}
