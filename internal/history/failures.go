@@ -52,12 +52,12 @@ func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.
 	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}}
 	return func(yield func(eventstore.EventSummary, error) bool) {
 		chunk := make([]eventstore.EventSummary, 0, chunkSize)
-		for fact, err := range f.Store.Summaries(ctx, failures, either...) {
+		for summary, err := range f.Store.Summaries(ctx, failures, either...) {
 			if err != nil {
 				yield(eventstore.EventSummary{}, err)
 				return
 			}
-			if chunk = append(chunk, fact); len(chunk) < chunkSize {
+			if chunk = append(chunk, summary); len(chunk) < chunkSize {
 				continue
 			}
 			if !f.yieldOpen(ctx, chunk, yield) {

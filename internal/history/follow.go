@@ -89,11 +89,11 @@ func (f *follower) begin(ctx context.Context, last int) error {
 		return err
 	}
 	f.newest.Sequence = highest
-	for fact, err := range f.store.Summaries(ctx, f.recent()) {
+	for summary, err := range f.store.Summaries(ctx, f.recent()) {
 		if err != nil {
 			return err
 		}
-		f.seen[fact.EventID] = fact.Sequence
+		f.seen[summary.EventID] = summary.Sequence
 	}
 	if last == 0 {
 		return nil
@@ -192,8 +192,8 @@ func (f *follower) lookBack(ctx context.Context) error {
 			known++
 		}
 	}
-	there, err := f.store.Count(ctx, recent)
-	if err != nil || there == known {
+	stored, err := f.store.Count(ctx, recent)
+	if err != nil || stored == known {
 		return err
 	}
 	return f.pass(ctx, recent)

@@ -34,9 +34,9 @@ type followUp struct {
 }
 
 func newFollowUp(failure eventstore.EventSummary) *followUp {
-	l := &followUp{failure: failure, failures: map[string]bool{}, instances: map[string]bool{}}
-	l.extend(failure)
-	return l
+	f := &followUp{failure: failure, failures: map[string]bool{}, instances: map[string]bool{}}
+	f.extend(failure)
+	return f
 }
 
 // extend adds a failure of a replay.

@@ -42,23 +42,23 @@ type CheckedStore interface {
 func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 	found := Lives{ID: id}
 	seen := map[string]bool{}
-	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: withID(id)}) {
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: withID(id)}) {
 		switch {
 		case err != nil:
 			return found, err
-		case seen[messageOf(fact)]:
+		case seen[messageKey(summary)]:
 			continue
 		case len(found.List) == MaxLives:
 			found.More = true
 			return found, nil
 		}
-		seen[messageOf(fact)] = true
-		l, err := readLife(ctx, store, fact)
+		seen[messageKey(summary)] = true
+		l, err := readLife(ctx, store, summary)
 		if err != nil {
 			return found, err
 		}
 		for _, e := range l.Events {
-			seen[messageOf(eventstore.Summarize(e))] = true
+			seen[messageKey(eventstore.Summarize(e))] = true
 		}
 		if len(l.Events) > 0 {
 			found.List = append(found.List, l)
@@ -73,18 +73,18 @@ func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 	return found, fmt.Errorf("no message or event has the id %q: expected a message id, a fingerprint or the id of an event", id)
 }
 
-// messageOf returns the fingerprint of an event's message. An event that was recorded
-// without one stands for itself.
-func messageOf(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, f.EventID) }
+// messageKey returns the key of an event's message: its fingerprint, or the id of an
+// event that was recorded without one.
+func messageKey(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, f.EventID) }
 
 // readLife reads the events of a message, and of its replays with other headers, which
 // have fingerprints of their own.
 func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary) (l Life, err error) {
-	its := kql.FieldIs("watership.fingerprint", of.Fingerprint)
+	own := kql.FieldIs("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {
-		its = kql.FieldIs("event.id", of.EventID)
+		own = kql.FieldIs("event.id", of.EventID)
 	}
-	if err := l.read(ctx, store, its); err != nil {
+	if err := l.read(ctx, store, own); err != nil {
 		return Life{}, err
 	}
 	replays := eventstore.FieldIn{Field: "watership.replay.of"}
@@ -92,11 +92,11 @@ func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary)
 		replays.Values = append(replays.Values, e.EventID)
 	}
 	var others kql.Or
-	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.Not{Node: its}}, replays) {
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.Not{Node: own}}, replays) {
 		if err != nil {
 			return Life{}, err
 		}
-		if others = append(others, kql.FieldIs("event.id", fact.EventID)); len(others) == MaxEvents {
+		if others = append(others, kql.FieldIs("event.id", summary.EventID)); len(others) == MaxEvents {
 			l.More = true
 			break
 		}
@@ -133,8 +133,8 @@ func (l *Life) read(ctx context.Context, store EventStore, node kql.Node) error 
 
 // Whole reads an event that has the body, else the first, with all stored fields.
 func (l Life) Whole(ctx context.Context, store EventStore) (schemas.Event, error) {
-	with := slices.IndexFunc(l.Events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
-	return Whole(ctx, store, l.Events[max(with, 0)])
+	index := slices.IndexFunc(l.Events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
+	return Whole(ctx, store, l.Events[max(index, 0)])
 }
 
 // Whole reads an event with the fields that Life leaves out.

@@ -37,8 +37,8 @@ func withIDs(ids []string) []eventstore.FieldIn {
 // UnknownIDs returns the ids that no event in the store has.
 func UnknownIDs(ctx context.Context, store Store, ids []string) ([]string, error) {
 	known := map[string]bool{}
-	for some := range slices.Chunk(ids, maxIDs) {
-		for e, err := range store.Summaries(ctx, eventstore.Selection{}, withIDs(some)...) {
+	for chunk := range slices.Chunk(ids, maxIDs) {
+		for e, err := range store.Summaries(ctx, eventstore.Selection{}, withIDs(chunk)...) {
 			if err != nil {
 				return nil, err
 			}
@@ -55,8 +55,8 @@ func (f Failures) OpenByID(ctx context.Context, node kql.Node, ids []string) ([]
 		return f.openIDs(ctx, node)
 	}
 	var all []string
-	for some := range slices.Chunk(ids, maxIDs) {
-		found, err := f.openIDs(ctx, node, withIDs(some)...)
+	for chunk := range slices.Chunk(ids, maxIDs) {
+		found, err := f.openIDs(ctx, node, withIDs(chunk)...)
 		if err != nil {
 			return nil, err
 		}

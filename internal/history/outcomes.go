@@ -76,46 +76,46 @@ func (e *eventIndex) read(ctx context.Context, store Store, failures []eventstor
 }
 
 func (e *eventIndex) collect(ctx context.Context, store Store, selection eventstore.Selection, lookups *lookups, either ...eventstore.FieldIn) error {
-	for fact, err := range store.Summaries(ctx, selection, either...) {
+	for summary, err := range store.Summaries(ctx, selection, either...) {
 		if err != nil {
 			return err
 		}
-		if e.known[fact.EventID] {
+		if e.known[summary.EventID] {
 			continue
 		}
-		e.known[fact.EventID] = true
-		if fact.Message != "" {
-			e.byInstance[fact.Message] = append(e.byInstance[fact.Message], fact)
+		e.known[summary.EventID] = true
+		if summary.Message != "" {
+			e.byInstance[summary.Message] = append(e.byInstance[summary.Message], summary)
 		}
-		if fact.ReplayOf != "" {
-			e.byReplayOf[fact.ReplayOf] = append(e.byReplayOf[fact.ReplayOf], fact)
-			e.byFingerprint[fact.Fingerprint] = append(e.byFingerprint[fact.Fingerprint], fact)
+		if summary.ReplayOf != "" {
+			e.byReplayOf[summary.ReplayOf] = append(e.byReplayOf[summary.ReplayOf], summary)
+			e.byFingerprint[summary.Fingerprint] = append(e.byFingerprint[summary.Fingerprint], summary)
 		}
-		lookups.follow(fact)
+		lookups.follow(summary)
 	}
 	return nil
 }
 
 // followUpOf collects the later events that concern a failure.
 func (e *eventIndex) followUpOf(failure eventstore.EventSummary) *followUp {
-	l, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
+	f, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
 	var follow func(events []eventstore.EventSummary)
 	follow = func(events []eventstore.EventSummary) {
-		for _, fact := range events {
-			if seen[fact.EventID] {
+		for _, summary := range events {
+			if seen[summary.EventID] {
 				continue
 			}
-			seen[fact.EventID] = true
-			if fact.Sequence > failure.Sequence {
-				l.later = append(l.later, fact)
+			seen[summary.EventID] = true
+			if summary.Sequence > failure.Sequence {
+				f.later = append(f.later, summary)
 			}
 			switch {
-			case fact.Action == schemas.Replayed:
-				follow(e.byReplayOf[fact.ReplayOf])
-			case fact.Action == schemas.Poisoned && fact.Sequence > failure.Sequence:
-				l.extend(fact)
-				follow(e.byReplayOf[fact.EventID])
-				follow(e.byInstance[fact.Message])
+			case summary.Action == schemas.Replayed:
+				follow(e.byReplayOf[summary.ReplayOf])
+			case summary.Action == schemas.Poisoned && summary.Sequence > failure.Sequence:
+				f.extend(summary)
+				follow(e.byReplayOf[summary.EventID])
+				follow(e.byInstance[summary.Message])
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (e *eventIndex) followUpOf(failure eventstore.EventSummary) *followUp {
 	if failure.MessageID != "" {
 		follow(e.byFingerprint[failure.Fingerprint])
 	}
-	return l
+	return f
 }
 
 // lookups are the event ids and instance ids whose events read loads next.
@@ -147,19 +147,19 @@ func (l *lookups) next() (ids, instances []string) {
 	return ids, instances
 }
 
-func split(names []string) (some, rest []string) {
+func split(names []string) (first, rest []string) {
 	at := min(len(names), maxLookup)
 	return names[:at], names[at:]
 }
 
 // follow adds the lookups after an event: the replayed event of a replay, the instance
 // and the replays of a failure.
-func (l *lookups) follow(fact eventstore.EventSummary) {
-	switch fact.Action {
+func (l *lookups) follow(summary eventstore.EventSummary) {
+	switch summary.Action {
 	case schemas.Replayed:
-		l.add(fact.ReplayOf, "")
+		l.add(summary.ReplayOf, "")
 	case schemas.Poisoned:
-		l.add(fact.EventID, fact.Message)
+		l.add(summary.EventID, summary.Message)
 	}
 }
 
