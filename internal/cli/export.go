@@ -54,7 +54,7 @@ func export(ctx context.Context, a *app.App, t terminal.Streams, sel eventstore.
 	if err != nil {
 		return err
 	}
-	if sel, err = transfer.Export(ctx, store, sel); err != nil {
+	if sel, err = transfer.ExportSelection(ctx, store, sel); err != nil {
 		return err
 	}
 	bar, err := exportBar(ctx, t, store, sel)

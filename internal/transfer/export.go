@@ -6,9 +6,9 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// Export returns the selection of an export: in the order of their sequences, and
+// ExportSelection returns the selection of an export: in the order of their sequences, and
 // without events that are stored after the call.
-func Export(ctx context.Context, store interface {
+func ExportSelection(ctx context.Context, store interface {
 	HighestSequence(ctx context.Context) (int64, error)
 }, selection eventstore.Selection,
 ) (eventstore.Selection, error) {

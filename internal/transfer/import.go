@@ -62,10 +62,10 @@ func (i *Import) read(ctx context.Context, in io.Reader) error {
 	size := 0
 	for event, err := range Read(in) {
 		if err != nil {
-			return errors.Join(i.create(ctx, batch), err)
+			return errors.Join(i.createMissing(ctx, batch), err)
 		}
 		if why := event.Check(time.Now()); why != nil {
-			i.refuse(event.EventID, why.Error())
+			i.recordRefusal(event.EventID, why.Error())
 			continue
 		}
 		doc := i.Format.Document(event)
@@ -73,16 +73,16 @@ func (i *Import) read(ctx context.Context, in io.Reader) error {
 		if size += len(doc.Source); len(batch) < importEvents && size < importBytes {
 			continue
 		}
-		if err := i.create(ctx, batch); err != nil {
+		if err := i.createMissing(ctx, batch); err != nil {
 			return err
 		}
 		batch, size = batch[:0], 0
 	}
-	return i.create(ctx, batch)
+	return i.createMissing(ctx, batch)
 }
 
-// create first looks for documents that are stored already, also in older indices.
-func (i *Import) create(ctx context.Context, docs []schemas.Document) error {
+// createMissing omits documents that are stored already, also in older indices.
+func (i *Import) createMissing(ctx context.Context, docs []schemas.Document) error {
 	ids := make([]string, len(docs))
 	for n, doc := range docs {
 		ids[n] = doc.ID
@@ -93,7 +93,7 @@ func (i *Import) create(ctx context.Context, docs []schemas.Document) error {
 	}
 	var left []schemas.Document
 	for _, doc := range docs {
-		if _, there := found[doc.ID]; there {
+		if _, exists := found[doc.ID]; exists {
 			i.Existing++
 			continue
 		}
@@ -139,7 +139,7 @@ func (i *Import) createAll(ctx context.Context, docs []schemas.Document) error {
 // splitAndRetry finds the document for which the store refuses the batch.
 func (i *Import) splitAndRetry(ctx context.Context, docs []schemas.Document, why error) error {
 	if len(docs) == 1 {
-		i.refuse(docs[0].ID, why.Error())
+		i.recordRefusal(docs[0].ID, why.Error())
 		return nil
 	}
 	half := len(docs) / 2
@@ -160,13 +160,13 @@ func (i *Import) send(ctx context.Context, docs []schemas.Document) (busy []sche
 		case eventstore.Busy:
 			busy = append(busy, docs[n])
 		default:
-			i.refuse(docs[n].ID, result.Reason)
+			i.recordRefusal(docs[n].ID, result.Reason)
 		}
 	}
 	return busy, err
 }
 
-func (i *Import) refuse(id, why string) {
+func (i *Import) recordRefusal(id, why string) {
 	if i.Refused++; len(i.Reasons) < maxReasons {
 		i.Reasons = append(i.Reasons, Refusal{id, why})
 	}

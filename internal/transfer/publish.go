@@ -59,10 +59,10 @@ func (o *outbox) add(ctx context.Context, publisher *rabbit.Publisher, m rabbit.
 	if o.waiting = append(o.waiting, pending); len(o.waiting) < inFlight {
 		return nil
 	}
-	return o.oldest(ctx)
+	return o.waitOldest(ctx)
 }
 
-func (o *outbox) oldest(ctx context.Context) error {
+func (o *outbox) waitOldest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, fmt.Errorf("no answer within %s", confirmTimeout))
 	defer cancel()
 	err := o.waiting[0].Wait(ctx)
@@ -76,7 +76,7 @@ func (o *outbox) oldest(ctx context.Context) error {
 // drain waits for all confirms; of several errors the first says enough.
 func (o *outbox) drain(ctx context.Context) (first error) {
 	for len(o.waiting) > 0 {
-		if err := o.oldest(ctx); err != nil && first == nil {
+		if err := o.waitOldest(ctx); err != nil && first == nil {
 			first = err
 		}
 	}
