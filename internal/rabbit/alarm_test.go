@@ -20,14 +20,14 @@ func TestMemoryAlarm(t *testing.T) {
 		log := &rabbittest.Log{}
 		c := open(t, b.URL, func(cfg *Config) { cfg.Logger = log.Logger() })
 		p := publisher(t, c, 10)
-		if err := p.Publish(patient(t), to(queue, "0")); err != nil {
+		if err := p.Publish(testContext(t), to(queue, "0")); err != nil {
 			t.Fatal(err)
 		}
 		lift := b.Alarm(t)
 		// The broker sends connection.blocked at the first publish.
 		results := make(chan error)
 		for _, body := range []string{"1", "2", "3"} {
-			go func() { results <- p.Publish(patient(t), to(queue, body)) }()
+			go func() { results <- p.Publish(testContext(t), to(queue, body)) }()
 		}
 		rabbittest.Eventually(t, "the publisher knows", func() bool { return log.Count("takes no messages") == 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -105,7 +105,7 @@ func TestBlockedConnectionIsWaitedForAndToldOnce(t *testing.T) {
 		}
 	})
 	p := publisher(t, c, 10)
-	if err := p.Publish(patient(t), to(queue, "0")); err != nil {
+	if err := p.Publish(testContext(t), to(queue, "0")); err != nil {
 		t.Fatal(err)
 	}
 	stream := rabbittest.Receive(t, streams)
@@ -118,10 +118,10 @@ func TestBlockedConnectionIsWaitedForAndToldOnce(t *testing.T) {
 	if err := p.Publish(ctx, to(queue, "never")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while blocked: %v", err)
 	}
-	patiently := make(chan error, 1)
-	go func() { patiently <- p.Publish(patient(t), to(queue, "1")) }()
+	published := make(chan error, 1)
+	go func() { published <- p.Publish(testContext(t), to(queue, "1")) }()
 	stream.inject <- blockedFrame("")
-	if err := rabbittest.Receive(t, patiently); err != nil {
+	if err := rabbittest.Receive(t, published); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 	if log.Count("takes no messages") != 1 || log.Count("takes messages again") != 1 {

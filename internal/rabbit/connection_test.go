@@ -173,7 +173,7 @@ func TestConnectionComesBackAndTellsOnce(t *testing.T) {
 		log := &rabbittest.Log{}
 		c := open(t, proxy.URL, func(cfg *Config) { cfg.Logger = log.Logger() })
 		for range 2 {
-			ch, err := c.Channel(patient(t))
+			ch, err := c.Channel(testContext(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestConnectionComesBackAndTellsOnce(t *testing.T) {
 			})
 			proxy.Mend()
 		}
-		if _, err := c.Channel(patient(t)); err != nil {
+		if _, err := c.Channel(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 		if lost, back := log.Count("lost"), log.Count("connected to"); lost != 2 || back != 3 || log.Count("") != 5 {
@@ -205,7 +205,7 @@ func TestConnectionCutInMidFrame(t *testing.T) {
 		}
 		c := open(t, proxy.URL, nil)
 		proxy.Remove("cut")
-		if _, err := c.Channel(patient(t)); err != nil {
+		if _, err := c.Channel(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -216,7 +216,7 @@ func TestSilenceEndsTheConnection(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	proxy := b.Proxy(t)
 	c := open(t, proxy.URL, func(cfg *Config) { cfg.Heartbeat = time.Second })
-	ch, err := c.Channel(patient(t))
+	ch, err := c.Channel(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestSilenceEndsTheConnection(t *testing.T) {
 func TestConnectionHasItsName(t *testing.T) {
 	b := rabbittest.Newest(t)
 	c := open(t, b.URL, func(cfg *Config) { cfg.Name = "a name" })
-	conn, _, err := c.await(patient(t))
+	conn, _, err := c.await(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,14 +322,14 @@ func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
 			}, maxClosures},
 		} {
 			times := 0
-			err := c.Do(patient(t), func(ch *amqp.Channel) error {
+			err := c.Do(testContext(t), func(ch *amqp.Channel) error {
 				times++
 				return test.f(ch)
 			})
 			if err == nil || times != test.times {
 				t.Errorf("%s: %d times, %v", what, times, err)
 			}
-			if err := c.Do(patient(t), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {
+			if err := c.Do(testContext(t), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {
 				t.Errorf("after %s: %v", what, err)
 			}
 		}

@@ -102,7 +102,7 @@ func TestDeletedQueueComesBackBySetup(t *testing.T) {
 		p := publisher(t, open(t, b.URL, nil), 0)
 		for i := range 3 {
 			s := rabbittest.Receive(t, r.sessions)
-			if err := p.Publish(patient(t), to(queue, fmt.Sprint(i))); err != nil {
+			if err := p.Publish(testContext(t), to(queue, fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 			d := rabbittest.Receive(t, r.deliveries)
@@ -174,7 +174,7 @@ func TestEachDecidesWhenItIsDone(t *testing.T) {
 	p := publisher(t, c, 0)
 	waitAll(t, sendAll(t, p, queue, 3))
 	boom := errors.New("boom")
-	err := c.Consume(patient(t), ConsumeConfig{Queue: queue, Prefetch: 3}, func(_ context.Context, s *Session) error {
+	err := c.Consume(testContext(t), ConsumeConfig{Queue: queue, Prefetch: 3}, func(_ context.Context, s *Session) error {
 		d := rabbittest.Receive(t, s.Deliveries)
 		return errors.Join(s.Ack(d.DeliveryTag, false), boom)
 	})
@@ -182,7 +182,7 @@ func TestEachDecidesWhenItIsDone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	rabbittest.Eventually(t, "two messages given back", func() bool { return b.Len(t, queue) == 2 })
-	err = c.Consume(patient(t), ConsumeConfig{Queue: queue, Prefetch: 3}, func(context.Context, *Session) error { return nil })
+	err = c.Consume(testContext(t), ConsumeConfig{Queue: queue, Prefetch: 3}, func(context.Context, *Session) error { return nil })
 	if err != nil {
 		t.Errorf("got %v", err)
 	}
@@ -195,7 +195,7 @@ func TestCancelDrainsAndKeepsTheSession(t *testing.T) {
 	c := open(t, b.URL, nil)
 	p := publisher(t, c, 0)
 	waitAll(t, sendAll(t, p, queue, 2))
-	err := c.Consume(patient(t), ConsumeConfig{Queue: queue, Prefetch: 10}, func(_ context.Context, s *Session) error {
+	err := c.Consume(testContext(t), ConsumeConfig{Queue: queue, Prefetch: 10}, func(_ context.Context, s *Session) error {
 		first := rabbittest.Receive(t, s.Deliveries)
 		if err := s.Cancel(); err != nil {
 			return err
@@ -224,7 +224,7 @@ func TestResumeDeliversOnce(t *testing.T) {
 				waitAll(t, sendAll(t, publisher(t, c, 0), queue, 100))
 				got := map[string]int{}
 				var busy uint64
-				err := c.Consume(patient(t), ConsumeConfig{Queue: queue, Prefetch: 4, Tag: "mine"}, func(_ context.Context, s *Session) error {
+				err := c.Consume(testContext(t), ConsumeConfig{Queue: queue, Prefetch: 4, Tag: "mine"}, func(_ context.Context, s *Session) error {
 					for n := range 3 {
 						d := rabbittest.Receive(t, s.Deliveries)
 						got[string(d.Body)]++
@@ -290,7 +290,7 @@ func TestLargeFrames(t *testing.T) {
 		p := publisher(t, open(t, b.URL, nil), 0)
 		m := to(source, "x")
 		m.Publishing.Headers = amqp.Table{"h": strings.Repeat("x", 130_900)}
-		if err := p.Publish(patient(t), m); err != nil {
+		if err := p.Publish(testContext(t), m); err != nil {
 			t.Fatal(err)
 		}
 		c := open(t, b.URL, func(cfg *Config) { cfg.LargeFrames = true })
@@ -302,7 +302,7 @@ func TestLargeFrames(t *testing.T) {
 		if err := s.Ack(d.DeliveryTag, false); err != nil {
 			t.Error(err)
 		}
-		conn, _, _ := c.await(patient(t))
+		conn, _, _ := c.await(testContext(t))
 		if conn.Config.FrameSize != 16<<20 {
 			t.Errorf("frame size %d", conn.Config.FrameSize)
 		}
@@ -319,7 +319,7 @@ func TestServerNamedQueue(t *testing.T) {
 		return err
 	}})
 	rabbittest.Receive(t, r.sessions)
-	if err := publisher(t, c, 0).Publish(patient(t), to(name, "x")); err != nil {
+	if err := publisher(t, c, 0).Publish(testContext(t), to(name, "x")); err != nil {
 		t.Fatal(err)
 	}
 	rabbittest.Receive(t, r.deliveries)

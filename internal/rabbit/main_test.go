@@ -42,8 +42,8 @@ func publisher(t testing.TB, c *Connection, window int) *Publisher {
 	return p
 }
 
-// patient returns a context that ends after rabbittest.Timeout.
-func patient(t testing.TB) context.Context {
+// testContext returns a context that ends after rabbittest.Timeout.
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Timeout)
 	t.Cleanup(cancel)
 	return ctx
@@ -56,7 +56,7 @@ func to(queue, body string) Message {
 // sendAll sends n numbered messages without waiting for their confirms.
 func sendAll(t testing.TB, p *Publisher, queue string, n int) []*Pending {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testContext(t)
 	all := make([]*Pending, n)
 	for i := range n {
 		var err error
@@ -69,7 +69,7 @@ func sendAll(t testing.TB, p *Publisher, queue string, n int) []*Pending {
 
 func waitAll(t testing.TB, all []*Pending) {
 	t.Helper()
-	ctx := patient(t)
+	ctx := testContext(t)
 	for i, m := range all {
 		if err := m.Wait(ctx); err != nil {
 			t.Fatalf("message %d: %v", i, err)

@@ -25,7 +25,7 @@ func TestPublishConfirmsAndReturns(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 500 {
 			calls.Go(func() {
-				if err := p.Publish(patient(t), to(queue, fmt.Sprint(i))); err != nil {
+				if err := p.Publish(testContext(t), to(queue, fmt.Sprint(i))); err != nil {
 					t.Errorf("routed message: %v", err)
 				}
 			})
@@ -33,11 +33,11 @@ func TestPublishConfirmsAndReturns(t *testing.T) {
 				m := to(queue+".missing", fmt.Sprint(i%7)) // many are identical
 				m.Publishing.Headers = amqp.Table{"n": i % 3, "when": time.Unix(100, 5), "list": []any{int64(1), []byte("x")}}
 				var lost *UnroutableError
-				if err := p.Publish(patient(t), m); !errors.As(err, &lost) || lost.RoutingKey != m.RoutingKey || lost.Code != 312 {
+				if err := p.Publish(testContext(t), m); !errors.As(err, &lost) || lost.RoutingKey != m.RoutingKey || lost.Code != 312 {
 					t.Errorf("message to nowhere: %v", err)
 				}
 				m.Optional = true
-				if err := p.Publish(patient(t), m); err != nil {
+				if err := p.Publish(testContext(t), m); err != nil {
 					t.Errorf("optional message to nowhere: %v", err)
 				}
 			})
@@ -67,20 +67,20 @@ func TestFullQueueNacksOneMessageOnly(t *testing.T) {
 		full := b.Queue(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 0)
-		if err := p.Publish(patient(t), to(full, "fits")); err != nil {
+		if err := p.Publish(testContext(t), to(full, "fits")); err != nil {
 			t.Fatal(err)
 		}
 		healthy := sendAll(t, p, queue, 10)
 		var nacked *NackedError
-		if err := p.Publish(patient(t), to(full, "does not")); !errors.As(err, &nacked) || nacked.RoutingKey != full {
+		if err := p.Publish(testContext(t), to(full, "does not")); !errors.As(err, &nacked) || nacked.RoutingKey != full {
 			t.Errorf("got %v", err)
 		}
 		waitAll(t, healthy)
 	})
 }
 
-// pills are messages that every broker refuses, each for another reason.
-func pills(queue string) map[string]Message {
+// refusedMessages returns messages that every broker refuses, each for another reason.
+func refusedMessages(queue string) map[string]Message {
 	foreign := to(queue, "pill")
 	foreign.Publishing.UserId = "somebody"
 	expiration := to(queue, "pill")
@@ -110,7 +110,7 @@ func pills(queue string) map[string]Message {
 
 func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		for what, pill := range pills("") {
+		for what, pill := range refusedMessages("") {
 			t.Run(what, func(t *testing.T) {
 				rabbittest.NoLeaks(t)
 				queue := b.Queue(t, nil)
@@ -120,10 +120,10 @@ func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
 				c := open(t, b.URL, nil)
 				p := publisher(t, c, 50)
 				before := sendAll(t, p, queue, 20)
-				pending, err := p.Send(patient(t), pill)
+				pending, err := p.Send(testContext(t), pill)
 				after := sendAll(t, p, queue, 20)
 				if err == nil {
-					err = pending.Wait(patient(t))
+					err = pending.Wait(testContext(t))
 				}
 				var refused *RefusedError
 				if !errors.As(err, &refused) || refused.Code == 0 || refused.Reason == "" {
@@ -132,7 +132,7 @@ func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
 				waitAll(t, before)
 				waitAll(t, after)
 				wantAll(t, b, queue, 20)
-				if live, _, err := c.await(patient(t)); err != nil || live.IsClosed() {
+				if live, _, err := c.await(testContext(t)); err != nil || live.IsClosed() {
 					t.Error("the connection was lost")
 				}
 			})
@@ -149,13 +149,13 @@ func TestOversizeBodyIsRefused(t *testing.T) {
 		p := publisher(t, open(t, b.URL, nil), 10)
 		pill := to(queue, "")
 		pill.Publishing.Body = make([]byte, 17<<20)
-		pending, err := p.Send(patient(t), pill)
+		pending, err := p.Send(testContext(t), pill)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rest := sendAll(t, p, queue, 5)
 		var refused *RefusedError
-		if err := pending.Wait(patient(t)); !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed {
+		if err := pending.Wait(testContext(t)); !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed {
 			t.Errorf("got %v", err)
 		}
 		waitAll(t, rest)
@@ -178,7 +178,7 @@ func TestHeadersUpToTheLimit(t *testing.T) {
 		for over := range 2 {
 			m.Publishing.Headers["fill"] = ""
 			m.Publishing.Headers["fill"] = strings.Repeat("x", 131072-schemas.HeaderFrameSize(m.Publishing)+over)
-			err := p.Publish(patient(t), m)
+			err := p.Publish(testContext(t), m)
 			var refused *RefusedError
 			if over == 0 && err != nil || over > 0 && !errors.As(err, &refused) {
 				t.Errorf("%d bytes over: %v", over, err)
@@ -218,7 +218,7 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 	proxy := b.Proxy(t)
 	c := open(t, proxy.URL, nil)
 	p := publisher(t, c, 10)
-	if err := p.Publish(patient(t), to(queue, "first")); err != nil {
+	if err := p.Publish(testContext(t), to(queue, "first")); err != nil {
 		t.Fatal(err)
 	}
 	// No confirms arrive from here on.
@@ -236,7 +236,7 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 	}
 	proxy.Remove("mute")
 	proxy.Mend()
-	if err := p.Publish(patient(t), to(queue, "fourth")); err != nil {
+	if err := p.Publish(testContext(t), to(queue, "fourth")); err != nil {
 		t.Error(err)
 	}
 }
@@ -279,7 +279,7 @@ func TestCloseWaitsForConfirmsWithinItsBounds(t *testing.T) {
 		t.Errorf("with everything confirmed: %v", err)
 	}
 	waitAll(t, all)
-	if err := healthy.Publish(patient(t), to(queue, "late")); !errors.Is(err, ErrClosed) {
+	if err := healthy.Publish(testContext(t), to(queue, "late")); !errors.Is(err, ErrClosed) {
 		t.Errorf("publish after close: %v", err)
 	}
 	if err := healthy.Close(); err != nil {
@@ -287,7 +287,7 @@ func TestCloseWaitsForConfirmsWithinItsBounds(t *testing.T) {
 	}
 
 	stuck := NewPublisher(c, PublisherConfig{StopTimeout: 50 * time.Millisecond})
-	if err := stuck.Publish(patient(t), to(queue, "x")); err != nil {
+	if err := stuck.Publish(testContext(t), to(queue, "x")); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
@@ -296,7 +296,7 @@ func TestCloseWaitsForConfirmsWithinItsBounds(t *testing.T) {
 		t.Errorf("with three unconfirmed: %v", err)
 	}
 	for _, m := range pending {
-		if err := m.Wait(patient(t)); !errors.Is(err, ErrClosed) {
+		if err := m.Wait(testContext(t)); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -310,7 +310,7 @@ func TestPublisherEndsWithItsConnection(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Publish(patient(t), to("x", "y")); !errors.Is(err, ErrClosed) {
+	if err := p.Publish(testContext(t), to("x", "y")); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	if err := p.Close(); err != nil {
@@ -348,13 +348,13 @@ func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
 			waitAll(t, sendAll(t, p, queue, 9))
 			pill := to(queue, "pill")
 			pill.Exchange = "test.no.such.exchange"
-			waiting, cancel := context.WithCancel(patient(t))
+			waiting, cancel := context.WithCancel(testContext(t))
 			held, err := p.Send(waiting, to(stuck, "held")) // sent again with the others
 			if err != nil {
 				t.Fatal(err)
 			}
 			var refused *RefusedError
-			if err := p.Publish(patient(t), pill); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
+			if err := p.Publish(testContext(t), pill); !errors.As(err, &refused) || refused.Code != amqp.NotFound {
 				t.Errorf("round %d: %v", round, err)
 			}
 			waitAll(t, sendAll(t, p, queue, 5))

@@ -46,7 +46,7 @@ func TestReturnsBelongToTheirMessages(t *testing.T) {
 						m := Message{Exchange: exchange, RoutingKey: "key", Publishing: amqp.Publishing{
 							Body: []byte("the same"), DeliveryMode: amqp.Persistent, Headers: amqp.Table{"queue": queue},
 						}}
-						pending, err := p.Send(patient(t), m)
+						pending, err := p.Send(testContext(t), m)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -60,7 +60,7 @@ func TestReturnsBelongToTheirMessages(t *testing.T) {
 				waitAll(t, routed)
 				for i, m := range lost {
 					var unroutable *UnroutableError
-					if err := m.Wait(patient(t)); !errors.As(err, &unroutable) {
+					if err := m.Wait(testContext(t)); !errors.As(err, &unroutable) {
 						t.Errorf("message %d reached no queue, and the outcome is %v", i, err)
 					}
 				}

@@ -46,7 +46,7 @@ func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
 		proxy.Add(`{"name":"mute","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
 		large := to(queue, "large")
 		large.Publishing.Body = make([]byte, 15<<20)
-		sent, err := p.Send(patient(t), large)
+		sent, err := p.Send(testContext(t), large)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
 		proxy.Add(slow)
 		large := to(queue, "large")
 		large.Publishing.Body = make([]byte, 15<<20)
-		sent, err := p.Send(patient(t), large)
+		sent, err := p.Send(testContext(t), large)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
 		if err := rabbittest.Receive(t, done); err == nil || !strings.Contains(err.Error(), "1 messages") {
 			t.Errorf("got %v", err)
 		}
-		if err := sent.Wait(patient(t)); !errors.Is(err, ErrClosed) {
+		if err := sent.Wait(testContext(t)); !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 		go func() { done <- c.Close() }()

@@ -35,7 +35,7 @@ func TestTLS(t *testing.T) {
 		"configuration": func(c *Config) { c.TLS = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}} },
 	} {
 		p := publisher(t, open(t, s.URL("", "", ""), adjust), 10)
-		if err := p.Publish(patient(t), to(queue, name)); err != nil {
+		if err := p.Publish(testContext(t), to(queue, name)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if d := s.Take(t, queue, 1)[0]; string(d.Body) != name {

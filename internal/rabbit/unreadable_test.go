@@ -123,10 +123,10 @@ func republish(t *testing.T, b rabbittest.Broker, d amqp.Delivery, original []by
 	var sent headerTables
 	c := open(t, b.RewriteSent(t, sent.record), nil)
 	m := Message{RoutingKey: queue, Publishing: schemas.FromDelivery(d).Publishing()}
-	if err := publisher(t, c, 0).Publish(patient(t), m); err != nil {
+	if err := publisher(t, c, 0).Publish(testContext(t), m); err != nil {
 		t.Fatal(err)
 	}
-	ch, err := c.Channel(patient(t))
+	ch, err := c.Channel(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 				t.Fatalf("attempt %d: known by %s, then by %s: %.500v", attempt, known, got, e.Headers)
 			}
 			state := belief.State.Failed(time.Now(), 0, last, schemas.Failure{Message: "again"})
-			if err := p.Publish(patient(t), Message{RoutingKey: wait, Publishing: schemas.DefaultFrameMax.Wrap(e, state)}); err != nil {
+			if err := p.Publish(testContext(t), Message{RoutingKey: wait, Publishing: schemas.DefaultFrameMax.Wrap(e, state)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := session.Ack(d.DeliveryTag, false); err != nil {
@@ -198,7 +198,7 @@ func TestUnreadableHeadersCanBeReturned(t *testing.T) {
 			stashed = append(binary.BigEndian.AppendUint32([]byte("\x01hF"), uint32(len(stashed))), stashed...)
 		}
 		all := sendAll(t, p, queue, 50)
-		lost, err := p.Send(patient(t), Message{RoutingKey: rabbittest.Name(t), Publishing: amqp.Publishing{
+		lost, err := p.Send(testContext(t), Message{RoutingKey: rabbittest.Name(t), Publishing: amqp.Publishing{
 			Headers: amqp.Table{amqpstream.UnreadableHeaders: stashed, "a": "b"},
 		}})
 		if err != nil {
@@ -206,7 +206,7 @@ func TestUnreadableHeadersCanBeReturned(t *testing.T) {
 		}
 		waitAll(t, append(all, sendAll(t, p, queue, 50)...))
 		var unroutable *UnroutableError
-		if err := lost.Wait(patient(t)); !errors.As(err, &unroutable) {
+		if err := lost.Wait(testContext(t)); !errors.As(err, &unroutable) {
 			t.Errorf("got %v", err)
 		}
 		if logged.Count("lost") > 0 {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// frames rewrites frames (AMQP 0-9-1 §4.2.3): it returns the bytes to forward in
+// rewriteFrame rewrites a frame (AMQP 0-9-1 §4.2.3): it returns the bytes to forward in
 // place of one frame, which may be none or several frames.
-type frames func(frame []byte) []byte
+type rewriteFrame func(frame []byte) []byte
 
 // Rewrite starts a proxy for the broker that applies down to each frame sent to the
 // client, as message interceptors change messages. It returns the broker's URL
@@ -21,19 +21,19 @@ type frames func(frame []byte) []byte
 func (b Broker) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
-	return b.between(t, func() (frames, frames) { return same, down })
+	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return same, down })
 }
 
 // RewriteSent starts a proxy like Rewrite, but for frames sent to the broker.
 func (b Broker) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
-	return b.between(t, func() (frames, frames) { return up, same })
+	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return up, same })
 }
 
-// between starts a proxy and calls new for each connection: up rewrites the frames
+// startProxy starts a proxy and calls new for each connection: up rewrites the frames
 // sent to the broker, down those sent to the client.
-func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
+func (b Broker) startProxy(t testing.TB, new func() (up, down rewriteFrame)) string {
 	t.Helper()
 	u, err := url.Parse(b.URL)
 	if err != nil {
@@ -52,7 +52,7 @@ func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
 			if err != nil {
 				return
 			}
-			open.Go(func() { pass(client, broker, new) })
+			open.Go(func() { proxyConnection(client, broker, new) })
 		}
 	})
 	t.Cleanup(func() { // runs after the test's connections are closed, which ends the copying
@@ -62,7 +62,7 @@ func (b Broker) between(t testing.TB, new func() (up, down frames)) string {
 	return u.String()
 }
 
-func pass(client net.Conn, broker string, new func() (up, down frames)) {
+func proxyConnection(client net.Conn, broker string, new func() (up, down rewriteFrame)) {
 	defer client.Close()
 	server, err := net.Dial("tcp", broker)
 	if err != nil {
@@ -74,15 +74,15 @@ func pass(client net.Conn, broker string, new func() (up, down frames)) {
 		defer server.Close()
 		const greeting = 8 // the protocol header, AMQP 0-9-1 §4.2.2
 		if _, err := io.CopyN(server, client, greeting); err == nil {
-			each(client, server, up)
+			forwardFrames(client, server, up)
 		}
 	})
-	each(server, client, down)
+	forwardFrames(server, client, down)
 	client.Close()
 	upwards.Wait()
 }
 
-func each(from io.Reader, to io.Writer, change frames) {
+func forwardFrames(from io.Reader, to io.Writer, rewrite rewriteFrame) {
 	for {
 		frame := make([]byte, frameStart)
 		if _, err := io.ReadFull(from, frame); err != nil {
@@ -92,7 +92,7 @@ func each(from io.Reader, to io.Writer, change frames) {
 		if _, err := io.ReadFull(from, frame[frameStart:]); err != nil {
 			return
 		}
-		if _, err := to.Write(change(frame)); err != nil {
+		if _, err := to.Write(rewrite(frame)); err != nil {
 			return
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func (b Broker) Unconfirmed(t testing.TB, key string) (url string, recover func()) {
 	t.Helper()
 	var over atomic.Bool
-	url = b.between(t, func() (frames, frames) {
+	url = b.startProxy(t, func() (rewriteFrame, rewriteFrame) {
 		c := &confirms{key: key, over: &over, channels: map[uint16]*published{}}
 		return c.up, c.down
 	})

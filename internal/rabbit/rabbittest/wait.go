@@ -43,11 +43,11 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 // Call it first: cleanups run last in, first out. Not for parallel tests.
 func NoLeaks(t testing.TB) {
 	t.Helper()
-	before := ours()
+	before := goroutineStacks()
 	t.Cleanup(func() {
 		var left []string
 		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if left = ours(); len(left) <= len(before) {
+			if left = goroutineStacks(); len(left) <= len(before) {
 				return
 			}
 		}
@@ -55,9 +55,9 @@ func NoLeaks(t testing.TB) {
 	})
 }
 
-// ours returns the stacks of goroutines that run code of Watership or the AMQP
+// goroutineStacks returns the stacks of goroutines that run code of Watership or the AMQP
 // client.
-func ours() []string {
+func goroutineStacks() []string {
 	buffer := make([]byte, 1<<20)
 	for {
 		n := runtime.Stack(buffer, true)
@@ -71,7 +71,7 @@ func ours() []string {
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
 		if strings.Contains(stack, "rabbitmq/amqp091-go.") || strings.Contains(stack, "watership/internal/rabbit.") ||
 			strings.Contains(stack, "watership/pipeline/transport.") {
-			if !strings.Contains(stack, "testing.tRunner") && !strings.Contains(stack, "rabbittest.ours") {
+			if !strings.Contains(stack, "testing.tRunner") && !strings.Contains(stack, "rabbittest.goroutineStacks") {
 				stacks = append(stacks, stack)
 			}
 		}
