@@ -27,8 +27,8 @@ func (a *App) connection(logger *slog.Logger) (*rabbit.Connection, error) {
 	if a.conn != nil {
 		return a.conn, nil
 	}
-	if a.running.missing != nil {
-		return nil, a.running.missing
+	if a.running.noBroker != nil {
+		return nil, a.running.noBroker
 	}
 	cfg := a.brokerConfig(a.name)
 	cfg.Logger = logger
@@ -132,8 +132,8 @@ func (a *App) serverURL() string {
 
 // Management returns a client of RabbitMQ's HTTP API.
 func (a *App) Management() (*rabbit.Management, error) {
-	if a.running.missing != nil {
-		return nil, a.running.missing
+	if a.running.noBroker != nil {
+		return nil, a.running.noBroker
 	}
 	return rabbit.NewManagement(a.settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient())
 }

@@ -26,9 +26,9 @@ func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 	}
 }
 
-// refuseLimits returns an error with every limit by which the broker may drop messages,
+// checkLimits returns an error with every limit by which the broker may drop messages,
 // and the command that removes it.
-func (a *App) refuseLimits(ctx context.Context) error {
+func (a *App) checkLimits(ctx context.Context) error {
 	var limits []error
 	for _, f := range doctor.Limits(ctx, a.doctorConfig(a.pipeline())) {
 		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Remedy))

@@ -30,8 +30,8 @@ func (a *App) Discard(ctx context.Context, ids []string, decision Decision) (con
 		return 0, err
 	}
 	d := discarding{App: a, Decision: decision, events: events, publisher: publisher}
-	for some := range slices.Chunk(ids, discardChunk) {
-		n, err := d.publish(ctx, some)
+	for chunk := range slices.Chunk(ids, discardChunk) {
+		n, err := d.publish(ctx, chunk)
 		confirmed += n
 		if err != nil {
 			return confirmed, err
@@ -130,9 +130,9 @@ func missingDiscards(ctx context.Context, events EventStore, ids []string) (int,
 		return 0, err
 	}
 	missing := len(ids)
-	for some := range slices.Chunk(ids, discardChunk) {
+	for chunk := range slices.Chunk(ids, discardChunk) {
 		var either kql.Or
-		for _, id := range some {
+		for _, id := range chunk {
 			either = append(either, kql.FieldIs("event.id", discardID(id)))
 		}
 		n, err := events.Count(ctx, eventstore.Selection{Query: either})

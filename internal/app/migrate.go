@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/internal/topology"
 )
 
-// refuseFormer fails if setup has to run first. It waits for the broker.
-func (a *App) refuseFormer(ctx context.Context) (err error) {
+// checkFormerQueues fails if setup has to run first. It waits for the broker.
+func (a *App) checkFormerQueues(ctx context.Context) (err error) {
 	conn, err := a.open("checking", false)
 	if err != nil {
 		return err

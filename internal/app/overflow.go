@@ -17,9 +17,9 @@ import (
 const (
 	overflowInterval = time.Second
 
-	// countersSettled is how long the management API may take to count past messages:
+	// counterDelay is how long the management API may take to count past messages:
 	// it does so every five seconds (https://www.rabbitmq.com/docs/management#statistics-interval).
-	countersSettled = 6 * time.Second
+	counterDelay = 6 * time.Second
 )
 
 // overflow watches for times at which the broker drops the oldest tap copies, since the
@@ -34,9 +34,9 @@ type overflow struct {
 	dropping prometheus.Gauge
 	dropped  prometheus.Counter
 
-	counted int64     // dropped messages that an earlier event has counted
-	since   time.Time // messages published earlier are in the store; zero: nothing is dropped
-	over    time.Time // when the queue was no longer full
+	counted      int64     // dropped messages that an earlier event has counted
+	since        time.Time // messages published earlier are in the store; zero: nothing is dropped
+	notFullSince time.Time // when the queue was no longer full
 }
 
 // watchOverflow runs until ctx ends, if copies may be dropped at all.
@@ -102,11 +102,11 @@ func (o *overflow) poll(ctx context.Context) {
 		o.logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
 			"queue", o.topology.Index(), "limit", o.topology.IndexLimit, "since", o.since)
 	case full:
-		o.over = time.Time{}
-	case !o.since.IsZero() && o.over.IsZero():
-		o.over = time.Now()
-	case !o.since.IsZero() && time.Since(o.over) > countersSettled:
-		if err := o.record(ctx, o.over); err != nil {
+		o.notFullSince = time.Time{}
+	case !o.since.IsZero() && o.notFullSince.IsZero():
+		o.notFullSince = time.Now()
+	case !o.since.IsZero() && time.Since(o.notFullSince) > counterDelay:
+		if err := o.record(ctx, o.notFullSince); err != nil {
 			o.logger.Error("recording a gap failed; trying again", "error", err)
 		}
 	}
@@ -137,9 +137,9 @@ func (o *overflow) missing(ctx context.Context) (int64, error) {
 
 // record publishes the `dropped` event, and starts again.
 func (o *overflow) record(ctx context.Context, until time.Time) error {
-	many := "an unknown number of"
+	count := "an unknown number of"
 	if all, err := o.missing(ctx); err == nil {
-		many = fmt.Sprintf("about %d", max(0, all-o.counted))
+		count = fmt.Sprintf("about %d", max(0, all-o.counted))
 		o.dropped.Add(float64(max(0, all-o.counted)))
 		o.counted = all
 	}
@@ -149,7 +149,7 @@ func (o *overflow) record(ctx context.Context, until time.Time) error {
 		Time: o.since, Duration: until.Sub(o.since),
 		Failure: schemas.Failure{Type: "gap", Message: fmt.Sprintf(
 			"%s messages that were published between %s and %s are not recorded: more than tap.limit (%d) waited for the store",
-			many, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.topology.IndexLimit)},
+			count, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.topology.IndexLimit)},
 	}
 	err := o.publisher.Publish(ctx, o.Sign(rabbit.Message{
 		Exchange: o.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
@@ -158,7 +158,7 @@ func (o *overflow) record(ctx context.Context, until time.Time) error {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
 	}
 	o.dropping.Set(0)
-	o.since, o.over = time.Time{}, time.Time{}
+	o.since, o.notFullSince = time.Time{}, time.Time{}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 		op                 kql.Op
 		text, flag, format string
 	}{
-		{kql.GreaterOrEqual, from, cmp.Or(p.Since, p.From), p.beginFormat()},
+		{kql.GreaterOrEqual, from, cmp.Or(p.Since, p.From), p.beginErrorFormat()},
 		{kql.Less, p.To, p.To, "--to %q: " + expectedTime},
 	} {
 		if bound.text == "" {
@@ -49,8 +49,8 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 
 const expectedTime = "expected a time such as 2026-05-04T03:00:00Z, 2026-05-04 or now-1d"
 
-// beginFormat returns the format of the error for an invalid --since or --from.
-func (p Period) beginFormat() string {
+// beginErrorFormat returns the format of the error for an invalid --since or --from.
+func (p Period) beginErrorFormat() string {
 	if p.Since != "" {
 		return "--since %q: expected a duration such as 15m, 1h30m or 7d"
 	}

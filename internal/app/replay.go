@@ -12,8 +12,8 @@ func (a *App) Replayer(ctx context.Context) (*replayer.Replayer, error) { return
 // Planner returns a Replayer that plans jobs, too. Unless unchecked is set, plans find
 // out which messages would reach no queue.
 func (a *App) Planner(ctx context.Context, unchecked bool) (*replayer.Replayer, error) {
-	if a.running.missing != nil {
-		return nil, a.running.missing
+	if a.running.noBroker != nil {
+		return nil, a.running.noBroker
 	}
 	return a.replayer(ctx, unchecked)
 }

@@ -85,25 +85,25 @@ func routeState(ctx context.Context, conn *rabbit.Connection, queue string) (Rou
 	return state, err
 }
 
-// pausedAge bounds the age of a `paused` event: a route that is still paused repeats it.
+// maxPausedAge bounds the age of a `paused` event: a route that is still paused repeats it.
 // A route whose process has ended does not.
-const pausedAge = pipeline.PausedEvery + 5*time.Minute
+const maxPausedAge = pipeline.PausedEvery + 5*time.Minute
 
 // pausedRoutes returns the newest event of each paused route, by queue.
 func (a *App) pausedRoutes(ctx context.Context, events doctor.Events) (map[string]schemas.Event, error) {
-	recent, err := timeBound(kql.GreaterOrEqual, time.Now().Add(-pausedAge).UTC().Format(time.RFC3339))
+	recent, err := timeBound(kql.GreaterOrEqual, time.Now().Add(-maxPausedAge).UTC().Format(time.RFC3339))
 	if err != nil {
 		return nil, err
 	}
-	which := kql.And{
+	query := kql.And{
 		kql.Or{kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("event.action", string(schemas.Resumed))},
 		kql.FieldIs("watership.vhost", a.vhost), recent,
 	}
 	if a.settings.Source != "" {
-		which = append(which, kql.FieldIs("watership.source", a.settings.Source))
+		query = append(query, kql.FieldIs("watership.source", a.settings.Source))
 	}
 	newest := map[string]schemas.Event{}
-	for event, err := range events.Events(ctx, eventstore.Selection{Query: which, WithoutBody: true}) {
+	for event, err := range events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true}) {
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ func StoreFile(data string) string { return filepath.Join(data, "store.db") }
 // running is the process with the embedded broker that runs on the data folder.
 type running struct {
 	instance string // in the server-properties of its broker; "": amqp.url names a broker
-	missing  error  // why there is no broker; nil: there is one, or amqp.url names one
+	noBroker error  // why there is none; nil: there is one, or amqp.url names one
 }
 
 // WithRunning returns the settings that an App uses: with the servers of the process
@@ -32,8 +32,8 @@ func WithRunning(settings config.Config) (config.Config, error) {
 // configures both from the data folder, if that has them; after dev has ended, only the
 // store. An error refuses the folder.
 func findRunning(settings config.Config) (config.Config, running, error) {
-	chosen := isChosen(settings)
-	if chosen && !settings.AMQP.URL.IsEmbedded() {
+	configured := namesServers(settings)
+	if configured && !settings.AMQP.URL.IsEmbedded() {
 		return settings, running{}, nil
 	}
 	process, err := runfile.Read(settings.Data)
@@ -41,20 +41,20 @@ func findRunning(settings config.Config) (config.Config, running, error) {
 	switch {
 	case errors.As(err, &unsafe):
 		return settings, running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
-	case nothingRuns(err) && !chosen && !hasStore(settings.Data):
+	case nothingRuns(err) && !configured && !hasStore(settings.Data):
 		return settings, running{}, nil
 	case err != nil:
-		missing := notRunning(settings.Data, err)
-		settings, err = withStoreOfEnded(settings, chosen)
-		return settings, running{missing: missing}, err
+		noBroker := notRunning(settings.Data, err)
+		settings, err = withStoreOfEnded(settings, configured)
+		return settings, running{noBroker: noBroker}, err
 	}
-	settings, err = withProcess(settings, process, chosen)
+	settings, err = withProcess(settings, process, configured)
 	return settings, running{instance: process.Instance}, err
 }
 
-// isChosen reports whether the configuration names servers, or a secret for servers at
+// namesServers reports whether the configuration names servers, or a secret for servers at
 // their default addresses.
-func isChosen(settings config.Config) bool {
+func namesServers(settings config.Config) bool {
 	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
 		if settings.IsSet(key) {
 			return true
@@ -69,10 +69,10 @@ func hasStore(data string) bool {
 }
 
 // withProcess returns the settings with the broker of a process, and with its store
-// unless another was chosen.
-func withProcess(settings config.Config, process runfile.Running, chosen bool) (config.Config, error) {
+// unless another is configured.
+func withProcess(settings config.Config, process runfile.Running, configured bool) (config.Config, error) {
 	servers := config.Servers{AMQP: config.NewURL(process.AMQP), Management: config.NewURL(process.Management)}
-	if !chosen {
+	if !configured {
 		if process.Store == "" {
 			return settings, inputErrorf("process %d, which runs in %s, has its events in no file: set store.url as it was set there", process.PID, settings.Data)
 		}
@@ -82,10 +82,10 @@ func withProcess(settings config.Config, process runfile.Running, chosen bool) (
 }
 
 // withStoreOfEnded returns the settings with the store of a dev that has ended, unless
-// another was chosen.
-func withStoreOfEnded(settings config.Config, chosen bool) (config.Config, error) {
+// another is configured.
+func withStoreOfEnded(settings config.Config, configured bool) (config.Config, error) {
 	servers := config.Servers{AMQP: config.NewURL(config.Embedded)}
-	if chosen {
+	if configured {
 		return settings.WithServers(servers, settings.Data), nil
 	}
 	servers.Store = config.NewURL("sqlite:" + StoreFile(settings.Data))

@@ -32,7 +32,7 @@ func readSecrets(cfg *config.Config) (s secrets, err error) {
 		return s, err
 	}
 	if password != "" {
-		if err := logIn(&cfg.AMQP, password); err != nil {
+		if err := addPassword(&cfg.AMQP, password); err != nil {
 			return s, err
 		}
 	}
@@ -92,9 +92,9 @@ func contentOf(key, file string) ([]byte, error) {
 	return content, err
 }
 
-// logIn adds the password to the login of amqp.url, and to the login of the management
+// addPassword adds the password to the login of amqp.url, and to the login of the management
 // API if it is the same.
-func logIn(amqp *config.AMQP, password string) error {
+func addPassword(amqp *config.AMQP, password string) error {
 	broker, err := url.Parse(amqp.URL.Reveal())
 	if err != nil {
 		return inputErrorf("amqp.url %s cannot be read", amqp.URL)

@@ -81,7 +81,7 @@ func (a *App) newServer(ctx context.Context, with Extension) (*Server, error) {
 
 // handle runs the handlers, unless setup has to run first.
 func (s *Server) handle(ctx context.Context) error {
-	refused := s.refuseFormer(ctx)
+	refused := s.checkFormerQueues(ctx)
 	if refused != nil {
 		ended, end := context.WithCancel(ctx)
 		end()

@@ -103,8 +103,8 @@ func (s *Server) routes(live *gauges) http.Handler {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
 	var updates singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answering(s.stalled, nil))
-	mux.HandleFunc("GET /readyz", answering(s.Ready, s.paused))
+	mux.HandleFunc("GET /healthz", healthHandler(s.stalled, nil))
+	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describePaused))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		_, _, _ = updates.Do("", func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serverTimeout)
@@ -117,13 +117,13 @@ func (s *Server) routes(live *gauges) http.Handler {
 	return mux
 }
 
-// answering responds with one line: ok, or the problem. After ok there may be more
+// healthHandler responds with one line: ok, or the problem. After ok there may be more
 // lines, about states that are no problem of serve. more may be nil.
-func answering(problem func(context.Context) error, more func() []string) http.HandlerFunc {
+func healthHandler(check func(context.Context) error, more func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), serverTimeout)
 		defer cancel()
-		if err := problem(ctx); err != nil {
+		if err := check(ctx); err != nil {
 			http.Error(w, wording.OneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
@@ -137,8 +137,8 @@ func answering(problem func(context.Context) error, more func() []string) http.H
 	}
 }
 
-// paused describes the routes whose breaker is open.
-func (s *Server) paused() []string {
+// describePaused describes the routes whose breaker is open.
+func (s *Server) describePaused() []string {
 	var lines []string
 	for _, route := range s.handlers.Routes() {
 		if !route.Paused.IsZero() {

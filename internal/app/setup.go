@@ -38,7 +38,7 @@ func (a *App) Setup(ctx context.Context, to *kibana.Client, report func(subject,
 	if err := a.importInto(ctx, to, report); err != nil {
 		return err
 	}
-	return a.refuseLimits(ctx)
+	return a.checkLimits(ctx)
 }
 
 func (a *App) declare(ctx context.Context) error {
