@@ -35,6 +35,8 @@ const (
 	headerWaits       = "watership-waits"
 	headerWaitsSince  = "watership-waits-since"
 	headerMissing     = "watership-missing-since"
+	headerRoute       = "watership-route"
+	headerPark        = "watership-park"
 	headerDuration    = "watership-duration"
 	headerParent      = "watership-parent"
 	headerReplay      = "watership-replay"
@@ -141,6 +143,12 @@ func (h typedTable) setText(name, value string) {
 func (h typedTable) setInt(name string, value int64) {
 	if value != 0 {
 		h[name] = value
+	}
+}
+
+func (h typedTable) setFlag(name string, value bool) {
+	if value {
+		h[name] = int64(1)
 	}
 }
 

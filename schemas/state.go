@@ -28,6 +28,12 @@ type State struct {
 	// queues.
 	MissingSince time.Time
 
+	// Route is whether the queue is that of a route, which is bound to the direct
+	// exchange by its name. Park is whether the poison handler publishes a copy to the
+	// queue's parking queue. The process that handled the failure sets both, since the
+	// processes that move the message further may have other routes.
+	Route, Park bool
+
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
 	Delay    time.Duration // until the next attempt; whole milliseconds
@@ -96,6 +102,8 @@ func (s State) write(h typedTable) {
 	h.setInt(headerWaits, int64(s.Waits))
 	h.setTime(headerWaitsSince, s.WaitsSince)
 	h.setTime(headerMissing, s.MissingSince)
+	h.setFlag(headerRoute, s.Route)
+	h.setFlag(headerPark, s.Park)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -132,6 +140,9 @@ func readState(h typedTable) State {
 		WaitsSince: h.time(headerWaitsSince),
 
 		MissingSince: h.time(headerMissing),
+
+		Route: h.int(headerRoute) == 1,
+		Park:  h.int(headerPark) == 1,
 	})
 }
 

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // check reports settings that are each valid, and contradict each other.
 func (l *loader) check(c *Config) {
 	topology := schemas.Topology{Prefix: c.Topology.Prefix}
+	l.checkRoles(c.Roles)
 	l.checkTap(c.Tap.Exchanges, topology)
 	l.checkRoutes(c, topology)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
@@ -37,6 +39,13 @@ func (l *loader) checkStore(store Store) {
 	l.rejectIf("store.api_key_file", store.APIKeyFile != "" && store.Username != "", "either an API key or a login")
 }
 
+func (l *loader) checkRoles(roles []role.Role) {
+	l.rejectIf("roles", len(roles) == 0, "at least one of "+strings.Join(roleNames(), ", "))
+	for i, r := range roles {
+		l.rejectIf(element("roles", i), slices.Contains(roles[:i], r), "each role once")
+	}
+}
+
 func (l *loader) checkTap(exchanges []TapExchange, topology schemas.Topology) {
 	names := map[string]bool{}
 	for i, tap := range exchanges {
@@ -59,7 +68,8 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 		l.rejectIf(at+".queue", topology.Owns(route.Queue), "a queue that is not Watership's")
 		l.rejectIf(at+".queue", queues[route.Queue], "each queue once")
 		l.checkParking(at+".park", route, topology)
-		l.rejectIf(at+".handler.http.url", route.Handler.HTTP.URL.IsZero(), "the URL to which messages are posted")
+		_, handled := l.seen[at+".handler"]
+		l.rejectIf(at+".handler.http.url", handled && !route.HasHandler(), "the URL to which messages are posted")
 		l.checkPolicy(at+".retry", route.Retry, c)
 		if c.Retry.Breaker.Validate() == nil { // which would be reported for each route
 			l.checkFields(at+".breaker", route.Breaker.Validate())

@@ -35,6 +35,12 @@ func TestSettingsThatContradict(t *testing.T) {
 		"a listener of RabbitMQ": {
 			"amqp.listen: ':5672'", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
+		"no role": {
+			"roles: []", `w.yaml:1: roles: expected at least one of routes, retry, due, poison, index`,
+		},
+		"a role twice": {
+			"roles: [index, index]", `w.yaml:1: roles[1]: expected each role once`,
+		},
 		"a default policy that is missing": {
 			"retry.default: fast", `w.yaml:1: retry.default: "fast": expected a policy of retry.policies: default`,
 		},
@@ -56,7 +62,7 @@ func TestSettingsThatContradict(t *testing.T) {
 			"routes: [{" + handler + "}]", `w.yaml:1: routes[0].queue: expected the name of a queue`,
 		},
 		"a route without a service": {
-			"routes: [{queue: a}]", `w.yaml:1: routes[0].handler.http.url: expected the URL to which messages are posted`,
+			"routes: [{queue: a, handler: {}}]", `w.yaml:1: routes[0].handler.http.url: expected the URL to which messages are posted`,
 		},
 		"a queue of Watership's": {
 			"routes: [{queue: watership.due, " + handler + "}]", `w.yaml:1: routes[0].queue: "watership.due": expected a queue that is not Watership's`,

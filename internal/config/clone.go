@@ -10,6 +10,7 @@ import (
 // Clone returns a copy that shares no slice and no map with c, so that neither can
 // be changed through the other.
 func (c Config) Clone() Config {
+	c.Roles = slices.Clone(c.Roles)
 	c.Tap.Exchanges = cloneEach(c.Tap.Exchanges, TapExchange.clone)
 	c.Routes = cloneEach(c.Routes, Route.clone)
 	c.Retry.Policies = clonePolicies(c.Retry.Policies)

@@ -17,7 +17,9 @@ func (l *loader) complete(c *Config) {
 			c.Routes[i].Retry = c.Retry.Default
 			l.derive(element("routes", i)+".retry", c.Retry.Default, "retry.default")
 		}
-		c.Routes[i].Breaker = c.Routes[i].Breaker.Or(c.Retry.Breaker)
+		if c.Routes[i].HasHandler() {
+			c.Routes[i].Breaker = c.Routes[i].Breaker.Or(c.Retry.Breaker)
+		}
 	}
 }
 

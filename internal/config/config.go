@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -22,13 +23,17 @@ type Config struct {
 	// the process that runs them. Default: .watership.
 	Data string
 
+	// Roles are the parts of Watership that serve runs, each once; one process or several
+	// may have a role. Default: all.
+	Roles []role.Role
+
 	AMQP     AMQP
 	Store    Store
 	Topology Topology
 	Tap      Tap
 
-	// Routes are the queues to consume, each name once. Without routes, messages are
-	// only recorded and replayed.
+	// Routes are the queues to consume, and the queues of other consumers whose dead
+	// letters have a policy of their own; each name once.
 	Routes []Route
 
 	Retry Retry
@@ -144,11 +149,12 @@ type TapExchange struct {
 	Keys []string
 }
 
-// Route is a queue, its bindings, its handler and its retry policy.
+// Route is a queue, its bindings, its handler and its retry policy. Without a handler,
+// another program consumes the queue, and Watership retries its dead letters.
 type Route struct {
 	Queue   string
-	Bind    []Bind // none: other programs bind the queue
-	Handler Handler
+	Bind    []Bind  // none: other programs bind the queue
+	Handler Handler // zero: none
 
 	// Concurrency is the number of messages that are handled at a time; 1 keeps their
 	// order. Each takes memory and one call of the handler. Default: 16.
@@ -168,6 +174,9 @@ type Route struct {
 	// false.
 	Park bool
 }
+
+// HasHandler reports whether serve handles the messages of the queue.
+func (r Route) HasHandler() bool { return !r.Handler.HTTP.URL.IsZero() }
 
 // Bind is a binding from an exchange, which must exist, to a route's queue.
 type Bind struct {

@@ -55,6 +55,18 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 	})
 }
 
+// A route without a handler has a policy for the dead letters of another consumer.
+func TestFieldsThatNeedAHandler(t *testing.T) {
+	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry and park"
+	refuse(t, "routes:\n- queue: a\n  %s", "routes[0]", 3, []fieldCase{
+		{"bind", "[{exchange: a}]", expected},
+		{"concurrency", "16", expected},
+		{"breaker", "{first: 1s}", expected},
+		{"timeout", "1s", expected},
+		{"handlr", "{}", `is not known; the nearest is routes[0].handler`},
+	})
+}
+
 func TestFieldsOfAHandlerRefuse(t *testing.T) {
 	const meanings = "expected handled, retry, poison or unavailable"
 	refuse(t, "routes:\n- queue: a\n  handler:\n    http:\n      url: 'http://h/'\n      %s", "routes[0].handler.http", 6, []fieldCase{

@@ -61,6 +61,7 @@ func serverKeys(c *Config) []Key {
 	return []Key{
 		{Name: "source", Help: "name of the RabbitMQ system in every event (default: its cluster name and vhost)", read: scalar(boundedText(0, 200), &c.Source)},
 		{Name: "data", Default: ".watership", Help: "data folder of the embedded broker and store", read: scalar(boundedText(1, 4096), &c.Data)},
+		{Name: "roles", Form: List, Default: strings.Join(roleNames(), ","), Help: "parts of Watership that serve runs: " + strings.Join(roleNames(), ", "), read: scalars(roleName, &c.Roles)},
 		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "URL of RabbitMQ, or embedded:// for an embedded broker", read: scalar(brokerAddress, &c.AMQP.URL)},
 		{Name: "amqp.listen", Help: "listen address of the embedded broker, host:port (default: 127.0.0.1:5672, or a free port if that is in use)", read: scalar(listenAddress, &c.AMQP.Listen)},
 		{Name: "amqp.management_url", Help: "URL of RabbitMQ's management API (default: derived from amqp.url)", read: scalar(address("http", "https"), &c.AMQP.ManagementURL)},

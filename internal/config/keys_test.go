@@ -37,6 +37,7 @@ var keyCases = map[string]keyCase{
 		want: `"amqp://rabbit:0/": expected a URL such as amqp://user:password@host:port, with a port from 1 to 65535, or embedded://`,
 	},
 	"amqp.listen":         {good: "127.0.0.1:5673", with: "amqp.url: embedded://", bad: "localhost", want: `"localhost": ` + listenExpected},
+	"roles":               {good: "retry, due", bad: "boss", want: `"boss": expected routes, retry, due, poison or index`},
 	"amqp.management_url": {good: "https://rabbit:15671", bad: "rabbit", want: `"xxxxx": expected a URL such as http://user:password@host:port, with scheme http or https`},
 	"amqp.password_file":  {good: "/run/amqp", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"amqp.state_key_file": {good: "/run/keys", bad: longPath, want: `"` + longPath + `": ` + pathExpected},

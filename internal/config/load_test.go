@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -15,6 +16,7 @@ import (
 const full = `
 source: shop
 data: /var/lib/watership
+roles: [routes, index]
 amqp:
   url: "amqps://shop:pw@rabbit/prod"
   management_url: "https://rabbit:1"
@@ -45,6 +47,7 @@ routes:
     park: true
   - queue: rest
     handler: {http: {url: "http://localhost:8080/rest"}}
+  - {queue: invoices, retry: slow, park: true}
 retry:
   default: none
   policies:
@@ -75,7 +78,7 @@ log: {level: debug, format: json}
 
 func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
-		Source: "shop", Data: "/var/lib/watership",
+		Source: "shop", Data: "/var/lib/watership", Roles: []role.Role{role.Routes, role.Index},
 		AMQP: AMQP{
 			URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
 			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
@@ -102,6 +105,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
 			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none", Breaker: breakerOfFull()},
+			{Queue: "invoices", Retry: "slow", Park: true},
 		},
 		Retry: Retry{
 			Default: "none", Policies: map[string]retry.Policy{
@@ -138,7 +142,7 @@ func breakerOfFull() retry.Breaker {
 
 func TestDefaults(t *testing.T) {
 	diffConfig(t, Config{
-		Data: ".watership",
+		Data: ".watership", Roles: role.All(),
 		AMQP: AMQP{URL: NewURL("amqp://guest:guest@localhost:5672/"), ManagementURL: NewURL("http://guest:guest@localhost:15672")},
 		Store: Store{
 			URL: NewURL("http://localhost:9200"), Stream: "watership-messages",

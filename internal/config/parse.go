@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/internal/role"
 )
 
 // The parsers of values. Their errors list the values that are possible, and never
@@ -25,6 +26,19 @@ func oneOf(words ...string) func(string) (string, error) {
 		}
 		return s, nil
 	}
+}
+
+func roleName(s string) (role.Role, error) {
+	name, err := oneOf(roleNames()...)(s)
+	return role.Role(name), err
+}
+
+func roleNames() []string {
+	var names []string
+	for _, r := range role.All() {
+		names = append(names, string(r))
+	}
+	return names
 }
 
 // alternatives returns "a, b or c".

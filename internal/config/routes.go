@@ -18,6 +18,10 @@ func readTap(l *loader, path string, n node) TapExchange {
 
 func readRoute(l *loader, path string, n node) Route {
 	var route Route
+	if handler, _ := n.field("handler"); handler.Kind == absent {
+		l.readFields(path, n, routeWithoutHandler(&route)...)
+		return route
+	}
 	l.readFields(path, n,
 		structureField{name: "queue", read: scalar(queueName, &route.Queue)},
 		structureField{name: "bind", read: structures(readBind, &route.Bind)},
@@ -29,6 +33,24 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
 	)
 	return route
+}
+
+// routeWithoutHandler returns the fields of a route whose queue another program consumes.
+func routeWithoutHandler(route *Route) []structureField {
+	return []structureField{
+		{name: "queue", read: scalar(queueName, &route.Queue)},
+		{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
+		{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
+		{name: "handler", read: readHandler(&route.Handler)},
+		{name: "bind", read: needsHandler},
+		{name: "concurrency", read: needsHandler},
+		{name: "breaker", read: needsHandler},
+		{name: "timeout", read: needsHandler},
+	}
+}
+
+func needsHandler(l *loader, path string, n node) {
+	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry and park")
 }
 
 // readBreaker reads the fields of a route's breaker; missing ones are set by complete.
