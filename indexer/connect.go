@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
 )
 
 // connect opens connections to URL, which closing closes, unless the configuration has a
@@ -28,7 +29,7 @@ func (x *Indexer) connect(ctx context.Context) (closing func() error, err error)
 	if err := x.nameSource(ctx, consuming); err != nil {
 		return nil, errors.Join(err, closing())
 	}
-	x.cfg.Broker, x.cfg.Publisher = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}
+	x.cfg.Broker, x.cfg.Publisher = rabbit.Consumer{Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag()}, rabbit.ExchangePublisher{Publisher: publisher}
 	return closing, nil
 }
 

@@ -12,14 +12,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
-	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 const (
-	ownConcurrency = 256 // messages that the retry and poison handlers move at once
+	roleConcurrency = 256 // messages that the handler of a role moves at once
 
 	// routerCloseTimeout is the time for handlers that did not finish within StopTimeout,
 	// once their contexts have ended.
@@ -32,17 +32,20 @@ const (
 	noTimeout = 10 * 365 * 24 * time.Hour
 )
 
-// build adds the handlers to the router: one for each route, and the retry and
-// poison handlers.
+// build adds the handlers to the router: one for each route that has one, and those of
+// the roles.
 func (p *Pipeline) build() (err error) {
 	logger := watermill.NewSlogLogger(p.cfg.Logger)
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
-	if err := p.addOwnHandlers(logger); err != nil {
+	if err := p.addRoles(logger); err != nil {
 		return err
 	}
 	for _, route := range p.cfg.Routes {
+		if route.Handler == nil {
+			continue
+		}
 		if err := p.addRoute(route, logger); err != nil {
 			return err
 		}
@@ -50,16 +53,20 @@ func (p *Pipeline) build() (err error) {
 	return nil
 }
 
-func (p *Pipeline) addOwnHandlers(logger watermill.LoggerAdapter) error {
+func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
 	dead, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Due()), p.poisoner()
-	for queue, handler := range map[string]queueHandler{
-		names.Retry():  {dead.messageFlow, dead.handleDead, handlerTries, dead.poisonDeadLetter},
-		names.Due():    {due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage},
-		names.Poison(): {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
+	for r, handler := range map[Role]queueHandler{
+		RoleRetry:  {dead.messageFlow, dead.handleDead, handlerTries, dead.poisonDeadLetter},
+		RoleDue:    {due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage},
+		RolePoison: {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
 	} {
-		subscriber, err := p.subscriber(logger,
-			transport.Concurrency(ownConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
+		if !p.cfg.has(r) {
+			continue
+		}
+		queue := handler.queue
+		subscriber, err := p.subscriber(role.Role(r), logger,
+			transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
@@ -69,45 +76,44 @@ func (p *Pipeline) addOwnHandlers(logger watermill.LoggerAdapter) error {
 }
 
 func (p *Pipeline) poisoner() *poisoner {
-	return &poisoner{
-		messageFlow: p.messageFlow(p.cfg.Topology.Poison()), parking: p.parking(), declare: p.declareQueue,
-		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout,
-	}
+	return &poisoner{messageFlow: p.messageFlow(p.cfg.Topology.Poison()), declare: p.declareParking}
 }
 
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), policyOf: p.policyOf,
+		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.routeOf,
 		labels: newQueueLabels(p.cfg.Routes, p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
-	concurrent, err := p.subscriber(logger,
+	concurrent, err := p.subscriber(role.Routes, logger,
 		transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(noTimeout))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	single, err := p.subscriber(logger, transport.Concurrency(1), transport.StopTimeout(noTimeout))
+	single, err := p.subscriber(role.Routes, logger, transport.Concurrency(1), transport.StopTimeout(noTimeout))
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	b := breaker.New(*route.Breaker, time.Now)
-	p.breakers = append(p.breakers, b)
+	p.breakers[route.Queue] = b
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang}
 	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
 }
 
-func (p *Pipeline) subscriber(logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
-	return transport.NewSubscriberWithConnection(p.subscription(), logger, p.consuming, opts...)
+// subscriber returns a subscriber whose consumers announce their role.
+func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
+	return transport.NewSubscriberWithConnection(p.subscription(r), logger, p.consuming, opts...)
 }
 
 // subscription makes every topic the name of a queue.
-func (p *Pipeline) subscription() wamqp.Config {
+func (p *Pipeline) subscription(r role.Role) wamqp.Config {
 	return wamqp.Config{
+		Consume:         wamqp.ConsumeConfig{Consumer: p.cfg.consumer(r).Tag()},
 		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
@@ -123,6 +129,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
+		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout,
 	}
 }
 
@@ -134,38 +141,25 @@ func (p *Pipeline) signingPublisher(by *topology.SelfHealingPublisher) signingPu
 func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
 
 func (p *Pipeline) directDelivery() topology.DirectDelivery {
-	delivery := topology.DirectDelivery{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login, RouteQueues: map[string]bool{},
+	return topology.DirectDelivery{
+		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login,
 	}
-	for _, route := range p.cfg.Routes {
-		delivery.RouteQueues[route.Queue] = true
-	}
-	return delivery
 }
 
-func (p *Pipeline) policyOf(queue string) retry.Policy {
+// routeOf returns the route of a queue. The queue of another consumer, without a route,
+// has the default policy.
+func (p *Pipeline) routeOf(queue string) Route {
 	for _, route := range p.cfg.Routes {
 		if route.Queue == queue {
-			return *route.Policy
+			return route
 		}
 	}
-	return *p.cfg.Default
+	return Route{Queue: queue, Policy: p.cfg.Default}
 }
 
-// parking returns the queues for copies of poison, by the queue of the route.
-func (p *Pipeline) parking() map[string]string {
-	parking := map[string]string{}
-	for _, route := range p.cfg.Routes {
-		if route.Park {
-			parking[route.Queue] = route.parking()
-		}
-	}
-	return parking
-}
-
-// declareQueue declares a queue of the topology again.
-func (p *Pipeline) declareQueue(queue string) error {
+// declareParking declares a parking queue that was deleted.
+func (p *Pipeline) declareParking(queue string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
 	defer cancel()
-	return p.reconciler.DeclareQueue(ctx, queue)
+	return p.reconciler.DeclareParking(ctx, queue)
 }

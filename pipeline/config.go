@@ -32,7 +32,15 @@ type Config struct {
 	StateKeys schemas.StateKeys
 
 	Tap    []Tap   // exchanges whose messages are recorded
-	Routes []Route // each queue once; none: only dead letters are retried
+	Routes []Route // each queue once
+
+	// Roles are the parts of Watership that this pipeline runs in addition to its routes.
+	// Several processes may have a role; their configurations should be equal, since any
+	// of them may get a message. Zero: none, since `watership serve` has them all.
+	Roles []Role
+
+	// Standalone gives the pipeline every role, for a system without `watership serve`.
+	Standalone bool
 
 	// ManagementURL is the address of RabbitMQ's management API, such as
 	// http://user:password@host:15672. It lists the keys of direct exchanges that are
@@ -45,11 +53,11 @@ type Config struct {
 	// queues and bindings are declared again. Zero: 30 s.
 	TopologyEvery time.Duration
 
-	// Default is the policy of routes that have none, and of dead letters from
-	// queues that are no route of this pipeline. Nil: retry.Default.
+	// Default is the policy of routes that have none, and with RoleRetry of dead letters
+	// from queues that are no route of this pipeline. Nil: retry.Default.
 	Default *retry.Policy
 
-	// RetriedDeaths are the reasons for which a dead letter is tried again:
+	// RetriedDeaths are the reasons for which a dead letter is tried again, with RoleRetry:
 	// rejected, expired, maxlen, delivery_limit
 	// (https://www.rabbitmq.com/docs/dlx). One of any other reason is poison at
 	// once. Nil: rejected. Empty: none.
@@ -60,8 +68,8 @@ type Config struct {
 	Breaker retry.Breaker
 
 	// ReturnGrace is how long a queue may be missing before the messages that are due for
-	// it become poison; deploys re-create queues. It begins when a message that is due
-	// first finds the queue missing. Zero: 5 min.
+	// it become poison, with RoleDue; deploys re-create queues. It begins when a message
+	// that is due first finds the queue missing. Zero: 5 min.
 	ReturnGrace time.Duration
 
 	// ReturnPause is the wait before another try at a queue that is full, missing or does
@@ -75,12 +83,14 @@ type Config struct {
 	// attempt at an unavailable service. Zero: 30 s.
 	ConfirmTimeout time.Duration
 
-	// OnPoison is called for each message that becomes poison, after its `poisoned` event
-	// and its parked copy are confirmed: for a notification or a ticket. It may be called
-	// twice for a message, and blocks the poison handler, which handles 256 messages at a
-	// time. The context ends after OnPoisonTimeout, and when the pipeline has waited long
-	// enough for its end. An error or a panic is logged and changes nothing; a call that
-	// does not return is logged and goes on by itself. Nil: no call.
+	// OnPoison is called for each message that this pipeline gives up: those of its routes,
+	// and with RoleRetry and RoleDue those of other queues. The broker has confirmed the
+	// message in the poison queue by then; its `poisoned` event and its parked copy follow.
+	// It serves for a notification or a ticket. It may be called twice for a message,
+	// whose handler's slot it takes. The context ends after OnPoisonTimeout, and when the
+	// pipeline has waited long enough for its end. An error or a panic is logged and
+	// changes nothing; a call that does not return is logged and goes on by itself. Nil:
+	// no call.
 	OnPoison func(ctx context.Context, e schemas.Event) error
 
 	OnPoisonTimeout time.Duration // of one call of OnPoison; zero: 1 min
@@ -113,6 +123,8 @@ const (
 	defaultReturnPause = 10 * time.Second
 	defaultHookTimeout = time.Minute
 
+	defaultTopologyEvery = 30 * time.Second
+
 	defaultConfirmTimeout = 30 * time.Second
 )
 
@@ -130,6 +142,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxBytes <= 0 {
 		c.MaxBytes = defaultMaxBytes
 	}
+	orElse(&c.TopologyEvery, defaultTopologyEvery)
 	orElse(&c.StopTimeout, defaultStopTimeout)
 	orElse(&c.ReturnGrace, defaultReturnGrace)
 	orElse(&c.ReturnPause, defaultReturnPause)
@@ -165,9 +178,13 @@ func (c Config) validate() error {
 	if c.ReturnPause%time.Millisecond != 0 {
 		errs = append(errs, fmt.Errorf("return pause %s: expected whole milliseconds", c.ReturnPause))
 	}
+	errs = append(errs, c.validateRoles())
 	queues := map[string]bool{}
 	for _, route := range c.Routes {
 		errs = append(errs, route.validate(c.Topology))
+		if route.Handler == nil && !c.has(RoleRetry) {
+			errs = append(errs, fmt.Errorf("the route of queue %q has no handler: expected one, or RoleRetry, which retries the dead letters of other consumers", route.Queue))
+		}
 		if queues[route.Queue] {
 			errs = append(errs, fmt.Errorf("queue %q has two routes", route.Queue))
 		}

@@ -26,7 +26,7 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// retried deaths: "bored": expected any of [rejected expired maxlen delivery_limit]
-	// the route of queue "orders" has no handler
+	// the route of queue "orders" has no handler: expected one, or RoleRetry, which retries the dead letters of other consumers
 }
 
 func ExampleConfig_Delays() {

@@ -33,6 +33,7 @@ func Example() {
 			Timeout: 10 * time.Second,
 			Policy:  &retry.Policy{First: 100 * time.Millisecond, Cap: time.Minute, Attempts: 8},
 		}},
+		Standalone: true, // no process runs watership serve
 	})
 	if err != nil {
 		log.Fatal(err)

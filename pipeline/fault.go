@@ -94,6 +94,7 @@ func (h *routeHandler) poisonMessage(ctx context.Context, arrived schemas.Envelo
 	if err != nil {
 		return err
 	}
+	verified.State = ofRoute(h.route, verified.State)
 	verified.State.Queue = h.route.Queue
 	return h.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }

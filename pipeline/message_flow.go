@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -49,6 +50,9 @@ type messageFlow struct {
 	metrics      *metrics
 	heldMessages *heldMessages
 	warnings     *throttle
+
+	hook        func(context.Context, schemas.Event) error // for poison; may be nil
+	hookTimeout time.Duration
 
 	queueLimiter *queueLimiter // for the queues of services
 	delayLimiter *queueLimiter // for the delay queues
@@ -100,6 +104,7 @@ func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e
 	if state.EventID == "" {
 		state.EventID = f.newID()
 	}
+	state.Route, state.Park = false, false // they concern only the way of the message
 	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
 	if f.bodyIsTapped(action, e) {
 		return f.publishEventWithoutBody(ctx, action, e, state, omitted)
@@ -218,15 +223,45 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	}
 	state.EventID, state.Delay = f.newID(), 0
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Poison()})
-	return f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) })
+	if err := f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) }); err != nil {
+		return err
+	}
+	f.logger.Warn("a message is poison", "queue", state.Queue, "attempts", state.Attempt,
+		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
+	f.callHook(ctx, e, state)
+	return nil
+}
+
+// callHook calls the hook for poison, which cannot delay the message for longer than its
+// time-out.
+func (f *messageFlow) callHook(ctx context.Context, e schemas.Envelope, state schemas.State) {
+	if f.hook == nil {
+		return
+	}
+	event := schemas.Event{
+		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: len(e.Body), BodyIn: schemas.BodyHere,
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.hookTimeout)
+	defer cancel()
+	_, err := usercode.CallWithin(f.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, f.hook(ctx, event) })
+	if err != nil {
+		f.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
+	}
 }
 
 // poisonUnreadable publishes a message as poison whose Watership headers this version
 // cannot read. The headers stay on it; waiting for a newer version would block the queue.
-func (f *messageFlow) poisonUnreadable(ctx context.Context, queue string, why error) error {
+func (f *messageFlow) poisonUnreadable(ctx context.Context, route Route, why error) error {
 	arrived, _ := schemas.FromContext(ctx)
-	state := schemas.State{Fingerprint: arrived.Fingerprint()}
-	return f.poison(ctx, arrived, state.Failed(f.now(), 0, queue, failure(why)))
+	state := ofRoute(route, schemas.State{Fingerprint: arrived.Fingerprint()})
+	return f.poison(ctx, arrived, state.Failed(f.now(), 0, route.Queue, failure(why)))
+}
+
+// ofRoute returns the state of a message of a route, with all that the processes that
+// move it further need to know of the route.
+func ofRoute(route Route, s schemas.State) schemas.State {
+	s.Route, s.Park = route.Handler != nil, route.Park
+	return s
 }
 
 func (f *messageFlow) reportMismatch(label, queue string, arrived schemas.Envelope) {

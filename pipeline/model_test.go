@@ -111,16 +111,16 @@ func (m *model) wire() {
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
 	s.queueLimiter, s.delayLimiter = newQueueLimiter(m.broker, nil, time.Hour, queueShare), newQueueLimiter(m.broker, nil, time.Hour, delayShare)
-	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker, RouteQueues: map[string]bool{"own": true}}
+	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
 	retrier := &retrier{
-		messageFlow: s, delivery: delivery, policyOf: func(string) retry.Policy { return policy },
+		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy} },
 		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
 		deathChecker: &deathChecker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
-	poisoner := &poisoner{messageFlow: s, parking: map[string]string{"own": "parked"}, declare: func(queue string) error {
+	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy}, breaker: breaker.New(retry.Breaker{}, s.now)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, breaker: breaker.New(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,
@@ -159,7 +159,7 @@ func (m *model) handle(msg *message.Message) ([]*message.Message, error) {
 func (m *model) step() bool {
 	m.meddle()
 	ready := slices.DeleteFunc(slices.Sorted(maps.Keys(m.broker.queues)), func(queue string) bool {
-		return len(m.broker.queues[queue]) == 0 || queue == "out" || queue == "parked"
+		return len(m.broker.queues[queue]) == 0 || queue == "out" || queue == "own.poison"
 	})
 	waits := len(m.broker.waiting) > 0
 	switch {
@@ -185,8 +185,8 @@ func (m *model) meddle() {
 		m.broker.declare("foreign")
 		m.broker.full["foreign"] = false
 	case 4:
-		m.broker.queues["parked"] = nil
-		m.broker.delete("parked")
+		m.broker.queues["own.poison"] = nil
+		m.broker.delete("own.poison")
 	}
 }
 

@@ -6,6 +6,8 @@
 //		p, err := pipeline.New(pipeline.Config{
 //			URL:    "amqp://guest:guest@localhost:5672/",
 //			Routes: []pipeline.Route{{Queue: "orders", Handler: invoice}},
+//
+//			Standalone: true, // no process runs watership serve
 //		})
 //		if err != nil {
 //			log.Fatal(err)
@@ -19,6 +21,11 @@
 //
 // A pipeline publishes an event for each step of a message. An indexer writes the events
 // to a store; run `watership serve`, or package indexer.
+//
+// Beside `watership serve` a pipeline runs its routes and nothing else. It decides the
+// delay of its messages, and whether they are given up and parked; serve returns the
+// messages that have waited to their queues, records what is given up, and retries the
+// dead letters of other consumers.
 //
 // Services in other languages need no pipeline of their own: `watership serve` retries
 // the dead letters of their queues. For a transport without retries use package
@@ -66,7 +73,7 @@ type Pipeline struct {
 	// much waits for one queue, so the queues of services have connections of their own.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
-	breakers     []*breaker.Breaker // of Config.Routes, in their order
+	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
 	verifier     *schemas.Verifier
 	deathChecker *deathChecker
 	queueLimiter *queueLimiter
@@ -89,7 +96,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer)}
+	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer), breakers: map[string]*breaker.Breaker{}}
 	p.heldMessages = &heldMessages{gauge: p.metrics.held}
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -173,12 +180,14 @@ type RouteState struct {
 	Error  string    // the error of its messages then
 }
 
-// Routes returns the state of each route, in the order of Config.Routes.
+// Routes returns the state of each route that has a handler, in the order of Config.Routes.
 func (p *Pipeline) Routes() []RouteState {
-	states := make([]RouteState, len(p.breakers))
-	for i, b := range p.breakers {
-		since, why := b.Outage()
-		states[i] = RouteState{Queue: p.cfg.Routes[i].Queue, Paused: since, Error: why.Message}
+	var states []RouteState
+	for _, route := range p.cfg.Routes {
+		if b, handled := p.breakers[route.Queue]; handled {
+			since, why := b.Outage()
+			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message})
+		}
 	}
 	return states
 }
@@ -212,6 +221,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	reconciling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
+	work.Go(func() { p.watchRoles(ctx) })
 	err := p.router.Run(ctx)
 	stop()
 	work.Wait()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -14,15 +13,11 @@ import (
 )
 
 // poisoner is the poison handler: the `poisoned` event with the whole envelope,
-// the parked copy if the route has Park set, then the acknowledgement. The event
+// the parked copy if the state asks for one, then the acknowledgement. The event
 // may be the only copy of the message, so it cannot be switched off.
 type poisoner struct {
 	*messageFlow
-	parking map[string]string // queues of the copies, by the queue that failed
-	declare func(queue string) error
-	hook    func(context.Context, schemas.Event) error // may be nil
-
-	hookTimeout time.Duration
+	declare func(parking string) error
 }
 
 func (p *poisoner) handle(msg *message.Message) error {
@@ -35,13 +30,7 @@ func (p *poisoner) handle(msg *message.Message) error {
 	if err := p.publishPoisoned(ctx, e, state, body); err != nil {
 		return err
 	}
-	if err := p.park(ctx, e, state, body); err != nil {
-		return err
-	}
-	p.logger.Warn("a message is poison", "queue", state.Queue, "attempts", state.Attempt,
-		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
-	p.notify(ctx, e, state, body)
-	return nil
+	return p.park(ctx, e, state, body)
 }
 
 // failedMessage returns a message of the poison queue, its state, and the place of its body.
@@ -75,10 +64,11 @@ func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, stat
 // park publishes a copy for people who inspect queues. A parking queue that is full or
 // does not confirm blocks no message: the event has it.
 func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
-	queue, wanted := p.parking[state.Queue]
-	if !wanted {
+	queue := parkingOf(state.Queue)
+	if !state.Park || p.topology.Owns(queue) {
 		return nil
 	}
+	state.Route, state.Park = false, false
 	m := rabbit.Message{Exchange: p.topology.Direct(), RoutingKey: queue, Publishing: p.frameMax().Wrap(e, state)}
 	if body.In != schemas.BodyHere {
 		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
@@ -102,20 +92,4 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 			"message", state.Message, "fingerprint", state.Fingerprint, "error", err)
 	}
 	return nil
-}
-
-// notify calls the hook. The hook cannot delay the message for longer than its time-out.
-func (p *poisoner) notify(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
-	if p.hook == nil {
-		return
-	}
-	event := schemas.Event{
-		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: body.Size, BodyIn: body.In,
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.hookTimeout)
-	defer cancel()
-	_, err := usercode.CallWithin(p.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, p.hook(ctx, event) })
-	if err != nil {
-		p.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
-	}
 }

@@ -237,9 +237,10 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := rabbittest.Newest(t)
 			queue := rabbittest.Name(t)
+			declareFor(t, b, parkingOf(queue), amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
 			r := start(t, b, func(c *Config) {
-				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"a message is poison": fault}})
-				c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
+				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"without a parked copy": fault}})
+				c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
 			})
 			r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 			kept := b.Take(t, r.topology.Unstorable(), 1)[0]

@@ -20,7 +20,7 @@ import (
 // back all the same. None of its own is lost or given up.
 func TestQueueThatDoesNotConfirm(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		const messages = ownConcurrency + 50
+		const messages = roleConcurrency + 50
 		stuck := rabbittest.Name(t)
 		url, recovers := b.Unconfirmed(t, stuck)
 		r := start(t, b, func(c *Config) {
@@ -137,7 +137,7 @@ func TestQueueLimiterBoundsAQueueThatDoesNotConfirm(t *testing.T) {
 func TestQuorumQueueWithoutMajority(t *testing.T) {
 	rabbittest.NeedServices(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
-		const messages, others = ownConcurrency + 50, 1000
+		const messages, others = roleConcurrency + 50, 1000
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.ConfirmTimeout = 100*time.Millisecond, 500*time.Millisecond
 			c.Default = attemptsAfter(5 * time.Second)

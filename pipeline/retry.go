@@ -11,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
-	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,7 +20,7 @@ import (
 type retrier struct {
 	*messageFlow
 	delivery     topology.DirectDelivery
-	policyOf     func(queue string) retry.Policy
+	routeOf      func(queue string) Route
 	labels       *queueLabels
 	deathChecker *deathChecker
 	retried      []string      // reasons of dead letters that are tried again
@@ -37,7 +36,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if reason != "" {
 		return r.poisonUnknown(ctx, arrived, reason)
 	}
-	label := r.labels.of(ctx, death.Queue)
+	label, route := r.labels.of(ctx, death.Queue), r.routeOf(death.Queue)
 	verified, err := parse(func() (schemas.VerifiedState, error) {
 		return r.verifier.Verify(letter, death.Exchange, death.Queue)
 	})
@@ -45,12 +44,13 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		return err
 	}
 	if err != nil {
-		return r.poisonUnreadable(ctx, death.Queue, err)
+		return r.poisonUnreadable(ctx, route, err)
 	}
 	if verified.Mismatch {
 		r.reportMismatch(label, death.Queue, letter)
 	}
-	v := r.classify(r.policyOf(death.Queue), deathError(death, r.retried), verified.State)
+	verified.State = ofRoute(route, verified.State)
+	v := r.classify(*route.Policy, deathError(death, r.retried), verified.State)
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
 }
 
@@ -83,7 +83,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	case usercode.Aborted(err):
 		return err
 	case err != nil:
-		return r.poisonUnreadable(ctx, "", err)
+		return r.poisonUnreadable(ctx, Route{}, err)
 	case !found:
 		return r.poisonUnknown(ctx, arrived, "it was in the queue of due messages without a state of its own")
 	}

@@ -68,7 +68,7 @@ func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
 	r.cfg = Config{
 		URL: b.URL, Topology: r.topology, QueueType: Classic, Logger: r.log.Logger(),
-		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond),
+		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond), Standalone: true,
 	}
 	if adjust != nil {
 		adjust(&r.cfg)

@@ -14,7 +14,7 @@ import (
 // Route is a queue, its bindings, its handler and its retry policy.
 type Route struct {
 	Queue string
-	Bind  []Binding // to exchanges that exist
+	Bind  []Binding // to exchanges that exist; none without a handler
 
 	// Handler decides by its error what happens to the message: see package retry. It
 	// gets a copy: changes of the message, of nested headers and of its acknowledgement
@@ -22,7 +22,8 @@ type Route struct {
 	// wait without losing an attempt. So does an error of package net or crypto/tls, or
 	// of the system, for a service that cannot be reached, as if it were marked with
 	// retry.Unavailable. A panic or a runtime.Goexit of the handler, or of a method of
-	// its error, is a failure.
+	// its error, is a failure. Nil, with RoleRetry: another program consumes and declares
+	// the queue, and its dead letters have Policy and Park.
 	Handler message.HandlerFunc
 
 	Policy      *retry.Policy  // nil: Config.Default
@@ -35,7 +36,8 @@ type Route struct {
 
 	// Park publishes a copy of each message of this route that becomes poison to the
 	// queue <Queue>.poison, with Watership's headers, in addition to its `poisoned` event.
-	// If that queue is full there is only the event, and an error in the log.
+	// A process with RolePoison publishes it. If that queue is full there is only the
+	// event, and an error in the log.
 	Park bool
 }
 
@@ -63,8 +65,8 @@ func (r Route) validate(own schemas.Topology) error {
 	if r.Queue == "" {
 		return errors.New("a route has no queue")
 	}
-	if r.Handler == nil {
-		return fmt.Errorf("the route of queue %q has no handler", r.Queue)
+	if r.Handler == nil && len(r.Bind) > 0 {
+		return fmt.Errorf("the route of queue %q has bindings and no handler: expected none, since another program consumes and binds the queue", r.Queue)
 	}
 	if r.Park && own.Owns(r.parking()) {
 		return fmt.Errorf("the route of queue %q: Park: queue %q belongs to Watership", r.Queue, r.parking())
@@ -76,4 +78,6 @@ func (r Route) validate(own schemas.Topology) error {
 }
 
 // parking returns the name of the queue for copies of poison.
-func (r Route) parking() string { return r.Queue + ".poison" }
+func (r Route) parking() string { return parkingOf(r.Queue) }
+
+func parkingOf(queue string) string { return queue + ".poison" }

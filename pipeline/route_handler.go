@@ -47,7 +47,7 @@ func (h *routeHandler) handle(msg *message.Message) error {
 	verified, err := h.verify(ctx)
 	var newer *schemas.NewerVersionError
 	if errors.As(err, &newer) {
-		return h.poisonUnreadable(ctx, h.route.Queue, newer)
+		return h.poisonUnreadable(ctx, h.route, newer)
 	}
 	if err != nil {
 		return err
@@ -108,6 +108,7 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 	if verified.Mismatch {
 		h.reportMismatch(h.route.Queue, h.route.Queue, arrived)
 	}
+	verified.State = ofRoute(h.route, verified.State)
 	return verified, err
 }
 

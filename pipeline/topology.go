@@ -87,16 +87,21 @@ func (c Config) topology(vhost string) (topology.Config, error) {
 	return t, nil
 }
 
-// declared returns the queues of a route.
+// declared returns the queues of a route. Another program declares the queue of a route
+// without a handler.
 func (r Route) declared() []topology.Route {
-	bound := topology.Route{Queue: r.Queue}
-	for _, b := range r.Bind {
-		bound.Bind = append(bound.Bind, topology.Bind(b))
+	var queues []topology.Route
+	if r.Handler != nil {
+		bound := topology.Route{Queue: r.Queue}
+		for _, b := range r.Bind {
+			bound.Bind = append(bound.Bind, topology.Bind(b))
+		}
+		queues = append(queues, bound)
 	}
-	if !r.Park {
-		return []topology.Route{bound}
+	if r.Park {
+		queues = append(queues, topology.Route{Queue: r.parking()})
 	}
-	return []topology.Route{bound, {Queue: r.parking()}}
+	return queues
 }
 
 // queueBuilder is a watermill-amqp TopologyBuilder whose topics are queue names.

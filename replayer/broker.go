@@ -31,14 +31,10 @@ func (c Config) login() string {
 
 // directDelivery returns the publisher to single queues on the connection of a job.
 func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Publisher) topology.DirectDelivery {
-	sender := topology.DirectDelivery{
-		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login, RouteQueues: map[string]bool{},
+	return topology.DirectDelivery{
+		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login,
 		Binder: topology.Reconciler{Conn: conn, Config: topology.Config{Topology: r.cfg.Topology}},
 	}
-	for _, queue := range r.cfg.RouteQueues {
-		sender.RouteQueues[queue] = true
-	}
-	return sender
 }
 
 // planBroker answers the questions of a plan to RabbitMQ.

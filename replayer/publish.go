@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -64,12 +65,12 @@ func (run *run) awaitCapacity(m *inFlight) error {
 // has no attempt and no instance id.
 func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 	e := &next.event
-	sent := job.Changes.Apply(job.Target.address(e.Envelope))
+	sent, queue := job.Changes.Apply(job.Target.address(e.Envelope)), job.Target.queue(*e)
 	return &inFlight{
 		candidate: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
 		state: schemas.State{
-			Fingerprint: fingerprint(e, sent, job), Queue: job.Target.queue(*e),
+			Fingerprint: fingerprint(e, sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
 			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
 )
 
 // gauges are the metrics that each scrape reads from the servers.
@@ -41,7 +42,9 @@ func newGauges(s *Server, watching *rabbit.Connection) *gauges {
 // leaves out the gauges of queues that it cannot read.
 func (g *gauges) update(ctx context.Context) {
 	var requests sync.WaitGroup
-	requests.Go(func() { g.set("store", g.events.Check(ctx)) })
+	if g.has(role.Index) {
+		requests.Go(func() { g.set("store", g.events.Check(ctx)) })
+	}
 	g.set("broker", g.brokerError())
 	g.messages.Reset()
 	g.lag.Reset()

@@ -8,12 +8,13 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// pipeline returns the configuration of the handlers, and of the topology that they
-// declare.
+// pipeline returns the configuration of the handlers of every role, and of the topology
+// that they declare.
 func (a *App) pipeline() pipeline.Config {
 	settings := a.settings.Clone()
 	cfg := pipeline.Config{
-		URL: a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys,
+		Standalone: true,
+		URL:        a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys,
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
 		Default: policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
@@ -39,7 +40,9 @@ func taps(exchanges []config.TapExchange) []pipeline.Tap {
 func route(r config.Route, retries *retry.Policy) pipeline.Route {
 	route := pipeline.Route{
 		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
-		Breaker: &r.Breaker, Handler: httpHandler(r.Handler.HTTP),
+	}
+	if r.HasHandler() {
+		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP)
 	}
 	for _, bind := range r.Bind {
 		route.Bind = append(route.Bind, pipeline.Binding(bind))

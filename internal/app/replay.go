@@ -30,7 +30,9 @@ func (a *App) replayer(ctx context.Context, uncheckedRoutes bool) (*replayer.Rep
 		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes,
 	}
 	for _, route := range a.settings.Routes {
-		cfg.RouteQueues = append(cfg.RouteQueues, route.Queue)
+		if route.HasHandler() {
+			cfg.RouteQueues = append(cfg.RouteQueues, route.Queue)
+		}
 	}
 	return replayer.New(cfg), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -25,7 +26,7 @@ type Extension struct {
 	Run func(ctx context.Context, s *Server) error
 }
 
-// Serve runs everything in one process until ctx ends.
+// Serve runs the configured roles in one process until ctx ends. With all of them:
 //
 //	publishers ─► exchange ─► route's queue ─► business ── ok ────────► `handled` event
 //	                 │            ▲                │ error
@@ -47,30 +48,36 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 	if err != nil {
 		return err
 	}
+	parts := []func(context.Context) error{
+		s.handle, s.answer, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
+	}
+	if s.has(role.Index) {
+		parts = append(parts, s.index, s.watchOverflow, s.retain)
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, part := range []func(context.Context) error{
-		s.handle, s.index, s.answer, s.watchOverflow, s.retain, s.reportLimits, a.embedded.watchFolder, a.embedded.watchListeners,
-	} {
+	for _, part := range parts {
 		group.Go(func() error { return part(ctx) })
 	}
 	if with.Run != nil {
 		group.Go(func() error { return with.Run(ctx, s) })
 	}
-	a.logger.Info("serving", "broker", a.settings.AMQP.URL, "store", a.settings.Store.URL,
+	a.logger.Info("serving", "broker", a.settings.AMQP.URL, "store", a.settings.Store.URL, "roles", a.settings.Roles,
 		"routes", len(a.settings.Routes), "tapped", len(a.settings.Tap.Exchanges))
 	err = group.Wait()
 	a.logger.Info("stopped")
 	return err
 }
 
-func (a *App) newServer(ctx context.Context, with Extension) (*Server, error) {
-	events, err := a.Store(ctx)
-	if err != nil {
-		return nil, err
+func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
+	s := &Server{App: a, config: a.pipeline(), registry: prometheus.NewRegistry(), started: time.Now()}
+	if s.has(role.Index) {
+		if s.events, err = a.Store(ctx); err != nil {
+			return nil, err
+		}
 	}
-	s := &Server{App: a, config: a.pipeline(), registry: prometheus.NewRegistry(), events: events, started: time.Now()}
 	s.config.Tap = append(s.config.Tap, with.Taps...)
 	s.config.Routes = append(s.config.Routes, with.Routes...)
+	s.config = withRoles(s.config, a.settings.Roles)
 	s.config.Registerer = s.registry
 	if s.handlers, err = pipeline.New(s.config); err != nil {
 		return nil, err
@@ -117,7 +124,8 @@ func (s *Server) index(ctx context.Context) (err error) {
 		return ignoreEnd(ctx, err)
 	}
 	cfg := s.indexerConfig(source)
-	cfg.Broker, cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.Consumer{Connection: consuming}, rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
+	cfg.Broker = rabbit.Consumer{Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag()}
+	cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
 	x := indexer.New(cfg)
 	s.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
 	return x.Run(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 )
@@ -27,7 +28,7 @@ type Server struct {
 	*App
 	config   pipeline.Config
 	registry *prometheus.Registry
-	events   EventStore
+	events   EventStore // nil without the role that indexes
 	handlers *pipeline.Pipeline
 	indexing atomic.Pointer[indexing] // nil until it begins
 	http     net.Listener             // nil: http.listen is off
@@ -164,6 +165,9 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 	if err := s.handlers.Held(); err != nil {
 		return fmt.Errorf("broker: %w", err)
+	}
+	if !s.has(role.Index) {
+		return nil
 	}
 	if err := s.events.Check(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)

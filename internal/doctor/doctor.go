@@ -132,5 +132,6 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkTapped(ctx)
 	d.checkDeadLetters(ctx)
 	d.checkDelays(ctx)
+	d.checkRoles(ctx)
 	d.checkLag()
 }

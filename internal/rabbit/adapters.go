@@ -8,11 +8,14 @@ import (
 
 // Consumer is a Connection with only types of the client in its methods, for packages
 // that other modules use.
-type Consumer struct{ *Connection }
+type Consumer struct {
+	*Connection
+	Tag string // of consumers; "": one of its own for each
+}
 
 // Consume is Connection.Consume of a queue; a delivery acknowledges itself.
 func (c Consumer) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
-	return c.Connection.Consume(ctx, ConsumeConfig{Queue: queue, Prefetch: prefetch},
+	return c.Connection.Consume(ctx, ConsumeConfig{Queue: queue, Prefetch: prefetch, Tag: c.Tag},
 		func(ctx context.Context, s *Session) error { return f(ctx, s.Deliveries) })
 }
 

@@ -224,6 +224,19 @@ func (m *Management) Queues(ctx context.Context, vhost string) ([]Queue, error) 
 	return get[[]Queue](ctx, m, "queues", vhost)
 }
 
+// QueueConsumer is a consumer of a queue.
+type QueueConsumer struct {
+	Tag   string `json:"consumer_tag"`
+	Queue struct {
+		Name string `json:"name"`
+	} `json:"queue"`
+}
+
+// Consumers lists the consumers of a vhost. A new one may be missing for up to 5 s.
+func (m *Management) Consumers(ctx context.Context, vhost string) ([]QueueConsumer, error) {
+	return get[[]QueueConsumer](ctx, m, "consumers", vhost)
+}
+
 func get[T any](ctx context.Context, m *Management, path ...string) (answer T, err error) {
 	resource := strings.Join(path, " ")
 	for i := range path {

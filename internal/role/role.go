@@ -80,5 +80,6 @@ func ParseTag(tag string) (c Consumer, ok bool) {
 	if len(parts) != tagParts || parts[0] != tagBegin || !slices.Contains(All(), Role(parts[1])) {
 		return c, false
 	}
-	return Consumer{Role: Role(parts[1]), Process: parts[2], Policies: parts[3]}, true
+	policies, _, _ := strings.Cut(parts[3], "-") // a consumer with a new prefetch has a number in its tag
+	return Consumer{Role: Role(parts[1]), Process: parts[2], Policies: policies}, true
 }

@@ -20,6 +20,13 @@ func TestTagAnnouncesTheProcess(t *testing.T) {
 	}
 }
 
+func TestTagOfAResumedConsumer(t *testing.T) {
+	c := NewConsumer(Retry, "0a1b2c")
+	if parsed, ok := ParseTag(c.Tag() + "-3"); !ok || parsed != c {
+		t.Errorf("%+v, %t; expected %+v", parsed, ok, c)
+	}
+}
+
 func TestTagFitsAMQP(t *testing.T) {
 	c := Consumer{Role: Poison, Process: strings.Repeat("h/", 300) + ":4711", Policies: "0a1b2c"}
 	tag := c.Tag()

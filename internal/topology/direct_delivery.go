@@ -29,20 +29,20 @@ type Binder interface {
 // DirectDelivery publishes a message to one queue and to no other: a retried message to
 // the queue whose consumer failed, a replayed one to the queue that an operator named.
 type DirectDelivery struct {
-	Topology    schemas.Topology
-	StateKeys   schemas.StateKeys // sign states
-	Publisher   Publisher
-	Binder      Binder
-	RouteQueues map[string]bool
-	Login       string // the user_id that the broker accepts on this connection
+	Topology  schemas.Topology
+	StateKeys schemas.StateKeys // sign states
+	Publisher Publisher
+	Binder    Binder
+	Login     string // the user_id that the broker accepts on this connection
 
 	FrameMax func() schemas.FrameMax // of the publisher's connection; nil: RabbitMQ's default
 }
 
 // Deliver publishes to the queue state.Queue, mandatory and confirmed. Queues of other
 // services are bound to the return exchange, which routes by header, so that their
-// consumers see the original routing key. Queues of routes are bound to the direct
-// exchange by their name, since a headers exchange is slow with many bindings. Deliver
+// consumers see the original routing key. Queues of routes, as the state says, are bound
+// to the direct exchange by their name, since a headers exchange is slow with many
+// bindings. Deliver
 // binds a queue that has no binding, as one that was deleted and declared again. The
 // error is a *rabbit.UnroutableError if the queue does not exist.
 func (d DirectDelivery) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
@@ -52,7 +52,7 @@ func (d DirectDelivery) Deliver(ctx context.Context, e schemas.Envelope, state s
 	if !errors.As(err, &unbound) {
 		return err
 	}
-	if err := d.bind(ctx, state.Queue); err != nil {
+	if err := d.bind(ctx, state); err != nil {
 		return err
 	}
 	return d.Publisher.Publish(ctx, message)
@@ -68,7 +68,7 @@ func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.
 		Exchange: d.Topology.Direct(), RoutingKey: state.Queue,
 		Publishing: frameMax.WrapForQueue(e, state, d.Login),
 	}
-	if !d.RouteQueues[state.Queue] {
+	if !state.Route {
 		message.Exchange, message.RoutingKey = d.Topology.Return(), e.RoutingKey
 	}
 	verifier := schemas.Verifier{Topology: d.Topology, Keys: d.StateKeys}
@@ -76,9 +76,9 @@ func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.
 	return message
 }
 
-func (d DirectDelivery) bind(ctx context.Context, queue string) error {
-	bind := d.Binder.BindReturn
-	if d.RouteQueues[queue] {
+func (d DirectDelivery) bind(ctx context.Context, state schemas.State) error {
+	queue, bind := state.Queue, d.Binder.BindReturn
+	if state.Route {
 		bind = d.Binder.BindDirect
 	}
 	err := bind(ctx, queue)

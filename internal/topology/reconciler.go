@@ -126,6 +126,15 @@ func (r Reconciler) DeclareQueue(ctx context.Context, name string) error {
 	return fmt.Errorf("queue %q is not of this topology", name)
 }
 
+// DeclareParking declares a queue for parked copies, which other processes may have
+// configured, with its binding to the direct exchange.
+func (r Reconciler) DeclareParking(ctx context.Context, queue string) error {
+	if err := rabbit.CheckName(queue); err != nil {
+		return fmt.Errorf("the parking queue has %w", err)
+	}
+	return r.declareRoute(ctx, Route{Queue: queue})
+}
+
 func (r Reconciler) routeOf(queue string) (Route, bool) {
 	i := slices.IndexFunc(r.Config.Routes, func(route Route) bool { return route.Queue == queue })
 	if i < 0 {

@@ -33,6 +33,8 @@ func TestReplayOfAFailure(t *testing.T) {
 	var isMended atomic.Bool
 	tenants := make(chan any, 10)
 	p, err := pipeline.New(pipeline.Config{
+		Standalone: true,
+
 		URL: b.URL(), QueueType: pipeline.Classic, Tap: []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 		Routes: []pipeline.Route{{
 			Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "#"}},

@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/retry"
+)
+
+// Role is a part of Watership that one process or several run for all queues.
+type Role string
+
+// Roles. `watership serve` has them all by default, and indexes as well.
+const (
+	RoleRetry  = Role(role.Retry)  // retries the dead letters of consumers in any language
+	RoleDue    = Role(role.Due)    // returns messages that have waited to their queues
+	RolePoison = Role(role.Poison) // records the messages that are given up, and parks them
+)
+
+func allRoles() []Role { return []Role{RoleRetry, RoleDue, RolePoison} }
+
+func (c Config) has(r Role) bool { return c.Standalone || slices.Contains(c.Roles, r) }
+
+func (c Config) validateRoles() error {
+	for _, r := range c.Roles {
+		if !slices.Contains(allRoles(), r) {
+			return fmt.Errorf("role %q: expected any of %v", r, allRoles())
+		}
+	}
+	return nil
+}
+
+// consumer describes this process as a consumer for a role.
+func (c Config) consumer(r role.Role) role.Consumer { return role.NewConsumer(r, c.policies(r)) }
+
+// policies returns a digest of the settings by which a role decides about the messages of
+// other processes.
+func (c Config) policies(r role.Role) string {
+	type queuePolicy struct {
+		Queue  string
+		Policy *retry.Policy
+		Park   bool
+	}
+	var settings any
+	switch Role(r) {
+	case RoleRetry:
+		queues := []queuePolicy{{Policy: c.Default}}
+		for _, route := range c.Routes {
+			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Park})
+		}
+		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
+		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths))}
+	case RoleDue:
+		settings = []time.Duration{c.ReturnGrace, c.ReturnPause}
+	default:
+		return ""
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return "" // a policy that is no number has been refused
+	}
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:6])
+}
+
+// watchRoles logs when no process has a role on which the messages of this pipeline
+// depend, until ctx ends. A process that restarts is no reason for a log.
+func (p *Pipeline) watchRoles(ctx context.Context) {
+	missing := map[Role]int{} // looks in a row
+	for sleep(ctx, p.cfg.TopologyEvery) {
+		for _, r := range allRoles() {
+			absent, err := p.hasNoConsumer(ctx, role.Role(r).Queues(p.cfg.Topology))
+			if err != nil {
+				continue // the connection logs its problems
+			}
+			if !absent {
+				if missing[r] >= missingLooks {
+					p.cfg.Logger.Info("a process has the role of Watership again", "role", r)
+				}
+				missing[r] = 0
+				continue
+			}
+			if missing[r]++; missing[r] == missingLooks {
+				p.cfg.Logger.Error("messages wait, since no process has a role of Watership; run watership serve, or set Standalone in one pipeline",
+					"role", r, "queues", role.Role(r).Queues(p.cfg.Topology))
+			}
+		}
+	}
+}
+
+// missingLooks is the number of looks in a row that find no consumer until that is logged.
+const missingLooks = 2
+
+func (p *Pipeline) hasNoConsumer(ctx context.Context, queues []string) (bool, error) {
+	absent := false
+	for _, name := range queues {
+		err := p.sending.Do(ctx, func(ch *amqp.Channel) error {
+			queue, err := ch.QueueDeclarePassive(name, false, false, false, false, nil)
+			absent = absent || queue.Consumers == 0
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return absent, nil
+}
