@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
@@ -133,7 +134,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: &heldMessages{gauge: metrics.held},
-			queueLimiter: newQueueLimiter(m, nil, time.Hour, queueShare), delayLimiter: newQueueLimiter(m, nil, time.Hour, delayShare),
+			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		outlet:  m,

@@ -27,6 +27,9 @@ const (
 
 	declareTimeout = 30 * time.Second
 
+	queueShare = 16   // messages of one queue of a service that are unconfirmed at once
+	delayShare = 4096 // messages of one delay queue, of all routes
+
 	// noTimeout is the stop timeout of the transport's subscribers of a route: a breaker
 	// that opens waits for no handler, and breaker.Subscriber bounds the end of the route.
 	noTimeout = 10 * 365 * 24 * time.Hour

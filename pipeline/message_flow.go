@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
@@ -54,8 +55,8 @@ type messageFlow struct {
 	hook        func(context.Context, schemas.Event) error // for poison; may be nil
 	hookTimeout time.Duration
 
-	queueLimiter *queueLimiter // for the queues of services
-	delayLimiter *queueLimiter // for the delay queues
+	queueLimiter *queuelimit.Limiter[publisher] // for the queues of services
+	delayLimiter *queuelimit.Limiter[publisher] // for the delay queues
 }
 
 // failedAttempt is an attempt that failed.
@@ -159,7 +160,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	var undeclared *undeclaredError
 	others := f.permanent
 	switch {
-	case errors.Is(err, errNotConfirmed):
+	case errors.Is(err, queuelimit.ErrNotConfirmed):
 		others = slices.Concat(others, retry.StandardDelays())
 	case !errors.As(err, &undeclared):
 		return err
@@ -202,7 +203,7 @@ func (e *undeclaredError) Unwrap() error { return e.err }
 // does not exist.
 func (f *messageFlow) publishToDelayQueue(ctx context.Context, m rabbit.Message, delay time.Duration) error {
 	m.RoutingKey = f.topology.Delay(delay)
-	return f.delayLimiter.publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
+	return f.delayLimiter.Publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
 		if !errors.As(err, &missing) {

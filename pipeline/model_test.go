@@ -15,6 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
@@ -110,12 +112,12 @@ func (m *model) wire() {
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
-	s.queueLimiter, s.delayLimiter = newQueueLimiter(m.broker, nil, time.Hour, queueShare), newQueueLimiter(m.broker, nil, time.Hour, delayShare)
+	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
 	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
 	retrier := &retrier{
 		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy} },
 		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
-		deathChecker: &deathChecker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
+		deathChecker: &deadletter.Checker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })

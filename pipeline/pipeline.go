@@ -47,6 +47,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -75,10 +77,10 @@ type Pipeline struct {
 
 	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
 	verifier     *schemas.Verifier
-	deathChecker *deathChecker
-	queueLimiter *queueLimiter
+	deathChecker *deadletter.Checker
+	queueLimiter *queuelimit.Limiter[publisher]
 
-	delayLimiter *queueLimiter
+	delayLimiter *queuelimit.Limiter[publisher]
 }
 
 // New checks the configuration and connects in the background. Run must follow, since
@@ -106,9 +108,9 @@ func New(cfg Config) (*Pipeline, error) {
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
-	p.queueLimiter = newQueueLimiter(p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
-	p.delayLimiter = newQueueLimiter(p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
-	p.deathChecker = &deathChecker{topology: cfg.Topology, discovery: declared.Discovery, now: time.Now}
+	p.queueLimiter = queuelimit.New[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = queuelimit.New[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
+	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -240,7 +242,7 @@ func (p *Pipeline) checkBroker(ctx context.Context) error {
 	}
 	major, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(major)
-	p.deathChecker.trusted = n >= firstTrustedVersion
+	p.deathChecker.Trusted = n >= firstTrustedVersion
 	former, err := p.reconciler.FormerDelays(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for delay queues of a former release: %w", err)

@@ -73,7 +73,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	if body.In != schemas.BodyHere {
 		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
 	}
-	err := p.queueLimiter.publish(ctx, queue, func(ctx context.Context, by publisher) error {
+	err := p.queueLimiter.Publish(ctx, queue, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
 		if !errors.As(err, &missing) {

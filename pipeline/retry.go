@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/deadletter"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
@@ -22,7 +23,7 @@ type retrier struct {
 	delivery     topology.DirectDelivery
 	routeOf      func(queue string) Route
 	labels       *queueLabels
-	deathChecker *deathChecker
+	deathChecker *deadletter.Checker
 	retried      []string      // reasons of dead letters that are tried again
 	pause        time.Duration // before another try at a queue that is full or missing
 	grace        time.Duration // for which a queue may be missing
@@ -61,7 +62,7 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
 			arrived.Exchange, r.topology.Retry())
 	}
-	letter, death, dead := schemas.DeadLetter(arrived, r.deathChecker.follows(ctx))
+	letter, death, dead := schemas.DeadLetter(arrived, r.deathChecker.Follows(ctx))
 	if !dead {
 		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
 	}
@@ -71,7 +72,7 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 	if r.topology.Owns(letter.Exchange) { // the state has the origin, if the state counts
 		letter.Exchange, letter.RoutingKey = "", death.Queue
 	}
-	return letter, death, r.deathChecker.implausible(ctx, death.Queue)
+	return letter, death, r.deathChecker.Implausible(ctx, death.Queue)
 }
 
 // handleDue publishes a message that has waited to its queue, then acknowledges.
@@ -103,7 +104,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
-	err := r.queueLimiter.publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
+	err := r.queueLimiter.Publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
 		delivery := r.delivery
 		delivery.Publisher = by
 		return delivery.Deliver(ctx, e, state)

@@ -140,7 +140,7 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 // confirmTimeout returns the time limit for the confirms of messages, with room for a
 // slow broker: a second for each thousand messages, and for each MB.
 func (h *routeHandler) confirmTimeout(messages []rabbit.Message) time.Duration {
-	timeout := h.queueLimiter.timeout + time.Duration(len(messages))*time.Millisecond
+	timeout := h.queueLimiter.Timeout() + time.Duration(len(messages))*time.Millisecond
 	for _, m := range messages {
 		timeout += time.Duration(len(m.Publishing.Body)) * time.Microsecond
 	}

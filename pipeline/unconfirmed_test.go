@@ -1,12 +1,8 @@
 package pipeline
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -72,63 +68,6 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 	if err := ch.Cancel("rejecting", false); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// A queue that does not confirm takes a share of the places, and one place as soon as
-// that is known. Messages beyond that are not sent, so they do not arrive twice.
-func TestQueueLimiterBoundsAQueueThatDoesNotConfirm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		queueLimiter := newQueueLimiter(nil, func() (publisher, func()) { return nil, func() {} }, 30*time.Second, queueShare)
-		var sent atomic.Int32
-		silent := func(ctx context.Context, _ publisher) error {
-			sent.Add(1)
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		publish := func(n int, f func(context.Context, publisher) error) (refused *atomic.Int32) {
-			refused = &atomic.Int32{}
-			for range n {
-				go func() {
-					if err := queueLimiter.publish(t.Context(), "silent", f); errors.Is(err, errNotConfirmed) {
-						refused.Add(1)
-					}
-				}()
-			}
-			return refused
-		}
-		check := func(when string, got, want int32) {
-			t.Helper()
-			if got != want {
-				t.Errorf("%s: %d, want %d", when, got, want)
-			}
-		}
-
-		refused := publish(100, silent)
-		synctest.Wait()
-		check("sent at first", sent.Load(), queueShare)
-		time.Sleep(slotTimeout)
-		synctest.Wait()
-		check("refused after a while", refused.Load(), 100-queueShare)
-		publish(10, silent)
-		synctest.Wait()
-		check("sent once that is known", sent.Load(), queueShare+1)
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		check("refused in the end", refused.Load(), 100)
-		publish(10, silent)
-		synctest.Wait()
-		check("sent after that", sent.Load(), queueShare+2)
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
-
-		if err := queueLimiter.publish(t.Context(), "silent", func(context.Context, publisher) error { return nil }); err != nil {
-			t.Error(err)
-		}
-		publish(100, silent)
-		synctest.Wait()
-		check("sent once the queue confirms again", sent.Load(), 2*queueShare+2)
-		time.Sleep(time.Minute)
-	})
 }
 
 // A quorum queue that stands still, as one does that has no majority, on RabbitMQ
