@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-func (l list) count(ctx context.Context, store app.EventStore, sel eventstore.Selection, format output) error {
+func (p printer) count(ctx context.Context, store app.EventStore, sel eventstore.Selection, format outputFormat) error {
 	n, err := store.Count(ctx, sel)
 	if err != nil {
 		return err
@@ -24,13 +24,13 @@ func (l list) count(ctx context.Context, store app.EventStore, sel eventstore.Se
 		}
 	}
 	if format.is("json", "ndjson") {
-		return l.printf(`{"count":%d}`, n)
+		return p.printf(`{"count":%d}`, n)
 	}
-	return l.printf("%d", n)
+	return p.printf("%d", n)
 }
 
 // aggregate counts events by the values of a field.
-func (q search) aggregate(ctx context.Context, a *app.App, to list, sel eventstore.Selection) error {
+func (q search) aggregate(ctx context.Context, a *app.App, to printer, sel eventstore.Selection) error {
 	field, counts, err := a.Aggregate(ctx, sel, q.by, q.limit)
 	var mistake app.InputError
 	switch {
@@ -44,19 +44,19 @@ func (q search) aggregate(ctx context.Context, a *app.App, to list, sel eventsto
 	return to.aggregation(field, counts, q.format)
 }
 
-func (l list) aggregation(f kql.Field, counts eventstore.Aggregation, format output) error {
+func (p printer) aggregation(f kql.Field, counts eventstore.Aggregation, format outputFormat) error {
 	switch format.name {
 	case "json":
-		return l.aggregationJSON(counts)
+		return p.aggregationJSON(counts)
 	case "ndjson":
 		for _, value := range counts.Values {
-			if err := terminal.WriteJSON(l.Out, valueJSON(value)); err != nil {
+			if err := terminal.WriteJSON(p.Out, valueJSON(value)); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "csv":
-		w := terminal.NewCSV(l.Out)
+		w := terminal.NewCSV(p.Out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range counts.Values {
 			text := value.Text
@@ -67,15 +67,15 @@ func (l list) aggregation(f kql.Field, counts eventstore.Aggregation, format out
 		}
 		return w.WriteAll(rows)
 	}
-	return l.bars(f, counts)
+	return p.bars(f, counts)
 }
 
-func (l list) aggregationJSON(counts eventstore.Aggregation) error {
+func (p printer) aggregationJSON(counts eventstore.Aggregation) error {
 	values := make([]json.RawMessage, len(counts.Values))
 	for i, value := range counts.Values {
 		values[i] = valueJSON(value)
 	}
-	return terminal.WriteJSON(l.Out, struct {
+	return terminal.WriteJSON(p.Out, struct {
 		Values  []json.RawMessage `json:"values"`
 		Others  int64             `json:"others"`
 		Without int64             `json:"without"`
@@ -93,8 +93,8 @@ func valueJSON(value eventstore.Bucket) json.RawMessage {
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (l list) bars(f kql.Field, counts eventstore.Aggregation) error {
-	t := terminal.NewTable(l.Out, l.screen, barColumns(f.Name)...)
+func (p printer) bars(f kql.Field, counts eventstore.Aggregation) error {
+	t := terminal.NewTable(p.Out, p.screen, barColumns(f.Name)...)
 	most := int64(1)
 	for _, value := range counts.Values {
 		most = max(most, value.Count)
@@ -127,7 +127,7 @@ func (l list) bars(f kql.Field, counts eventstore.Aggregation) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		return l.printf("counts may be up to %d too low", counts.Inexact)
+		return p.printf("counts may be up to %d too low", counts.Inexact)
 	}
 	return t.Flush()
 }

@@ -29,7 +29,7 @@ func usualFields() []field {
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},
-		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", nameOf},
+		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", idForShow},
 		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
 	}
 }

@@ -22,7 +22,7 @@ const completionTimeout = time.Second
 // addCompletions completes queries and the names of queues, exchanges, fields
 // and so on. It offers nothing that the servers do not answer in time.
 func addCompletions(root *cobra.Command, from *settings) {
-	refuseOtherShells(root)
+	configureCompletion(root)
 	commands := root.Commands()
 	if discard, _, err := root.Find([]string{"failed", "discard"}); err == nil {
 		commands = append(slices.Clone(commands), discard)
@@ -46,15 +46,15 @@ func addCompletions(root *cobra.Command, from *settings) {
 	}
 }
 
-// refuseOtherShells returns an error for an unknown shell, for which cobra's command
-// prints its help.
-func refuseOtherShells(root *cobra.Command) {
+// configureCompletion makes cobra's completion command return an error for an unknown
+// shell, for which it prints its help, and replaces the script for fish.
+func configureCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	completion, _, err := root.Find([]string{"completion"})
 	if err != nil {
 		return
 	}
-	completion.Args = noCommand
+	completion.Args = rejectUnknownCommand
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	completion.Example = "  watership completion bash"
 	for _, shell := range completion.Commands() {
@@ -112,7 +112,7 @@ func shortNames(a *app.App, names []string) []string {
 
 // errorGroups returns the most frequent error groups of failures.
 func errorGroups(ctx context.Context, a *app.App) []string {
-	return valuesOf(ctx, a, history.GivenUp(), "watership.error_group")
+	return topValues(ctx, a, history.GivenUp(), "watership.error_group")
 }
 
 // exchanges returns the exchanges of the configuration and of the broker, without
@@ -128,8 +128,8 @@ func exchanges(ctx context.Context, a *app.App) []string {
 		}
 	}
 	if management, err := a.Management(); err == nil {
-		there, _ := management.Exchanges(ctx, a.VHost())
-		for _, exchange := range there {
+		existing, _ := management.Exchanges(ctx, a.VHost())
+		for _, exchange := range existing {
 			if exchange.Name != "" && !exchange.Internal && !a.Topology().Owns(exchange.Name) {
 				names[exchange.Name] = true
 			}
@@ -146,8 +146,8 @@ func queues(ctx context.Context, a *app.App) []string {
 		names[route.Queue] = true
 	}
 	if management, err := a.Management(); err == nil {
-		there, _ := management.Queues(ctx, a.VHost())
-		for _, queue := range there {
+		existing, _ := management.Queues(ctx, a.VHost())
+		for _, queue := range existing {
 			if !a.Topology().Owns(queue.Name) {
 				names[queue.Name] = true
 			}
@@ -181,13 +181,13 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) (
 		return matching(typed, before, names), directive
 	}
 	if strings.HasPrefix(word, `"`) {
-		return closed(matching(typed, before+`"`, values(ctx, a, field))), directive
+		return withClosingQuote(matching(typed, before+`"`, values(ctx, a, field))), directive
 	}
 	return matching(typed, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
 }
 
-// closed appends the closing quote to values.
-func closed(values []string) []string {
+// withClosingQuote appends a quote to each value.
+func withClosingQuote(values []string) []string {
 	for i := range values {
 		values[i] += `"`
 	}
@@ -217,18 +217,18 @@ func values(ctx context.Context, a *app.App, field string) []string {
 	case "messaging.destination.name":
 		return exchanges(ctx, a)
 	}
-	return valuesOf(ctx, a, kql.All{}, named.Name)
+	return topValues(ctx, a, kql.All{}, named.Name)
 }
 
-// valuesOf returns the most frequent values of a field among some events; none of a text.
-func valuesOf(ctx context.Context, a *app.App, among kql.Node, field string) []string {
+// topValues returns the most frequent values of a field among some events; none of a text.
+func topValues(ctx context.Context, a *app.App, among kql.Node, field string) []string {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return nil
 	}
-	tally, _ := store.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
+	aggregation, _ := store.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
 	var found []string
-	for _, value := range tally.Values {
+	for _, value := range aggregation.Values {
 		found = append(found, value.Text)
 	}
 	return found
@@ -241,8 +241,8 @@ func actions() []string {
 	}
 }
 
-// maxCompleted is the number of newest events that are searched for message ids.
-const maxCompleted = 200
+// maxSearchedEvents is the number of newest events that are searched for message ids.
+const maxSearchedEvents = 200
 
 // completeMessages completes the ids of the newest messages.
 func (s *settings) completeMessages(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -268,7 +268,7 @@ func messageIDs(ctx context.Context, a *app.App, typed string) []string {
 		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}},
 	}
 	var ids []string
-	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: maxCompleted, WithoutBody: true}) {
+	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: maxSearchedEvents, WithoutBody: true}) {
 		id := event.Envelope.Properties.MessageID
 		if err == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)

@@ -14,7 +14,7 @@ import (
 // several candidates without quotes, and evaluates that line at the next TAB. before
 // is the typed text in front of the name.
 func matching(typed, before string, names []string) []string {
-	if !isTyped(before) {
+	if !isSafeUnquoted(before) {
 		return nil
 	}
 	var found []string
@@ -33,9 +33,9 @@ func isWord(text string) bool {
 	return text != "" && text[0] != '-' && !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
 }
 
-// isTyped reports whether a shell reads the beginning of a query or of a list the same
-// without the quotes in which it was typed.
-func isTyped(text string) bool {
+// isSafeUnquoted reports whether a shell reads the beginning of a query or of a list
+// the same without the quotes in which it was typed.
+func isSafeUnquoted(text string) bool {
 	const punctuation = `._:/@+-, ()"`
 	return !strings.ContainsFunc(text, func(r rune) bool { return !isPlain(r, punctuation) })
 }

@@ -12,7 +12,7 @@ func newConfig(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check or show the configuration",
-		Args:  noCommand,
+		Args:  rejectUnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newConfigCheck(from), newConfigShow(from))
@@ -25,18 +25,18 @@ func newConfigCheck(from *settings) *cobra.Command {
 		Short:   "Check the configuration and list every mistake",
 		Long:    "Check the configuration file, the environment and the flags. Files with passwords,\nkeys or certificates are not opened, and no server is contacted: doctor does both.",
 		Example: "  watership config check --config watership.yaml",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := from.load(); err != nil {
 				return err
 			}
-			return list{Streams: streamsOf(cmd)}.printf("the configuration is in order")
+			return printer{Streams: streamsOf(cmd)}.printf("the configuration is in order")
 		},
 	}
 }
 
 func newConfigShow(from *settings) *cobra.Command {
-	var format output
+	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the value and the origin of every setting",
@@ -44,7 +44,7 @@ func newConfigShow(from *settings) *cobra.Command {
 variable, flag, default, or the data folder of a watership dev, whose broker and store
 all commands except serve use. Passwords are masked.`,
 		Example: "  watership config show\n  watership config show -o json",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
 			if err != nil {
@@ -53,7 +53,7 @@ all commands except serve use. Passwords are masked.`,
 			if cfg, err = app.WithRunning(cfg); err != nil {
 				return err
 			}
-			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			rows := settingRows(cfg.Describe())
 			return writeItems(to.Out, format, rows, func() error { return to.settings(rows) })
 		},
@@ -77,8 +77,8 @@ func settingRows(settings []config.Setting) []settingRow {
 	return rows
 }
 
-func (l list) settings(rows []settingRow) error {
-	t := terminal.NewTable(l.Out, l.screen, terminal.Column{Title: "SETTING", Fixed: true}, terminal.Column{Title: "VALUE"}, terminal.Column{Title: "FROM"})
+func (p printer) settings(rows []settingRow) error {
+	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "SETTING", Fixed: true}, terminal.Column{Title: "VALUE"}, terminal.Column{Title: "FROM"})
 	for _, row := range rows {
 		if err := t.Row(row.Key, row.Value, row.From); err != nil {
 			return err

@@ -55,7 +55,7 @@ can never succeed.
 Other commands in the same folder connect to it automatically, unless amqp.url,
 store.url or a password is configured. A folder can have one dev at a time.`,
 		Example: "  watership dev\n  watership dev --empty --config watership.yaml\n  watership dev --data /tmp/shop --amqp-listen 127.0.0.1:5673 --rate 50",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !(d.rate > 0 && d.rate <= maxOrders) {
 				return usagef("--rate %v: expected orders a second, above 0 and up to %d", d.rate, maxOrders)
@@ -65,7 +65,7 @@ store.url or a password is configured. A folder can have one dev at a time.`,
 				return err
 			}
 			d.Streams, d.screen = streamsOf(cmd), from.screen(cmd.OutOrStdout())
-			return d.start(cmd.Context(), cfg)
+			return d.serve(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().BoolVar(&d.empty, "empty", false, "run no example shop, only the configuration")
@@ -103,16 +103,16 @@ func devConfig(from *settings) (config.Config, error) {
 	return cfg, nil
 }
 
-// start runs everything on an embedded broker, and prints at the end how many messages
+// serve runs everything on an embedded broker, and prints at the end how many messages
 // are lost with it.
-func (d *dev) start(ctx context.Context, cfg config.Config) (err error) {
+func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	d.app, err = app.Start(ctx, d.appConfig(cfg))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.app.Close()) }()
 	d.settings = d.app.Settings()
-	more := app.Extension{Run: d.show}
+	more := app.Extension{Run: d.run}
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {
@@ -153,8 +153,8 @@ func (d *dev) firstOrder(ctx context.Context) (int, error) {
 	return int(n) + 1, err
 }
 
-// show prints addresses and hints while the server runs.
-func (d *dev) show(ctx context.Context, server *app.Server) error {
+// run prints addresses and hints, and runs the example, while the server runs.
+func (d *dev) run(ctx context.Context, server *app.Server) error {
 	if !awaitReady(ctx, server) {
 		return nil
 	}
@@ -226,8 +226,8 @@ func (d *dev) printAddresses(server *app.Server) {
 	fmt.Fprintln(d.Out)
 }
 
-// command returns the start of a command line for other commands.
-func (d *dev) command() string {
+// commandPrefix returns the start of a command line for other commands.
+func (d *dev) commandPrefix() string {
 	name := wording.Quoted(os.Args[0])
 	if path, err := os.Executable(); err == nil && isTemporary(path) {
 		name = "go run ./cmd/watership"

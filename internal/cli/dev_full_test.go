@@ -47,7 +47,7 @@ func newSmall(t *testing.T, service http.HandlerFunc) *small {
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end
 	d := &dev{Streams: terminal.Streams{In: strings.NewReader(""), Out: s.out, Err: s.out}, empty: true, limits: broker.Limits{Memory: 1 << 20}}
-	go func() { s.ended <- d.start(ctx, cfg) }()
+	go func() { s.ended <- d.serve(ctx, cfg) }()
 	t.Cleanup(end)
 	until(t, "dev to run", func() bool { return strings.Contains(s.out.String(), "Try, in a second terminal") })
 	s.address = regexp.MustCompile(`amqp://\S+`).FindString(s.out.String())

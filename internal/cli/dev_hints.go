@@ -63,7 +63,7 @@ type hint struct {
 }
 
 func (d *dev) hints(since eventstore.Cursor) []hint {
-	command := d.command()
+	command := d.commandPrefix()
 	if d.shop == nil {
 		return []hint{{
 			when: func(context.Context, app.EventStore) (string, error) { return "none", nil },
@@ -146,12 +146,12 @@ func (f *statusLine) show(ctx context.Context) error {
 	if f.screen.Width == 0 {
 		return nil
 	}
-	tally, err := f.store.TopValues(ctx, eventstore.Selection{After: f.since}, "event.action", len(actions()))
+	aggregation, err := f.store.TopValues(ctx, eventstore.Selection{After: f.since}, "event.action", len(actions()))
 	if err != nil {
 		return err
 	}
 	counts := map[string]int64{}
-	for _, value := range tally.Values {
+	for _, value := range aggregation.Values {
 		counts[value.Text] = value.Count
 	}
 	parts := make([]string, 0, len(actions()))

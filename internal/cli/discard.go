@@ -90,7 +90,7 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	if len(ids) == 0 {
 		return errors.New("no unresolved failure matches")
 	}
-	if agreed, err := d.confirmed(ctx, len(ids)); !agreed {
+	if agreed, err := d.confirm(ctx, len(ids)); !agreed {
 		return err
 	}
 	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
@@ -107,7 +107,7 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 	return err
 }
 
-func (d discard) confirmed(ctx context.Context, failures int) (bool, error) {
+func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 	if d.yes {
 		return true, nil
 	}

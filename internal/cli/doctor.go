@@ -13,7 +13,7 @@ import (
 )
 
 func newDoctor(from *settings) *cobra.Command {
-	var format output
+	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check servers and topology, with a remedy for each problem",
@@ -21,10 +21,10 @@ func newDoctor(from *settings) *cobra.Command {
 doctor changes nothing. It exits with 1 if there are errors, and with 0 if there are
 only warnings.`,
 		Example: "  watership doctor\n  watership doctor -o json",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				return reportFindings(a.Diagnose(ctx), list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+				return reportFindings(a.Diagnose(ctx), printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 			})
 		},
 	}
@@ -32,8 +32,8 @@ only warnings.`,
 	return cmd
 }
 
-// reportFindings prints what doctor found, and fails where that has errors.
-func reportFindings(findings []doctor.Finding, to list, format output) error {
+// reportFindings prints the findings, and returns an error if one of them is an error.
+func reportFindings(findings []doctor.Finding, to printer, format outputFormat) error {
 	errors, warnings := 0, 0
 	for _, f := range findings {
 		switch f.Verdict {
@@ -53,18 +53,18 @@ func reportFindings(findings []doctor.Finding, to list, format output) error {
 	return nil
 }
 
-func (to list) findings(findings []doctor.Finding, errors, warnings int) error {
+func (p printer) findings(findings []doctor.Finding, errors, warnings int) error {
 	colours := map[doctor.Verdict]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Error: terminal.Red}
 	for _, f := range findings {
-		mark := to.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
-		if err := to.printf("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
+		mark := p.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
+		if err := p.printf("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
 			return err
 		}
 		if f.Remedy != "" {
-			if err := to.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
+			if err := p.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
 				return err
 			}
 		}
 	}
-	return to.printf("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
+	return p.printf("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
 }

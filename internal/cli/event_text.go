@@ -22,8 +22,8 @@ func attemptText(e schemas.Event) string {
 	return fmt.Sprint(e.Attempt)
 }
 
-// nameOf returns an id that show finds.
-func nameOf(e schemas.Event) string {
+// idForShow returns an id that show finds.
+func idForShow(e schemas.Event) string {
 	if id := e.Envelope.Properties.MessageID; id != "" {
 		return id
 	}

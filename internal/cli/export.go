@@ -61,7 +61,7 @@ func export(ctx context.Context, a *app.App, t terminal.Streams, sel eventstore.
 	if err != nil {
 		return err
 	}
-	found, err := list{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(store.Events(ctx, sel), bar))
+	found, err := printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(store.Events(ctx, sel), bar))
 	bar.End()
 	if err == nil && found == 0 {
 		err = store.Check(ctx)

@@ -17,7 +17,7 @@ import (
 
 func newFailed(from *settings) *cobra.Command {
 	var filter filter
-	var format output
+	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "failed [QUERY]",
 		Short: "List unresolved failures, grouped by queue and error",
@@ -38,7 +38,7 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 				if err != nil {
 					return err
 				}
-				return list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, a, sel.Query, format)
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, a, sel.Query, format)
 			})
 		},
 	}
@@ -48,7 +48,7 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 	return cmd
 }
 
-func (to list) failed(ctx context.Context, a *app.App, node kql.Node, format output) error {
+func (p printer) failed(ctx context.Context, a *app.App, node kql.Node, format outputFormat) error {
 	failures, err := a.Failures(ctx)
 	if err != nil {
 		return err
@@ -58,13 +58,13 @@ func (to list) failed(ctx context.Context, a *app.App, node kql.Node, format out
 		return err
 	}
 	if len(groups) == 0 && format.is("table") {
-		return to.printNothingFound(ctx, a.CheckStore, format, "[]")
+		return p.printNothingFound(ctx, a.CheckStore, format, "[]")
 	}
-	return writeItems(to.Out, format, groups, func() error { return to.groups(groups) })
+	return writeItems(p.Out, format, groups, func() error { return p.groups(groups) })
 }
 
-func (l list) groups(groups []*history.Group) error {
-	t := terminal.NewTable(l.Out, l.screen, failedColumns()...)
+func (p printer) groups(groups []*history.Group) error {
+	t := terminal.NewTable(p.Out, p.screen, failedColumns()...)
 	total := 0
 	for _, g := range groups {
 		total += g.Count
@@ -75,7 +75,7 @@ func (l list) groups(groups []*history.Group) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return l.printf("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
+	return p.printf("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

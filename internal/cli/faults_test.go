@@ -145,7 +145,7 @@ func (s *site) check(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	var seen tally
+	var seen eventCounts
 	deadline := time.Now().Add(5 * time.Minute)
 	for {
 		seen = countEvents(t, store)
@@ -173,14 +173,14 @@ func (s *site) check(t *testing.T) {
 		s.name, faultMessages, s.crashes, twice, seen.more(schemas.Handled), seen.more(schemas.Poisoned), seen.more(schemas.Published))
 }
 
-// tally counts events by action and message id.
-type tally struct {
+// eventCounts counts events by action and message id.
+type eventCounts struct {
 	events map[schemas.Action]map[string]int
 }
 
-func countEvents(t *testing.T, store *elastic.Store) tally {
+func countEvents(t *testing.T, store *elastic.Store) eventCounts {
 	t.Helper()
-	seen := tally{map[schemas.Action]map[string]int{schemas.Published: {}, schemas.Handled: {}, schemas.Poisoned: {}}}
+	seen := eventCounts{map[schemas.Action]map[string]int{schemas.Published: {}, schemas.Handled: {}, schemas.Poisoned: {}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := store.Refresh(ctx); err != nil {
@@ -198,7 +198,7 @@ func countEvents(t *testing.T, store *elastic.Store) tally {
 }
 
 // ended counts the messages that were handled or given up.
-func (s tally) ended() int {
+func (s eventCounts) ended() int {
 	ended := len(s.events[schemas.Handled])
 	for id := range s.events[schemas.Poisoned] {
 		if s.events[schemas.Handled][id] == 0 {
@@ -209,7 +209,7 @@ func (s tally) ended() int {
 }
 
 // more counts the events beyond the first of each message.
-func (s tally) more(action schemas.Action) int {
+func (s eventCounts) more(action schemas.Action) int {
 	extra := 0
 	for _, count := range s.events[action] {
 		extra += count - 1

@@ -77,10 +77,10 @@ func readFile(name string, in io.Reader) ([]byte, error) {
 
 // requireQuery returns the text of a query. An empty one is an error: it would select
 // everything, which must be explicit.
-func requireQuery(args []string, doing string) (string, error) {
+func requireQuery(args []string, verb string) (string, error) {
 	text := strings.Join(args, " ")
 	if strings.TrimSpace(text) == "" {
-		return "", usagef("expected a query; '*' %s everything there is", doing)
+		return "", usagef("expected a query; '*' %s everything there is", verb)
 	}
 	return text, nil
 }

@@ -21,7 +21,7 @@ func newJobs(from *settings) *cobra.Command {
 		Short: "List, show, resume and cancel replay jobs",
 		Long: `Each replay is a job: a record of its query, target, operator, reason and progress.
 Jobs are kept in the store; in Elasticsearch, in the index STREAM.jobs.`,
-		Args: noCommand,
+		Args: rejectUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newJobsList(from), newJobsShow(from), newJobsResume(from), newJobsCancel(from))
@@ -29,18 +29,18 @@ Jobs are kept in the store; in Elasticsearch, in the index STREAM.jobs.`,
 }
 
 func newJobsList(from *settings) *cobra.Command {
-	var format output
+	var format outputFormat
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, newest first",
 		Example: "  watership jobs list\n  watership jobs list --limit 0 -o ndjson",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			return withJobs(cmd, from, func(ctx context.Context, a *app.App, replays *replayer.Replayer) error {
 				return format.jobs(to, func() error { return a.CheckStore(ctx) }, limitJobs(replays.Jobs(ctx), limit))
 			})
@@ -52,7 +52,7 @@ func newJobsList(from *settings) *cobra.Command {
 }
 
 func newJobsShow(from *settings) *cobra.Command {
-	var format output
+	var format outputFormat
 	every := func(replayer.Job) bool { return true }
 	cmd := newJobCommand(from, every, &cobra.Command{
 		Use:     "show JOB",
@@ -156,7 +156,7 @@ sent.`,
 func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
 	do func(context.Context, terminal.Streams, *replayer.Replayer, string) error,
 ) *cobra.Command {
-	cmd.Args, cmd.ValidArgsFunction = exactly(1, "the id of one job"), completeJobs(from, offered)
+	cmd.Args, cmd.ValidArgsFunction = exactArgs(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withJobs(cmd, from, func(ctx context.Context, _ *app.App, replays *replayer.Replayer) error {
 			return do(ctx, streamsOf(cmd), replays, args[0])
@@ -194,13 +194,13 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 	}
 }
 
-const maxCompletions = 50
+const maxJobCompletions = 50
 
 func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
 	ctx, cancel := app.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
-	for job, err := range limitJobs(replays.Jobs(ctx), maxCompletions) {
+	for job, err := range limitJobs(replays.Jobs(ctx), maxJobCompletions) {
 		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err

@@ -32,7 +32,7 @@ func limitJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replaye
 
 // jobs writes the readable jobs. If there are none, it returns the error of check, which
 // may be the reason.
-func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
+func (o *outputFormat) jobs(to printer, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
 	all := []replayer.Job{}
 	var unreadable []error
 	for job, err := range jobs {
@@ -54,11 +54,11 @@ func (o *output) jobs(to list, check func() error, jobs iter.Seq2[replayer.Job, 
 	return errors.Join(append([]error{writeItems(to.Out, *o, all, func() error { return to.jobs(all) })}, unreadable...)...)
 }
 
-func (l list) jobs(jobs []replayer.Job) error {
+func (p printer) jobs(jobs []replayer.Job) error {
 	if len(jobs) == 0 {
-		return l.printf("nothing was replayed yet")
+		return p.printf("nothing was replayed yet")
 	}
-	t := terminal.NewTable(l.Out, l.screen, jobColumns()...)
+	t := terminal.NewTable(p.Out, p.screen, jobColumns()...)
 	for _, job := range jobs {
 		if err := t.Row(job.ID, wording.Time(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
@@ -90,7 +90,7 @@ func jobState(job replayer.Job) string {
 	return string(job.State)
 }
 
-func (o *output) job(out io.Writer, job replayer.Job) error {
+func (o *outputFormat) job(out io.Writer, job replayer.Job) error {
 	switch o.name {
 	case "json":
 		return terminal.WriteIndentedJSON(out, job)

@@ -16,14 +16,14 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// output is the format in which a list is written.
-type output struct {
+// outputFormat is the format in which a list is written.
+type outputFormat struct {
 	name  string
 	known []string
 }
 
 // addFlag adds the flag that chooses one of the formats; the first is the default.
-func (o *output) addFlag(cmd *cobra.Command, known ...string) {
+func (o *outputFormat) addFlag(cmd *cobra.Command, known ...string) {
 	o.name, o.known = known[0], known
 	cmd.Flags().VarP(o, "output", "o", alternatives(known))
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -35,7 +35,7 @@ func (o *output) addFlag(cmd *cobra.Command, known ...string) {
 }
 
 // Set implements pflag.Value.
-func (o *output) Set(name string) error {
+func (o *outputFormat) Set(name string) error {
 	if !slices.Contains(o.known, name) {
 		return fmt.Errorf("expected %s", alternatives(o.known))
 	}
@@ -44,15 +44,15 @@ func (o *output) Set(name string) error {
 }
 
 // String implements pflag.Value.
-func (o *output) String() string { return o.name }
+func (o *outputFormat) String() string { return o.name }
 
 // Type implements pflag.Value.
-func (o *output) Type() string { return "format" }
+func (o *outputFormat) Type() string { return "format" }
 
-func (o *output) is(names ...string) bool { return slices.Contains(names, o.name) }
+func (o *outputFormat) is(names ...string) bool { return slices.Contains(names, o.name) }
 
 // writeItems writes items as one JSON array or a JSON object per line, or else calls table.
-func writeItems[T any](out io.Writer, format output, items []T, table func() error) error {
+func writeItems[T any](out io.Writer, format outputFormat, items []T, table func() error) error {
 	switch format.name {
 	case "json":
 		return terminal.WriteIndentedJSON(out, append([]T{}, items...))
@@ -76,14 +76,14 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// list writes a list to the streams of a command.
-type list struct {
+// printer writes the lists of a command to its streams.
+type printer struct {
 	terminal.Streams
 	screen terminal.Screen
 }
 
-func (l list) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(l.Out, format+"\n", args...)
+func (p printer) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.Out, format+"\n", args...)
 	return err
 }
 
@@ -95,7 +95,7 @@ type eventWriter interface {
 
 // write writes every readable event, and names the unreadable ones: they make the
 // command fail, but not before all others are written.
-func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (found int, err error) {
+func (p printer) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (found int, err error) {
 	unreadable := 0
 	for event, err := range events {
 		var failed *eventstore.Error
@@ -107,7 +107,7 @@ func (l list) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (foun
 			return found, err
 		case err != nil:
 			unreadable++
-			l.Warn("%v", err)
+			p.Warn("%v", err)
 			continue
 		}
 		found++

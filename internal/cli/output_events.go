@@ -12,7 +12,7 @@ import (
 
 // newEventWriter returns the writer of a format. It writes whole documents, or the fields
 // alone with --fields.
-func newEventWriter(a *app.App, to list, format output, fields []field, only bool) eventWriter {
+func newEventWriter(a *app.App, to printer, format outputFormat, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
 		encode = func(e schemas.Event) []byte { return newRecord(a, e).object(fields) }

@@ -105,9 +105,9 @@ func (p publication) validate(files []string) error {
 }
 
 func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, files []string) (sent int, err error) {
-	messages, total := p.bodies(t.In, files), max(1, len(files))*p.count
+	messages, total := p.fileMessages(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages, total = p.exported(t.In, files, a.Login()), 0
+		messages, total = p.exportedMessages(t.In, files, a.Login()), 0
 	}
 	bar := terminal.NewBar(t.Err, total)
 	defer bar.End()
@@ -118,8 +118,9 @@ func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, fi
 	return transfer.Publish(ctx, publisher, messages, p.rate, bar.Show)
 }
 
-// bodies yields the content of each file, or of standard input, --count times.
-func (p publication) bodies(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
+// fileMessages yields a message with the content of each file, or of standard input,
+// --count times.
+func (p publication) fileMessages(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
 	headers, _ := parseHeaders(p.headers) // validate has checked them
 	return func(yield func(rabbit.Message, error) bool) {
 		for _, file := range orStandardInput(files) {
@@ -145,18 +146,18 @@ func orStandardInput(files []string) []string {
 	return files
 }
 
-// exported yields the messages of files that export wrote, --count times.
-func (p publication) exported(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
+// exportedMessages yields the messages of files that export wrote, --count times.
+func (p publication) exportedMessages(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
 	return func(yield func(rabbit.Message, error) bool) {
 		for _, file := range orStandardInput(files) {
-			if !p.exportedIn(file, in, login, yield) {
+			if !p.yieldExported(file, in, login, yield) {
 				return
 			}
 		}
 	}
 }
 
-func (p publication) exportedIn(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
+func (p publication) yieldExported(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
 	in, end, err := openInput(in, []string{name})
 	if err != nil {
 		return yield(rabbit.Message{}, err)

@@ -114,7 +114,7 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 	if err := r.preview(ctx, a, plan); err != nil {
 		return err
 	}
-	if agreed, err := r.confirmed(ctx, plan); !agreed {
+	if agreed, err := r.confirm(ctx, plan); !agreed {
 		return err
 	}
 	created, err := replays.Create(ctx, plan)
@@ -126,7 +126,7 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 
 // confirmed reports whether to run a plan. If not, the error has the reason; --dry-run
 // and an empty plan have none.
-func (r *replay) confirmed(ctx context.Context, plan replayer.Plan) (bool, error) {
+func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)

@@ -42,7 +42,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  ask for a reply, and their clients get another one (--remove-property reply_to prevents it)\n", plan.Replies)
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(nameOf(sample), 80), sample.Action, terminal.Cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), sample.Action, terminal.Cell(sample.Failure.Message, 80))
 	}
 	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())

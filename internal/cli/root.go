@@ -87,7 +87,7 @@ In the folder of a running "watership dev", every command connects to it
 automatically.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noCommand,
+		Args:          rejectUnknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(t.In)
@@ -129,7 +129,7 @@ automatically.`,
 	return root
 }
 
-func noCommand(cmd *cobra.Command, args []string) error {
+func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -142,15 +142,15 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
 }
 
-// exactly requires n arguments; its error describes them.
-func exactly(n int, what string) cobra.PositionalArgs {
+// exactArgs requires n arguments; its error describes them.
+func exactArgs(n int, expected string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("expected %s, got %d arguments (see '%s --help')", what, len(args), cmd.CommandPath())
+			return usagef("expected %s, got %d arguments (see '%s --help')", expected, len(args), cmd.CommandPath())
 		}
 		for _, arg := range args {
 			if strings.TrimSpace(arg) == "" {
-				return usagef("expected %s, got an empty text", what)
+				return usagef("expected %s, got an empty text", expected)
 			}
 		}
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 func newRoutes(from *settings) *cobra.Command {
-	var format output
+	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "routes",
 		Short: "List routes, their queue lengths and which are paused",
@@ -20,14 +20,14 @@ func newRoutes(from *settings) *cobra.Command {
 paused during an outage of its service, when all its messages fail. It then tries
 single messages until one succeeds.`,
 		Example: "  watership routes\n  watership routes -o json",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
 				states, err := a.RouteStates(ctx)
 				if err != nil {
 					return err
 				}
-				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				return writeItems(to.Out, format, states, func() error { return to.routes(states) })
 			})
 		},
@@ -36,11 +36,11 @@ single messages until one succeeds.`,
 	return cmd
 }
 
-func (to list) routes(states []app.RouteState) error {
+func (p printer) routes(states []app.RouteState) error {
 	if len(states) == 0 {
-		return to.printf("the configuration has no routes, and none of another service is paused")
+		return p.printf("the configuration has no routes, and none of another service is paused")
 	}
-	t := terminal.NewTable(to.Out, to.screen,
+	t := terminal.NewTable(p.Out, p.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},
 		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, DropOrder: 1},
 		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", DropOrder: 2})

@@ -17,7 +17,7 @@ type search struct {
 	fields []string
 	count  bool
 	by     string
-	format output
+	format outputFormat
 }
 
 func newSearch(from *settings) *cobra.Command {
@@ -51,7 +51,7 @@ See docs/query.md for the whole language and its differences from Kibana.
 					return err
 				}
 				sel.Limit = asked.limit
-				return asked.run(ctx, a, list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+				return asked.run(ctx, a, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
 			})
 		},
 	}
@@ -77,7 +77,7 @@ func (q search) validate() error {
 	return nil
 }
 
-func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Selection) error {
+func (q search) run(ctx context.Context, a *app.App, to printer, sel eventstore.Selection) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err
@@ -110,15 +110,15 @@ func (q search) run(ctx context.Context, a *app.App, to list, sel eventstore.Sel
 
 // printNothingFound prints an empty result, or the text empty as JSON. It returns the
 // error of check, which may be the reason.
-func (l list) printNothingFound(ctx context.Context, check func(context.Context) error, format output, empty string) error {
+func (p printer) printNothingFound(ctx context.Context, check func(context.Context) error, format outputFormat, empty string) error {
 	if err := check(ctx); err != nil {
 		return err
 	}
 	switch format.name {
 	case "table":
-		return l.printf("nothing found")
+		return p.printf("nothing found")
 	case "json":
-		return l.printf("%s", empty)
+		return p.printf("%s", empty)
 	}
 	return nil
 }

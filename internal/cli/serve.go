@@ -20,7 +20,7 @@ handlers, and index every event. serve waits for servers that are unavailable.
 On SIGTERM or SIGINT it stops consuming, waits for running handlers, requeues the
 remaining messages and exits with 0.`,
 		Example: "  watership serve --config watership.yaml",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cfg, err := from.load()
 			if err != nil {
@@ -55,7 +55,7 @@ func newHealthcheck(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Check the health of a running server",
-		Args:  exactly(0, "no arguments"),
+		Args:  exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
 			if err != nil {

@@ -29,7 +29,7 @@ setup fails if a policy lets the broker drop messages of Watership's queues, or 
 a delivery limit on a route's queue without a dead-letter exchange. The error has the
 command that changes the policy.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
-		Args:    exactly(0, "no arguments"),
+		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := access.open()
 			if err != nil {
@@ -70,7 +70,7 @@ func (a kibanaFlags) open() (*kibana.Client, error) {
 	if err != nil || to.Host == "" {
 		return nil, usagef("--kibana %s: expected a URL such as http://localhost:5601", config.NewURL(a.url))
 	}
-	if err := a.logIn(to); err != nil {
+	if err := a.addLogin(to); err != nil {
 		return nil, err
 	}
 	trusted, err := app.ReadTLS("--kibana", config.TLS{CA: a.ca})
@@ -80,8 +80,8 @@ func (a kibanaFlags) open() (*kibana.Client, error) {
 	return kibana.NewClient(to, trusted), nil
 }
 
-// logIn puts the user and the password of the flags into the URL.
-func (a kibanaFlags) logIn(to *url.URL) error {
+// addLogin puts the user and the password of the flags into the URL.
+func (a kibanaFlags) addLogin(to *url.URL) error {
 	if (a.user == "") != (a.passwordFile == "") {
 		return usagef("--kibana-user and --kibana-password-file: expected both or neither")
 	}

@@ -22,7 +22,7 @@ func newShow(from *settings) *cobra.Command {
 message id, a fingerprint, an event id, or the id that a message got at its first
 failure.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
-		Args:    exactly(1, "one id"),
+		Args:    exactArgs(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
 				store, err := a.Store(ctx)
@@ -33,7 +33,7 @@ failure.`,
 				if err != nil {
 					return err
 				}
-				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				if raw {
 					return to.raw(ctx, store, found)
 				}
@@ -46,7 +46,7 @@ failure.`,
 }
 
 // raw writes a body as it was published.
-func (to list) raw(ctx context.Context, store app.EventStore, found history.Lives) error {
+func (p printer) raw(ctx context.Context, store app.EventStore, found history.Lives) error {
 	if len(found.List) > 1 {
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.ID)
 	}
@@ -57,29 +57,29 @@ func (to list) raw(ctx context.Context, store app.EventStore, found history.Live
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
 	}
-	if terminal.IsTerminal(to.Out) && terminal.HasControls(event.Envelope.Body) {
+	if terminal.IsTerminal(p.Out) && terminal.HasControls(event.Envelope.Body) {
 		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", event.Fingerprint)
 	}
-	_, err = to.Out.Write(event.Envelope.Body)
+	_, err = p.Out.Write(event.Envelope.Body)
 	return err
 }
 
 // lives prints each message separately.
-func (to list) lives(ctx context.Context, store app.EventStore, found history.Lives) error {
+func (p printer) lives(ctx context.Context, store app.EventStore, found history.Lives) error {
 	for i, l := range found.List {
-		page := page{screen: to.screen}
+		page := page{screen: p.screen}
 		if i > 0 {
 			page.WriteString("\n")
 		}
 		if err := page.message(ctx, store, l); err != nil {
 			return err
 		}
-		if _, err := to.Out.Write(page.Bytes()); err != nil {
+		if _, err := p.Out.Write(page.Bytes()); err != nil {
 			return err
 		}
 	}
 	if found.More {
-		return to.printf("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
+		return p.printf("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
 	}
 	return nil
 }

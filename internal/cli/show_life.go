@@ -64,7 +64,7 @@ func (p *page) life(l history.Life) {
 
 // stepText describes an event.
 func stepText(e schemas.Event, life []schemas.Event) string {
-	text := attempted(e)
+	text := attemptAtQueue(e)
 	switch e.Action {
 	case schemas.Published:
 		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), terminal.Cell(e.Envelope.RoutingKey, 60))
@@ -72,13 +72,13 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 			text += ", recorded at this time"
 		}
 	case schemas.Handled:
-		text += took(e, ", took ")
+		text += durationText(e, ", took ")
 	case schemas.RetryScheduled:
-		text += took(e, " failed after ") + waited(e) + fmt.Sprintf(", again in %s: %s", e.Delay, terminal.Cell(e.Failure.Message, 120))
+		text += durationText(e, " failed after ") + waitsText(e) + fmt.Sprintf(", again in %s: %s", e.Delay, terminal.Cell(e.Failure.Message, 120))
 	case schemas.Poisoned:
-		text += took(e, " failed after ") + ": " + terminal.Cell(e.Failure.Message, 120)
+		text += durationText(e, " failed after ") + ": " + terminal.Cell(e.Failure.Message, 120)
 	case schemas.Replayed:
-		text = "sent again" + of(e.ReplayOf, life)
+		text = "sent again" + replayedEventText(e.ReplayOf, life)
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
 	case schemas.Quarantined:
@@ -90,16 +90,16 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	return text
 }
 
-// attempted names an attempt; a message that only waited has none yet.
-func attempted(e schemas.Event) string {
+// attemptAtQueue names an attempt; a message that only waited has none yet.
+func attemptAtQueue(e schemas.Event) string {
 	if e.Attempt == 0 {
 		return ""
 	}
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
-// waited returns how often a message has waited for its service without an attempt.
-func waited(e schemas.Event) string {
+// waitsText returns how often a message has waited for its service without an attempt.
+func waitsText(e schemas.Event) string {
 	switch {
 	case e.Waits == 0:
 		return ""
@@ -109,16 +109,16 @@ func waited(e schemas.Event) string {
 	return fmt.Sprintf(", waited %s", wording.Plural(e.Waits, "time"))
 }
 
-func took(e schemas.Event, words string) string {
+func durationText(e schemas.Event, prefix string) string {
 	if e.Duration <= 0 || e.Attempt == 0 {
 		return ""
 	}
-	return words + shortDuration(e.Duration)
+	return prefix + shortDuration(e.Duration)
 }
 
-// of names the replayed event by its action and time, or by its id if the life does
+// replayedEventText names the replayed event by its action and time, or by its id if the life does
 // not have it.
-func of(id string, life []schemas.Event) string {
+func replayedEventText(id string, life []schemas.Event) string {
 	for _, e := range life {
 		if e.EventID == id {
 			return fmt.Sprintf(", from what was %s at %s", e.Action, e.Time.Local().Format("15:04:05.000"))

@@ -15,7 +15,7 @@ import (
 func newTail(from *settings) *cobra.Command {
 	var lines int
 	var fields []string
-	var format output
+	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "tail [QUERY]",
 		Short: "Follow new events until Ctrl-C",
@@ -43,7 +43,7 @@ visible. Events that become visible together are printed in order.`,
 				if err != nil {
 					return err
 				}
-				to := list{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
 				return history.Follow(ctx, store, sel, lines, follower{to, newEventWriter(a, to, format, columns, len(fields) > 0)})
 			})
@@ -57,7 +57,7 @@ visible. Events that become visible together are printed in order.`,
 
 // follower prints the events and the problems of history.Follow.
 type follower struct {
-	list
+	printer
 	eventWriter
 }
 

@@ -15,7 +15,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the program and its formats",
-		Args:  exactly(0, "no arguments"),
+		Args:  exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\nheaders %d, documents %d, templates %d\n",
 				app.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
