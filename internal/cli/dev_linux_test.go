@@ -16,7 +16,7 @@ func (d *development) listen() string {
 	return regexp.MustCompile(`http://([^/\s]+)`).FindStringSubmatch(d.out.String())[1]
 }
 
-// ask is what dev answers on its http address.
+// ask returns the response of dev on its http address.
 func (d *development) ask(t *testing.T, path string) string {
 	t.Helper()
 	response, err := http.Get("http://" + d.listen() + path)

@@ -37,7 +37,7 @@ func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 	}
 }
 
-// findings are what doctor says to a user that has nothing but this store.
+// findings returns the findings of doctor for a user that has nothing but this store.
 func (s secured) findings(t *testing.T, user string) (list []doctor.Finding) {
 	t.Helper()
 	got := call(t.Context(), strings.NewReader(""), []string{
@@ -52,7 +52,7 @@ func (s secured) findings(t *testing.T, user string) (list []doctor.Finding) {
 	return list
 }
 
-// without says what a narrower role lacks.
+// without describes the right that a narrower role lacks.
 func (r role) without(lacking, stream string) string {
 	kind, rest, _ := strings.Cut(lacking, " ")
 	if kind == "cluster" {

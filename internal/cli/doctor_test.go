@@ -21,7 +21,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// findings are what doctor says, each with its remedy.
+// findings returns the findings of doctor, each with its remedy.
 func (i *installation) findings(t *testing.T) (list []doctor.Finding, code int) {
 	t.Helper()
 	r := i.run(t, "doctor", "-o", "json")

@@ -161,7 +161,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// result is what a command printed.
+// result is the output of a command and its exit code.
 type result struct {
 	out, err string
 	code     int

@@ -113,7 +113,7 @@ func TestHelpOfSettings(t *testing.T) {
 	}
 }
 
-// help returns what a command line prints that only asks for help.
+// help returns the output of a command line that only asks for help.
 func help(t *testing.T, args ...string) string {
 	t.Helper()
 	got := call(t.Context(), strings.NewReader(""), nil, args...)

@@ -20,8 +20,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// hostile has what sets a terminal's title, clears it, turns the text around and
-// breaks out of a line.
+// hostile has the characters that set a terminal's title, clear it, reverse the text and
+// end a line.
 const hostile = "=evil\x1b]0;x\a\x1b[2J\u009b31m\x7f\r\n\u202e\u2066\u2028\u200b\U000e0041"
 
 func hostileEvent(e *schemas.Event) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestQueryPage asks the queries of docs/query.md as they are printed, and compares
-// what they find.
+// their results.
 func TestQueryPage(t *testing.T) { inEachStore(t, testQueryPage) }
 
 func testQueryPage(t *testing.T, seed seeder) {

@@ -49,7 +49,7 @@ func story(t *testing.T) (config string, commands []command) {
 }
 
 // TestReadme runs the commands of the README as they are printed, and compares
-// what they print but for what cannot be the same twice.
+// their output, except for ids, times and other values that differ in each run.
 func TestReadme(t *testing.T) {
 	config, commands := story(t)
 	p := newest(t)

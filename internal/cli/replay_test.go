@@ -112,7 +112,7 @@ func (i *installation) onlyJob(t *testing.T) replayer.Job {
 	return jobs[0]
 }
 
-// complete is what a shell is offered.
+// complete returns the completions that a shell gets.
 func (a *playback) complete(args ...string) string {
 	a.t.Helper()
 	cmd := exec.Command(a.binary, append([]string{"__complete"}, args...)...)

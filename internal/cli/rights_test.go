@@ -19,7 +19,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// role is what the page on security gives to Watership at Elasticsearch.
+// role is the role that the page on security gives to Watership at Elasticsearch.
 type role struct {
 	Cluster []string `json:"cluster"`
 	Indices []struct {
@@ -111,7 +111,7 @@ func (s secured) give(t *testing.T, roles map[string]role) (users map[string]str
 	return users
 }
 
-// hash is that of the password.
+// hash returns the hash of the password.
 func (s secured) hash(t *testing.T) string {
 	t.Helper()
 	accounts, err := os.ReadFile(s.file("users"))
@@ -139,8 +139,8 @@ func (s secured) add(t *testing.T, name, lines string) {
 	write(strings.TrimRight(string(before), "\n") + "\n" + lines)
 }
 
-// everything is what Watership asks of Elasticsearch, of a stream with an older
-// mapping. It ends with the first error.
+// everything makes every request of Watership to Elasticsearch, for a stream with an
+// older mapping. It ends with the first error.
 func (s secured) everything(t *testing.T, user string) error {
 	t.Helper()
 	conf, err := app.ReadTLS("store.tls", s.tls())
@@ -179,7 +179,7 @@ func (s secured) everything(t *testing.T, user string) error {
 	return nil
 }
 
-// errBlind is what a search without rights comes to: an empty answer.
+// errBlind is the result of a search without rights: an empty answer.
 var errBlind = errors.New("unauthorized, and not told so")
 
 func wantAll(got int64, err error) func(want int64) error {

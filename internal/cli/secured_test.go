@@ -37,7 +37,7 @@ func documented(t *testing.T) string {
 }
 
 // secured is an Elasticsearch with security on, whose roles are in a file, since
-// that of the tests cannot keep them otherwise. Its users admin and watership have
+// the server of the tests cannot keep them otherwise. Its users admin and watership have
 // the password of the file.
 type secured struct {
 	url, dir string

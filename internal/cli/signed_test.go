@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// TestSignedStates: with amqp.state_key_file, all that Watership says is signed, and
-// what is not counts for nothing, wherever it was published.
+// TestSignedStates: with amqp.state_key_file, every event and state of Watership is
+// signed, and an unsigned one does not count, wherever it was published.
 func TestSignedStates(t *testing.T) {
 	everywhere(t, func(t *testing.T, install installer) {
 		service := newService(t, func(post, int) int { return http.StatusInternalServerError })

@@ -16,7 +16,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// kind says what the service does with the n-th webhook.
+// kind returns the behaviour of the service for the n-th webhook.
 func kind(n int) string {
 	switch n % 7 {
 	case 0:
