@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -137,7 +138,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
-		outlet:  m,
+		outlet: m, crashGuard: crashloop.New(-1),
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
 		breaker: b,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -102,7 +103,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	}
 	b := breaker.New(*route.Breaker, time.Now)
 	p.breakers[route.Queue] = b
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang}
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: crashloop.New(route.MaxDeliveries)}
 	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil

@@ -116,12 +116,13 @@ type Config struct {
 }
 
 const (
-	defaultConcurrency = 16
-	defaultMaxBytes    = 64 << 20
-	defaultStopTimeout = 30 * time.Second
-	defaultReturnGrace = 5 * time.Minute
-	defaultReturnPause = 10 * time.Second
-	defaultHookTimeout = time.Minute
+	defaultConcurrency   = 16
+	defaultMaxDeliveries = 5
+	defaultMaxBytes      = 64 << 20
+	defaultStopTimeout   = 30 * time.Second
+	defaultReturnGrace   = 5 * time.Minute
+	defaultReturnPause   = 10 * time.Second
+	defaultHookTimeout   = time.Minute
 
 	defaultTopologyEvery = 30 * time.Second
 

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/topology"
@@ -122,7 +123,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, breaker: breaker.New(retry.Breaker{}, s.now)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

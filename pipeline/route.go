@@ -31,6 +31,13 @@ type Route struct {
 	Concurrency int            // messages handled at once; zero: 16
 	Timeout     time.Duration  // of one attempt; zero: none
 
+	// MaxDeliveries is the number of deliveries without an outcome after which a message
+	// becomes poison, since its handler probably ends the process. The last one is
+	// handled while no other message of the route is. Messages that were delivered with
+	// it do not become poison. A message of a classic queue whose process has ended waits
+	// 1 s, while its deliveries are counted. Zero: 5; negative: no limit.
+	MaxDeliveries int
+
 	// Publish is the exchange and key of outgoing messages that name none themselves.
 	Publish Binding
 
@@ -57,6 +64,9 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 	r.Breaker = &breaker
 	if r.Concurrency <= 0 {
 		r.Concurrency = defaultConcurrency
+	}
+	if r.MaxDeliveries == 0 {
+		r.MaxDeliveries = defaultMaxDeliveries
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -23,6 +24,7 @@ type routeHandler struct {
 	route        Route
 	outlet       publisher // of outgoing messages
 	breaker      *breaker.Breaker
+	crashGuard   *crashloop.Guard
 	onHang       func(Attempt) // may be nil
 	runningCalls runningCalls
 }
@@ -42,7 +44,7 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 
 // handle returns nil to acknowledge. An error means that no durable copy was confirmed,
 // so that the message must be delivered once more.
-func (h *routeHandler) handle(msg *message.Message) error {
+func (h *routeHandler) handle(msg *message.Message) (err error) {
 	ctx := msg.Context()
 	verified, err := h.verify(ctx)
 	var newer *schemas.NewerVersionError
@@ -60,6 +62,16 @@ func (h *routeHandler) handle(msg *message.Message) error {
 	if why := h.stillRunning(ctx, &verified); why != nil {
 		return h.fail(ctx, verified, epoch, 0, why)
 	}
+	defer func() {
+		if err != nil || ctx.Err() != nil {
+			h.crashGuard.Survived(verified.State.Fingerprint)
+		}
+	}()
+	end, done, err := h.guard(ctx, verified)
+	if done || err != nil {
+		return err
+	}
+	defer end()
 	produced, why := h.attempt(msg, verified)
 	took := h.now().Sub(started)
 	if why == nil {
@@ -173,6 +185,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	if before.State.Message == "" {
 		before.State.Message = h.newID()
 	}
+	before.State.Deliveries = 0
 	v := h.classify(*h.route.Policy, why, before.State)
 	switch h.breaker.RecordFailure(epoch, before.State, v.failure) {
 	case breaker.AttemptReturned:
@@ -187,7 +200,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
 	state := verified.State
 	state.Queue, state.Time, state.Duration = h.route.Queue, h.now(), took
-	state.EventID, state.Delay, state.Failure = "", 0, schemas.Failure{}
+	state.EventID, state.Delay, state.Failure, state.Deliveries = "", 0, schemas.Failure{}, 0
 	state.Attempt++
 	h.metrics.observeHandled(h.route.Queue, took)
 	return h.publishEvent(ctx, schemas.Handled, verified.Envelope, state)

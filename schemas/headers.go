@@ -35,6 +35,7 @@ const (
 	headerWaits       = "watership-waits"
 	headerWaitsSince  = "watership-waits-since"
 	headerMissing     = "watership-missing-since"
+	headerDeliveries  = "watership-deliveries"
 	headerRoute       = "watership-route"
 	headerPark        = "watership-park"
 	headerDuration    = "watership-duration"

@@ -23,6 +23,10 @@ type State struct {
 	Waits      int
 	WaitsSince time.Time
 
+	// Deliveries counts those that had no outcome, as the process ended, where the broker
+	// does not. It travels only back to the queue.
+	Deliveries int
+
 	// MissingSince is the time at which the queue was first found missing when the
 	// message was due; zero if it existed. It travels only between Watership's
 	// queues.
@@ -101,6 +105,7 @@ func (s State) write(h typedTable) {
 	h.setInt(headerDelay, s.Delay.Milliseconds())
 	h.setInt(headerWaits, int64(s.Waits))
 	h.setTime(headerWaitsSince, s.WaitsSince)
+	h.setInt(headerDeliveries, int64(s.Deliveries))
 	h.setTime(headerMissing, s.MissingSince)
 	h.setFlag(headerRoute, s.Route)
 	h.setFlag(headerPark, s.Park)
@@ -139,6 +144,8 @@ func readState(h typedTable) State {
 		Waits:      int(h.int(headerWaits)),
 		WaitsSince: h.time(headerWaitsSince),
 
+		Deliveries: int(h.int(headerDeliveries)),
+
 		MissingSince: h.time(headerMissing),
 
 		Route: h.int(headerRoute) == 1,
@@ -158,6 +165,7 @@ func bounded(s State) State {
 	s.Version = max(0, s.Version)
 	s.Attempt = min(max(0, s.Attempt), mostCounted)
 	s.Waits = min(max(0, s.Waits), mostCounted)
+	s.Deliveries = min(max(0, s.Deliveries), mostCounted)
 	s.Delay = min(max(0, s.Delay), longestDelay)
 	s.Duration = max(0, s.Duration)
 	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]

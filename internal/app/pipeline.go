@@ -42,6 +42,7 @@ func route(r config.Route, retries *retry.Policy) pipeline.Route {
 		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
 	}
 	if r.HasHandler() {
+		route.MaxDeliveries = r.MaxDeliveries
 		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP)
 	}
 	for _, bind := range r.Bind {

@@ -170,6 +170,10 @@ type Route struct {
 	// handler's own timeout.
 	Timeout time.Duration
 
+	// MaxDeliveries is the number of deliveries without an outcome, as the process ended,
+	// after which a message is poison; -1: no limit. Default: 5.
+	MaxDeliveries int
+
 	// Park publishes a copy of each poison message to the queue NAME.poison. Default:
 	// false.
 	Park bool

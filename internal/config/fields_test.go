@@ -36,6 +36,7 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 		{"concurrency", "10001", `"10001": expected a whole number from 1 to 10000`},
 		{"concurrency", "many", `"many": expected a whole number from 1 to 10000`},
 		{"concurrency", "[1]", `"1": expected one value`},
+		{"max_deliveries", "1001", `"1001": expected a whole number from 0 to 1000`},
 		{"retry", "''", `expected text of 1 to 200 bytes`},
 		{"timeout", "5", `"5": ` + durationUpToADay},
 		{"timeout", "25h", `"25h": ` + durationUpToADay},
@@ -63,6 +64,7 @@ func TestFieldsThatNeedAHandler(t *testing.T) {
 		{"concurrency", "16", expected},
 		{"breaker", "{first: 1s}", expected},
 		{"timeout", "1s", expected},
+		{"max_deliveries", "5", expected},
 		{"handlr", "{}", `is not known; the nearest is routes[0].handler`},
 	})
 }
@@ -205,7 +207,7 @@ func TestFieldsOfARoute(t *testing.T) {
 		"handler.http.headers: []":             http(func(h *HTTPHandler) { h.Headers = []string{} }),
 		"handler.http.headers: [X-A, baggage]": http(func(h *HTTPHandler) { h.Headers = []string{"X-A", "baggage"} }),
 	} {
-		want := Route{Queue: "q", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "default", Breaker: retry.Breaker{}.WithDefaults()}
+		want := Route{Queue: "q", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, MaxDeliveries: 5, Retry: "default", Breaker: retry.Breaker{}.WithDefaults()}
 		change(&want)
 		http := "url: http://h/"
 		if inHandler, found := strings.CutPrefix(field, "handler.http."); found {

@@ -99,7 +99,7 @@ var structureCases = map[string]keyCase{
 	},
 	"routes": {
 		good:  "[{queue: a, handler: {http: {url: http://h/}}, retry: default, park: true}]",
-		shown: "[0].queue=a [0].handler.http.url=http://h/ [0].handler.http.timeout=30s [0].handler.http.max_retry_after=1h [0].concurrency=16 [0].retry=default [0].park=true",
+		shown: "[0].queue=a [0].handler.http.url=http://h/ [0].handler.http.timeout=30s [0].handler.http.max_retry_after=1h [0].concurrency=16 [0].retry=default [0].max_deliveries=5 [0].park=true",
 		bad:   "{}", want: "expected a list",
 	},
 	"retry.policies": {

@@ -43,6 +43,7 @@ routes:
     concurrency: 1
     retry: slow
     timeout: 1m
+    max_deliveries: 0
     breaker: {messages: 50, cap: 5s, max_alike: 3}
     park: true
   - queue: rest
@@ -101,10 +102,10 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
 					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second,
 				}},
-				Concurrency: 1, Retry: "slow", Timeout: time.Minute, Park: true,
+				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
-			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, Retry: "none", Breaker: breakerOfFull()},
+			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()},
 			{Queue: "invoices", Retry: "slow", Park: true},
 		},
 		Retry: Retry{
@@ -189,7 +190,7 @@ func TestStructuresFromTheEnvironment(t *testing.T) {
 		`WATERSHIP_TAP_EXCHANGES=[{"name": "x", "type": "headers"}]`,
 		`WATERSHIP_RETRY_POLICIES={none: {delays: [1s]}}`,
 	}, nil)
-	want := []Route{{Queue: "a", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, Retry: "none", Breaker: breakerOfFull()}}
+	want := []Route{{Queue: "a", Handler: postTo("http://h/", 30*time.Second), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()}}
 	if diff := cmp.Diff(want, c.Routes, compareURLs); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}

@@ -30,6 +30,7 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
 		structureField{name: "breaker", read: readBreaker(&route.Breaker)},
 		structureField{name: "timeout", read: scalar(duration(time.Millisecond, day), &route.Timeout)},
+		structureField{name: "max_deliveries", fallback: "5", read: scalar(countOrOff(1000), &route.MaxDeliveries)},
 		structureField{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
 	)
 	return route
@@ -46,6 +47,7 @@ func routeWithoutHandler(route *Route) []structureField {
 		{name: "concurrency", read: needsHandler},
 		{name: "breaker", read: needsHandler},
 		{name: "timeout", read: needsHandler},
+		{name: "max_deliveries", read: needsHandler},
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 		})
 		msg, _ = Marshaler{}.Unmarshal(*d)
 	}
-	messageCtx := withRedelivered(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d.Redelivered)
+	messageCtx := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d)
 	messageCtx, cancel := context.WithCancel(messageCtx)
 	msg.SetContext(messageCtx)
 	return msg, cancel

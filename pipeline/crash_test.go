@@ -1,0 +1,144 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// crashing is the environment of a process whose handler ends it.
+const crashing = "WATERSHIP_TEST_CRASHING"
+
+// TestCrashingProcess is the process of TestCrashLoop, which starts it. Its arguments are
+// the URL, the prefix of the topology, the queue and the concurrency.
+func TestCrashingProcess(t *testing.T) {
+	var url, prefix, queue string
+	var concurrency int
+	if _, err := fmt.Sscan(os.Getenv(crashing), &url, &prefix, &queue, &concurrency); err != nil {
+		t.Skip("only within TestCrashLoop")
+	}
+	p, err := New(Config{
+		URL: url, Topology: schemas.Topology{Prefix: prefix}, QueueType: Classic, Logger: slog.New(slog.DiscardHandler),
+		Routes: []Route{{
+			Queue: queue, Concurrency: concurrency, Policy: &retry.Policy{}, MaxDeliveries: 4,
+			Handler: handler(func(msg *message.Message) error {
+				if strings.HasPrefix(string(msg.Payload), "crash") {
+					time.Sleep(50 * time.Millisecond) // others begin meanwhile
+					_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				}
+				time.Sleep(200 * time.Millisecond)
+				return nil
+			}),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := p.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A handler that takes its process down with it: its message is poison after a few
+// processes, and the messages that were in flight with it are not.
+func TestCrashLoop(t *testing.T) {
+	const good, bad, mostProcesses = 20, 2, 30
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []QueueType{Quorum, Classic} {
+			for _, concurrency := range []int{1, 8} {
+				t.Run(fmt.Sprintf("%s/%d", kind, concurrency), func(t *testing.T) {
+					t.Parallel()
+					r := start(t, b, nil) // has the roles
+					queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
+					for i := range good + bad {
+						body := fmt.Sprint("good ", i)
+						if i == 2 || i == 9 {
+							body = fmt.Sprint("crash ", i)
+						}
+						r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
+					}
+					processes := 0
+					for len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < good+bad {
+						if processes++; processes > mostProcesses {
+							t.Fatalf("%d processes ended, and %s", processes, r.eventText())
+						}
+						r.crash(t, queue, concurrency, good+bad)
+					}
+					for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
+						if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
+							t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
+						}
+						var deliveries int
+						_, err := fmt.Sscanf(e.Failure.Message, "delivered %d times from queue", &deliveries)
+						if err != nil || deliveries < 4 || e.Failure.Type != "*pipeline.DeliveriesError" {
+							t.Errorf("reason %q of type %s", e.Failure.Message, e.Failure.Type)
+						}
+					}
+					if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad {
+						t.Errorf("%d messages are poison instead of %d", n, bad)
+					}
+					t.Logf("%d processes", processes)
+				})
+			}
+		}
+	})
+}
+
+// ofQueue matches events of a queue with one of the actions.
+func ofQueue(queue string, actions ...schemas.Action) func(event) bool {
+	return func(e event) bool {
+		for _, action := range actions {
+			if e.Queue == queue && e.Action == action {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// crash runs a process until it ends by itself, or all messages have an outcome.
+func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) {
+	t.Helper()
+	process := exec.Command(os.Args[0], "-test.run=^TestCrashingProcess$", "-test.timeout=0")
+	process.Env = append(os.Environ(), "WATERSHIP_TEST_MANAGEMENT_URLS=", // a killed process deletes no virtual host
+		fmt.Sprintf("%s=%s %s %s %d", crashing, r.broker.URL, r.topology.Prefix, queue, concurrency))
+	process.Stdout, process.Stderr = os.Stdout, os.Stderr
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	deadline := time.After(rabbittest.Timeout)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			_ = process.Process.Kill()
+			<-ended
+			t.Fatalf("a process neither crashed nor handled the messages: %s", r.eventText())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) == messages {
+			_ = process.Process.Signal(syscall.SIGTERM)
+			<-ended
+			return
+		}
+	}
+}
