@@ -85,26 +85,28 @@ func (o *owners) startService(i int) {
 
 // rejectAll is a consumer in another language that rejects all its messages.
 func (o *owners) rejectAll(queue string) {
-	o.broker.DeleteQueue(o.t, queue)
 	o.broker.DeleteQueue(o.t, parkingOf(queue))
-	_, err := o.admin.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	ch := o.broker.Channel(o.t)
+	declareFor(o.t, o.broker, queue, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
+	rejecting(o.t, o.broker, queue)
+}
+
+// rejecting rejects the messages of a queue until the test ends.
+func rejecting(t testing.TB, b rabbittest.Broker, queue string) {
+	t.Helper()
+	ch := b.Channel(t)
 	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
-		o.t.Fatal(err)
+		t.Fatal(err)
 	}
-	var rejecting sync.WaitGroup
-	rejecting.Go(func() {
+	var consumer sync.WaitGroup
+	consumer.Go(func() {
 		for d := range deliveries {
 			_ = d.Nack(false, false)
 		}
 	})
-	o.t.Cleanup(func() {
+	t.Cleanup(func() {
 		_ = ch.Close()
-		rejecting.Wait()
+		consumer.Wait()
 	})
 }
 
@@ -247,6 +249,7 @@ func TestPoliciesOfARole(t *testing.T) {
 		"the default policy":    {func(c *Config) { c.Default = attemptsAfter(2 * time.Second) }, true, false},
 		"the policy of a route": {func(c *Config) { c.Routes[1].Policy = attemptsAfter() }, true, false},
 		"a class":               {func(c *Config) { c.Routes[1].Policy.Classes = map[string]retry.Policy{"x": {}} }, true, false},
+		"headers":               {func(c *Config) { c.Routes[1].Headers.Limit = "x" }, true, false},
 		"parking":               {func(c *Config) { c.Routes[1].Park = true }, true, false},
 		"a route more":          {func(c *Config) { c.Routes = append(c.Routes, Route{Queue: "c", Policy: attemptsAfter()}) }, true, false},
 		"deaths":                {func(c *Config) { c.RetriedDeaths = []string{deathRejected} }, true, false},

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,7 +52,10 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		r.reportMismatch(label, death.Queue, letter)
 	}
 	verified.State = ofRoute(route, verified.State)
-	v := r.classify(*route.Policy, deathError(death, r.retried), verified.State)
+	var policy retry.Policy
+	var why error
+	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))
+	v := r.classify(policy, why, verified.State)
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
 }
 

@@ -438,7 +438,7 @@ func TestMalformedDeaths(t *testing.T) {
 	})
 }
 
-func declareFor(t *testing.T, b rabbittest.Broker, queue string, args amqp.Table) {
+func declareFor(t testing.TB, b rabbittest.Broker, queue string, args amqp.Table) {
 	t.Helper()
 	if _, err := b.Channel(t).QueueDeclare(queue, true, false, false, false, args); err != nil {
 		t.Fatal(err)

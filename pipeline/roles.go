@@ -46,16 +46,17 @@ func (c Config) consumer(r role.Role) role.Consumer { return role.NewConsumer(r,
 // other processes.
 func (c Config) policies(r role.Role) string {
 	type queuePolicy struct {
-		Queue  string
-		Policy *retry.Policy
-		Park   bool
+		Queue   string
+		Policy  *retry.Policy
+		Headers retry.Headers
+		Park    bool
 	}
 	var settings any
 	switch Role(r) {
 	case RoleRetry:
 		queues := []queuePolicy{{Policy: c.Default}}
 		for _, route := range c.Routes {
-			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Park})
+			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Headers, route.Park})
 		}
 		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
 		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths))}

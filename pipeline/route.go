@@ -41,6 +41,9 @@ type Route struct {
 	// Publish is the exchange and key of outgoing messages that name none themselves.
 	Publish Binding
 
+	// Headers are for a route without a handler.
+	Headers retry.Headers
+
 	// Park publishes a copy of each message of this route that becomes poison to the
 	// queue <Queue>.poison, with Watership's headers, in addition to its `poisoned` event.
 	// A process with RolePoison publishes it. If that queue is full there is only the
@@ -77,6 +80,9 @@ func (r Route) validate(own schemas.Topology) error {
 	}
 	if r.Handler == nil && len(r.Bind) > 0 {
 		return fmt.Errorf("the route of queue %q has bindings and no handler: expected none, since another program consumes and binds the queue", r.Queue)
+	}
+	if r.Handler != nil && r.Headers != (retry.Headers{}) {
+		return fmt.Errorf("the route of queue %q has a handler and Headers: expected none, since its handler returns errors of package retry", r.Queue)
 	}
 	if r.Park && own.Owns(r.parking()) {
 		return fmt.Errorf("the route of queue %q: Park: queue %q belongs to Watership", r.Queue, r.parking())

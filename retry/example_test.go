@@ -177,3 +177,16 @@ func ExampleClassOf() {
 	fmt.Println(retry.ClassOf(errors.New("lost")), retry.ClassOf(retry.Class("ordering", errors.New("too early"))))
 	// Output: default ordering
 }
+
+func ExampleHeaders_Apply() {
+	names := retry.Headers{Limit: "x-retry-limit", Delay: "x-delay"}
+	headers := map[string]any{"x-retry-limit": 7, "x-delay": "soon"}
+	policy, attempts, err := names.Apply(headers, retry.Default(), 1, errors.New("no stock"))
+	fmt.Println(policy.MaxAttempts(), attempts, err)
+	// Output: 8 1 no stock
+}
+
+func ExamplePolicy_WithAttempts() {
+	fmt.Println(retry.Default().WithAttempts(3).Delays)
+	// Output: [1s 10s]
+}

@@ -81,6 +81,32 @@ func (p Policy) MaxAttempts() int {
 	return most
 }
 
+// WithAttempts returns the policy with n attempts for errors of any class, the first
+// included; at least 1. Listed delays are cut, or the last of them repeats; a policy
+// without any waits 1 s.
+func (p Policy) WithAttempts(n int) Policy {
+	n = max(n, 1)
+	if p.First > 0 {
+		p.Attempts = n
+	} else {
+		last := time.Second
+		if len(p.Delays) > 0 {
+			last = p.Delays[len(p.Delays)-1]
+		}
+		delays := slices.Clone(p.Delays[:min(n-1, len(p.Delays))])
+		for len(delays) < n-1 {
+			delays = append(delays, last)
+		}
+		p.Delays = delays
+	}
+	classes := map[string]Policy{}
+	for class, own := range p.Classes {
+		classes[class] = own.WithAttempts(n)
+	}
+	p.Classes = classes
+	return p
+}
+
 // ownDelays lists the delays of the policy without its classes, each once, in
 // their order.
 func (p Policy) ownDelays() []time.Duration {

@@ -166,3 +166,25 @@ func TestStandardDelays(t *testing.T) {
 		t.Errorf("%d delays, each a queue", len(delays))
 	}
 }
+
+// A policy with another number of attempts keeps its delays, for every class.
+func TestWithAttempts(t *testing.T) {
+	listed := Policy{
+		Delays:  []time.Duration{time.Second, time.Minute},
+		Classes: map[string]Policy{"growing": {First: time.Second, Factor: 3, Attempts: 2}},
+	}
+	for n, want := range map[int][]time.Duration{
+		-1: nil, 0: nil, 1: nil, 2: {time.Second}, 3: {time.Second, time.Minute}, 5: {time.Second, time.Minute, time.Minute, time.Minute},
+	} {
+		p := listed.WithAttempts(n)
+		if !slices.Equal(p.Delays, want) || p.MaxAttempts() != max(n, 1) || p.Classes["growing"].Attempts != max(n, 1) {
+			t.Errorf("%d attempts: %+v", n, p)
+		}
+	}
+	if p := (Policy{}).WithAttempts(3); !slices.Equal(p.Delays, []time.Duration{time.Second, time.Second}) {
+		t.Errorf("without delays: %+v", p)
+	}
+	if len(listed.Delays) != 2 || listed.Classes["growing"].Attempts != 2 {
+		t.Errorf("the policy itself has changed: %+v", listed)
+	}
+}

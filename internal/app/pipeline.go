@@ -41,6 +41,7 @@ func route(r config.Route, retries *retry.Policy) pipeline.Route {
 	route := pipeline.Route{
 		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
 	}
+	route.Headers = r.Headers
 	if r.HasHandler() {
 		route.MaxDeliveries = r.MaxDeliveries
 		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP)

@@ -174,6 +174,9 @@ type Route struct {
 	// after which a message is poison; -1: no limit. Default: 5.
 	MaxDeliveries int
 
+	// Headers of messages that decide about their retries, without a handler. Default: none.
+	Headers retry.Headers
+
 	// Park publishes a copy of each poison message to the queue NAME.poison. Default:
 	// false.
 	Park bool

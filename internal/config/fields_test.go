@@ -36,6 +36,7 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 		{"concurrency", "10001", `"10001": expected a whole number from 1 to 10000`},
 		{"concurrency", "many", `"many": expected a whole number from 1 to 10000`},
 		{"concurrency", "[1]", `"1": expected one value`},
+		{"headers", "{limit: x}", "expected no handler beside it: the handler's response decides about the retries of a message"},
 		{"max_deliveries", "1001", `"1001": expected a whole number from 0 to 1000`},
 		{"retry", "''", `expected text of 1 to 200 bytes`},
 		{"timeout", "5", `"5": ` + durationUpToADay},
@@ -58,13 +59,17 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 
 // A route without a handler has a policy for the dead letters of another consumer.
 func TestFieldsThatNeedAHandler(t *testing.T) {
-	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry and park"
+	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park"
 	refuse(t, "routes:\n- queue: a\n  %s", "routes[0]", 3, []fieldCase{
 		{"bind", "[{exchange: a}]", expected},
 		{"concurrency", "16", expected},
 		{"breaker", "{first: 1s}", expected},
 		{"timeout", "1s", expected},
 		{"max_deliveries", "5", expected},
+		{"headers", "{limit: ''}", `headers.limit: ` + nameExpected},
+		{"headers", "{limit: " + name256 + "}", `headers.limit: "` + name256 + `": ` + nameExpected},
+		{"headers", "{retries: x}", `headers.retries: is not known; the nearest is routes[0].headers.limit`},
+		{"headers", "x-retry", `"x-retry": expected fields such as limit`},
 		{"handlr", "{}", `is not known; the nearest is routes[0].handler`},
 	})
 }

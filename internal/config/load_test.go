@@ -48,7 +48,7 @@ routes:
     park: true
   - queue: rest
     handler: {http: {url: "http://localhost:8080/rest"}}
-  - {queue: invoices, retry: slow, park: true}
+  - {queue: invoices, retry: slow, headers: {limit: x-retry-limit, count: x-retry, delay: x-delay}, park: true}
 retry:
   default: none
   policies:
@@ -106,7 +106,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
 			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()},
-			{Queue: "invoices", Retry: "slow", Park: true},
+			{Queue: "invoices", Retry: "slow", Headers: retry.Headers{Limit: "x-retry-limit", Count: "x-retry", Delay: "x-delay"}, Park: true},
 		},
 		Retry: Retry{
 			Default: "none", Policies: map[string]retry.Policy{

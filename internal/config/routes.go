@@ -32,8 +32,20 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "timeout", read: scalar(duration(time.Millisecond, day), &route.Timeout)},
 		structureField{name: "max_deliveries", fallback: "5", read: scalar(countOrOff(1000), &route.MaxDeliveries)},
 		structureField{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
+		structureField{name: "headers", read: refusesHandler},
 	)
 	return route
+}
+
+func readRetryHeaders(into *retry.Headers) read {
+	return func(l *loader, path string, n node) {
+		l.record(path, node{Origin: n.Origin})
+		l.readFields(path, n,
+			structureField{name: "limit", read: scalar(boundedText(1, shortString), &into.Limit)},
+			structureField{name: "count", read: scalar(boundedText(1, shortString), &into.Count)},
+			structureField{name: "delay", read: scalar(boundedText(1, shortString), &into.Delay)},
+		)
+	}
 }
 
 // routeWithoutHandler returns the fields of a route whose queue another program consumes.
@@ -42,6 +54,7 @@ func routeWithoutHandler(route *Route) []structureField {
 		{name: "queue", read: scalar(queueName, &route.Queue)},
 		{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
 		{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
+		{name: "headers", read: readRetryHeaders(&route.Headers)},
 		{name: "handler", read: readHandler(&route.Handler)},
 		{name: "bind", read: needsHandler},
 		{name: "concurrency", read: needsHandler},
@@ -51,8 +64,12 @@ func routeWithoutHandler(route *Route) []structureField {
 	}
 }
 
+func refusesHandler(l *loader, path string, n node) {
+	l.fail(path, node{Origin: n.Origin}, "expected no handler beside it: the handler's response decides about the retries of a message")
+}
+
 func needsHandler(l *loader, path string, n node) {
-	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry and park")
+	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park")
 }
 
 // readBreaker reads the fields of a route's breaker; missing ones are set by complete.
