@@ -92,18 +92,20 @@ func (p *Pipeline) retrier(queue string) *retrier {
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
+	guard := crashloop.New(route.MaxDeliveries)
+	options := []transport.Option{transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued)}
 	concurrent, err := p.subscriber(role.Routes, logger,
-		transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(noTimeout))
+		append(options, transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes))...)
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	single, err := p.subscriber(role.Routes, logger, transport.Concurrency(1), transport.StopTimeout(noTimeout))
+	single, err := p.subscriber(role.Routes, logger, append(options, transport.Concurrency(1))...)
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	b := breaker.New(*route.Breaker, time.Now)
 	p.breakers[route.Queue] = b
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: crashloop.New(route.MaxDeliveries)}
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: guard}
 	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -141,4 +142,47 @@ func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) {
 			return
 		}
 	}
+}
+
+// A process requeues messages while it grows its prefetch, while a route is paused and
+// when it loses its connection. No handler had them, so no delivery of theirs counts.
+func TestRequeuedMessagesAreNotCounted(t *testing.T) {
+	const backlog = 200
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue, proxy := b.Queue(t, amqp.Table{"x-queue-type": "classic"}), b.Proxy(t)
+		for i := range backlog {
+			publishTo(t, b, queue, fmt.Sprint("m", i))
+		}
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.URL = proxy.URL
+			c.Breaker = retry.Breaker{First: 100 * time.Millisecond, Cap: 400 * time.Millisecond}
+			c.Routes = []Route{{Queue: queue, Concurrency: 20, Handler: handler(func(*message.Message) error {
+				switch n := calls.Add(1); {
+				case n > 60 && n < 80:
+					return retry.Unavailable(errBroken)
+				case n == 120:
+					proxy.Cut()
+					proxy.Mend()
+				}
+				time.Sleep(5 * time.Millisecond) // so that others are prefetched
+				return nil
+			})}}
+		})
+		rabbittest.Eventually(t, "all messages are handled", func() bool {
+			handled := map[string]bool{} // some are handled twice
+			for _, e := range r.all(ofQueue(queue, schemas.Handled)) {
+				handled[string(e.Envelope.Body)] = true
+			}
+			return len(handled) == backlog
+		})
+		for _, e := range r.all(ofQueue(queue, schemas.RetryScheduled, schemas.Poisoned)) {
+			if e.Failure.Type == "*pipeline.DeliveriesError" {
+				t.Errorf("%s: %s", e.Action, e.Failure.Message)
+			}
+		}
+		if n := r.log.Count("connected to the broker"); n < 4 {
+			t.Errorf("%d connections, so none was lost", n)
+		}
+	})
 }

@@ -20,7 +20,7 @@ const (
 	aloneTimeout = 10 * time.Second
 
 	allHandlers  = 1 << 30
-	maxSurvivors = 10_000 // that are remembered
+	maxSurvivors = 10_000 // that are remembered, and as many requeued messages
 )
 
 // Guard keeps messages whose handler ends the process from doing so forever. The
@@ -35,6 +35,7 @@ type Guard struct {
 	mu        sync.Mutex      // guards the fields below
 	poisoned  bool            // a suspect has become poison
 	survivors map[string]bool // fingerprints of messages that had no outcome, though the process did not end
+	requeued  int             // messages that no handler had when they were requeued
 	suspects  []uint64        // delivery tags, sorted
 	changed   chan struct{}   // closed when a suspect has ended
 }
@@ -54,12 +55,29 @@ func (g *Guard) Survived(fingerprint string) {
 	g.survivors[fingerprint] = true
 }
 
-// Counts reports whether the deliveries of a message count. Those of a message that this
-// process has survived do not.
+// Requeued is called with a number of messages that this process requeued and no handler
+// had, or fewer of them.
+func (g *Guard) Requeued(messages int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.requeued = min(g.requeued+messages, maxSurvivors)
+}
+
+// Counts reports whether the earlier deliveries of a redelivered message count. They do not
+// if this process has survived the message or no handler of the process had it. If too
+// many are taken for such messages, the next process counts them: this one would have
+// to end first.
 func (g *Guard) Counts(fingerprint string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.Limit > 0 && !g.survivors[fingerprint]
+	if g.Limit <= 0 || g.survivors[fingerprint] {
+		return false
+	}
+	if g.requeued > 0 {
+		g.requeued--
+		return false
+	}
+	return true
 }
 
 // Condemns reports whether a suspect with so many deliveries becomes poison.

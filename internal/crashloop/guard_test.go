@@ -41,9 +41,11 @@ func TestSuspectsAreAlone(t *testing.T) {
 			}()
 		}
 		time.Sleep(2 * time.Second)
+		mu.Lock()
 		if len(order) > 0 {
 			t.Error("a suspect began beside another message")
 		}
+		mu.Unlock()
 		endOther()
 		time.Sleep(time.Second / 2)
 		began := make(chan time.Time, 1)
@@ -62,6 +64,8 @@ func TestSuspectsAreAlone(t *testing.T) {
 			t.Error("another message began beside a suspect")
 		}
 		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Equal(order, []uint64{1, 2, 3}) {
 			t.Errorf("order %v", order)
 		}
@@ -112,5 +116,21 @@ func TestSurvivedDeliveriesDoNotCount(t *testing.T) {
 	}
 	if len(g.survivors) > maxSurvivors {
 		t.Errorf("%d are remembered", len(g.survivors))
+	}
+}
+
+// As many redeliveries do not count as messages were requeued that no handler had.
+func TestRequeuedDeliveriesDoNotCount(t *testing.T) {
+	g := New(3)
+	g.Requeued(2)
+	if g.Counts("a") || g.Counts("b") || !g.Counts("c") {
+		t.Error("expected exactly two that do not count")
+	}
+	g.Requeued(maxSurvivors + 1)
+	for range maxSurvivors {
+		g.Counts("d")
+	}
+	if !g.Counts("d") {
+		t.Error("more messages are remembered than the limit")
 	}
 }

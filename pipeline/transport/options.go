@@ -18,6 +18,7 @@ type options struct {
 	window         int
 	publishTimeout time.Duration
 	name           string
+	onRequeue      func(messages int)
 }
 
 const (
@@ -32,6 +33,7 @@ func newOptions(opts []Option) options {
 		stopTimeout: defaultStopTimeout,
 		nackBackoff: backoff.Backoff{Min: defaultBackoffMin, Max: defaultBackoffMax},
 		name:        "watership",
+		onRequeue:   func(int) {},
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -69,6 +71,14 @@ func StopTimeout(d time.Duration) Option {
 // for both requeues it at once.
 func NackBackoff(low, high time.Duration) Option {
 	return func(o *options) { o.nackBackoff = backoff.Backoff{Min: low, Max: max(low, high)} }
+}
+
+// OnRequeue sets a function that a Subscriber calls, from any goroutine, with the number of
+// messages that it requeues although no handler has had them: prefetched ones at the end
+// of a subscription or of a larger prefetch. If a channel is lost, the number is the prefetch,
+// which such messages do not exceed. The broker marks them as redelivered.
+func OnRequeue(f func(messages int)) Option {
+	return func(o *options) { o.onRequeue = f }
 }
 
 // Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.

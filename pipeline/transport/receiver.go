@@ -24,6 +24,9 @@ func (in *receiver) run(ctx context.Context) {
 			return // the channel is gone
 		}
 	}
+	if !in.stopped() {
+		in.opts.onRequeue(in.tuner.prefetch)
+	}
 	in.requeueRest(ctx)
 }
 
