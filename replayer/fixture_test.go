@@ -351,3 +351,20 @@ func wantAs[E error](t *testing.T, err error) E {
 	}
 	return want
 }
+
+// verifiedByID returns the messages by their ids, and checks their fingerprints.
+func (f *fixture) verifiedByID(deliveries []amqp.Delivery) map[string]schemas.VerifiedState {
+	f.t.Helper()
+	verified := map[string]schemas.VerifiedState{}
+	for _, d := range deliveries {
+		v, err := f.verify(d, "")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if v.State.Fingerprint != v.Envelope.Fingerprint() {
+			f.t.Errorf("message %s has the fingerprint %s", d.MessageId, v.State.Fingerprint)
+		}
+		verified[d.MessageId] = v
+	}
+	return verified
+}

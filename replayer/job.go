@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/replayer/edit"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // State is the state of a job.
@@ -41,14 +42,19 @@ type Job struct {
 	// absolute.
 	DSL json.RawMessage `json:"dsl,omitempty"`
 
-	Changes  edit.Changes `json:"changes,omitzero"`
-	Again    bool         `json:"again,omitempty"` // includes messages that were replayed or resolved before
-	Limit    int          `json:"limit,omitempty"` // messages; 0: all
-	Rate     float64      `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
-	UpTo     int64        `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
-	Operator string       `json:"operator"`        // the user who created the job
-	Reason   string       `json:"reason,omitempty"`
-	Total    int          `json:"total"` // messages to send, by the plan
+	Changes edit.Changes `json:"changes,omitzero"`
+	Again   bool         `json:"again,omitempty"` // includes messages that were replayed or resolved before
+	Limit   int          `json:"limit,omitempty"` // messages; 0: all
+	Rate    float64      `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
+	UpTo    int64        `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
+
+	// DropReplyTo removes reply_to from each message, before Changes: the client of a
+	// request has its reply, or waits no longer.
+	DropReplyTo bool `json:"drop_reply_to,omitempty"`
+
+	Operator string `json:"operator"` // the user who created the job
+	Reason   string `json:"reason,omitempty"`
+	Total    int    `json:"total"` // messages to send, by the plan
 
 	// LeaveOut are the ids of competing jobs whose messages this job leaves out.
 	LeaveOut []string `json:"leave_out,omitempty"`
@@ -105,8 +111,17 @@ func (j Job) Running(now time.Time) bool {
 // sameWork reports whether two jobs send the same messages in the same way.
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
-		j.Changes.Equal(other.Changes) && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
+		j.Changes.Equal(other.Changes) && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
+}
+
+// message returns the message that the job sends for an original one.
+func (j Job) message(original schemas.Envelope) schemas.Envelope {
+	sent := j.Target.address(original)
+	if j.DropReplyTo {
+		sent.Properties.ReplyTo = ""
+	}
+	return j.Changes.Apply(sent)
 }
 
 // Finished reports whether the job is Done or Cancelled.

@@ -24,8 +24,10 @@ type Plan struct {
 	// bodies, or not yet.
 	Bodiless int
 
-	// Replies counts the requests whose clients would get another reply.
-	Replies int
+	// Replies counts the requests whose clients would get another reply, and
+	// RepliesDropped the requests that the job sends without reply_to.
+	Replies        int
+	RepliesDropped int
 
 	// Rivals have some of the messages. The job leaves these out, unless it has Again.
 	Rivals []Rival
@@ -185,9 +187,12 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 	if e.Time.After(p.Last) {
 		p.Last = e.Time
 	}
-	sent := p.Job.Changes.Apply(p.Job.Target.address(e.Envelope))
-	if sent.Properties.ReplyTo != "" {
+	sent := p.Job.message(e.Envelope)
+	switch {
+	case sent.Properties.ReplyTo != "":
 		p.Replies++
+	case e.Envelope.Properties.ReplyTo != "":
+		p.RepliesDropped++
 	}
 	return routes.add(ctx, p.Job.Target.route(e), sent)
 }

@@ -65,7 +65,7 @@ func (run *run) awaitCapacity(m *inFlight) error {
 // has no attempt and no instance id.
 func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 	e := &next.event
-	sent, queue := job.Changes.Apply(job.Target.address(e.Envelope)), job.Target.queue(*e)
+	sent, queue := job.message(e.Envelope), job.Target.queue(*e)
 	return &inFlight{
 		candidate: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
@@ -79,7 +79,7 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 // fingerprint returns the fingerprint of the sent message, and computes it only if the
 // job changes the message.
 func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
-	if job.Target.Kind != ToExchange && job.Changes.Empty() {
+	if sameReplyTo := sent.Properties.ReplyTo == e.Envelope.Properties.ReplyTo; sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() {
 		return e.Fingerprint
 	}
 	return sent.Fingerprint()

@@ -134,14 +134,11 @@ func writeJobRequest(field func(string, any), job replayer.Job) {
 	field("query", job.Query)
 	field("dsl", string(job.DSL))
 	field("to", job.Target)
-	for _, change := range job.Changes.Set {
-		field("set header", terminal.Cell(change, 200))
+	for _, change := range changesOf(job) {
+		field(change.name, terminal.Cell(change.value, 200))
 	}
-	for _, name := range job.Changes.Remove {
-		field("remove header", terminal.Cell(name, 200))
-	}
-	for _, name := range job.Changes.RemoveProperties {
-		field("remove property", terminal.Cell(name, 200))
+	if job.DropReplyTo {
+		field("reply_to", "removed")
 	}
 }
 

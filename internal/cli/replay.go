@@ -75,6 +75,7 @@ type replay struct {
 	toExchange, key  string
 	keyGiven         bool
 	changes          edit.Changes
+	dropReplyTo      bool
 	operator, reason string
 
 	dryRun, yes, again bool

@@ -26,7 +26,11 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&r.key, "key", "", "routing key for --to-exchange (default: each message's own)")
 	flags.StringArrayVar(&r.changes.Set, "set-header", nil, "set a header, NAME=VALUE or NAME:TYPE=VALUE with "+strings.Join(edit.HeaderTypes(), ", "))
 	flags.StringArrayVar(&r.changes.Remove, "remove-header", nil, "remove a header")
-	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property: "+strings.Join(edit.RemovableProperties(), ", "))
+	flags.BoolVar(&r.changes.Clear, "clear-headers", false, "remove all headers, except CC")
+	flags.StringSliceVar(&r.changes.Keep, "keep-headers", nil, "remove all headers, except CC and these")
+	flags.StringArrayVar(&r.changes.SetProperties, "set-property", nil, "set a property, NAME=VALUE with one of "+strings.Join(edit.Properties(), ", "))
+	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property that --set-property can set")
+	flags.BoolVar(&r.dropReplyTo, "drop-reply-to", true, "remove reply_to, so that no client gets a second reply")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "print the preview and stop")
 	flags.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
 	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly this many messages match")
@@ -68,6 +72,7 @@ func (r *replay) validate() error {
 	case !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || r.ids == "-" || r.dsl == "-"):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
+	r.changes.Clear = r.changes.Clear || len(r.changes.Keep) > 0
 	if err := r.changes.Check(); err != nil {
 		return app.InputError{Err: err}
 	}
@@ -79,7 +84,7 @@ func (r *replay) request() (app.ReplayRequest, error) {
 	request := app.ReplayRequest{
 		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
 		Job: replayer.Job{
-			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, Reason: r.reason,
+			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,
 			Operator: cmp.Or(r.operator, operator()), Target: r.target(),
 		},
 	}

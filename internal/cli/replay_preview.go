@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -29,17 +30,14 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
 		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
 	}
-	for _, change := range plan.Job.Changes.Set {
-		fmt.Fprintf(&page, "  header set: %s\n", terminal.Cell(change, 120))
-	}
-	for _, name := range plan.Job.Changes.Remove {
-		fmt.Fprintf(&page, "  header removed: %s\n", terminal.Cell(name, 120))
-	}
-	for _, name := range plan.Job.Changes.RemoveProperties {
-		fmt.Fprintf(&page, "  property removed: %s\n", terminal.Cell(name, 120))
+	for _, change := range changesOf(plan.Job) {
+		fmt.Fprintf(&page, "  %s: %s\n", change.name, terminal.Cell(change.value, 120))
 	}
 	if plan.Replies > 0 {
-		fmt.Fprintf(&page, "  %6d  ask for a reply, and their clients get another one (--remove-property reply_to prevents it)\n", plan.Replies)
+		fmt.Fprintf(&page, "  %6d  ask for a reply, and their clients get another one\n", plan.Replies)
+	}
+	if plan.RepliesDropped > 0 {
+		fmt.Fprintf(&page, "  %6d  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)\n", plan.RepliesDropped)
 	}
 	for _, sample := range plan.Sample {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), sample.Action, terminal.Cell(sample.Failure.Message, 80))
@@ -47,6 +45,29 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())
 	return err
+}
+
+// change is a line about a change that a job makes to its messages.
+type change struct{ name, value string }
+
+func changesOf(job replayer.Job) []change {
+	var changes []change
+	add := func(name string, values ...string) {
+		for _, value := range values {
+			changes = append(changes, change{name, value})
+		}
+	}
+	switch c := job.Changes; {
+	case c.Clear && len(c.Keep) > 0:
+		add("headers removed", "all except "+strings.Join(c.Keep, ", "))
+	case c.Clear:
+		add("headers removed", "all")
+	}
+	add("header set", job.Changes.Set...)
+	add("header removed", job.Changes.Remove...)
+	add("property set", job.Changes.SetProperties...)
+	add("property removed", job.Changes.RemoveProperties...)
+	return changes
 }
 
 // writeWarnings prints conflicts with other jobs that --again allows, and the gaps in

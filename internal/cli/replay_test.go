@@ -182,6 +182,36 @@ func testReplayCommand(t *testing.T, a *playback) {
 	}
 }
 
+// Changes of headers and properties are in the preview, in the job and in the message. A
+// request loses its reply_to unless the operator keeps it.
+func TestReplayChanges(t *testing.T) { played(t, testReplayChanges) }
+
+func testReplayChanges(t *testing.T, a *playback) {
+	request := a.event(schemas.Published, 1)
+	request.Envelope.Properties.ReplyTo = "replies"
+	request.Envelope.Headers = amqp.Table{"tenant": "acme", "x-retry": int64(3)}
+	request.Fingerprint = request.Envelope.Fingerprint()
+	a.keep(request)
+	replay := []string{"replay", "message.id: m-1", "--to-queue", a.queue, "--again", "--yes"}
+	with := func(more ...string) []string { return append(replay[:len(replay):len(replay)], more...) }
+
+	wantRun(t, a.run(t, with("--dry-run", "--drop-reply-to=false")...), 0, "1  ask for a reply, and their clients get another one")
+	wantRun(t, a.run(t, with("--keep-headers", "tenant", "--set-property", "priority=4", "--remove-property", "type")...), 0,
+		"headers removed: all except tenant", "property set: priority=4", "property removed: type",
+		"1  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)", "sent 1 of 1")
+	d := a.broker.Take(t, a.queue, 1)[0]
+	if d.ReplyTo != "" || d.Priority != 4 || d.Type != "" || d.Headers["tenant"] != "acme" || d.Headers["x-retry"] != nil {
+		t.Errorf("%+v", d)
+	}
+	wantRun(t, a.run(t, "jobs", "show", a.onlyJob(t).ID), 0, "headers removed all except tenant", "reply_to     removed")
+
+	wantRun(t, a.run(t, with("--drop-reply-to=false", "--clear-headers", "--set-header", "x-retry:int=0")...), 0, "headers removed: all\n", "sent 1 of 1")
+	d = a.broker.Take(t, a.queue, 1)[0]
+	if d.ReplyTo != "replies" || d.Headers["tenant"] != nil || d.Headers["x-retry"] != int64(0) {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestReplaySelections: by ids, from a file and from standard input, and to
 // other places.
 func TestReplaySelections(t *testing.T) { played(t, testReplaySelections) }

@@ -23,13 +23,23 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Changes are changes of the headers and properties of a message. A changed message has another fingerprint: to its consumer, it is another message. The zero value
-// changes nothing.
+// Changes are changes of the headers and properties of a message. A changed message has
+// another fingerprint: to its consumer, it is another message. The zero value changes
+// nothing.
 type Changes struct {
+	// Clear removes all headers except CC, which is part of the message's route, and the
+	// headers named by Keep. A header that the message does not have is not kept.
+	Clear bool     `json:"clear,omitempty"`
+	Keep  []string `json:"keep,omitempty"`
+
 	Set    []string `json:"set,omitempty"` // headers: NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes
 	Remove []string `json:"remove,omitempty"`
 
-	// RemoveProperties are names of RemovableProperties. Without reply_to the client
+	// SetProperties are NAME=VALUE with one of Properties, as the names are in
+	// AMQP 0-9-1 §1.8.1. The expiration is in milliseconds, the timestamp as in RFC 3339.
+	SetProperties []string `json:"set_properties,omitempty"`
+
+	// RemoveProperties are names of Properties. Without reply_to the client
 	// of a request gets no second reply.
 	RemoveProperties []string `json:"remove_properties,omitempty"`
 }
@@ -38,65 +48,51 @@ type Changes struct {
 // a string.
 func HeaderTypes() []string { return []string{"string", "int", "float", "bool", "time"} }
 
-// RemovableProperties returns the properties that Changes can remove.
-func RemovableProperties() []string {
-	return []string{"correlation_id", "expiration", "priority", "reply_to"}
-}
-
-// Check validates the changes. Each header may be changed once.
+// Check validates the changes. Each header and each property may be changed once.
 func (c Changes) Check() error {
+	if len(c.Keep) > 0 && !c.Clear {
+		return fmt.Errorf("header %q is to be kept, and no header is removed: clear the headers, too", c.Keep[0])
+	}
 	changed := map[string]bool{}
 	check := func(name string) error {
+		if err := checkHeaderName(name); err != nil {
+			return err
+		}
 		if changed[name] {
-			return fmt.Errorf("header %q is changed twice: set or remove it once", name)
+			return fmt.Errorf("header %q is changed twice: set, keep or remove it once", name)
 		}
 		changed[name] = true
 		return checkReplayed(name)
 	}
 	for _, text := range c.Set {
 		name, _, err := ParseHeader(text)
-		if err == nil {
-			err = check(name)
-		}
 		if err != nil {
-			return err
-		}
-	}
-	for _, name := range c.Remove {
-		if err := checkHeaderName(name); err != nil {
 			return err
 		}
 		if err := check(name); err != nil {
 			return err
 		}
 	}
-	return checkRemoved(c.RemoveProperties)
-}
-
-func checkRemoved(properties []string) error {
-	for i, name := range properties {
-		switch {
-		case !slices.Contains(RemovableProperties(), name):
-			return fmt.Errorf("property %q cannot be removed: expected one of %s", name, strings.Join(RemovableProperties(), ", "))
-		case slices.Contains(properties[:i], name):
-			return fmt.Errorf("property %q is removed twice", name)
+	for _, name := range slices.Concat(c.Remove, c.Keep) {
+		if err := check(name); err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.checkProperties()
 }
 
 // Equal reports whether two lists of changes are the same.
 func (c Changes) Equal(other Changes) bool {
-	return slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove) && slices.Equal(c.RemoveProperties, other.RemoveProperties)
+	return c.Clear == other.Clear && slices.Equal(c.Keep, other.Keep) &&
+		slices.Equal(c.Set, other.Set) && slices.Equal(c.Remove, other.Remove) &&
+		slices.Equal(c.SetProperties, other.SetProperties) && slices.Equal(c.RemoveProperties, other.RemoveProperties)
 }
 
 // Empty reports whether a message stays as it is.
-func (c Changes) Empty() bool {
-	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.RemoveProperties) == 0
-}
+func (c Changes) Empty() bool { return c.Equal(Changes{}) }
 
 // Apply returns the envelope with copied and changed headers and properties. It skips a
-// header that cannot be parsed, which Check reports.
+// text that cannot be parsed, which Check reports.
 func (c Changes) Apply(e schemas.Envelope) schemas.Envelope {
 	if c.Empty() {
 		return e
@@ -104,6 +100,9 @@ func (c Changes) Apply(e schemas.Envelope) schemas.Envelope {
 	headers := maps.Clone(e.Headers)
 	if headers == nil {
 		headers = amqp.Table{}
+	}
+	if c.Clear {
+		maps.DeleteFunc(headers, func(name string, _ any) bool { return name != "CC" && !slices.Contains(c.Keep, name) })
 	}
 	for _, name := range c.Remove {
 		delete(headers, name)
@@ -114,23 +113,8 @@ func (c Changes) Apply(e schemas.Envelope) schemas.Envelope {
 		}
 	}
 	e.Headers = headers
-	for _, name := range c.RemoveProperties {
-		removeProperty(&e.Properties, name)
-	}
+	c.changeProperties(&e.Properties)
 	return e
-}
-
-func removeProperty(p *schemas.Properties, name string) {
-	switch name {
-	case "correlation_id":
-		p.CorrelationID = ""
-	case "expiration":
-		p.Expiration = ""
-	case "priority":
-		p.Priority = 0
-	case "reply_to":
-		p.ReplyTo = ""
-	}
 }
 
 // ParseHeader parses NAME=VALUE, or NAME:TYPE=VALUE with one of HeaderTypes; a name

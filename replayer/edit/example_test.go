@@ -27,9 +27,9 @@ func ExampleParseHeader() {
 	// Output: attempts int64 3 <nil>
 }
 
-func ExampleRemovableProperties() {
-	fmt.Println(edit.RemovableProperties())
-	// Output: [correlation_id expiration priority reply_to]
+func ExampleProperties() {
+	fmt.Println(edit.Properties())
+	// Output: [app_id content_encoding content_type correlation_id expiration priority reply_to timestamp type]
 }
 
 func ExampleChanges_Apply() {
