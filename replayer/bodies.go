@@ -55,11 +55,11 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 	}
 	elsewhere := kql.Not{Node: kql.FieldIs("watership.body_in", string(schemas.BodyInPublished))}
 	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
-	for fact, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}
-		if delete(lacking, fact.Fingerprint); len(lacking) == 0 {
+		if delete(lacking, summary.Fingerprint); len(lacking) == 0 {
 			break
 		}
 	}
@@ -80,7 +80,7 @@ func (r *Replayer) storedBodies(ctx context.Context, messages kql.Node, bodies m
 		if err != nil || other.BodyIn != schemas.BodyHere {
 			continue
 		}
-		if bodies.complete(other.Fingerprint, other.Envelope.Body); len(bodies) == 0 {
+		if bodies.setBody(other.Fingerprint, other.Envelope.Body); len(bodies) == 0 {
 			return nil
 		}
 	}

@@ -11,9 +11,9 @@ import (
 // a broker. Until then the run sends at most one window of messages.
 const storeTimeout = reconnectTimeout
 
-// saveCheckpoints counts the outcome of each message, in order, and saves the job. No
+// countOutcomes counts the outcome of each message, in order, and saves the job. No
 // other goroutine changes the job.
-func (run *run) saveCheckpoints() {
+func (run *run) countOutcomes() {
 	defer close(run.done)
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()

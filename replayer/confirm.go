@@ -43,7 +43,7 @@ func (run *run) confirm() {
 			flush()
 		}
 		run.awaitConfirm(m)
-		if m.err == nil && m.toSend() {
+		if m.err == nil && m.needsSending() {
 			events.Add(run.replayedEvent(m))
 		}
 		m.sent.Body, m.event.Envelope.Body = nil, nil
@@ -98,7 +98,7 @@ func (run *run) confirmEvents() {
 			batch.err = batch.pending.Wait(run.confirming)
 		}
 		for _, m := range batch.messages {
-			if m.err == nil && m.toSend() {
+			if m.err == nil && m.needsSending() {
 				m.err = eventNotSent(m, batch.err)
 			}
 			run.recorded <- m

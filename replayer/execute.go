@@ -28,7 +28,7 @@ const (
 
 // run is one run of a job on one connection. Messages pass through it in order:
 //
-//	sendAll ─► published ─► confirm ─► confirmed ─► confirmEvents ─► recorded ─► saveCheckpoints
+//	sendAll ─► published ─► confirm ─► confirmed ─► confirmEvents ─► recorded ─► countOutcomes
 //	read and publish        wait, and publish       wait for the events          count, save the
 //	                        the `replayed` events                                checkpoint, make room
 type run struct {
@@ -36,7 +36,7 @@ type run struct {
 	lease    *lease
 	options  RunOptions
 	initial  Job  // the job at the start of the run
-	job      *Job // changed by saveCheckpoints alone
+	job      *Job // changed by countOutcomes alone
 
 	sending     context.Context // ends when the run stops sending
 	stopSending context.CancelCauseFunc
@@ -47,7 +47,7 @@ type run struct {
 	unconfirmedBytes    *semaphore.Weighted
 	published, recorded chan *inFlight
 	confirmed           chan *eventBatch
-	done                chan struct{} // closed when saveCheckpoints returns
+	done                chan struct{} // closed when countOutcomes returns
 
 	// The remaining fields belong to sendAll.
 	limiter     *rate.Limiter
@@ -70,7 +70,7 @@ func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals [
 	var work sync.WaitGroup
 	work.Go(run.confirm)
 	work.Go(run.confirmEvents)
-	work.Go(run.saveCheckpoints)
+	work.Go(run.countOutcomes)
 	work.Go(run.watch)
 	err = run.sendAll(scan)
 	close(run.published)

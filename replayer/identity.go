@@ -38,12 +38,12 @@ func newLineage(ctx context.Context, store Store, events []eventstore.EventSumma
 	}
 	for ids := l.unread(events); len(ids) > 0; {
 		var parents []eventstore.EventSummary
-		for fact, err := range store.Summaries(ctx, eventstore.Selection{}, eventstore.FieldIn{Field: "event.id", Values: ids}) {
+		for summary, err := range store.Summaries(ctx, eventstore.Selection{}, eventstore.FieldIn{Field: "event.id", Values: ids}) {
 			if err != nil {
 				return l, fmt.Errorf("looking up the replayed events: %w", err)
 			}
-			l.events[fact.EventID] = fact
-			parents = append(parents, fact)
+			l.events[summary.EventID] = summary
+			parents = append(parents, summary)
 		}
 		ids = l.unread(parents)
 	}

@@ -49,7 +49,7 @@ func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays
 	if err := l.findSenders(ctx, page, known); err != nil {
 		return known, err
 	}
-	if err := l.checkAny(ctx); err != nil || !l.hasReplays {
+	if err := l.refreshHasReplays(ctx); err != nil || !l.hasReplays {
 		return known, err
 	}
 	events, err := l.events(ctx, page)
@@ -90,19 +90,19 @@ func (l *replayLookup) findSenders(ctx context.Context, page []candidate, known 
 func (l *replayLookup) events(ctx context.Context, page []candidate) ([]candidate, error) {
 	var events []candidate
 	selection := eventstore.Selection{Query: withActions(schemas.Replayed)}
-	for fact, err := range l.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
+	for summary, err := range l.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up earlier replays: %w", err)
 		}
-		if fact.Replay == l.job.ID {
+		if summary.Replay == l.job.ID {
 			continue
 		}
-		target, err := l.target(ctx, fact.Replay)
+		target, err := l.target(ctx, summary.Replay)
 		if err != nil {
 			return nil, err
 		}
 		if target.Kind == "" || target.Equal(l.job.Target) {
-			events = append(events, candidate{summary: fact})
+			events = append(events, candidate{summary: summary})
 		}
 	}
 	return events, nil
@@ -124,9 +124,9 @@ func withFingerprints(page []candidate) eventstore.FieldIn {
 // checkInterval is about the delay until a stored event is visible.
 const checkInterval = time.Second
 
-// checkAny queries the store at most every checkInterval for `replayed` events of
+// refreshHasReplays queries the store at most every checkInterval for `replayed` events of
 // other jobs.
-func (l *replayLookup) checkAny(ctx context.Context) error {
+func (l *replayLookup) refreshHasReplays(ctx context.Context) error {
 	if now := l.r.now(); !l.hasReplays && now.Sub(l.lastCheck) >= checkInterval {
 		count, err := l.r.cfg.Store.Count(ctx, eventstore.Selection{Query: and(
 			withActions(schemas.Replayed),
@@ -154,13 +154,13 @@ func (l *replayLookup) target(ctx context.Context, id string) (Target, error) {
 	return job.Target, nil
 }
 
-// before reports whether the message was replayed before the job was planned.
-func (k knownReplays) before(c *candidate) bool {
+// replayedBeforePlan reports whether the message was replayed before the job was planned.
+func (k knownReplays) replayedBeforePlan(c *candidate) bool {
 	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.plannedUpTo })
 }
 
-// since reports whether the message was replayed after the job was planned.
-func (k knownReplays) since(c *candidate) bool {
+// replayedSincePlan reports whether the message was replayed after the job was planned.
+func (k knownReplays) replayedSincePlan(c *candidate) bool {
 	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.plannedUpTo })
 }
 
@@ -172,10 +172,10 @@ func (k knownReplays) resultsFromReplay(c *candidate) bool {
 
 // anyReplay reports whether a replay satisfies the condition, except for failures that
 // are newer than the replay or were caused by it.
-func (k knownReplays) anyReplay(c *candidate, when func(replay) bool) bool {
+func (k knownReplays) anyReplay(c *candidate, matches func(replay) bool) bool {
 	return slices.ContainsFunc(k.byMessage[c.messageKey], func(r replay) bool {
 		newer := isFailure(c.summary) && (r.job == c.summary.Replay || r.sequence < c.summary.Sequence)
-		return when(r) && !newer
+		return matches(r) && !newer
 	})
 }
 

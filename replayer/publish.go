@@ -39,15 +39,15 @@ func (run *run) sendOne(next *candidate, late bool) error {
 		return err
 	}
 	run.started++
-	if m.toSend() {
+	if m.needsSending() {
 		run.publish(m)
 	}
 	run.published <- m
 	return nil
 }
 
-// toSend reports whether this run sends the message.
-func (m *inFlight) toSend() bool { return m.leftOut == "" && !m.sentBefore }
+// needsSending reports whether this run sends the message.
+func (m *inFlight) needsSending() bool { return m.leftOut == "" && !m.sentBefore }
 
 func (run *run) awaitCapacity(m *inFlight) error {
 	select {

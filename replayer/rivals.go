@@ -250,11 +250,11 @@ func (s *scan) messagesOf(ctx context.Context, selection eventstore.Selection, p
 		events = events[:0]
 		return err
 	}
-	for fact, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
+	for summary, err := range s.r.cfg.Store.Summaries(ctx, selection, withFingerprints(page)) {
 		if err != nil {
 			return nil, fmt.Errorf("looking up the messages of other jobs: %w", err)
 		}
-		if events = append(events, candidate{summary: fact}); len(events) < pageSize {
+		if events = append(events, candidate{summary: summary}); len(events) < pageSize {
 			continue
 		}
 		if err := add(); err != nil {

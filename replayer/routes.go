@@ -38,8 +38,8 @@ func (r Route) String() string {
 
 // leadsTo reports whether the route ends at an exchange or queue for which some is
 // true. The default exchange routes to the queue named by the routing key.
-func (r Route) leadsTo(some func(name string) bool) bool {
-	return some(r.Queue) || some(r.Exchange) || r.Queue == "" && r.Exchange == "" && some(r.RoutingKey)
+func (r Route) leadsTo(matches func(name string) bool) bool {
+	return matches(r.Queue) || matches(r.Exchange) || r.Queue == "" && r.Exchange == "" && matches(r.RoutingKey)
 }
 
 // maxRoutes limits the memory of a plan whose routing keys contain ids.
@@ -61,7 +61,7 @@ func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 		}
 		return nil
 	}
-	there, err := r.routable(ctx, to, e)
+	routable, err := r.routable(ctx, to, e)
 	if err != nil {
 		return fmt.Errorf("asking the broker about %s: %w", to, err)
 	}
@@ -74,13 +74,13 @@ func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 		known = &route
 		r.byDestination[to] = known
 	}
-	if known.Messages++; !there {
+	if known.Messages++; !routable {
 		known.Unroutable++
 	}
 	return nil
 }
 
-func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (there bool, err error) {
+func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (routable bool, err error) {
 	switch {
 	case r.broker == nil:
 		return true, nil

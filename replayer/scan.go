@@ -176,7 +176,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 		switch {
 		case c.err != nil:
 			c.leftOut = unreadable
-		case known.before(c):
+		case known.replayedBeforePlan(c):
 			c.leftOut = alreadyReplayed
 		default:
 			c.leftOut = s.selector.selectMessage(c, resolved[i])
@@ -198,7 +198,7 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 	switch {
 	case c.rival != nil && !s.job.Again && c.rival.planned:
 		return c.rival.reason()
-	case c.rival != nil && !s.job.Again, known.since(c):
+	case c.rival != nil && !s.job.Again, known.replayedSincePlan(c):
 		return replayedSince
 	}
 	return ""

@@ -25,7 +25,7 @@ const (
 	sameMessage          = "another event of the same message"
 	noQueue              = "no queue failed: the event is not about a failure"
 	quarantinedNoMessage = "quarantined, and not about a message that can be sent"
-	noMessageOfItsOwn    = "about the record or a route, not about a message"
+	notAboutMessage      = "about the record or a route, not about a message"
 	ownTarget            = "the place to send it to is Watership's own (--to-queue sends it elsewhere)"
 	unreadable           = "the document cannot be read"
 	alreadyReplayed      = "already replayed (--again sends them too)"
@@ -45,7 +45,7 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 	case s.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
 	case recordedAction(e).OfNoMessage():
-		return noMessageOfItsOwn
+		return notAboutMessage
 	case e.Action == schemas.Quarantined && s.isOwn(e.Envelope.Exchange):
 		return quarantinedNoMessage
 	case s.target.route(e).leadsTo(s.isOwn):

@@ -14,10 +14,10 @@ import (
 // missingBodies are events without bodies, by the fingerprint of their message.
 type missingBodies map[string][]*schemas.Event
 
-// complete sets the body of the events with this fingerprint and removes them from the
+// setBody sets the body of the events with this fingerprint and removes them from the
 // map. It ignores a body that does not match the fingerprint, whatever its message
 // claims.
-func (m missingBodies) complete(fingerprint string, body []byte) {
+func (m missingBodies) setBody(fingerprint string, body []byte) {
 	m[fingerprint] = slices.DeleteFunc(m[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
 		whole.Body = body
@@ -38,13 +38,13 @@ func (m missingBodies) complete(fingerprint string, body []byte) {
 func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missingBodies) error {
 	err := l.Do(ctx, func(ch *amqp.Channel) error {
 		for len(bodies) > 0 && ctx.Err() == nil {
-			d, there, err := ch.Get(queue, false)
-			if err != nil || !there {
+			d, found, err := ch.Get(queue, false)
+			if err != nil || !found {
 				return err
 			}
 			// A message of a newer version cannot be read and is skipped.
 			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
-				bodies.complete(state.Fingerprint, e.Body)
+				bodies.setBody(state.Fingerprint, e.Body)
 			}
 		}
 		return context.Cause(ctx)

@@ -49,10 +49,10 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 		return err
 	}
 	parts := []func(context.Context) error{
-		s.handle, s.answer, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
+		s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
 	}
 	if s.has(role.Index) {
-		parts = append(parts, s.index, s.watchOverflow, s.retain)
+		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
@@ -164,9 +164,9 @@ func (s *Server) installTemplates(ctx context.Context) error {
 
 const retainInterval = time.Minute
 
-// retain removes events older than the retention until ctx ends, if the store does not
+// applyRetention removes events older than the retention until ctx ends, if the store does not
 // do that by itself.
-func (s *Server) retain(ctx context.Context) error {
+func (s *Server) applyRetention(ctx context.Context) error {
 	events, removes := s.events.(interface {
 		Retain(ctx context.Context) (removed int64, err error)
 	})

@@ -80,8 +80,8 @@ func listen(address string) (net.Listener, error) {
 	return netutil.LimitListener(listener, listenConnections), nil
 }
 
-// answer serves http.listen until ctx ends.
-func (s *Server) answer(ctx context.Context) (err error) {
+// serveHTTP serves http.listen until ctx ends.
+func (s *Server) serveHTTP(ctx context.Context) (err error) {
 	if s.http == nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reade
 		bar.Expect(total)
 	}
 	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show}
-	err = i.Read(ctx, in)
+	err = i.Run(ctx, in)
 	bar.End()
 	fmt.Fprintf(t.Out, "created %s, %d existed already\n", wording.Plural(i.Created, "event"), i.Existing)
 	return errors.Join(err, refusedError(i))

@@ -46,9 +46,9 @@ type Refusal struct{ EventID, Reason string }
 
 const maxReasons = 10
 
-// Read creates the documents of in, in batches. A refused document does not end it. It
+// Run creates the documents of in, in batches. A refused document does not end it. It
 // first installs the templates in a new store.
-func (i *Import) Read(ctx context.Context, in io.Reader) error {
+func (i *Import) Run(ctx context.Context, in io.Reader) error {
 	if i.Store.Check(ctx) != nil {
 		if err := i.Store.Install(ctx); err != nil {
 			return err
