@@ -36,6 +36,17 @@ func BenchmarkTapped(b *testing.B) {
 	}
 }
 
+func BenchmarkTimeHeader(b *testing.B) {
+	d, now := benchDelivery(), time.Now()
+	d.Timestamp = time.Time{}
+	d.Headers["sent_at"] = now.UTC().Format(time.RFC1123)
+	dec := Decoder{Source: "rabbit@shop/", TimeHeaders: []string{"timestamp", "sent_at"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		dec.Tapped(d, now, 1)
+	}
+}
+
 func BenchmarkDocument(b *testing.B) {
 	event := Decoder{Source: "rabbit@shop/"}.Tapped(benchDelivery(), time.Now(), 1)
 	var document []byte

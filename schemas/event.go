@@ -48,7 +48,7 @@ type TimeSource string
 const (
 	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
 	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
-	TimeOfPublisher TimeSource = "publisher" // the timestamp property
+	TimeOfPublisher TimeSource = "publisher" // the timestamp property, or a header of Decoder.TimeHeaders
 	TimeOfIngest    TimeSource = "taken"     // when the indexer received the message
 )
 
@@ -88,6 +88,11 @@ type Decoder struct {
 	VHost    string
 	Topology Topology
 	Keys     StateKeys // keys of the processes that publish events and replays
+
+	// TimeHeaders are the headers that may have the time at which a message was
+	// published, for messages whose timestamp property has none. The first that has a
+	// time counts.
+	TimeHeaders []string
 }
 
 func (dec Decoder) verifier() *Verifier { return &Verifier{Topology: dec.Topology, Keys: dec.Keys} }
@@ -165,7 +170,7 @@ func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, v
 	event := dec.event(Published, verified.Envelope, verified.State)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
-	event.Time, event.TimeSource = publishedAt(arrived, event.Replay != "", received)
+	event.Time, event.TimeSource = dec.publishedAt(arrived, event.Replay != "", received)
 	return event
 }
 
@@ -229,32 +234,4 @@ func (e Event) Quarantine(reason string) Event {
 	e.QuarantinedAction, e.Action = e.Action, Quarantined
 	e.Failure = Failure{Type: "quarantined", Message: reason}
 	return e
-}
-
-// publishedAt returns the best known time at which a message was published, and its
-// source. A publisher can set both times, since a broker that sets timestamp_in_ms
-// may leave an existing one. So a time counts only within the longest time that a
-// copy can wait for the indexer. A replay has the times of the message that it
-// repeats, except for times that the broker has set since.
-func publishedAt(arrived Envelope, replayed bool, received time.Time) (time.Time, TimeSource) {
-	headers := typedTable(arrived.Headers)
-	ms := headers.int(headerBrokerTime)
-	if own := !replayed || ms != headers.int(headerBrokerCopy); own && ms > 0 && plausible(time.UnixMilli(ms), received) {
-		return time.UnixMilli(ms), TimeOfBroker
-	}
-	if stamp := arrived.Properties.Timestamp; !replayed && !stamp.IsZero() && plausible(stamp, received) {
-		return stamp, TimeOfPublisher
-	}
-	return received, TimeOfIngest
-}
-
-const (
-	longestLag   = 7 * 24 * time.Hour // an indexer that was down
-	maxClockSkew = 5 * time.Minute    // the greatest difference between the clocks of two machines
-)
-
-func plausible(t, received time.Time) bool {
-	// time.Time.Before would overflow with the most distant times that a header can
-	// hold.
-	return t.Unix() > received.Add(-longestLag).Unix() && t.Unix() < received.Add(maxClockSkew).Unix()
 }

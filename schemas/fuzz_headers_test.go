@@ -201,7 +201,7 @@ func checkBounds(t *testing.T, s State) {
 // with a document and an id that a store accepts, or an error with a text.
 func FuzzEvents(f *testing.F) {
 	addHostile(f)
-	dec := Decoder{Source: "shop", VHost: "/"}
+	dec := Decoder{Source: "shop", VHost: "/", TimeHeaders: stateHeaders}
 	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, data, body []byte, exchange uint8) {
 		d := delivery(hostile(data, body, exchange))

@@ -134,7 +134,10 @@ func (s *Server) index(ctx context.Context) (err error) {
 func (a *App) indexerConfig(source string) indexer.Config {
 	return indexer.Config{
 		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
-		Decoder: schemas.Decoder{Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.stateKeys},
+		Decoder: schemas.Decoder{
+			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.stateKeys,
+			TimeHeaders: a.settings.Index.TimeHeaders,
+		},
 		Batch: indexer.Batch{
 			Events: a.settings.Index.Batch.Events, Bytes: a.settings.Index.Batch.Bytes, Wait: a.settings.Index.Batch.Wait,
 		},

@@ -258,6 +258,10 @@ type Index struct {
 	Labels        []string
 	NumericLabels []string
 
+	// TimeHeaders are headers that have the time of the publish, by precedence, for
+	// messages whose timestamp property has none. Default: none.
+	TimeHeaders []string
+
 	Body Body
 }
 

@@ -111,6 +111,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "index.memory", Default: "64MiB", Help: "memory limit of messages that the indexer has in flight", read: scalar(size(8<<20, 16<<30), &c.Index.Memory)},
 		{Name: "index.labels", Form: List, Help: "headers that are indexed as labels.NAME", read: scalars(headerName, &c.Index.Labels)},
 		{Name: "index.numeric_labels", Form: List, Help: "numeric headers that are indexed as numeric_labels.NAME, for ranges", read: scalars(headerName, &c.Index.NumericLabels)},
+		{Name: "index.time_headers", Form: List, Help: "headers with the time of the publish, for messages whose timestamp property has none", read: scalars(headerName, &c.Index.TimeHeaders)},
 		{Name: "index.body.text", Default: "true", Help: "index the words of bodies (body.text)", read: scalar(boolean, &c.Index.Body.Text)},
 		{Name: "index.body.json", Default: "true", Help: "index the JSON fields of bodies (body.json)", read: scalar(boolean, &c.Index.Body.JSON)},
 		{Name: "index.body.max_values", Default: "5000", Help: "maximum number of values in a JSON body that is indexed by field", read: scalar(wholeNumber(1, 1_000_000), &c.Index.Body.MaxValues)},

@@ -80,6 +80,7 @@ var keyCases = map[string]keyCase{
 	"index.batch.bytes":     {good: "1MB", bad: "101MiB", want: `"101MiB": expected a size such as 5MiB, from 64KiB to 100MiB`},
 	"index.batch.wait":      {good: "1s", bad: "61s", want: `"61s": expected a duration such as 10s, from 1ms to 1m`},
 	"index.memory":          {good: "256MiB", bad: "1MiB", want: `"1MiB": expected a size such as 5MiB, from 8MiB to 16384MiB`},
+	"index.time_headers":    {good: "timestamp, sent_at", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"index.labels":          {good: "tenant, region", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"index.numeric_labels":  {good: "amount", bad: strings.Repeat("n", 256), want: `"` + strings.Repeat("n", 256) + `": expected text of 1 to 255 bytes`},
 	"index.body.text":       {good: "false", bad: "no", want: `"no": expected true or false`},

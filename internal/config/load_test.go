@@ -72,6 +72,7 @@ index:
   memory: 256MiB
   labels: [tenant, region]
   numeric_labels: [amount]
+  time_headers: [timestamp, sent_at]
   body: {text: false, json: false, max_values: 100}
 http: {listen: ":8181"}
 log: {level: debug, format: json}
@@ -127,7 +128,8 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		Index: Index{
 			Batch:  Batch{Events: 2000, Bytes: 1_000_000, Wait: time.Second},
 			Memory: 256 << 20,
-			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"}, Body: Body{MaxValues: 100},
+			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
+			TimeHeaders: []string{"timestamp", "sent_at"}, Body: Body{MaxValues: 100},
 		},
 		HTTP: HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
