@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -23,6 +24,9 @@ type Plan struct {
 	// Bodiless counts messages that cannot be sent: the store does not have their
 	// bodies, or not yet.
 	Bodiless int
+
+	// FailedAt are the queues at which the messages to send have failed, sorted.
+	FailedAt []string
 
 	// Replies counts the requests whose clients would get another reply, and
 	// RepliesDropped the requests that the job sends without reply_to.
@@ -187,6 +191,7 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 	if e.Time.After(p.Last) {
 		p.Last = e.Time
 	}
+	p.noteFailure(e)
 	sent := p.Job.message(e.Envelope)
 	switch {
 	case sent.Properties.ReplyTo != "":
@@ -195,4 +200,14 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 		p.RepliesDropped++
 	}
 	return routes.add(ctx, p.Job.Target.route(e), sent)
+}
+
+// noteFailure adds the queue of a failure, up to maxRoutes.
+func (p *Plan) noteFailure(e schemas.Event) {
+	if a := recordedAction(e); e.Queue == "" || a != schemas.Poisoned && a != schemas.RetryScheduled || len(p.FailedAt) >= maxRoutes {
+		return
+	}
+	if i, found := slices.BinarySearch(p.FailedAt, e.Queue); !found {
+		p.FailedAt = slices.Insert(p.FailedAt, i, e.Queue)
+	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,26 +19,33 @@ type Decision struct{ Operator, Reason string }
 // discardChunk is the number of failures that one query finds by their ids.
 const discardChunk = 500
 
-// Discard publishes a `discarded` event for each failure, by event id, and counts the
-// confirmed events.
-func (a *App) Discard(ctx context.Context, ids []string, decision Decision) (confirmed int, err error) {
+// Discarded is the number of failures whose `discarded` events are confirmed, and the
+// queues at which they failed, sorted.
+type Discarded struct {
+	Failures int
+	Queues   []string
+}
+
+// Discard publishes a `discarded` event for each failure, by event id.
+func (a *App) Discard(ctx context.Context, ids []string, decision Decision) (Discarded, error) {
 	events, err := a.Store(ctx)
 	if err != nil {
-		return 0, err
+		return Discarded{}, err
 	}
 	publisher, err := a.Publisher(ctx)
 	if err != nil {
-		return 0, err
+		return Discarded{}, err
 	}
-	d := discarding{App: a, Decision: decision, events: events, publisher: publisher}
+	d := discarding{App: a, Decision: decision, events: events, publisher: publisher, queues: map[string]bool{}}
+	confirmed := 0
 	for chunk := range slices.Chunk(ids, discardChunk) {
-		n, err := d.publish(ctx, chunk)
+		n, chunkErr := d.publish(ctx, chunk)
 		confirmed += n
-		if err != nil {
-			return confirmed, err
+		if err = chunkErr; err != nil {
+			break
 		}
 	}
-	return confirmed, nil
+	return Discarded{confirmed, slices.Sorted(maps.Keys(d.queues))}, err
 }
 
 type discarding struct {
@@ -45,6 +53,7 @@ type discarding struct {
 	Decision
 	events    EventStore
 	publisher *rabbit.Publisher
+	queues    map[string]bool // of the failures
 }
 
 // publish returns when the broker has confirmed the events, also those before an error.
@@ -81,6 +90,9 @@ func (d discarding) send(ctx context.Context, failures iter.Seq2[schemas.Event, 
 			return sent, err
 		}
 		sent = append(sent, pending)
+		if e.Queue != "" {
+			d.queues[e.Queue] = true
+		}
 	}
 	return sent, nil
 }

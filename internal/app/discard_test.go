@@ -61,10 +61,10 @@ func TestDiscardCountsConfirmedEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.events = stopping{events}
-	confirmed, err := a.Discard(t.Context(), []string{"a", "b"}, Decision{Operator: "ann", Reason: "x"})
+	discarded, err := a.Discard(t.Context(), []string{"a", "b"}, Decision{Operator: "ann", Reason: "x"})
 	var failed *eventstore.Error
-	if confirmed != 1 || !errors.As(err, &failed) {
-		t.Errorf("confirmed %d, %v", confirmed, err)
+	if discarded.Failures != 1 || !errors.As(err, &failed) {
+		t.Errorf("%+v, %v", discarded, err)
 	}
 	if got := broker.Len(t, topology.Log()); got != 1 {
 		t.Errorf("%d events were published", got)

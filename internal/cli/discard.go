@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -94,10 +95,13 @@ func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
 		return err
 	}
 	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
-	if discarded > 0 {
-		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(discarded, "failure"))
+	if discarded.Failures > 0 {
+		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(discarded.Failures, "failure"))
 	}
 	if err != nil {
+		return err
+	}
+	if err := printParkedCopies(ctx, a, d.Out, discarded.Queues); err != nil {
 		return err
 	}
 	missing, err := a.AwaitDiscarded(ctx, ids)
@@ -116,4 +120,15 @@ func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 		err = errors.New("nothing was discarded")
 	}
 	return yes, err
+}
+
+// printParkedCopies prints the parking queues of some queues whose failures are resolved,
+// since no command takes the copies out of them.
+func printParkedCopies(ctx context.Context, a *app.App, out io.Writer, queues []string) error {
+	parked, err := a.ParkedCopies(ctx, queues)
+	for _, p := range parked {
+		fmt.Fprintf(out, "queue %s keeps %s: delete them at the broker when nobody needs them\n",
+			terminal.Cell(p.Queue, 120), wording.Plural(p.Messages, "parked message"))
+	}
+	return err
 }

@@ -157,6 +157,9 @@ func (r *replay) preview(ctx context.Context, a *app.App, plan replayer.Plan) er
 	}
 	err := writePreview(r.Out, plan)
 	if err == nil {
+		err = printParkedCopies(ctx, a, r.Out, plan.FailedAt)
+	}
+	if err == nil {
 		err = printUnknownIDs(ctx, a, r.Out, r.names)
 	}
 	if outputClosed(err) && !r.dryRun {

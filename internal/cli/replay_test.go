@@ -212,6 +212,32 @@ func testReplayChanges(t *testing.T, a *playback) {
 	}
 }
 
+// Parked copies stay in their queue when their failures are replayed or discarded, and
+// both commands say so.
+func TestParkedCopiesAreNamed(t *testing.T) { played(t, testParkedCopiesAreNamed) }
+
+func testParkedCopiesAreNamed(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	replay := []string{"replay", "message.id: m-1", "--to-failed-queue", "--yes"}
+	if r := a.run(t, append(replay, "--dry-run")...); r.code != 0 || strings.Contains(r.out, "parked") {
+		t.Errorf("without a parking queue: %d\n%s", r.code, r.out)
+	}
+	parking := a.queue + ".poison"
+	if _, err := a.channel.QueueDeclare(parking, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.broker.DeleteQueue(t, parking) })
+	for _, id := range []string{"m-1", "m-2"} {
+		if err := a.channel.Publish("", parking, false, false, amqp.Publishing{MessageId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "both copies are in the queue", func() bool { return a.broker.Len(t, parking) == 2 })
+	parked := "queue " + parking + " keeps 2 parked messages"
+	wantRun(t, a.run(t, replay...), 0, parked, "sent 1 of 1")
+	wantRun(t, a.run(t, "failed", "discard", "message.id: m-2", "--reason", "test order", "--yes"), 0, "discarded 1 failure", parked)
+}
+
 // TestReplaySelections: by ids, from a file and from standard input, and to
 // other places.
 func TestReplaySelections(t *testing.T) { played(t, testReplaySelections) }

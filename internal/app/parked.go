@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/topology"
+)
+
+// ParkedCopies are the messages in the parking queue of a route, which stay there when
+// their failures are resolved.
+type ParkedCopies struct {
+	Queue    string
+	Messages int
+}
+
+// ParkedCopies returns the parking queues with messages that belong to some queues. It omits
+// those that the login may not see.
+func (a *App) ParkedCopies(ctx context.Context, queues []string) ([]ParkedCopies, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
+	conn, err := a.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var parked []ParkedCopies
+	for _, queue := range queues {
+		parking := topology.ParkingQueue(queue)
+		state, _, err := conn.QueueState(ctx, parking)
+		var refused *amqp091.Error
+		if err != nil && !(errors.As(err, &refused) && refused.Code == amqp091.AccessRefused) {
+			return nil, err
+		}
+		if state.Messages > 0 {
+			parked = append(parked, ParkedCopies{parking, state.Messages})
+		}
+	}
+	return parked, nil
+}
