@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// PausedEvery is about how often a route that stays paused has a `paused` event, so
-// that the newest event tells whether the route is still paused.
+// PausedEvery is how often a route that stays paused has a `paused` event, so that the
+// newest event tells whether the route is still paused.
 const PausedEvery = breaker.PausedEvery
 
 // recordTimeout bounds the publish of a route's event. The log has it, too.

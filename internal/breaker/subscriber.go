@@ -199,31 +199,38 @@ func (s *Subscriber) probeRounds(ctx context.Context, since time.Time, closed <-
 		case <-ctx.Done():
 		}
 	})
-	recorded := since
+	s.running.Go(func() { s.repeatPaused(ctx, since) })
 	for sleep(ctx, s.breaker.pause()) && s.probeRound(ctx) {
 		s.breaker.roundFailed()
-		if now := s.breaker.now(); now.Sub(recorded) >= PausedEvery {
-			_, why := s.breaker.Outage()
+	}
+}
+
+// repeatPaused records that the route is still paused, until ctx ends.
+func (s *Subscriber) repeatPaused(ctx context.Context, since time.Time) {
+	for sleep(ctx, PausedEvery) {
+		if opened, why := s.breaker.Outage(); !opened.IsZero() {
 			s.record(ctx, schemas.Paused, since, why)
-			recorded = now
 		}
 	}
 }
 
-// PausedEvery is about how often a route that stays paused has a `paused` event, so
-// that the newest event tells whether the route is still paused.
+// PausedEvery is how often a route that stays paused has a `paused` event, so that the
+// newest event tells whether the route is still paused.
 const PausedEvery = 10 * time.Minute
 
 func (s *Subscriber) record(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
 	s.running.Go(func() { s.route.Record(ctx, action, since, why) })
 }
 
-// probeRound tries messages one after the other; it returns false when ctx ends. It
-// waits as long as the queue is empty.
+// probeRound tries messages one after the other; it returns false when the breaker has
+// closed or ctx ends. It waits as long as the queue is empty.
 func (s *Subscriber) probeRound(ctx context.Context) bool {
 	var c *consumption
 	defer func() { c.end() }()
 	for tried := 0; tried < s.breaker.probes(); tried++ {
+		if open, _, _ := s.breaker.state(); !open {
+			return false
+		}
 		select {
 		case s.slots <- struct{}{}:
 		case <-ctx.Done():

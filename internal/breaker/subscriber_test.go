@@ -1,0 +1,189 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+var errDown = retry.Unavailable(errors.New("down"))
+
+// As long as a route is paused, its newest `paused` event is at most PausedEvery old, by
+// which `routes` and `doctor` know that it still is: also if its queue is empty, the
+// pauses between its probes are longer, or a probe takes long.
+func TestPausedEventIsRepeated(t *testing.T) {
+	for name, test := range map[string]struct {
+		breaker  retry.Breaker
+		messages int
+		takes    time.Duration // a probe
+	}{
+		"default":     {messages: 10_000},
+		"empty queue": {messages: 5},
+		"long pauses": {retry.Breaker{First: time.Hour}, 10_000, 0},
+		"long probe":  {messages: 10_000, takes: 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				r := startTestRoute(t, test.breaker, 5, func(string) error {
+					if handled++; handled > 5 {
+						time.Sleep(test.takes)
+					}
+					return errDown
+				})
+				r.put(test.messages)
+				time.Sleep(3*time.Hour + time.Minute)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if n := len(r.paused); n != 19 {
+					t.Errorf("%d events in 3 h, want 19", n)
+				}
+			})
+		})
+	}
+}
+
+// Probes are different messages, one at a time. Once one succeeds, the route handles as
+// many at once as fail before it pauses, and as many as before after the same number of
+// successes.
+func TestRouteRecovers(t *testing.T) {
+	const messages, concurrency = 3, 10
+	synctest.Test(t, func(t *testing.T) {
+		end := time.Now().Add(time.Minute)
+		var mu sync.Mutex
+		calls := map[string]int{}
+		running, succeeded := 0, 0
+		most := map[int]int{} // messages that are handled at once, by successes
+		r := startTestRoute(t, retry.Breaker{Messages: messages}, concurrency, func(id string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[id]++
+			running++
+			most[succeeded] = max(most[succeeded], running)
+			took := time.Duration(100+len(calls)) * time.Millisecond // no two end together
+			mu.Unlock()
+			time.Sleep(took)
+			mu.Lock()
+			running--
+			if time.Now().Before(end) {
+				return errDown
+			}
+			succeeded++
+			return nil
+		})
+		r.put(messages)
+		time.Sleep(500 * time.Millisecond)
+		mu.Lock()
+		clear(most)
+		mu.Unlock()
+		r.put(200)
+		time.Sleep(10 * time.Minute)
+		for successes, want := range []int{1, messages, messages, messages, concurrency} {
+			if got := most[successes]; got != want {
+				t.Errorf("after %d successes %d messages were handled at once, want %d", successes, got, want)
+			}
+		}
+		for id, n := range calls {
+			if n != 1 {
+				t.Errorf("%s was tried %d times", id, n)
+			}
+		}
+		if failed := len(calls) - succeeded; failed < 5*messages || len(calls) != messages+200 {
+			t.Errorf("%d of %d messages failed", failed, len(calls))
+		}
+	})
+}
+
+// testRoute is a route whose queue is in memory. A message that fails leaves the queue,
+// as with a delay.
+type testRoute struct {
+	queue chan *message.Message
+	next  int
+
+	mu     sync.Mutex
+	paused []time.Time // of `paused` events
+}
+
+func startTestRoute(t *testing.T, cfg retry.Breaker, concurrency int, handle func(id string) error) *testRoute {
+	r := &testRoute{queue: make(chan *message.Message, 20_000)}
+	b := New(cfg, time.Now)
+	s := NewSubscriber(Route{
+		Queue: "orders", Concurrent: r, Single: r, Concurrency: concurrency, StopTimeout: time.Second,
+		Record: r.record, Paused: prometheus.NewGauge(prometheus.GaugeOpts{}), Logger: slog.New(slog.DiscardHandler),
+	}, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	messages, err := s.Subscribe(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handling sync.WaitGroup
+	handling.Go(func() {
+		for msg := range messages {
+			handling.Go(func() {
+				defer msg.Ack()
+				epoch := b.Begin()
+				if err := handle(msg.UUID); err != nil {
+					b.RecordFailure(epoch, schemas.State{Message: msg.UUID}, Failure{Cause: CauseOf(err)})
+					return
+				}
+				b.RecordSuccess(epoch)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = s.Close()
+		handling.Wait()
+	})
+	return r
+}
+
+func (r *testRoute) put(messages int) {
+	for range messages {
+		r.next++
+		r.queue <- message.NewMessage(fmt.Sprint("m", r.next), nil)
+	}
+}
+
+func (r *testRoute) record(_ context.Context, action schemas.Action, _ time.Time, _ schemas.Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if action == schemas.Paused {
+		r.paused = append(r.paused, time.Now())
+	}
+}
+
+// Subscribe delivers the messages of the queue until ctx ends.
+func (r *testRoute) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case msg := <-r.queue:
+				select {
+				case out <- msg:
+					continue
+				case <-ctx.Done():
+					r.queue <- msg
+				}
+			case <-ctx.Done():
+			}
+			return
+		}
+	}()
+	return out, nil
+}
+
+func (r *testRoute) Close() error { return nil }
