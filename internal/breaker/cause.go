@@ -6,7 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,23 +83,33 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &unavailable)
 }
 
-// isUnreached reports whether no connection could be made: no address, no answer,
-// no trust.
+// isUnreached reports whether no connection could be made, or it ended without an
+// answer: no address, no answer, no trust.
 func isUnreached(err error) bool {
 	var dns *net.DNSError
 	var operation *net.OpError
+	var request *url.Error
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	var verification *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	if errors.As(err, &operation) && operation.Op == "dial" {
+	if errors.As(err, &operation) && slices.Contains(connectOperations(), operation.Op) {
+		return true
+	}
+	// A client of net/http returns io.EOF for a server that closes the connection instead of
+	// answering. Elsewhere io.EOF may be the end of a message's body.
+	if errors.As(err, &request) && errors.Is(request, io.EOF) || errors.Is(err, http.ErrSchemeMismatch) {
 		return true
 	}
 	return errors.As(err, &dns) || errors.As(err, &record) || errors.As(err, &alert) ||
 		errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
 }
+
+// connectOperations are values of net.OpError.Op: making a connection, and alerts of TLS,
+// which crypto/tls sends and receives only when it refuses a connection.
+func connectOperations() []string { return []string{"dial", "local error", "remote error"} }
 
 func isTimeout(err error) bool {
 	var timeout net.Error
