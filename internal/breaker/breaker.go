@@ -149,17 +149,18 @@ func (b *Breaker) waitsExhausted(before schemas.State, cause Cause, now time.Tim
 
 // isMessageFault reports whether the message fails as before although other messages
 // succeeded in between. A failure that does not count becomes one only if a message
-// succeeded since this one failed last. A process without a free file for a connection
+// succeeded since this one failed last, and after a wait with any error: a message that
+// breaks its service fails in many ways. A process without a free file for a connection
 // is never the fault of the message.
 func (b *Breaker) isMessageFault(before schemas.State, f Failure) bool {
-	failedBefore := before.Attempt > 0 || before.Waits > 0
-	if !failedBefore || f.Cause == Exhausted || failureGroup(before.Failure) != failureGroup(f.Failure) {
+	alike := failureGroup(before.Failure) == failureGroup(f.Failure)
+	switch {
+	case f.Cause == Exhausted, before.Attempt == 0 && before.Waits == 0:
 		return false
+	case f.Cause == Unavailable:
+		return (alike || before.Waits > 0 && !before.Time.IsZero()) && b.succeeded.After(before.Time)
 	}
-	if f.Cause == Unavailable {
-		return b.succeeded.After(before.Time)
-	}
-	return b.succeeded.After(before.FirstFailed)
+	return alike && b.succeeded.After(before.FirstFailed)
 }
 
 // addFailure adds a failure to the streak, and reports whether the streak is long enough

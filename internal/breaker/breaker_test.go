@@ -80,3 +80,105 @@ func TestRecentSuccessKeepsTheBreakerClosed(t *testing.T) {
 		})
 	}
 }
+
+// The breaker opens by failures of different messages in a row, within a time, that the
+// same outage may cause.
+func TestRowThatOpensTheBreaker(t *testing.T) {
+	status := func(code int) Failure {
+		return Failure{Failure: schemas.Failure{Type: statusErrorType, Message: fmt.Sprintf("http://shop answered %d: no", code)}}
+	}
+	refused := Failure{Cause: Unavailable, Failure: schemas.Failure{Message: "connection refused"}}
+	busy := Failure{Cause: Unavailable, Failure: status(503).Failure}
+	timedOut := Failure{Cause: TimedOut, Failure: schemas.Failure{Type: "timeout"}}
+	permanent := Failure{Cause: DecidedByHandler}
+	success := Failure{Cause: -1}
+	row := func(failures ...Failure) []Failure { return failures }
+	for name, test := range map[string]struct {
+		row      []Failure
+		messages int           // 0: each failure is of another message
+		pause    time.Duration // between them
+		opens    bool
+	}{
+		"unavailable in all ways":   {row: row(refused, busy, timedOut, refused, busy), opens: true},
+		"four":                      {row: row(refused, busy, timedOut, refused)},
+		"alike":                     {row: row(status(404), status(404), status(404), status(404), status(404)), opens: true},
+		"unlike":                    {row: row(status(404), status(500), status(404), status(500), status(404), status(500), status(404))},
+		"unlike, with time-outs":    {row: row(status(404), timedOut, status(404), timedOut, status(404), timedOut, status(404))},
+		"permanent between":         {row: row(refused, refused, permanent, refused, refused, refused), opens: true},
+		"permanent":                 {row: row(permanent, permanent, permanent, permanent, permanent, permanent)},
+		"a success between":         {row: row(refused, refused, refused, refused, success, refused, refused)},
+		"of four messages":          {row: row(refused, refused, refused, refused, refused, refused, refused, refused), messages: 4},
+		"of five messages":          {row: row(refused, refused, refused, refused, refused), messages: 5, opens: true},
+		"in 5 minutes":              {row: row(refused, refused, refused, refused, refused), pause: 75 * time.Second, opens: true},
+		"five, but no five at once": {row: row(refused, refused, refused, refused, refused, refused), pause: 76 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			b := New(retry.Breaker{}, func() time.Time { return now })
+			for i, f := range test.row {
+				if test.messages > 0 {
+					i %= test.messages
+				}
+				if f.Cause == success.Cause {
+					b.RecordSuccess(b.Begin())
+				} else {
+					b.RecordFailure(b.Begin(), schemas.State{Message: fmt.Sprint(i)}, f)
+				}
+				now = now.Add(test.pause)
+			}
+			if open, _, _ := b.state(); open != test.opens {
+				t.Errorf("open: %t", open)
+			}
+		})
+	}
+}
+
+// A message fails whenever it is tried, while others succeed: it waits once, and then its
+// attempts count. If its error is another one each time, as of a proxy whose upstream it
+// ends, it waits once before each.
+func TestMessageThatIsUnavailableAlone(t *testing.T) {
+	for name, errors := range map[string][]string{
+		"the same": {"refused"}, "others": {"refused", "reset", "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			b := New(retry.Breaker{}, func() time.Time { return now })
+			state := schemas.State{Message: "m"}
+			for n := range 6 {
+				now = now.Add(time.Minute)
+				b.RecordSuccess(b.Begin())
+				why := Failure{Cause: Unavailable, Failure: schemas.Failure{Message: errors[n%len(errors)]}}
+				effect, want := b.RecordFailure(b.Begin(), state, why), WaitsReset
+				if n == 0 || len(errors) > 1 && n%2 == 0 {
+					want = AttemptReturned
+				}
+				if effect != want {
+					t.Errorf("failure %d: %d, want %d", n+1, effect, want)
+				}
+				before := state
+				state = state.Failed(now, 0, "orders", why.Failure)
+				switch effect {
+				case AttemptReturned:
+					state.Attempt = before.Attempt
+					state = state.Waited(now)
+				case WaitsReset:
+					state.Waits, state.WaitsSince = 0, time.Time{}
+				}
+			}
+		})
+	}
+}
+
+// Retry-After lengthens the pause before a probe, up to the longest pause, and never
+// shortens it.
+func TestRequestedPause(t *testing.T) {
+	for requested, want := range map[time.Duration]time.Duration{
+		0: time.Second, 100 * time.Millisecond: time.Second, 7 * time.Second: 7 * time.Second, time.Hour: time.Minute,
+	} {
+		b := New(retry.Breaker{Messages: 1}, time.Now)
+		b.RecordFailure(b.Begin(), schemas.State{Message: "m"}, Failure{Cause: Unavailable, RequestedPause: requested})
+		if got := b.pause(); got != want {
+			t.Errorf("%s: a pause of %s, want %s", requested, got, want)
+		}
+	}
+}
