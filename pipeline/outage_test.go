@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,37 @@ func TestOutageLosesNoAttempt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A service refuses connections for 60 s while two hundred messages wait, on a route with
+// the default settings: see TestDefaultsInAnOutage.
+func TestSoakMinuteOfRefusedConnections(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
+	}
+	const messages = 200
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		service, queue := posting(t), b.Queue(t, nil)
+		for _, body := range bodies("good", messages) {
+			publishTo(t, b, queue, body)
+		}
+		r := start(t, b, func(c *Config) {
+			defaults := retry.Default()
+			c.Breaker = retry.Breaker{}
+			c.Routes = []Route{{Queue: queue, Policy: &defaults, Handler: HTTP(HTTPConfig{URL: service.url()})}}
+		})
+		time.Sleep(time.Minute)
+		service.start()
+		rabbittest.Eventually(t, "the end of the outage is found", func() bool { return len(r.all(func(e event) bool { return e.Action == schemas.Resumed })) > 0 })
+		for _, e := range r.waitFor(messages, schemas.Handled) {
+			if e.Attempt != 1 {
+				t.Errorf("handled at attempt %d: %s", e.Attempt, e.Envelope.Body)
+			}
+		}
+		if given := r.all(poisoned); len(given) > 0 {
+			t.Errorf("%d messages are poison, such as %+v", len(given), given[0].State)
+		}
+	})
 }
 
 // Three messages that the service does not want, in front of twenty that it

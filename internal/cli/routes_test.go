@@ -133,11 +133,12 @@ func TestPausedRouteIsVisible(t *testing.T) {
 				w.WriteHeader(http.StatusBadGateway)
 			}
 		})))
-		i.configure(t, "\nretry: {", "\nretry: {breaker: {cap: 1s}, ")
+		const messages = 4 // fewer than pause a route by default
+		i.configure(t, "\nretry: {", "\n    breaker: {messages: 3}\nretry: {breaker: {cap: 1s}, ")
 		i.serve(t)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
 		publisher := i.publisher(t)
-		for n := range 10 {
+		for n := range messages {
 			if err := publisher.Publish(t.Context(), rabbit.Message{
 				Exchange: i.exchange, RoutingKey: "order", Publishing: amqp.Publishing{MessageId: fmt.Sprint("m", n)},
 			}); err != nil {
@@ -163,7 +164,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 			t.Error(text)
 		}
 		refuses.Store(false)
-		i.eventually(t, "action: handled", 10)
+		i.eventually(t, "action: handled", messages)
 		i.eventually(t, "action: resumed", 1)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
 		if _, body := i.ask(t, "/readyz"); body != "ok\n" {
