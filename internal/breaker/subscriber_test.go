@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,9 +36,9 @@ func TestPausedEventIsRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				handled := 0
+				var handled atomic.Int32
 				r := startTestRoute(t, test.breaker, 5, func(string) error {
-					if handled++; handled > 5 {
+					if handled.Add(1) > 5 {
 						time.Sleep(test.takes)
 					}
 					return errDown
@@ -89,6 +90,8 @@ func TestRouteRecovers(t *testing.T) {
 		mu.Unlock()
 		r.put(200)
 		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		for successes, want := range []int{1, messages, messages, messages, concurrency} {
 			if got := most[successes]; got != want {
 				t.Errorf("after %d successes %d messages were handled at once, want %d", successes, got, want)
