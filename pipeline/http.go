@@ -62,10 +62,10 @@ const (
 // the same key, and the service would drop the second. A header Idempotency-Key of the
 // message replaces it if HTTPConfig.Headers has that name, also in a replay.
 //
-//	2xx                                                     handled
-//	502, 503, 504, 429 with Retry-After, no connection      the service is unavailable: no attempt is lost
-//	101, 3xx, 401, 403, 404, 405, 408, 425, 429, other 5xx  an attempt that failed, as one that timed out
-//	any other                                               poison at once
+//	2xx                                                               handled
+//	502, 503, 504, 429 with Retry-After, no connection                the service is unavailable: no attempt is lost
+//	101, 3xx, 401, 403, 404, 405, 407, 408, 421, 425, 429, other 5xx  an attempt that failed, as one that timed out
+//	any other                                                         poison at once
 //
 // Retry-After may make a message wait longer than its policy does. If many messages in a
 // row fail, by any but the last, the breaker of the route opens.

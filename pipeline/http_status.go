@@ -85,6 +85,7 @@ func (p *httpPoster) classifyResponse(err *StatusError, header http.Header) erro
 
 // meaning returns the meaning of a status. 401, 403, 404, 405 and redirects may be the
 // fault of one message as well as of a bad deployment: the route's breaker finds out which.
+// 407 and 421 are of a proxy, or of a server for other hosts, and of no message.
 func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 	if meaning, said := p.Statuses[strconv.Itoa(status)]; said {
 		return meaning
@@ -100,7 +101,7 @@ func (p *httpPoster) meaning(status int, header http.Header) Meaning {
 			return MeansUnavailable
 		}
 		return MeansRetry
-	case http.StatusRequestTimeout, http.StatusTooEarly,
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusProxyAuthRequired, http.StatusMisdirectedRequest,
 		http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
 		return MeansRetry
 	}

@@ -57,7 +57,7 @@ func meaningOf(err error) Meaning {
 func TestHTTPStatuses(t *testing.T) {
 	for meaning, statuses := range map[Meaning][]int{
 		MeansHandled:     {200, 201, 202, 204},
-		MeansRetry:       {301, 302, 303, 307, 308, 401, 403, 404, 405, 408, 425, 429, 500, 501, 505, 599},
+		MeansRetry:       {301, 302, 303, 307, 308, 401, 403, 404, 405, 407, 408, 421, 425, 429, 500, 501, 505, 599},
 		MeansPoison:      {400, 402, 409, 410, 413, 415, 422},
 		MeansUnavailable: {502, 503, 504},
 	} {
