@@ -156,6 +156,9 @@ func TestPausedRouteIsVisible(t *testing.T) {
 			t.Errorf("the metric is %v", got)
 		}
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
+		elsewhere := *i // a configuration without the route
+		elsewhere.environ = append(slices.Clone(i.environ), "WATERSHIP_ROUTES=[]")
+		wantRun(t, elsewhere.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
 		var states []app.RouteState
 		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
 			t.Errorf("%+v %v", states, err)
@@ -167,6 +170,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		i.eventually(t, "action: handled", messages)
 		i.eventually(t, "action: resumed", 1)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
+		wantRun(t, elsewhere.run(t, "routes"), 0, "the configuration has no routes, and none of another service is paused")
 		if _, body := i.ask(t, "/readyz"); body != "ok\n" {
 			t.Error(body)
 		}
