@@ -31,6 +31,9 @@ type Config struct {
 	// have the right to write.
 	StateKeys schemas.StateKeys
 
+	// Fingerprints have the settings of every process of Watership in the virtual host.
+	Fingerprints schemas.Fingerprints
+
 	Tap    []Tap   // exchanges whose messages are recorded
 	Routes []Route // each queue once
 

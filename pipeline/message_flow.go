@@ -254,7 +254,7 @@ func (f *messageFlow) callHook(ctx context.Context, e schemas.Envelope, state sc
 // cannot read. The headers stay on it; waiting for a newer version would block the queue.
 func (f *messageFlow) poisonUnreadable(ctx context.Context, route Route, why error) error {
 	arrived, _ := schemas.FromContext(ctx)
-	state := ofRoute(route, schemas.State{Fingerprint: arrived.Fingerprint()})
+	state := ofRoute(route, schemas.State{Fingerprint: f.verifier.Fingerprints.Of(arrived)})
 	return f.poison(ctx, arrived, state.Failed(f.now(), 0, route.Queue, failure(why)))
 }
 

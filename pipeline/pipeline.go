@@ -107,7 +107,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
-	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys}
+	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
 	p.queueLimiter = queuelimit.New[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = queuelimit.New[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}

@@ -42,7 +42,7 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 	case usercode.Aborted(err):
 		return e, state, body, err
 	case err != nil: // headers of a newer version: kept with the message
-		e, state = arrived, schemas.State{Fingerprint: arrived.Fingerprint(), Failure: failure(err)}
+		e, state = arrived, schemas.State{Fingerprint: p.verifier.Fingerprints.Of(arrived), Failure: failure(err)}
 	case !found:
 		state.Failure = failure(errors.New("it was in the poison queue without a state of its own"))
 	}

@@ -96,7 +96,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	if verified.Mismatch {
 		state.Failure.Message = fmt.Sprintf("it changed while it waited: its fingerprint was %s; it had failed with: %s",
 			state.Fingerprint, state.Failure.Message)
-		state.Fingerprint = e.Fingerprint()
+		state.Fingerprint = r.verifier.Fingerprints.Of(e)
 		return r.poison(ctx, e, state)
 	}
 	return r.returnToQueue(ctx, e, state)

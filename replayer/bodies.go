@@ -26,16 +26,16 @@ func (e *NoBodyError) Error() string {
 // findBodies loads the bodies that are not in the selected events: from other events
 // of the same message, or from the queue of unstorable messages.
 func (s *scan) findBodies(ctx context.Context, page []candidate) error {
-	bodies := missingBodies{}
+	bodies := missingBodies{s.r.cfg.Fingerprints, map[string][]*schemas.Event{}}
 	for i, c := range page {
 		if lacksBody(c) {
-			bodies[c.event.Fingerprint] = append(bodies[c.event.Fingerprint], &page[i].event)
+			bodies.add(&page[i].event)
 		}
 	}
-	if len(bodies) == 0 {
+	if bodies.len() == 0 {
 		return nil
 	}
-	if err := s.r.storedBodies(ctx, ofCandidates(page, lacksBody), bodies); err != nil || len(bodies) == 0 {
+	if err := s.r.storedBodies(ctx, ofCandidates(page, lacksBody), bodies); err != nil || bodies.len() == 0 {
 		return err
 	}
 	return s.lease.unstorableBodies(ctx, s.r.cfg.Topology.Unstorable(), bodies)
@@ -80,7 +80,7 @@ func (r *Replayer) storedBodies(ctx context.Context, messages kql.Node, bodies m
 		if err != nil || other.BodyIn != schemas.BodyHere {
 			continue
 		}
-		if bodies.setBody(other.Fingerprint, other.Envelope.Body); len(bodies) == 0 {
+		if bodies.setBody(other.Fingerprint, other.Envelope.Body); bodies.len() == 0 {
 			return nil
 		}
 	}

@@ -70,19 +70,22 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 		candidate: next, sent: sent,
 		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
 		state: schemas.State{
-			Fingerprint: fingerprint(e, sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
+			Fingerprint: r.fingerprint(e, sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
 			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
 		},
 	}
 }
 
-// fingerprint returns the fingerprint of the sent message, and computes it only if the
-// job changes the message.
-func fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
-	if sameReplyTo := sent.Properties.ReplyTo == e.Envelope.Properties.ReplyTo; sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() {
+// fingerprint returns the fingerprint of the sent message, and computes it only if it
+// differs: the job changes the message, or the target of a dead letter is not the exchange
+// of its first publish.
+func (r *Replayer) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
+	sameReplyTo := sent.Properties.ReplyTo == e.Envelope.Properties.ReplyTo
+	if sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() && !r.cfg.Fingerprints.Folds(e.Envelope) {
 		return e.Fingerprint
 	}
-	return sent.Fingerprint()
+	sent.Headers = sent.PublisherHeaders()
+	return r.cfg.Fingerprints.Of(sent)
 }
 
 // publish sends the message without waiting for its confirm, except for the first

@@ -110,6 +110,9 @@ type Config struct {
 	// signatures.
 	StateKeys schemas.StateKeys
 
+	// Fingerprints have the settings of every process of Watership in the virtual host.
+	Fingerprints schemas.Fingerprints
+
 	// NewID generates the ids of jobs, which sort by time. Nil: ULIDs.
 	NewID func() string
 
@@ -166,5 +169,5 @@ func (r *Replayer) sign(m rabbit.Message) rabbit.Message {
 }
 
 func (r *Replayer) newSelector(target Target) *selector {
-	return newSelector(target, r.cfg.Topology.Owns)
+	return newSelector(target, r.cfg.Topology.Owns, r.cfg.Fingerprints.Folds)
 }

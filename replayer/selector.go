@@ -8,7 +8,8 @@ import (
 // selector selects each message once, even if several of its events match the query.
 type selector struct {
 	target   Target
-	isOwn    func(name string) bool // whether an exchange or queue is Watership's
+	isOwn    func(name string) bool      // whether an exchange or queue is Watership's
+	folds    func(schemas.Envelope) bool // whether a message is a dead letter with the fingerprint of its first publish
 	selected keyset.Set
 
 	// published has the fingerprints of messages without an id that are sent by their
@@ -16,8 +17,8 @@ type selector struct {
 	published keyset.Set
 }
 
-func newSelector(target Target, isOwn func(name string) bool) *selector {
-	return &selector{target: target, isOwn: isOwn}
+func newSelector(target Target, isOwn func(name string) bool, folds func(schemas.Envelope) bool) *selector {
+	return &selector{target: target, isOwn: isOwn, folds: folds}
 }
 
 // Reasons for leaving out an event.
@@ -50,7 +51,7 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 		return quarantinedNoMessage
 	case s.target.route(e).leadsTo(s.isOwn):
 		return ownTarget
-	case s.failureWithoutID(e) && s.published.Has(keyset.Of(c.originFingerprint)):
+	case s.copyWithoutID(e) && s.published.Has(keyset.Of(c.originFingerprint)):
 		return sameMessage
 	case s.selected.Has(c.messageKey):
 		return sameMessage
@@ -68,10 +69,10 @@ func failedAtQueue(e schemas.Event) bool {
 	return e.Queue != "" && action != schemas.Handled && action != schemas.Replayed
 }
 
-// failureWithoutID reports whether an event of a message without an id cannot tell
-// which of several equal messages it concerns.
-func (s *selector) failureWithoutID(e schemas.Event) bool {
-	return e.Envelope.Properties.MessageID == "" && recordedAction(e) != schemas.Published
+// copyWithoutID reports whether an event of a message without an id cannot tell which of
+// several equal messages it concerns: a failure, or a dead letter that came back.
+func (s *selector) copyWithoutID(e schemas.Event) bool {
+	return e.Envelope.Properties.MessageID == "" && (recordedAction(e) != schemas.Published || s.folds(e.Envelope))
 }
 
 // recordedAction returns the action of the event, or of the event that a quarantined
@@ -86,7 +87,7 @@ func recordedAction(e schemas.Event) schemas.Action {
 // notePublished notes a `published` event of a message without an id before anything
 // is sent. For the target ToFailedQueue the failure counts, not the published copy.
 func (s *selector) notePublished(e schemas.Event) {
-	if e.Envelope.Properties.MessageID == "" && recordedAction(e) == schemas.Published && s.target.Kind != ToFailedQueue {
+	if e.Envelope.Properties.MessageID == "" && recordedAction(e) == schemas.Published && s.target.Kind != ToFailedQueue && !s.folds(e.Envelope) {
 		s.published.Add(keyset.Of(e.Fingerprint))
 	}
 }

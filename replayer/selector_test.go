@@ -127,7 +127,7 @@ func TestSelector(t *testing.T) {
 		}, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			choice := newSelector(test.target, schemas.Topology{}.Owns)
+			choice := newSelector(test.target, schemas.Topology{}.Owns, schemas.Fingerprints{}.Folds)
 			var sent []string
 			for _, s := range test.events {
 				choice.notePublished(s.event())

@@ -11,24 +11,32 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// missingBodies are events without bodies, by the fingerprint of their message.
-type missingBodies map[string][]*schemas.Event
+// missingBodies are events without bodies.
+type missingBodies struct {
+	fingerprints  schemas.Fingerprints
+	byFingerprint map[string][]*schemas.Event // of their message
+}
 
-// setBody sets the body of the events with this fingerprint and removes them from the
-// map. It ignores a body that does not match the fingerprint, whatever its message
-// claims.
+func (m missingBodies) add(e *schemas.Event) {
+	m.byFingerprint[e.Fingerprint] = append(m.byFingerprint[e.Fingerprint], e)
+}
+
+func (m missingBodies) len() int { return len(m.byFingerprint) }
+
+// setBody sets the body of the events with this fingerprint and removes them. It ignores a
+// body that does not match the fingerprint, whatever its message claims.
 func (m missingBodies) setBody(fingerprint string, body []byte) {
-	m[fingerprint] = slices.DeleteFunc(m[fingerprint], func(e *schemas.Event) bool {
+	events := slices.DeleteFunc(m.byFingerprint[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
 		whole.Body = body
-		if whole.Fingerprint() != fingerprint {
+		if m.fingerprints.Of(whole) != fingerprint {
 			return false
 		}
 		e.Envelope, e.BodyIn = whole, schemas.BodyHere
 		return true
 	})
-	if len(m[fingerprint]) == 0 {
-		delete(m, fingerprint)
+	if m.byFingerprint[fingerprint] = events; len(events) == 0 {
+		delete(m.byFingerprint, fingerprint)
 	}
 }
 
@@ -37,7 +45,7 @@ func (m missingBodies) setBody(fingerprint string, body []byte) {
 // channel closes. Until then other consumers do not see them.
 func (l *lease) unstorableBodies(ctx context.Context, queue string, bodies missingBodies) error {
 	err := l.Do(ctx, func(ch *amqp.Channel) error {
-		for len(bodies) > 0 && ctx.Err() == nil {
+		for bodies.len() > 0 && ctx.Err() == nil {
 			d, found, err := ch.Get(queue, false)
 			if err != nil || !found {
 				return err

@@ -89,13 +89,17 @@ type Decoder struct {
 	Topology Topology
 	Keys     StateKeys // keys of the processes that publish events and replays
 
+	Fingerprints Fingerprints
+
 	// TimeHeaders are the headers that may have the time at which a message was
 	// published, for messages whose timestamp property has none. The first that has a
 	// time counts.
 	TimeHeaders []string
 }
 
-func (dec Decoder) verifier() *Verifier { return &Verifier{Topology: dec.Topology, Keys: dec.Keys} }
+func (dec Decoder) verifier() *Verifier {
+	return &Verifier{Topology: dec.Topology, Keys: dec.Keys, Fingerprints: dec.Fingerprints}
+}
 
 // Lifecycle decodes an event from the log: a message that Watership published to
 // the exchange of events, with the action as the routing key. received and sequence
@@ -133,7 +137,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 // with every header.
 func (dec Decoder) Unreadable(d amqp.Delivery, received time.Time, sequence int64, why error) Event {
 	arrived := FromDelivery(d)
-	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: arrived.Fingerprint()})
+	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: dec.Fingerprints.Of(arrived)})
 	event.Sequence, event.Time, event.TimeSource = sequence, received, TimeOfIngest
 	event.EventID = dec.tapID(event)
 	return event.Quarantine(why.Error())
@@ -150,7 +154,7 @@ func (dec Decoder) Tapped(d amqp.Delivery, received time.Time, sequence int64) E
 // TappedUnmarked is Tapped for a copy that no replay published, even if its headers
 // claim one.
 func (dec Decoder) TappedUnmarked(d amqp.Delivery, received time.Time, sequence int64) Event {
-	return dec.tapped(d, received, sequence, newMessage)
+	return dec.tapped(d, received, sequence, dec.verifier().newMessage)
 }
 
 func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {

@@ -218,3 +218,11 @@ func ExampleKept() {
 	// Output:
 	// shop:17 failures 1800000000 true
 }
+
+func ExampleFingerprints() {
+	rule := schemas.Fingerprints{IgnoreHeaders: []string{"retries"}}
+	first := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"retries": int64(0)}}
+	again := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"retries": int64(1)}}
+	fmt.Println(first.Fingerprint() == again.Fingerprint(), rule.Of(first) == rule.Of(again))
+	// Output: false true
+}

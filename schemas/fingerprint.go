@@ -27,18 +27,56 @@ const fingerprintVersion = "v1:"
 // travel unchanged; headers that begin with "x-" (RabbitMQ's) or "watership-", and
 // BCC; and timestamp and timestamp_in_ms where the latter is present, since then
 // the broker set both.
-func (e Envelope) Fingerprint() string {
+func (e Envelope) Fingerprint() string { return Fingerprints{}.Of(e) }
+
+// Fingerprints computes fingerprints of messages that their consumers publish or
+// dead-letter again. All processes of a system need the same settings, and a change
+// applies to messages published from then on. The zero value is the rule of
+// Envelope.Fingerprint.
+type Fingerprints struct {
+	// IgnoreHeaders are names of headers that change on the way, such as a counter of
+	// retries.
+	IgnoreHeaders []string
+
+	// FoldDeadLetters: a message that came back through a dead-letter exchange of its
+	// consumers has the fingerprint of its first publish, by the oldest entry of x-death
+	// (https://www.rabbitmq.com/docs/dlx#effects). RabbitMQ before 4.0 believes an x-death
+	// that a service copied from another message, which would then decide.
+	FoldDeadLetters bool
+}
+
+// Of returns the fingerprint of a message.
+func (f Fingerprints) Of(e Envelope) string {
+	e = f.origin(e)
 	hash := sha256.New()
-	hash.Write(e.appendCanonical(make([]byte, 0, 1024)))
+	hash.Write(e.appendCanonical(make([]byte, 0, 1024), f.IgnoreHeaders))
 	hash.Write(e.Body) // without a copy, since the body may be large
 	text := make([]byte, 0, len(fingerprintVersion)+2*sha256.Size)
 	return string(hex.AppendEncode(append(text, fingerprintVersion...), hash.Sum(nil)))
 }
 
+// Folds reports whether a message is a dead letter that has the fingerprint of its
+// first publish.
+func (f Fingerprints) Folds(e Envelope) bool {
+	return f.FoldDeadLetters && len(deathsOf(e.Headers)) > 0
+}
+
+// origin returns the message with the exchange and routing key of its first publish.
+func (f Fingerprints) origin(e Envelope) Envelope {
+	if !f.FoldDeadLetters {
+		return e
+	}
+	if deaths := deathsOf(e.Headers); len(deaths) > 0 {
+		oldest := deaths[len(deaths)-1]
+		e.Exchange, e.RoutingKey = oldest.Exchange, oldest.RoutingKey
+	}
+	return e
+}
+
 // appendCanonical appends the canonical encoding up to the bytes of the body. Every
 // value has a tag or a fixed place, and a length precedes everything of variable
 // length, so two different messages never have the same encoding.
-func (e Envelope) appendCanonical(dst []byte) []byte {
+func (e Envelope) appendCanonical(dst []byte, ignoreHeaders []string) []byte {
 	p := e.Properties
 	for _, text := range [...]string{
 		e.Exchange, e.RoutingKey,
@@ -47,7 +85,7 @@ func (e Envelope) appendCanonical(dst []byte) []byte {
 		dst = canonicalText(dst, text)
 	}
 	dst = canonicalTimestamp(dst, e)
-	dst = canonicalHeaders(dst, e.Headers)
+	dst = canonicalHeaders(dst, e.Headers, ignoreHeaders)
 	return canonical(dst, '#', uint64(len(e.Body)))
 }
 
@@ -67,9 +105,12 @@ func canonicalTimestamp(dst []byte, e Envelope) []byte {
 	return canonical(dst, 'T', uint64(e.Properties.Timestamp.Unix()))
 }
 
-func canonicalHeaders(dst []byte, table amqp.Table) []byte {
+func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
 	var room [keysRoom]string
 	keys := slices.DeleteFunc(sortedKeys(room[:0], table), changesOnTheWay)
+	if len(ignored) > 0 {
+		keys = slices.DeleteFunc(keys, func(name string) bool { return slices.Contains(ignored, name) })
+	}
 	return canonicalMembers(dst, table, keys)
 }
 

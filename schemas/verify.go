@@ -15,6 +15,8 @@ type Verifier struct {
 	Topology Topology
 	Keys     StateKeys
 
+	Fingerprints Fingerprints
+
 	// FormerRelease accepts a state also if the message came by the default
 	// exchange, as a former release published it.
 	FormerRelease bool
@@ -43,20 +45,28 @@ type VerifiedState struct {
 func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedState, error) {
 	headers := typedTable(arrived.Headers)
 	if queue == "" || headers.text(headerQueue) != queue || headers.int(headerVersion) <= 0 {
-		return v.VerifyMark(arrived), nil
+		return v.newAtQueue(arrived), nil
 	}
 	if v.trustsExchange(exchange) {
 		e, state, err := unwrapHeaders(arrived)
 		if err != nil {
 			return VerifiedState{}, err
 		}
-		if v.Keys.accepts(arrived, forQueue) && e.Fingerprint() == state.Fingerprint {
+		if v.Keys.accepts(arrived, forQueue) && v.Fingerprints.Of(e) == state.Fingerprint {
 			return VerifiedState{Envelope: e, State: state}, nil
 		}
 	}
-	fresh := v.VerifyMark(arrived)
+	fresh := v.newAtQueue(arrived)
 	fresh.Mismatch = true
 	return fresh, nil
+}
+
+// newAtQueue verifies a message without a state in the queue of a route. Its hops remove
+// x-death, so that a dead letter has its origin from here on.
+func (v *Verifier) newAtQueue(arrived Envelope) VerifiedState {
+	fresh := v.VerifyMark(arrived)
+	fresh.Envelope = v.Fingerprints.origin(fresh.Envelope)
+	return fresh
 }
 
 // trustsExchange reports whether Watership alone publishes to an exchange.
@@ -104,7 +114,7 @@ func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified Ve
 		return v.VerifyMark(arrived), false, nil
 	}
 	_, omitted := arrived.OmittedBody()
-	return VerifiedState{e, state, !omitted && e.Fingerprint() != state.Fingerprint}, true, nil
+	return VerifiedState{e, state, !omitted && v.Fingerprints.Of(e) != state.Fingerprint}, true, nil
 }
 
 // VerifyMark verifies a message whose state cannot count, except for the mark of a
@@ -113,31 +123,31 @@ func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified Ve
 // publishers' messages. The indexer checks whether the replay exists.
 func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 	if !hasWatershipHeaders(arrived.Headers) {
-		return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+		return VerifiedState{Envelope: arrived, State: State{Fingerprint: v.Fingerprints.Of(arrived)}}
 	}
 	state := readState(typedTable(arrived.Headers))
 	if state.isMark() && v.Keys.accepts(arrived, forReplay) {
-		replayed := replayedMessage(arrived)
+		replayed := v.replayedMessage(arrived)
 		if replayed.State.Fingerprint == state.Fingerprint {
 			replayed.State.Replay, replayed.State.ReplayOf = state.Replay, state.ReplayOf
 			return replayed
 		}
 	}
-	return newMessage(arrived)
+	return v.newMessage(arrived)
 }
 
 // replayedMessage returns a message that a replay published, with the times of the first
 // publish.
-func replayedMessage(arrived Envelope) VerifiedState {
+func (v *Verifier) replayedMessage(arrived Envelope) VerifiedState {
 	times := typedTable(arrived.Headers)
 	arrived.Headers = without(arrived.Headers, isWatershipHeader, 0)
 	times.restoreTimes(&arrived)
-	return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+	return VerifiedState{Envelope: arrived, State: State{Fingerprint: v.Fingerprints.Of(arrived)}}
 }
 
-func newMessage(arrived Envelope) VerifiedState {
+func (v *Verifier) newMessage(arrived Envelope) VerifiedState {
 	arrived.Headers = without(arrived.Headers, isWatershipHeader, 0)
-	return VerifiedState{Envelope: arrived, State: State{Fingerprint: arrived.Fingerprint()}}
+	return VerifiedState{Envelope: arrived, State: State{Fingerprint: v.Fingerprints.Of(arrived)}}
 }
 
 // isMark reports whether the state names a replay job and an event in valid form:

@@ -17,6 +17,7 @@ func (c Config) Clone() Config {
 	c.Retry.Deaths = slices.Clone(c.Retry.Deaths)
 	c.Index.Labels = slices.Clone(c.Index.Labels)
 	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
+	c.Fingerprint.IgnoreHeaders = slices.Clone(c.Fingerprint.IgnoreHeaders)
 	c.Index.TimeHeaders = slices.Clone(c.Index.TimeHeaders)
 	return c
 }

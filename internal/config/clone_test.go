@@ -21,7 +21,7 @@ func TestCloneSharesNothing(t *testing.T) {
 		"config.Routes", "config.Routes[0].Bind", "config.Routes[0].Handler.HTTP.Statuses", "config.Routes[0].Handler.HTTP.Headers",
 		"config.Tap.Exchanges", "config.Tap.Exchanges[1].Keys", "config.Retry.Policies", "config.Retry.Policies[slow].Delays",
 		"config.Retry.Policies[growing].Classes", "config.Retry.Policies[growing].Classes[ordering].Delays",
-		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders",
+		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders", "config.Fingerprint.IgnoreHeaders",
 	} {
 		if original[path] == 0 {
 			t.Errorf("%s was not compared", path)

@@ -38,8 +38,12 @@ type Config struct {
 
 	Retry Retry
 	Index Index
-	HTTP  HTTP
-	Log   Log
+
+	// Fingerprint must be the same in every process of Watership.
+	Fingerprint Fingerprint
+
+	HTTP HTTP
+	Log  Log
 
 	// StopTimeout is how long serve waits for handlers when it stops; the messages
 	// of handlers that have not finished go back to their queues. Default: 30s.
@@ -263,6 +267,13 @@ type Index struct {
 	TimeHeaders []string
 
 	Body Body
+}
+
+// Fingerprint tells which messages are the same although their consumers publish or
+// dead-letter them again.
+type Fingerprint struct {
+	IgnoreHeaders   []string // that change on the way; headers named x-... are always ignored
+	FoldDeadLetters bool     // a message that came back by x-death is the same as its first publish
 }
 
 // Batch bounds one request to the store; whichever bound is reached first sends it.

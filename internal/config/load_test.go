@@ -74,6 +74,7 @@ index:
   numeric_labels: [amount]
   time_headers: [timestamp, sent_at]
   body: {text: false, json: false, max_values: 100}
+fingerprint: {ignore_headers: [retries], fold_dead_letters: true}
 http: {listen: ":8181"}
 log: {level: debug, format: json}
 `
@@ -131,7 +132,8 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
 			TimeHeaders: []string{"timestamp", "sent_at"}, Body: Body{MaxValues: 100},
 		},
-		HTTP: HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
+		Fingerprint: Fingerprint{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
+		HTTP:        HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
 	diffConfig(t, want, load(t, full, nil, nil))

@@ -192,6 +192,7 @@ func TestDescribeDefaults(t *testing.T) {
 		"index.body.text = true (default)",
 		"index.body.json = true (default)",
 		"index.body.max_values = 5000 (default)",
+		"fingerprint.fold_dead_letters = false (default)",
 		"stop_timeout = 30s (default)",
 		"log.level = info (default)",
 		"log.format = text (default)",

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"net/http"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A consumer of another program dead-letters its messages to an exchange of its own, and
+// publishes one again with a counter. All copies are the same messages: in the record, for
+// the route that handles them, and for a replay.
+func TestMessagesThatComeBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, p parts) {
+		i := p.install(t, newService(t, func(_ post, n int) int {
+			if n == 0 {
+				return http.StatusInternalServerError // so that it is retried
+			}
+			return http.StatusOK
+		}).url)
+		back, work := i.prefix+"-back", i.prefix+"-work"
+		channel := p.broker.Channel(t)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(channel.ExchangeDeclare(back, "topic", true, false, false, false, nil))
+		t.Cleanup(func() { p.broker.DeleteExchange(t, back) })
+		i.rewrite(t, "exchanges: [", "exchanges: [{name: "+back+", type: topic}, ")
+		i.rewrite(t, "index: {", "fingerprint: {ignore_headers: [retries], fold_dead_letters: true}\nindex: {")
+		i.serve(t)
+		_, err := channel.QueueDeclare(work, true, false, false, false, amqp.Table{"x-dead-letter-exchange": back, "x-dead-letter-routing-key": "again"})
+		must(err)
+		must(channel.QueueBind(work, "k", i.exchange, false, nil))
+		must(channel.QueueBind(i.queue, "again", back, false, nil))
+		publish := func(m amqp.Publishing) { t.Helper(); must(channel.Publish(i.exchange, "k", false, false, m)) }
+		publish(amqp.Publishing{MessageId: "m-1", Body: []byte("1"), Headers: amqp.Table{"retries": int64(0)}})
+		publish(amqp.Publishing{Body: []byte("without an id")})
+		until(t, "both messages are in the queue", func() bool { return p.broker.Len(t, work) == 2 })
+		for range 2 {
+			d, _, err := channel.Get(work, false)
+			must(err)
+			must(d.Reject(false))
+		}
+		publish(amqp.Publishing{MessageId: "m-1", Body: []byte("1"), Headers: amqp.Table{"retries": int64(1)}})
+
+		published := i.eventually(t, "action: published", 5)
+		i.eventually(t, "action: handled", 5)
+		for id, want := range map[string]int{"m-1": 3, "": 2} {
+			fingerprint := ""
+			for _, e := range published {
+				if e.Envelope.Properties.MessageID == id && e.Envelope.Exchange == i.exchange {
+					fingerprint = e.Fingerprint
+				}
+			}
+			for _, action := range []schemas.Action{schemas.Published, schemas.Handled} {
+				i.eventually(t, "action: "+string(action)+" and fingerprint: "+`"`+fingerprint+`"`, want)
+			}
+		}
+		i.eventually(t, "action: published and destination.name: "+back, 2) // found where they were seen
+		to := p.broker.Queue(t, nil)
+		wantRun(t, i.run(t, "replay", "action: published", "--to-queue", to, "--yes"), 0,
+			"2 messages to send", "3  left out: another event of the same message", "sent 2 of 2")
+		// The dead letters alone, to the exchange where they were seen: its copies are known as replays.
+		wantRun(t, i.run(t, "replay", "destination.name: "+back+" and action: published", "--yes"), 0, "sent 2 of 2")
+		i.eventually(t, "action: published and destination.name: "+back+" and watership.replay.job: *", 2)
+		wantRun(t, i.run(t, "replay", "destination.name: "+back+" and action: published", "--yes"), 0, "0 messages to send", "already replayed")
+	})
+}

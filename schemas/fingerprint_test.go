@@ -1,0 +1,72 @@
+package schemas
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// deadLetter returns a message as it comes back by an exchange for dead letters.
+func deadLetter(e Envelope, exchange, routingKey string) Envelope {
+	e = e.Clone()
+	death := func(exchange, routingKey string) amqp.Table {
+		return amqp.Table{"queue": "work", "reason": "rejected", "exchange": exchange, "routing-keys": []any{routingKey}}
+	}
+	e.Headers["x-death"] = []any{death("delayed", "work"), death(e.Exchange, e.RoutingKey)}
+	e.Exchange, e.RoutingKey = exchange, routingKey
+	return e
+}
+
+// A message is the same after its consumers counted an attempt in a header, and after they
+// dead-lettered it, as far as the settings say so.
+func TestFingerprintsOfCopies(t *testing.T) {
+	original := everyEnvelope()
+	counted := original.Clone()
+	counted.Headers["tenant"] = "other"
+	back := deadLetter(original, "back", "again")
+	both := deadLetter(counted, "back", "again")
+	for name, test := range map[string]struct {
+		rule Fingerprints
+		same map[string]bool
+	}{
+		"no rule": {Fingerprints{}, map[string]bool{}},
+		"ignore":  {Fingerprints{IgnoreHeaders: []string{"none such", "tenant"}}, map[string]bool{"counted": true}},
+		"fold":    {Fingerprints{FoldDeadLetters: true}, map[string]bool{"back": true}},
+		"ignore and fold": {
+			Fingerprints{IgnoreHeaders: []string{"tenant"}, FoldDeadLetters: true},
+			map[string]bool{"counted": true, "back": true, "both": true},
+		},
+	} {
+		want := test.rule.Of(original)
+		if ignores := len(test.rule.IgnoreHeaders) > 0; ignores == (want == original.Fingerprint()) {
+			t.Errorf("%s: the fingerprint of the original is the plain one: %v", name, !ignores)
+		}
+		for what, e := range map[string]Envelope{"counted": counted, "back": back, "both": both} {
+			if same := test.rule.Of(e) == want; same != test.same[what] {
+				t.Errorf("%s: %s has the same fingerprint: %v", name, what, same)
+			}
+			if folds := test.rule.Folds(e); folds != (test.rule.FoldDeadLetters && what != "counted") {
+				t.Errorf("%s: %s folds: %v", name, what, folds)
+			}
+		}
+	}
+}
+
+// A dead letter in the queue of a route has its origin from then on, since its next hop
+// removes x-death. A tap's copy stays as it was seen.
+func TestOriginOfDeadLetters(t *testing.T) {
+	original := everyEnvelope()
+	back := deadLetter(original, "back", "again")
+	rule := Fingerprints{FoldDeadLetters: true}
+	v := &Verifier{Fingerprints: rule}
+	verified, err := v.Verify(back, back.Exchange, "orders")
+	if err != nil || verified.Envelope.Exchange != original.Exchange || verified.Envelope.RoutingKey != original.RoutingKey {
+		t.Errorf("the route has it from %q with %q, %v", verified.Envelope.Exchange, verified.Envelope.RoutingKey, err)
+	}
+	if got := verified.State.Fingerprint; got != original.Fingerprint() {
+		t.Errorf("the route has it as %s", got)
+	}
+	if marked := v.VerifyMark(back); marked.Envelope.Exchange != "back" || marked.State.Fingerprint != original.Fingerprint() {
+		t.Errorf("the tap has it from %q as %s", marked.Envelope.Exchange, marked.State.Fingerprint)
+	}
+}
