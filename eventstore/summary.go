@@ -26,12 +26,8 @@ type EventSummary struct {
 
 // Summarize returns the summary that a store returns for an event once it is stored.
 func Summarize(e schemas.Event) EventSummary {
-	action := e.Action
-	if action == schemas.Quarantined {
-		action = e.QuarantinedAction
-	}
 	return EventSummary{
-		EventID: e.EventID, Sequence: e.Sequence, Time: e.Time.UTC().Truncate(time.Millisecond), Action: action,
+		EventID: e.EventID, Sequence: e.Sequence, Time: e.Time.UTC().Truncate(time.Millisecond), Action: e.RecordedAction(),
 		Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID, Message: e.Message, Queue: e.Queue,
 		Class: e.Failure.Class, ErrorType: e.Failure.Type,
 		ErrorGroup: schemas.ErrorGroup(e.Failure.Message, e.Queue, e.Envelope.Exchange),

@@ -74,7 +74,7 @@ func (p *fakeStore) quarantined() int {
 	defer p.mu.Unlock()
 	n := 0
 	for _, doc := range p.docs {
-		if strings.Contains(string(doc.Source), `"action":"quarantined"`) {
+		if strings.Contains(string(doc.Source), `"quarantined_action":`) {
 			n++
 		}
 	}

@@ -204,7 +204,7 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 
 // noteFailure adds the queue of a failure, up to maxRoutes.
 func (p *Plan) noteFailure(e schemas.Event) {
-	if a := recordedAction(e); e.Queue == "" || a != schemas.Poisoned && a != schemas.RetryScheduled || len(p.FailedAt) >= maxRoutes {
+	if a := e.RecordedAction(); e.Queue == "" || a != schemas.Poisoned && a != schemas.RetryScheduled || len(p.FailedAt) >= maxRoutes {
 		return
 	}
 	if i, found := slices.BinarySearch(p.FailedAt, e.Queue); !found {

@@ -45,7 +45,7 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 	switch {
 	case s.target.Kind == ToFailedQueue && !failedAtQueue(e):
 		return noQueue
-	case recordedAction(e).OfNoMessage():
+	case e.RecordedAction().OfNoMessage():
 		return notAboutMessage
 	case e.Action == schemas.Quarantined && s.isOwn(e.Envelope.Exchange):
 		return quarantinedNoMessage
@@ -65,29 +65,20 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 // failedAtQueue reports whether the message failed at the queue of the event. A queue
 // that handled a message, or to which a job sent it, did not fail.
 func failedAtQueue(e schemas.Event) bool {
-	action := recordedAction(e)
+	action := e.RecordedAction()
 	return e.Queue != "" && action != schemas.Handled && action != schemas.Replayed
 }
 
 // copyWithoutID reports whether an event of a message without an id cannot tell which of
 // several equal messages it concerns: a failure, or a dead letter that came back.
 func (s *selector) copyWithoutID(e schemas.Event) bool {
-	return e.Envelope.Properties.MessageID == "" && (recordedAction(e) != schemas.Published || s.folds(e.Envelope))
-}
-
-// recordedAction returns the action of the event, or of the event that a quarantined
-// one replaces.
-func recordedAction(e schemas.Event) schemas.Action {
-	if e.Action == schemas.Quarantined {
-		return e.QuarantinedAction
-	}
-	return e.Action
+	return e.Envelope.Properties.MessageID == "" && (e.RecordedAction() != schemas.Published || s.folds(e.Envelope))
 }
 
 // notePublished notes a `published` event of a message without an id before anything
 // is sent. For the target ToFailedQueue the failure counts, not the published copy.
 func (s *selector) notePublished(e schemas.Event) {
-	if e.Envelope.Properties.MessageID == "" && recordedAction(e) == schemas.Published && s.target.Kind != ToFailedQueue && !s.folds(e.Envelope) {
+	if e.Envelope.Properties.MessageID == "" && e.RecordedAction() == schemas.Published && s.target.Kind != ToFailedQueue && !s.folds(e.Envelope) {
 		s.published.Add(keyset.Of(e.Fingerprint))
 	}
 }

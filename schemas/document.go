@@ -125,12 +125,26 @@ func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event, headers []
 func appendEventFields(o *jsonappend.Object, e *Event) {
 	event := o.Open("event")
 	o.String("id", e.EventID)
-	o.String("action", string(e.Action))
-	o.String("outcome", e.Action.Outcome())
+	action := e.searchedAction()
+	o.String("action", string(action))
+	o.String("outcome", action.Outcome())
 	o.Positive("duration", e.Duration.Nanoseconds())
 	o.Int("sequence", e.Sequence)
 	o.Time("ingested", e.Ingested)
 	o.Close(event)
+}
+
+// searchedAction returns the value of event.action. A quarantined event is found by the
+// action of the event that it replaces, in Kibana as well, and has
+// watership.quarantined_action besides. A message in the log that is no event is not found
+// by the action that it claims.
+func (e *Event) searchedAction() Action {
+	if e.Action == Quarantined {
+		if refused, ok := e.Refused(); ok {
+			return refused.Action
+		}
+	}
+	return e.Action
 }
 
 func appendMessaging(o *jsonappend.Object, e *Event) {
@@ -165,10 +179,14 @@ func appendBodySize(o *jsonappend.Object, e *Event) {
 
 func appendError(o *jsonappend.Object, f Failure) {
 	failure := o.Open("error")
+	appendFailure(o, f)
+	o.Close(failure)
+}
+
+func appendFailure(o *jsonappend.Object, f Failure) {
 	o.String("type", f.Type)
 	o.String("message", f.Message)
 	o.String("stack_trace", f.Stack)
-	o.Close(failure)
 }
 
 func appendTrace(o *jsonappend.Object, e *Event) {
@@ -200,6 +218,10 @@ func appendWatership(o *jsonappend.Object, e *Event) {
 	}
 	o.String("body_in", string(e.BodyIn))
 	o.String("quarantined_action", string(e.QuarantinedAction))
+	quarantined := o.Open("quarantined_error") // not in the mapping, so that the store cannot refuse it
+	appendFailure(o, e.QuarantinedFailure)
+	o.String("class", e.QuarantinedFailure.Class)
+	o.Close(quarantined)
 	replay := o.Open("replay")
 	o.String("job", e.Replay)
 	o.String("of", e.ReplayOf)

@@ -43,6 +43,9 @@ func ReadDocument(r *jsonscan.Reader) Event {
 			event.Envelope.Body = readBody(r)
 		}
 	})
+	if event.QuarantinedAction != "" { // event.action is for searches
+		event.Action = Quarantined
+	}
 	if err := checkVersion(version); err != nil {
 		r.Fail(err)
 	}
@@ -101,6 +104,8 @@ func readError(r *jsonscan.Reader, f *Failure) {
 			f.Message = r.Text()
 		case "stack_trace":
 			f.Stack = r.Text()
+		case "class":
+			f.Class = r.Text()
 		}
 	})
 }
@@ -120,6 +125,8 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 			e.BodyIn = BodyPlace(r.Text())
 		case "quarantined_action":
 			e.QuarantinedAction = Action(r.Text())
+		case "quarantined_error":
+			readError(r, &e.QuarantinedFailure)
 		default:
 			readStateField(r, string(name), &e.State)
 		}

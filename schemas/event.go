@@ -67,7 +67,8 @@ type Event struct {
 	BodySize int       // bytes, also where the event has no body
 	BodyIn   BodyPlace // where the body is
 
-	QuarantinedAction Action // the action of the event that a quarantined event replaces
+	QuarantinedAction  Action  // the action of the event that a quarantined event replaces
+	QuarantinedFailure Failure // its failure; that of the quarantined event is the store's reason
 
 	unique bool // the id has the sequence appended already
 }
@@ -140,8 +141,14 @@ func (dec Decoder) Unreadable(d amqp.Delivery, received time.Time, sequence int6
 	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: dec.Fingerprints.Of(arrived)})
 	event.Sequence, event.Time, event.TimeSource = sequence, received, TimeOfIngest
 	event.EventID = dec.tapID(event)
-	return event.Quarantine(why.Error())
+	event = event.Quarantine(why.Error())
+	event.Failure.Class = classUnreadable
+	return event
 }
+
+// classUnreadable marks quarantined events of messages in the log that are no events. Their
+// action is what a routing key says, which anyone can write.
+const classUnreadable = "unreadable"
 
 // Tapped converts a tap copy, which the indexer received at a time with a sequence,
 // to a `published` event. The event's origin is always the exchange and routing key
@@ -188,11 +195,7 @@ func (dec Decoder) event(action Action, e Envelope, s State) Event {
 // IDFromContent reports whether the event's id follows from its content alone, so
 // that a second, equal message has the same id.
 func (e Event) IDFromContent() bool {
-	action := e.Action
-	if action == Quarantined {
-		action = e.QuarantinedAction
-	}
-	return action == Published && !e.unique && e.Envelope.Properties.MessageID != ""
+	return e.RecordedAction() == Published && !e.unique && e.Envelope.Properties.MessageID != ""
 }
 
 // tapID returns an id that is the same for each delivery of one copy if the message
@@ -233,9 +236,30 @@ func (e Event) WithSequence(sequence int64) Event {
 
 // Quarantine returns the event that replaces an event whose document the store
 // refused. It keeps the id, and its document holds the envelope without searchable
-// fields.
+// fields. Refused is the inverse.
 func (e Event) Quarantine(reason string) Event {
 	e.QuarantinedAction, e.Action = e.Action, Quarantined
-	e.Failure = Failure{Type: "quarantined", Message: reason}
+	e.QuarantinedFailure, e.Failure = e.Failure, Failure{Type: "quarantined", Message: reason}
 	return e
+}
+
+// Refused returns the event that a quarantined event replaces, for another attempt to
+// store it. It returns false for other events, and for a message in the log that is no
+// event.
+func (e Event) Refused() (Event, bool) {
+	if e.Action != Quarantined || e.QuarantinedAction == "" || e.Failure.Class == classUnreadable {
+		return Event{}, false
+	}
+	e.Action, e.Failure = e.QuarantinedAction, e.QuarantinedFailure
+	e.QuarantinedAction, e.QuarantinedFailure = "", Failure{}
+	return e, true
+}
+
+// RecordedAction returns the action of the event or, if it is quarantined, of the event
+// that it replaces.
+func (e Event) RecordedAction() Action {
+	if e.Action == Quarantined {
+		return e.QuarantinedAction
+	}
+	return e.Action
 }

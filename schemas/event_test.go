@@ -1,11 +1,14 @@
 package schemas
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -162,6 +165,63 @@ func TestAQuarantinedEventKeepsItsID(t *testing.T) {
 	wantEnvelope(t, parsed.Envelope, event.Envelope)
 	if parsed.Failure.Message != "too many fields" || parsed.QuarantinedAction != Published {
 		t.Errorf("got %+v", parsed)
+	}
+}
+
+// A refused event comes out of its quarantined document as it was, with its own failure,
+// and its document is found by its action.
+func TestARefusedEventIsKeptWhole(t *testing.T) {
+	want := failedEvent([]byte{0, 1, 0xff})
+	quarantined := want.Quarantine("too many fields")
+	var document struct {
+		Event struct{ Action, Outcome string }
+		Error struct{ Message string }
+	}
+	if err := json.Unmarshal(DocumentFormat{}.Append(nil, quarantined), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.Event.Action != "retry_scheduled" || document.Event.Outcome != "failure" || document.Error.Message != "too many fields" {
+		t.Errorf("it is searched as %+v", document)
+	}
+	parsed := throughDocument(t, quarantined)
+	if parsed.Action != Quarantined || parsed.RecordedAction() != RetryScheduled {
+		t.Errorf("it is read as %s of %s", parsed.Action, parsed.RecordedAction())
+	}
+	got, ok := parsed.Refused()
+	if diff := cmp.Diff(want, got, bitwise(), cmpopts.IgnoreUnexported(Event{})); diff != "" || !ok {
+		t.Errorf("%t: it changed in quarantine (-want +got):\n%s", ok, diff)
+	}
+	if _, ok := want.Refused(); ok {
+		t.Error("an event that is stored was refused")
+	}
+}
+
+// Documents of before have the action quarantined, and not the failure of the event.
+func TestAnOldQuarantinedDocumentIsRead(t *testing.T) {
+	got, err := ParseDocument([]byte(`{"@timestamp":"2026-05-04T03:02:01Z","event":{"id":"01K","action":"quarantined","sequence":7},
+		"error":{"type":"quarantined","message":"too many fields"},"watership":{"version":1,"queue":"orders","quarantined_action":"poisoned"},
+		"amqp":{"exchange":"shop"},"body":{"raw":"aGVsbG8="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, ok := got.Refused()
+	if got.Action != Quarantined || !ok || refused.Action != Poisoned || refused.Failure != (Failure{}) || string(refused.Envelope.Body) != "hello" || refused.EventID != "01K" {
+		t.Errorf("%t: got %+v", ok, refused)
+	}
+}
+
+// A message in the log that is no event claims an action, as anyone can: it is not found by
+// it, and is never stored as such an event.
+func TestAnUnreadableEventIsNotFoundByItsAction(t *testing.T) {
+	dec := Decoder{Source: "s"}
+	d := delivery(everyEnvelope())
+	d.Exchange, d.RoutingKey = dec.Topology.Events(), "discarded"
+	event := throughDocument(t, dec.Unreadable(d, time.Now(), 5, errors.New("not signed")))
+	if _, ok := event.Refused(); ok {
+		t.Error("it is an event that the store refused")
+	}
+	if source := string(DocumentFormat{}.Append(nil, event)); event.QuarantinedAction != Discarded || !strings.Contains(source, `"action":"quarantined"`) {
+		t.Errorf("it is searched as %s", source)
 	}
 }
 

@@ -39,7 +39,11 @@ func ExampleEvent_Quarantine() {
 	event.EventID = "1"
 	instead := event.Quarantine("the document has too many fields")
 	fmt.Println(instead.Action, instead.QuarantinedAction, instead.EventID)
-	// Output: quarantined handled 1
+	refused, _ := instead.Refused()
+	fmt.Println(refused.Action)
+	// Output:
+	// quarantined handled 1
+	// handled
 }
 
 func ExampleAction() {

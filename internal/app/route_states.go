@@ -111,6 +111,6 @@ func (a *App) pausedRoutes(ctx context.Context, events doctor.Events) (map[strin
 			newest[event.Queue] = event
 		}
 	}
-	maps.DeleteFunc(newest, func(_ string, e schemas.Event) bool { return e.Action != schemas.Paused })
+	maps.DeleteFunc(newest, func(_ string, e schemas.Event) bool { return e.RecordedAction() != schemas.Paused })
 	return newest, nil
 }

@@ -24,7 +24,7 @@ type field struct {
 func usualFields() []field {
 	return []field{
 		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
-		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", func(e schemas.Event) string { return string(e.Action) }},
+		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", actionText},
 		{terminal.Column{Title: "EXCHANGE", DropOrder: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
@@ -34,11 +34,26 @@ func usualFields() []field {
 	}
 }
 
+// actionText names the action by which a query finds the event, and says whether the store
+// has refused it.
+func actionText(e schemas.Event) string {
+	if refused, ok := e.Refused(); ok {
+		return string(refused.Action) + quarantinedMark
+	}
+	return string(e.Action)
+}
+
+const quarantinedMark = " (quarantined)"
+
 func actionColours() map[string]terminal.Colour {
-	return map[string]terminal.Colour{
+	colours := map[string]terminal.Colour{
 		string(schemas.Poisoned): terminal.Red, string(schemas.Quarantined): terminal.Red, string(schemas.Dropped): terminal.Red, string(schemas.Paused): terminal.Red, string(schemas.RetryScheduled): terminal.Yellow,
 		string(schemas.Handled): terminal.Green, string(schemas.Replayed): terminal.Cyan,
 	}
+	for _, action := range actions() {
+		colours[action+quarantinedMark] = terminal.Red
+	}
+	return colours
 }
 
 // fieldsNamed returns the fields with full or short names.

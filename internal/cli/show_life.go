@@ -82,12 +82,24 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
 	case schemas.Quarantined:
-		text = fmt.Sprintf("stands for the %s event, which the store refused: %s", e.QuarantinedAction, terminal.Cell(e.Failure.Message, 120))
+		text = quarantinedText(e)
 	}
 	if e.Replay != "" {
 		text += " (job " + terminal.Cell(e.Replay, 60) + ")"
 	}
 	return text
+}
+
+func quarantinedText(e schemas.Event) string {
+	why := terminal.Cell(e.Failure.Message, 120)
+	refused, ok := e.Refused()
+	switch {
+	case !ok:
+		return "in the log, and no event: " + why
+	case refused.Failure.Message != "":
+		return fmt.Sprintf("stands for the %s event (%s), which the store refused: %s", refused.Action, terminal.Cell(refused.Failure.Message, 120), why)
+	}
+	return fmt.Sprintf("stands for the %s event, which the store refused: %s", refused.Action, why)
 }
 
 // attemptAtQueue names an attempt; a message that only waited has none yet.
@@ -121,7 +133,7 @@ func durationText(e schemas.Event, prefix string) string {
 func replayedEventText(id string, life []schemas.Event) string {
 	for _, e := range life {
 		if e.EventID == id {
-			return fmt.Sprintf(", from what was %s at %s", e.Action, e.Time.Local().Format("15:04:05.000"))
+			return fmt.Sprintf(", from what was %s at %s", e.RecordedAction(), e.Time.Local().Format("15:04:05.000"))
 		}
 	}
 	return ", from event " + terminal.Cell(id, 120)

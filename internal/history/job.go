@@ -86,7 +86,7 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 			m = &sentMessage{reported: map[string]schemas.Event{}, notReported: map[string]bool{}}
 			messages[e.ReplayOf] = m
 		}
-		if eventstore.Summarize(e).Action == schemas.Replayed {
+		if e.RecordedAction() == schemas.Replayed {
 			m.fingerprint = e.Fingerprint
 			continue
 		}
@@ -148,7 +148,7 @@ func summarize(messages map[string]*sentMessage) JobOutcomes {
 
 func (m *sentMessage) problem() (text string, failed bool) {
 	for _, queue := range slices.Sorted(maps.Keys(m.reported)) {
-		if e := m.reported[queue]; eventstore.Summarize(e).Action != schemas.Handled {
+		if e := m.reported[queue]; e.RecordedAction() != schemas.Handled {
 			return e.Failure.Message, true
 		}
 	}

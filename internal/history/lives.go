@@ -153,12 +153,12 @@ func inOrder(events []schemas.Event) []schemas.Event {
 	first := map[copyOfMessage]time.Time{}
 	for _, e := range events {
 		p := copyOfMessage{e.Fingerprint, e.Replay}
-		if earliest, seen := first[p]; e.Action != schemas.Replayed && (!seen || e.Time.Before(earliest)) {
+		if earliest, seen := first[p]; e.RecordedAction() != schemas.Replayed && (!seen || e.Time.Before(earliest)) {
 			first[p] = e.Time
 		}
 	}
 	happened := func(e schemas.Event) time.Time {
-		if e.Action == schemas.Published && e.TimeSource == schemas.TimeOfIngest {
+		if e.RecordedAction() == schemas.Published && e.TimeSource == schemas.TimeOfIngest {
 			return first[copyOfMessage{e.Fingerprint, e.Replay}].Add(-1)
 		}
 		return e.Time
