@@ -20,6 +20,8 @@ package eventstore
 import (
 	"fmt"
 	"time"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Status is the result of indexing one document.
@@ -45,6 +47,12 @@ type Result struct {
 type DocumentID struct {
 	Index string
 	ID    string
+}
+
+// Replacement is a document that a store writes in place of a quarantined one.
+type Replacement struct {
+	Quarantined string           // the id of the quarantined document
+	Document    schemas.Document // its id may be another
 }
 
 // ErrorKind classifies the errors of a whole request.

@@ -19,9 +19,9 @@ type grant struct {
 	Privileges []string `json:"privileges"`
 }
 
-// requiredPrivileges are the privileges of serve. No other command needs more, since
-// serve installs the templates as setup does. docs/security.md lists them for the
-// default stream.
+// requiredPrivileges are the privileges of serve. No other command but `quarantine
+// rewrite` needs more (see Replace), since serve installs the templates as setup does.
+// docs/security.md lists them for the default stream.
 func (s *Store) requiredPrivileges() privileges {
 	return privileges{
 		Cluster: []string{"monitor", "manage_index_templates"},
@@ -48,8 +48,11 @@ type Login struct {
 // Login asks Elasticsearch for the login's own privileges, which every login may do
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/security-api-has-privileges.html).
 func (s *Store) Login(ctx context.Context) (Login, error) {
+	return s.loginWith(ctx, s.requiredPrivileges())
+}
+
+func (s *Store) loginWith(ctx context.Context, required privileges) (Login, error) {
 	var response privilegesResponse
-	required := s.requiredPrivileges()
 	request := esapi.SecurityHasPrivilegesRequest{Body: asJSON(required)}
 	err := s.requestJSON(ctx, "reading the privileges of the login", request, &response)
 	if errorContains(err, "no handler found") { // security is disabled
