@@ -25,6 +25,10 @@ type Plan struct {
 	// bodies, or not yet.
 	Bodiless int
 
+	// Quarantined counts messages of events whose documents the store refused. They are
+	// sent from the message that the quarantined document keeps.
+	Quarantined int
+
 	// FailedAt are the queues at which the messages to send have failed, sorted.
 	FailedAt []string
 
@@ -182,6 +186,9 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 	}
 	e := c.event
 	p.Total++
+	if e.Action == schemas.Quarantined {
+		p.Quarantined++
+	}
 	if len(p.Sample) < sampleSize {
 		p.Sample = append(p.Sample, e)
 	}

@@ -24,6 +24,9 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	}
 	page.WriteByte('\n')
 	writeRoutes(&page, plan.Routes)
+	if plan.Quarantined > 0 {
+		fmt.Fprintf(&page, "  %6d  quarantined: sent from the kept message\n", plan.Quarantined)
+	}
 	if plan.Bodiless > 0 {
 		fmt.Fprintf(&page, "  %6d  cannot be sent: the body is not in the store\n", plan.Bodiless)
 	}
@@ -40,7 +43,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)\n", plan.RepliesDropped)
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), sample.Action, terminal.Cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), actionText(sample), terminal.Cell(sample.Failure.Message, 80))
 	}
 	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())
