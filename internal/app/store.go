@@ -22,6 +22,7 @@ type EventStore interface {
 	replayer.Store
 	replayer.Jobs
 
+	Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error)
 	Install(ctx context.Context) error
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)

@@ -54,26 +54,28 @@ func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reade
 	err = i.Run(ctx, in)
 	bar.End()
 	fmt.Fprintf(t.Out, "created %s, %d existed already\n", wording.Plural(i.Created, "event"), i.Existing)
-	return errors.Join(err, refusedError(i))
-}
-
-// refusedError returns an error that names the refused documents; nil if there are none.
-func refusedError(i transfer.Import) error {
 	if i.Refused == 0 {
-		return nil
-	}
-	var lines []string
-	for _, refusal := range i.Reasons {
-		lines = append(lines, fmt.Sprintf("event %s: %s", terminal.Cell(refusal.EventID, 80), terminal.Cell(refusal.Reason, 400)))
-	}
-	if i.Refused > len(lines) {
-		lines = append(lines, "…")
+		return err
 	}
 	verb := "were"
 	if i.Refused == 1 {
 		verb = "was"
 	}
-	return fmt.Errorf("%s %s refused, the others are in the store:\n  %s", wording.Plural(i.Refused, "event"), verb, strings.Join(lines, "\n  "))
+	return errors.Join(err, fmt.Errorf("%s %s refused, the others are in the store:\n  %s",
+		wording.Plural(i.Refused, "event"), verb, refusalLines(i.Refused, i.Reasons)))
+}
+
+// refusalLines names the first refused events, one a line.
+func refusalLines[R ~struct{ EventID, Reason string }](refused int, reasons []R) string {
+	var lines []string
+	for _, reason := range reasons {
+		refusal := struct{ EventID, Reason string }(reason)
+		lines = append(lines, fmt.Sprintf("event %s: %s", terminal.Cell(refusal.EventID, 80), terminal.Cell(refusal.Reason, 400)))
+	}
+	if refused > len(lines) {
+		lines = append(lines, "…")
+	}
+	return strings.Join(lines, "\n  ")
 }
 
 // linesAhead counts the lines of a file that is not read yet; 0 for an input that can

@@ -95,6 +95,10 @@ func (b bundle) searches() []savedObject {
 			append(append([]string{"messaging.message.id"}, failure...), destination...), false,
 		},
 		{
+			"quarantine", "Watership: quarantine", "Events whose documents the store refused.", "watership.quarantined_action: *",
+			append([]string{"watership.quarantined_action", "messaging.message.id", "watership.queue", "error.message"}, destination...), false,
+		},
+		{
 			"replays", "Watership: replays", "What was sent again, and what became of it.", "event.action: replayed or watership.replay.job: *",
 			[]string{"event.action", "watership.replay.job", "messaging.message.id", "watership.queue", "error.message"},
 			false,

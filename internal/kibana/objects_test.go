@@ -261,7 +261,7 @@ func TestKibanaVersions(t *testing.T) {
 			t.Errorf("%s could be another Watership's", object.ID)
 		}
 	}
-	if kinds["index-pattern"] != 1 || kinds["search"] != 5 || kinds["lens"] != 6 || kinds["dashboard"] != 1 {
+	if kinds["index-pattern"] != 1 || kinds["search"] != 6 || kinds["lens"] != 6 || kinds["dashboard"] != 1 {
 		t.Errorf("there are %v", kinds)
 	}
 }
