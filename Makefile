@@ -25,7 +25,7 @@ test: ## Run every test with the race detector, on real servers (stop them with 
 	@.ci/tools
 	$(WITH_SERVERS) && \
 		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test -race -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/cli; fi && \
-		$(GO) test -race -p 2 -timeout $(TEST_TIMEOUT) $(PKG)
+		$(GO) test -race -p 2 -parallel 4 -timeout $(TEST_TIMEOUT) $(PKG)
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) vet ./...

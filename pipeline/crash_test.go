@@ -58,45 +58,54 @@ func TestCrashingProcess(t *testing.T) {
 
 // A handler that takes its process down with it: its message is poison after a few
 // processes, and the messages that were in flight with it are not.
-func TestCrashLoop(t *testing.T) {
+func TestCrashLoop(t *testing.T) { testCrashLoop(t, 8) }
+
+// TestSoakCrashLoop has one message in flight, so that each suspect is alone anyway.
+func TestSoakCrashLoop(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("WATERSHIP_TEST_SOAK is not set")
+	}
+	testCrashLoop(t, 1)
+}
+
+func testCrashLoop(t *testing.T, concurrency int) {
+	t.Parallel() // most of it is waiting
 	const good, bad, mostProcesses = 20, 2, 30
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []QueueType{Quorum, Classic} {
-			for _, concurrency := range []int{1, 8} {
-				t.Run(fmt.Sprintf("%s/%d", kind, concurrency), func(t *testing.T) {
-					t.Parallel()
-					r := start(t, b, nil) // has the roles
-					queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
-					for i := range good + bad {
-						body := fmt.Sprint("good ", i)
-						if i == 2 || i == 9 {
-							body = fmt.Sprint("crash ", i)
-						}
-						r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
+			t.Run(string(kind), func(t *testing.T) {
+				t.Parallel()
+				r := start(t, b, nil) // has the roles
+				queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
+				for i := range good + bad {
+					body := fmt.Sprint("good ", i)
+					if i == 2 || i == 9 {
+						body = fmt.Sprint("crash ", i)
 					}
-					processes := 0
-					for len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < good+bad {
-						if processes++; processes > mostProcesses {
-							t.Fatalf("%d processes ended, and %s", processes, r.eventText())
-						}
-						r.crash(t, queue, concurrency, good+bad)
+					r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
+				}
+				processes := 0
+				for len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < good+bad {
+					if processes++; processes > mostProcesses {
+						t.Fatalf("%d processes ended, and %s", processes, r.eventText())
 					}
-					for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
-						if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
-							t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
-						}
-						var deliveries int
-						_, err := fmt.Sscanf(e.Failure.Message, "delivered %d times from queue", &deliveries)
-						if err != nil || deliveries < 4 || e.Failure.Type != "*pipeline.DeliveriesError" {
-							t.Errorf("reason %q of type %s", e.Failure.Message, e.Failure.Type)
-						}
+					r.crash(t, queue, concurrency, good+bad)
+				}
+				for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
+					if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
+						t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
 					}
-					if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad {
-						t.Errorf("%d messages are poison instead of %d", n, bad)
+					var deliveries int
+					_, err := fmt.Sscanf(e.Failure.Message, "delivered %d times from queue", &deliveries)
+					if err != nil || deliveries < 4 || e.Failure.Type != "*pipeline.DeliveriesError" {
+						t.Errorf("reason %q of type %s", e.Failure.Message, e.Failure.Type)
 					}
-					t.Logf("%d processes", processes)
-				})
-			}
+				}
+				if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad {
+					t.Errorf("%d messages are poison instead of %d", n, bad)
+				}
+				t.Logf("%d processes", processes)
+			})
 		}
 	})
 }
@@ -147,6 +156,7 @@ func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) {
 // A process requeues messages while it grows its prefetch, while a route is paused and
 // when it loses its connection. No handler had them, so no delivery of theirs counts.
 func TestRequeuedMessagesAreNotCounted(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const backlog = 200
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue, proxy := b.Queue(t, amqp.Table{"x-queue-type": "classic"}), b.Proxy(t)

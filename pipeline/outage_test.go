@@ -78,6 +78,7 @@ func bodies(of string, n int) []string {
 // answers 503 behind a proxy, while two hundred messages wait. None is given up and
 // none loses an attempt, although the outage takes longer than all attempts.
 func TestOutageLosesNoAttempt(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const messages = 200
 	timeout := map[string]time.Duration{"time-out": 500 * time.Millisecond}
 	for name, outage := range map[string]http.HandlerFunc{
@@ -206,6 +207,7 @@ func poisoned(e event) bool { return e.Action == schemas.Poisoned }
 // Messages that the service refuses for ever, whatever it answers, end as poison
 // even where nothing else is in the queue.
 func TestBadMessagesEndAsPoison(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const messages = 20
 	for _, status := range []string{"404", "503", "500"} {
 		t.Run(status, func(t *testing.T) {
@@ -239,6 +241,7 @@ func TestBadMessagesEndAsPoison(t *testing.T) {
 // that it handles. These are handled, although only one is handled at a time and
 // the breaker opens.
 func TestBadMessagesInFrontOfGoodOnes(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const good = 500
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		service, queue := posting(t), b.Queue(t, nil)
@@ -338,6 +341,7 @@ func TestConcurrencyHoldsOverPauses(t *testing.T) {
 // A message whose service is never available does not wait for ever: beyond its
 // bound each failure is an attempt.
 func TestWaitingHasABound(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, breaker := range map[string]retry.Breaker{
 		"count": {MaxWaits: 2},
 		"time":  {MaxWait: time.Millisecond},

@@ -14,6 +14,7 @@ import (
 // in Watership's headers. One of the queues is not bound to the return exchange yet, so that its
 // messages are returned at first, by a broker that may change their headers.
 func TestMessagesThatFailAtTwoQueuesGoBackToBoth(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, way := range []string{"as they are", "with a timestamp"} {
 			t.Run(way, func(t *testing.T) {

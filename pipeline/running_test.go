@@ -39,6 +39,7 @@ func hanging(t *testing.T, b rabbittest.Broker, timeout time.Duration) (r *rig, 
 // A handler that hangs keeps one place, however often its message is delivered again.
 // The message waits for it without losing an attempt.
 func TestMessageOfAHandlerThatHangsIsDeliveredAgain(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r, queue, cut, calls, release := hanging(t, b, 0)
 		r.publish("", queue, amqp.Publishing{Body: []byte("hang")})
@@ -66,6 +67,7 @@ func TestMessageOfAHandlerThatHangsIsDeliveredAgain(t *testing.T) {
 
 // Where the time-out of the route has passed, each delivery is an attempt that failed.
 func TestHandlerThatHangsBeyondItsTimeoutEndsInPoison(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r, queue, cut, calls, release := hanging(t, b, 50*time.Millisecond)
 		r.publish("", queue, amqp.Publishing{Body: []byte("hang")})

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // than the retry handler moves at once are due for it, and those of another queue come
 // back all the same. None of its own is lost or given up.
 func TestQueueThatDoesNotConfirm(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const messages = roleConcurrency + 50
 		stuck := rabbittest.Name(t)
@@ -73,7 +75,10 @@ func rejectMany(t *testing.T, b rabbittest.Broker, queue string, n int) {
 // A quorum queue that stands still, as one does that has no majority, on RabbitMQ
 // itself, which stops reading a connection that waits for too many of its confirms:
 // the messages of others go on.
-func TestQuorumQueueWithoutMajority(t *testing.T) {
+func TestSoakQuorumQueueWithoutMajority(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("WATERSHIP_TEST_SOAK is not set")
+	}
 	rabbittest.NeedServices(t)
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		const messages, others = roleConcurrency + 50, 1000

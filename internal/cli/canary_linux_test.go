@@ -13,6 +13,7 @@ import (
 // TestCanaryInATerminal sends two of four failures, waits until the service has
 // handled them, and asks. A yes sends the rest, a no leaves them to a resume.
 func TestCanaryInATerminal(t *testing.T) {
+	t.Parallel()                    // most of it is waiting
 	const failures, canaries = 4, 2 // one more, and the route would pause
 	for answer, goesOn := range map[string]bool{"y": true, "n": false} {
 		t.Run(answer, func(t *testing.T) {

@@ -76,6 +76,7 @@ func TestOneDevelopmentRunsInAFolder(t *testing.T) {
 // A folder that came with a checkout or an archive does not say where the broker
 // and the store are, least of all to one who has a password for them.
 func TestPlantedFolderIsNotUsed(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	var mu sync.Mutex
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,11 +99,15 @@ func TestPlantedFolderIsNotUsed(t *testing.T) {
 	}
 	d := inFolder(t, dir)
 	password := writeFile(t, "password", "S3cretOfProduction\n")
+	var commands sync.WaitGroup
 	for _, environ := range []string{"", "WATERSHIP_STORE_USERNAME=elastic WATERSHIP_STORE_PASSWORD_FILE=" + password + " "} {
 		for _, command := range []string{"search", "failed", "doctor", "jobs list"} {
-			_, _ = d.sh(environ + "WATERSHIP_LOG_LEVEL=error " + d.binary + " " + command) // nothing listens where it is by default, or our tests' servers do
+			commands.Go(func() { // nothing listens where it is by default, or our tests' servers do
+				_, _ = d.sh(environ + "WATERSHIP_LOG_LEVEL=error " + d.binary + " " + command)
+			})
 		}
 	}
+	commands.Wait()
 	mu.Lock()
 	defer mu.Unlock()
 	if len(asked) > 0 {

@@ -17,6 +17,7 @@ import (
 // Each privilege of the documented role that a login lacks is named, on all that it
 // is lacked on, and no other.
 func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	store := newSecured(t)
 	full := documentedRole(t)
 	roles := full.narrower(t)

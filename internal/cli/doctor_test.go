@@ -54,6 +54,7 @@ func wantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy s
 
 // A management URL without a login is refused by RabbitMQ, and the remedy says so.
 func TestDoctorManagementURLWithoutLogin(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
 	address, err := url.Parse(broker.ManagementURL)
 	if err != nil {
@@ -233,6 +234,7 @@ func policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
 }
 
 func TestDoctorWithoutServers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	environ := []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_STORE_URL=http://127.0.0.1:1"}
 	got := call(t.Context(), strings.NewReader(""), environ, "doctor")
 	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
@@ -247,6 +249,7 @@ func TestDoctorWithoutServers(t *testing.T) {
 
 // A broker that answers and does not let us in is not to be started.
 func TestDoctorIsNotLetIn(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	url := rabbittest.Newest(t).URL
 	for address, remedy := range map[string]string{
 		strings.Replace(url, "guest:guest", "guest:wrong", 1): "→ correct the user and the password in amqp.url",

@@ -100,6 +100,7 @@ func TestBadInput(t *testing.T) {
 
 // Queries beyond what Elasticsearch can answer: one line, that says what to do.
 func TestQueriesBeyondLimits(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	a := newSeeded(t)
 	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned)) // an empty store is not asked
 	words := make([]string, 10_000)
@@ -145,6 +146,7 @@ func TestDiscardIsRefused(t *testing.T) {
 
 // Servers that are away, refuse us, or are not set up: one line, soon.
 func TestBadServers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
 	stranger := strings.Replace(broker.URL, "guest:guest", "guest:wrong", 1)
 	denied := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -219,6 +219,7 @@ func testFailedGroups(t *testing.T, seed seeder) {
 
 // Tens of thousands of failures take seconds.
 func TestManyFailures(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	a := newest(t).seed(t)
 	const many = 20_000
 	var events []schemas.Event

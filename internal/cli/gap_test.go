@@ -16,7 +16,6 @@ import (
 // too long, and the gap is to be found. In the end it keeps everything again.
 func TestDropOldest(t *testing.T) {
 	onEvery(t, func(t *testing.T, p parts) {
-		t.Parallel()
 		broker := p.broker
 		i := p.install(t, newService(t, func(post, int) int { return 200 }).url)
 		storeAway, storeBack := p.breakable(t, i)

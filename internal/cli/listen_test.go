@@ -15,6 +15,7 @@ import (
 // Connections that were answered and then say nothing end, so that those which wait
 // for a place are answered too.
 func TestIdleConnectionsOfTheListenerEnd(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := around(t, rabbittest.Embedded(t)).install(t, "http://127.0.0.1:1/")
 	i.serve(t)
 	var asking sync.WaitGroup

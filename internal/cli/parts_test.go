@@ -46,7 +46,11 @@ func newest(t *testing.T) parts {
 // onEvery tells a story on the embedded parts, which are always there, and on
 // each RabbitMQ of the tests with their store, one after the other.
 func onEvery(t *testing.T, story func(t *testing.T, p parts)) {
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) { story(t, around(t, broker)) })
+	t.Parallel() // most of it is waiting
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		t.Parallel()
+		story(t, around(t, broker))
+	})
 }
 
 // onBoth is for what does not depend on the version of RabbitMQ.

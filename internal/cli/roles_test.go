@@ -28,6 +28,7 @@ func (i *installation) withRoles(t *testing.T, roles string, settings ...string)
 // names the process of each role, the roles that no process has, and processes that would
 // treat a message differently.
 func TestRoles(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	broker := rabbittest.NewestServer(t)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }))
 	defer service.Close()

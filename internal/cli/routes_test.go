@@ -67,6 +67,7 @@ func picky(w http.ResponseWriter, r *http.Request) {
 // TestRoutesAsConfigured shows the settings of a route and of its policy taking
 // effect in serve.
 func TestRoutesAsConfigured(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := install(t, broker, serveHTTP(t, http.HandlerFunc(picky)))
 		i.configure(t, "timeout: 10s", "timeout: 10s, statuses: {409: handled, 4xx: retry}, max_retry_after: 100ms",
@@ -125,6 +126,7 @@ func TestStopTimeout(t *testing.T) {
 // A service refuses connections: the route pauses, and whoever looks is told, by
 // readiness, metrics, doctor, an event and the list of routes; it resumes by itself.
 func TestPausedRouteIsVisible(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		var refuses atomic.Bool
 		refuses.Store(true)

@@ -16,6 +16,7 @@ import (
 
 // doctor and serve name secrets that others can read, and no others.
 func TestExposedSecrets(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	open, closed := writeFile(t, "open", "s3cret"), writeFile(t, "closed", "s3cret")
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)

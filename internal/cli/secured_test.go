@@ -150,6 +150,7 @@ func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login 
 // Everything that a user does is possible with what the documentation gives to
 // Watership at both servers, and with passwords from files.
 func TestDocumentedRightsAreEnough(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	store := newSecured(t)
 	broker := rabbittest.NewestServer(t)
 	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
