@@ -50,6 +50,12 @@ func testNothingSteersATerminal(t *testing.T, seed seeder) {
 		a.keep(t, a.event(n+1, action, hostileEvent, func(e *schemas.Event) { e.EventID += hostile; e.ReplayOf = "x" + hostile }))
 	}
 	a.keep(t, a.event(20, schemas.Poisoned, hostileEvent, quarantined, func(e *schemas.Event) { e.EventID += hostile }))
+	a.keep(t, a.event(21, hostile, hostileEvent, quarantined, func(e *schemas.Event) { e.EventID += hostile; e.Envelope.Properties.MessageID = "odd" }))
+	a.keep(t, a.event(22, hostile, hostileEvent, func(e *schemas.Event) {
+		e.EventID += hostile
+		e.Envelope.Properties.MessageID = "odd"
+		e.ReplayOf = a.source + ":21" + hostile
+	}))
 	a.keepJob(t)
 	file := writeFile(t, "events.ndjson", string(schemas.DocumentFormat{}.Append(nil, a.event(30, schemas.Published, hostileEvent)))+"\n"+`{"`+hostile+`": 1}`)
 	ids := writeFile(t, "ids", strings.ReplaceAll(hostile, "\n", " ")+"\n")
@@ -60,6 +66,8 @@ func testNothingSteersATerminal(t *testing.T, seed seeder) {
 		"search|--fields|message.id,headers.tenant,headers|-o|json", "search|--fields|headers.tenant|-o|ndjson",
 		"failed", "failed|-o|json", "failed|-o|ndjson", "show|" + hostile, "show|" + a.event(4, schemas.Poisoned).EventID + hostile, "show|none" + hostile,
 		"jobs|list", "jobs|list|-o|json", "jobs|list|-o|ndjson", "jobs|show|job", "jobs|show|job|-o|json", "jobs|show|none" + hostile, "jobs|cancel|none" + hostile,
+		"show|odd", "replay|message.id: odd|--dry-run|--unchecked-routes",
+		"quarantine|list", "quarantine|list|-o|json", "quarantine|list|-o|ndjson", "quarantine|rewrite|--dry-run",
 		"export|*", "import|" + file, "failed|discard|--ids|" + ids + "|--reason|x|--yes", "replay|*|--dry-run|--unchecked-routes", "replay|--ids|" + ids + "|--dry-run",
 		"search|" + hostile, "search|queue: \"" + hostile, "search|--by|" + hostile, "search|--since|" + hostile, "search|--fields|" + hostile, hostile, "search|--" + hostile,
 		"publish|--exchange|" + hostile, "config|show", "config|show|-o|json", "doctor", "doctor|-o|json",

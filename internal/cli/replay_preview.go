@@ -43,7 +43,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)\n", plan.RepliesDropped)
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), actionText(sample), terminal.Cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
 	}
 	writeWarnings(&page, plan)
 	_, err := out.Write(page.Bytes())

@@ -57,7 +57,7 @@ func (p *page) life(l history.Life) {
 		if e.TimeSource == schemas.TimeOfIngest { // it was published some time before
 			before = time.Time{}
 		}
-		action := p.screen.Paint(fmt.Sprintf("%-15s", e.Action), actionColours()[string(e.Action)])
+		action := p.screen.Paint(fmt.Sprintf("%-15s", terminal.Cell(string(e.Action), 60)), actionColours()[string(e.Action)])
 		fmt.Fprintf(p, "  %s  %9s  %s %s\n", wording.Time(e.Time), since, action, stepText(e, l.Events))
 	}
 }
@@ -93,13 +93,14 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 func quarantinedText(e schemas.Event) string {
 	why := terminal.Cell(e.Failure.Message, 120)
 	refused, ok := e.Refused()
+	action := terminal.Cell(string(refused.Action), 60)
 	switch {
 	case !ok:
 		return "in the log, and no event: " + why
 	case refused.Failure.Message != "":
-		return fmt.Sprintf("stands for the %s event (%s), which the store refused: %s", refused.Action, terminal.Cell(refused.Failure.Message, 120), why)
+		return fmt.Sprintf("stands for the %s event (%s), which the store refused: %s", action, terminal.Cell(refused.Failure.Message, 120), why)
 	}
-	return fmt.Sprintf("stands for the %s event, which the store refused: %s", refused.Action, why)
+	return fmt.Sprintf("stands for the %s event, which the store refused: %s", action, why)
 }
 
 // attemptAtQueue names an attempt; a message that only waited has none yet.
@@ -133,7 +134,7 @@ func durationText(e schemas.Event, prefix string) string {
 func replayedEventText(id string, life []schemas.Event) string {
 	for _, e := range life {
 		if e.EventID == id {
-			return fmt.Sprintf(", from what was %s at %s", e.RecordedAction(), e.Time.Local().Format("15:04:05.000"))
+			return fmt.Sprintf(", from what was %s at %s", terminal.Cell(string(e.RecordedAction()), 60), e.Time.Local().Format("15:04:05.000"))
 		}
 	}
 	return ", from event " + terminal.Cell(id, 120)
