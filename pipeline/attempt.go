@@ -18,31 +18,14 @@ const hangGrace = time.Second
 // errNacked is the error of a handler that nacked its message and returned none.
 var errNacked = errors.New("the handler nacked the message")
 
-// Attempt is one call of a handler with a message.
-type Attempt struct {
-	Number      int // from 1; an attempt that did not count has the same number as the next one
-	Queue       string
-	Fingerprint string // of the message
-	Replay      string // id of the replay job that published the message; "": none
-}
-
-type attemptKey struct{}
-
-// AttemptFrom returns the attempt that a handler is called for; its Number is 0
-// outside of a handler.
-func AttemptFrom(ctx context.Context) Attempt {
-	attempt, _ := ctx.Value(attemptKey{}).(Attempt)
-	return attempt
-}
-
 // attempt calls the handler with a copy of the message as first published. A panic
 // of the handler is returned as an error.
 func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
-	this := Attempt{
+	this := retry.Attempt{
 		Number: verified.State.Attempt + 1, Queue: h.route.Queue,
 		Fingerprint: verified.State.Fingerprint, Replay: verified.State.Replay,
 	}
-	ctx := context.WithValue(msg.Context(), attemptKey{}, this)
+	ctx := retry.ContextWithAttempt(msg.Context(), this)
 	if h.route.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.route.Timeout)
@@ -69,7 +52,7 @@ func errorOrNack(input *message.Message, err error) error {
 }
 
 // reportHang logs, counts and reports a handler that runs longer than its time-out.
-func (h *routeHandler) reportHang(a Attempt) {
+func (h *routeHandler) reportHang(a retry.Attempt) {
 	h.metrics.hung.WithLabelValues(a.Queue).Inc()
 	h.logger.Error("a handler did not return at its time-out; its message stays with it",
 		"queue", a.Queue, "timeout", h.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,7 +28,7 @@ func TestDefaultsInAnOutage(t *testing.T) {
 		goodWithin, badWithin time.Duration
 	}{
 		"200 messages, refused for 60 s":  {messages: 200, concurrency: defaultConcurrency, outage: time.Minute, err: refused, goodWithin: 90 * time.Second},
-		"200 messages, 500 for 60 s":      {messages: 200, concurrency: defaultConcurrency, outage: time.Minute, err: &StatusError{Status: 500}, goodWithin: 90 * time.Second},
+		"200 messages, 500 for 60 s":      {messages: 200, concurrency: defaultConcurrency, outage: time.Minute, err: &webhook.StatusError{Status: 500}, goodWithin: 90 * time.Second},
 		"3 times 404 in front of 20 good": {messages: 23, bad: 3, concurrency: 1, goodWithin: 23 * 50 * time.Millisecond, badWithin: time.Minute},
 		"20 times 404 for ever":           {messages: 20, bad: 20, concurrency: defaultConcurrency, badWithin: time.Hour},
 		"20 times refused for ever":       {messages: 20, bad: 20, concurrency: defaultConcurrency, outage: long, err: refused, badWithin: 26 * time.Hour},

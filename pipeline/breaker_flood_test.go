@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -59,7 +60,7 @@ func TestOutageThatAnswersPausesTheRoute(t *testing.T) {
 			const healthy, rate = 30 * time.Second, 20
 			m := newFloodModel(t, seed, rate*60)
 			from := time.Now().Add(healthy)
-			m.outages = []modelOutage{{from: from, to: from.Add(10 * time.Minute), err: &StatusError{Status: 404}}}
+			m.outages = []modelOutage{{from: from, to: from.Add(10 * time.Minute), err: &webhook.StatusError{Status: 404}}}
 			m.play(func(i int) time.Duration { return time.Duration(i) * time.Second / rate })
 			if len(m.paused) == 0 || m.paused[0].Before(from) || m.paused[0].After(from.Add(11*time.Second)) {
 				t.Errorf("seed %d: paused at %v, the outage begins at %s", seed, m.paused, from)

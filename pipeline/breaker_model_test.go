@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -94,7 +95,7 @@ func newOutageModel(t *testing.T, seed uint64) *outageModel {
 		outage := modelOutage{from: from, to: at}
 		switch random.IntN(4) {
 		case 0:
-			outage.err = &StatusError{Status: 500}
+			outage.err = &webhook.StatusError{Status: 500}
 		case 1:
 			outage.err = fmt.Errorf("asking: %w", context.DeadlineExceeded)
 		default:
@@ -206,7 +207,7 @@ func (m *outageModel) handle(msg *message.Message) error {
 		return o.err
 	}
 	if m.bad[string(msg.Payload)] {
-		return &StatusError{Status: 404}
+		return &webhook.StatusError{Status: 404}
 	}
 	return nil
 }

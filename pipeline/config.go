@@ -103,7 +103,7 @@ type Config struct {
 	// ends, since it may still do its work. If the broker delivers the message once more
 	// before that, as after its consumer_timeout, that is an attempt that failed. Hanging
 	// handlers are logged and counted in any case. Nil: no call.
-	OnHang func(a Attempt)
+	OnHang func(a retry.Attempt)
 
 	// MaxBytes bounds the messages in flight of each queue, by the bytes of their bodies
 	// and headers; one message may be in flight, however large it is. Handling a message

@@ -3,10 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -75,37 +72,6 @@ func ExamplePipeline_Running() {
 	// Output: ended before it ran
 }
 
-func ExampleHTTP() {
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		fmt.Printf("%s from %s\n", body, r.Header.Get("Watership-Exchange"))
-		http.Error(w, "no such customer", http.StatusUnprocessableEntity)
-	}))
-	defer service.Close()
-	handler := pipeline.HTTP(pipeline.HTTPConfig{
-		URL:      service.URL,
-		Statuses: map[string]pipeline.Meaning{"422": pipeline.MeansRetry},
-	})
-	order := message.NewMessage("", nil)
-	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{Exchange: "shop", Body: []byte("order 17")}))
-	_, err := handler(order)
-	fmt.Println(retry.Default().Next(err, 1, nil).Action)
-	// Output:
-	// order 17 from shop
-	// retry
-}
-
-func ExampleHTTPConfig_Validate() {
-	cfg := pipeline.HTTPConfig{URL: "http://shop/orders", Statuses: map[string]pipeline.Meaning{"404": "ignore"}}
-	fmt.Println(cfg.Validate())
-	// Output: status "404": meaning "ignore": expected one of [handled retry poison unavailable]
-}
-
-func ExampleMeanings() {
-	fmt.Println(pipeline.Meanings())
-	// Output: [handled retry poison unavailable]
-}
-
 // The messages that a handler returns are published to their exchanges before its own
 // message is acknowledged.
 func ExampleNewMessage() {
@@ -118,18 +84,6 @@ func ExampleNewMessage() {
 	produced, err := handler(message.NewMessage("", nil))
 	fmt.Printf("%s %v\n", produced[0].Payload, err)
 	// Output: invoice 17 <nil>
-}
-
-func ExampleAttemptFrom() {
-	handler := func(msg *message.Message) ([]*message.Message, error) {
-		if pipeline.AttemptFrom(msg.Context()).Number > 3 {
-			return nil, retry.Class("patient", fmt.Errorf("still no answer"))
-		}
-		return nil, nil
-	}
-	_, err := handler(message.NewMessage("", nil)) // outside of an attempt
-	fmt.Println(err)
-	// Output: <nil>
 }
 
 // Declare is idempotent: existing exchanges and queues stay unchanged. The broker is one

@@ -49,7 +49,7 @@ func invoice(msg *message.Message) ([]*message.Message, error) {
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {
 		return nil, retry.Permanent(fmt.Errorf("reading an order: %w", err))
 	}
-	if pipeline.AttemptFrom(msg.Context()).Number == 1 {
+	if retry.AttemptFrom(msg.Context()).Number == 1 {
 		return nil, errors.New("the first attempt fails")
 	}
 	return []*message.Message{pipeline.NewMessage(schemas.Envelope{

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +24,7 @@ func TestRunningOutOfFilesIsNoAttempt(t *testing.T) {
 	b := rabbittest.Newest(t)
 	service, queue := newService(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), b.Queue(t, nil)
 	service.start()
-	post := HTTP(HTTPConfig{URL: service.url()})
+	post := webhook.New(webhook.Config{URL: service.url()})
 	var failures atomic.Int32
 	r := start(t, b, func(c *Config) {
 		c.Breaker = retry.Breaker{First: 50 * time.Millisecond, Cap: 100 * time.Millisecond}

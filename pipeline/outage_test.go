@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -109,7 +110,7 @@ func TestOutageLosesNoAttempt(t *testing.T) {
 					c.Breaker = retry.Breaker{First: 20 * time.Millisecond, Cap: 200 * time.Millisecond}
 					c.Routes = []Route{{
 						Queue: queue, Concurrency: 8, Policy: attemptsAfter(20*time.Millisecond, 20*time.Millisecond),
-						Handler: HTTP(HTTPConfig{URL: service.url(), Timeout: timeout[name]}),
+						Handler: webhook.New(webhook.Config{URL: service.url(), Timeout: timeout[name]}),
 					}}
 				})
 				r.waitFor(20, schemas.RetryScheduled) // many more than its attempts of each message that is tried
@@ -145,7 +146,7 @@ func TestSoakMinuteOfRefusedConnections(t *testing.T) {
 		r := start(t, b, func(c *Config) {
 			defaults := retry.Default()
 			c.Breaker = retry.Breaker{}
-			c.Routes = []Route{{Queue: queue, Policy: &defaults, Handler: HTTP(HTTPConfig{URL: service.url()})}}
+			c.Routes = []Route{{Queue: queue, Policy: &defaults, Handler: webhook.New(webhook.Config{URL: service.url()})}}
 		})
 		time.Sleep(time.Minute)
 		service.start()
@@ -174,7 +175,7 @@ func TestFewBadMessagesDelayNoOther(t *testing.T) {
 			}
 			r := start(t, b, func(c *Config) {
 				c.Routes = []Route{{
-					Queue: queue, Concurrency: 1, Policy: attemptsAfter(50 * time.Millisecond), Handler: HTTP(HTTPConfig{URL: service.url()}),
+					Queue: queue, Concurrency: 1, Policy: attemptsAfter(50 * time.Millisecond), Handler: webhook.New(webhook.Config{URL: service.url()}),
 				}}
 			})
 			r.waitFor(20, schemas.Handled)
@@ -220,7 +221,7 @@ func TestBadMessagesEndAsPoison(t *testing.T) {
 			r := start(t, b, func(c *Config) {
 				c.Breaker = retry.Breaker{First: 10 * time.Millisecond, Cap: 50 * time.Millisecond, MaxWaits: 2, MaxAlike: 2}
 				c.Routes = []Route{{
-					Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: HTTP(HTTPConfig{URL: service.url()}),
+					Queue: queue, Policy: attemptsAfter(50 * time.Millisecond), Handler: webhook.New(webhook.Config{URL: service.url()}),
 				}}
 			})
 			seen := map[string]bool{}
@@ -252,7 +253,7 @@ func TestBadMessagesInFrontOfGoodOnes(t *testing.T) {
 		r := start(t, b, func(c *Config) {
 			c.Breaker = retry.Breaker{First: 50 * time.Millisecond}
 			c.Routes = []Route{{
-				Queue: queue, Concurrency: 1, Policy: attemptsAfter(20 * time.Millisecond), Handler: HTTP(HTTPConfig{URL: service.url()}),
+				Queue: queue, Concurrency: 1, Policy: attemptsAfter(20 * time.Millisecond), Handler: webhook.New(webhook.Config{URL: service.url()}),
 			}}
 		})
 		r.waitFor(good, schemas.Handled)

@@ -113,7 +113,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func onAttempt(msg *message.Message, n int, err error) error {
-	if AttemptFrom(msg.Context()).Number == n {
+	if retry.AttemptFrom(msg.Context()).Number == n {
 		return err
 	}
 	return nil
@@ -238,11 +238,11 @@ func TestHangingHandler(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		queue := rabbittest.Name(t)
-		hung, release := make(chan Attempt, 10), make(chan struct{})
+		hung, release := make(chan retry.Attempt, 10), make(chan struct{})
 		entered := make(chan context.Context, 1)
 		r := start(t, b, func(c *Config) {
 			c.StopTimeout = 200 * time.Millisecond
-			c.OnHang = func(a Attempt) { hung <- a }
+			c.OnHang = func(a retry.Attempt) { hung <- a }
 			c.Routes = []Route{{Queue: queue, Timeout: 50 * time.Millisecond, Handler: handler(func(msg *message.Message) error {
 				entered <- msg.Context()
 				<-release

@@ -110,7 +110,7 @@ func TestCopiedHeadersAreNotTrusted(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		source, target := rabbittest.Name(t), rabbittest.Name(t)
 		type seen struct {
-			attempt  Attempt
+			attempt  retry.Attempt
 			envelope schemas.Envelope
 			metadata message.Metadata
 		}
@@ -126,7 +126,7 @@ func TestCopiedHeadersAreNotTrusted(t *testing.T) {
 				}},
 				{Queue: target, Policy: attemptsAfter(), Handler: handler(func(msg *message.Message) error {
 					e, _ := schemas.FromContext(msg.Context())
-					arrivals <- seen{AttemptFrom(msg.Context()), e, msg.Metadata}
+					arrivals <- seen{retry.AttemptFrom(msg.Context()), e, msg.Metadata}
 					return errBroken
 				})},
 			}

@@ -187,7 +187,7 @@ func TestDueMessageOfAnotherProcess(t *testing.T) {
 		service.cfg = Config{
 			URL: b.URL, Topology: serve.topology, QueueType: Classic, Logger: serve.log.Logger(), Default: attemptsAfter(100 * time.Millisecond),
 			Routes: []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
-				if AttemptFrom(msg.Context()).Number == 1 {
+				if retry.AttemptFrom(msg.Context()).Number == 1 {
 					return errBroken
 				}
 				return nil

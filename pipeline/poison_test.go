@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -325,7 +326,7 @@ func TestPanicOfTheHookForHangingHandlers(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue, release := rabbittest.Name(t), make(chan struct{})
 	r := start(t, b, func(c *Config) {
-		c.OnHang = func(Attempt) { panic("the hook") }
+		c.OnHang = func(retry.Attempt) { panic("the hook") }
 		c.Routes = []Route{{Queue: queue, Timeout: time.Millisecond, Handler: handler(
 			func(*message.Message) error { <-release; return nil })}}
 	})

@@ -28,7 +28,7 @@ func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 		type arrival struct {
 			at       time.Time
 			envelope schemas.Envelope
-			attempt  Attempt
+			attempt  retry.Attempt
 		}
 		arrivals := make(chan arrival, 10)
 		r := start(t, b, func(c *Config) {
@@ -38,7 +38,7 @@ func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 						return onAttempt(msg, 1, retry.After(time.Minute, errBroken))
 					}
 					e, _ := schemas.FromContext(msg.Context())
-					arrivals <- arrival{time.Now(), e, AttemptFrom(msg.Context())}
+					arrivals <- arrival{time.Now(), e, retry.AttemptFrom(msg.Context())}
 					return onAttempt(msg, 1, retry.After(time.Second, errBroken))
 				}),
 			}}

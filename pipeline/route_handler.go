@@ -25,7 +25,7 @@ type routeHandler struct {
 	outlet       publisher // of outgoing messages
 	breaker      *breaker.Breaker
 	crashGuard   *crashloop.Guard
-	onHang       func(Attempt) // may be nil
+	onHang       func(retry.Attempt) // may be nil
 	runningCalls runningCalls
 }
 

@@ -130,7 +130,7 @@ func (run *delayRun) handle(msg *message.Message) error {
 		return retry.After(24*time.Hour, retry.Class("0", errBroken))
 	}
 	class := i % len(run.delays)
-	if AttemptFrom(msg.Context()).Number == 1 {
+	if retry.AttemptFrom(msg.Context()).Number == 1 {
 		run.failed[i].Store(time.Now().UnixNano())
 		return retry.Class(strconv.Itoa(class), errBroken)
 	}

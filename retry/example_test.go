@@ -1,9 +1,12 @@
 package retry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/retry"
 )
@@ -189,4 +192,23 @@ func ExampleHeaders_Apply() {
 func ExamplePolicy_WithAttempts() {
 	fmt.Println(retry.Default().WithAttempts(3).Delays)
 	// Output: [1s 10s]
+}
+
+// The test of a handler gives it an attempt.
+func ExampleContextWithAttempt() {
+	ctx := retry.ContextWithAttempt(context.Background(), retry.Attempt{Number: 4, Queue: "orders"})
+	fmt.Println(retry.AttemptFrom(ctx).Number)
+	// Output: 4
+}
+
+func ExampleAttemptFrom() {
+	handler := func(msg *message.Message) ([]*message.Message, error) {
+		if retry.AttemptFrom(msg.Context()).Number > 3 {
+			return nil, retry.Class("patient", fmt.Errorf("still no answer"))
+		}
+		return nil, nil
+	}
+	_, err := handler(message.NewMessage("", nil)) // outside of an attempt
+	fmt.Println(err)
+	// Output: <nil>
 }

@@ -127,10 +127,18 @@ func ClassOf(err error) string {
 }
 
 // TypeOf returns the type of the innermost error of a chain, by which failures are
-// grouped and searched; "timeout" for context.DeadlineExceeded.
+// grouped and searched; "timeout" for context.DeadlineExceeded. An error with a method
+// ErrorType() string names its type itself, unless the method returns "".
 func TypeOf(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "timeout"
+	}
+	var named interface {
+		error
+		ErrorType() string
+	}
+	if errors.As(err, &named) && named.ErrorType() != "" {
+		return named.ErrorType()
 	}
 	for {
 		inner := errors.Unwrap(err)

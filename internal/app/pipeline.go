@@ -1,10 +1,15 @@
 package app
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -59,13 +64,26 @@ func route(r config.Route, retries *retry.Policy) pipeline.Route {
 }
 
 func httpHandler(to config.HTTPHandler) message.HandlerFunc {
-	statuses := map[string]pipeline.Meaning{}
-	for status, meaning := range to.Statuses {
-		statuses[status] = pipeline.Meaning(meaning)
-	}
-	return pipeline.HTTP(pipeline.HTTPConfig{
-		URL: to.URL.Reveal(), Timeout: to.Timeout, Statuses: statuses, Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
+	return webhook.New(webhook.Config{
+		URL: to.URL.Reveal(), Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
 	})
+}
+
+// answers returns the rules about responses: those with conditions first, then single
+// statuses, then classes of them, which sort last by their x.
+func answers(to config.HTTPHandler) []webhook.Answer {
+	var all []webhook.Answer
+	for _, a := range to.Answers {
+		all = append(all, webhook.Answer{
+			Status: a.Status, Header: a.Header, Field: a.Field, Value: a.Value, Means: webhook.Meaning(a.Means), Class: a.Class,
+		})
+	}
+	byStatus := slices.SortedFunc(maps.Keys(to.Statuses), func(a, b string) int { return strings.Compare(a[1:], b[1:]) })
+	for _, status := range byStatus {
+		a := to.Statuses[status]
+		all = append(all, webhook.Answer{Status: status, Means: webhook.Meaning(a.Means), Class: a.Class})
+	}
+	return all
 }
 
 func policy(retries config.Retry, name string) *retry.Policy {

@@ -135,4 +135,4 @@ func failureGroup(f schemas.Failure) string {
 }
 
 // statusErrorType is the result of retry.TypeOf for an HTTP response.
-const statusErrorType = "*pipeline.StatusError"
+const statusErrorType = "*webhook.StatusError"

@@ -395,13 +395,13 @@ func (s *service) got() map[string][]post {
 	return copied
 }
 
-// webhook is one real body.
-type webhook struct {
+// githubEvent is a webhook that GitHub sent.
+type githubEvent struct {
 	event, action string
 	body          json.RawMessage
 }
 
-func webhooks(t *testing.T) []webhook {
+func webhooks(t *testing.T) []githubEvent {
 	t.Helper()
 	path := os.Getenv("WATERSHIP_TEST_WEBHOOKS")
 	if path == "" {
@@ -418,12 +418,12 @@ func webhooks(t *testing.T) []webhook {
 	if err := json.Unmarshal(text, &index); err != nil {
 		t.Fatal(err)
 	}
-	var list []webhook
+	var list []githubEvent
 	for _, entry := range index {
 		for _, body := range entry.Examples {
 			var content struct{ Action string }
 			_ = json.Unmarshal(body, &content) // some have no action, or no text
-			list = append(list, webhook{entry.Name, content.Action, body})
+			list = append(list, githubEvent{entry.Name, content.Action, body})
 		}
 	}
 	return list

@@ -19,13 +19,13 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // What a configuration may say of answers is what the handler understands.
 func TestEveryMeaningCanBeConfigured(t *testing.T) {
-	for _, meaning := range pipeline.Meanings() {
+	for _, meaning := range webhook.Meanings() {
 		routes := fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: a, handler: {http: {url: "http://a/", statuses: {404: %s}}}}]`, meaning)
 		if _, err := config.Load(config.Sources{Environ: []string{routes}}); err != nil {
 			t.Error(err)

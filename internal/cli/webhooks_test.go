@@ -37,7 +37,7 @@ func TestRealWebhooks(t *testing.T) {
 	everywhere(t, func(t *testing.T, install installer) { webhookStory(t, hooks, install) })
 }
 
-func webhookStory(t *testing.T, hooks []webhook, install installer) {
+func webhookStory(t *testing.T, hooks []githubEvent, install installer) {
 	service := newService(t, func(p post, before int) int {
 		if strings.Contains(p.id, "never") || strings.Contains(p.id, "second") && before == 0 {
 			return http.StatusInternalServerError
@@ -67,7 +67,7 @@ func webhookStory(t *testing.T, hooks []webhook, install installer) {
 }
 
 // publishHooks publishes every body with headers of several types.
-func publishHooks(t *testing.T, i *installation, hooks []webhook) map[string]schemas.Envelope {
+func publishHooks(t *testing.T, i *installation, hooks []githubEvent) map[string]schemas.Envelope {
 	t.Helper()
 	publisher := i.publisher(t)
 	published := map[string]schemas.Envelope{}
@@ -124,7 +124,7 @@ func sameSecond() cmp.Option {
 	return cmp.Comparer(func(a, b time.Time) bool { return a.Unix() == b.Unix() })
 }
 
-func checkQueries(t *testing.T, i *installation, hooks []webhook, poisoned []schemas.Event) {
+func checkQueries(t *testing.T, i *installation, hooks []githubEvent, poisoned []schemas.Event) {
 	t.Helper()
 	pushes, words := 0, 0
 	for _, hook := range hooks {

@@ -29,6 +29,7 @@ func (t TapExchange) clone() TapExchange {
 
 func (r Route) clone() Route {
 	r.Bind = slices.Clone(r.Bind)
+	r.Handler.HTTP.Answers = slices.Clone(r.Handler.HTTP.Answers)
 	r.Handler.HTTP.Statuses = maps.Clone(r.Handler.HTTP.Statuses)
 	r.Handler.HTTP.Headers = slices.Clone(r.Handler.HTTP.Headers)
 	return r

@@ -18,7 +18,7 @@ func TestCloneSharesNothing(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"config.Routes", "config.Routes[0].Bind", "config.Routes[0].Handler.HTTP.Statuses", "config.Routes[0].Handler.HTTP.Headers",
+		"config.Routes", "config.Routes[0].Bind", "config.Routes[0].Handler.HTTP.Statuses", "config.Routes[0].Handler.HTTP.Answers", "config.Routes[0].Handler.HTTP.Headers",
 		"config.Tap.Exchanges", "config.Tap.Exchanges[1].Keys", "config.Retry.Policies", "config.Retry.Policies[slow].Delays",
 		"config.Retry.Policies[growing].Classes", "config.Retry.Policies[growing].Classes[ordering].Delays",
 		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders", "config.Fingerprint.IgnoreHeaders",
@@ -61,7 +61,7 @@ func memory(v reflect.Value, path string, into map[string]uintptr) map[string]ui
 // A change of one configuration's policies, routes or settings reaches no other.
 func TestLoadedConfigurationsAreApart(t *testing.T) {
 	sources := Sources{Flags: map[string]string{
-		"routes": "[{queue: a, handler: {http: {url: 'http://h/', statuses: {404: poison}, headers: [x-tenant]}}}]", "index.labels": "tenant",
+		"routes": "[{queue: a, handler: {http: {url: 'http://h/', statuses: {404: poison}, answers: [{status: 400, class: a}], headers: [x-tenant]}}}]", "index.labels": "tenant",
 	}}
 	first, err := Load(sources)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestLoadedConfigurationsAreApart(t *testing.T) {
 	first.Retry.Policies["default"].Delays[0] = 0
 	delete(first.Retry.Policies, "default")
 	first.Routes[0].Queue = "changed"
-	first.Routes[0].Handler.HTTP.Statuses["404"] = "retry"
+	first.Routes[0].Handler.HTTP.Statuses["404"] = HTTPOutcome{Means: "retry"}
 	first.Index.Labels[0] = "changed"
 	for i := range first.Describe() {
 		first.Describe()[i].Value = "changed"
@@ -80,7 +80,7 @@ func TestLoadedConfigurationsAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second.Retry.Policies["default"].Delays[0] == 0 || second.Routes[0].Queue != "a" || second.Index.Labels[0] != "tenant" ||
-		second.Routes[0].Handler.HTTP.Statuses["404"] != "poison" {
+		second.Routes[0].Handler.HTTP.Statuses["404"].Means != "poison" {
 		t.Errorf("the second configuration has a change of the first: %+v", second)
 	}
 	for i, setting := range first.Describe() {

@@ -205,9 +205,13 @@ type HTTPHandler struct {
 	URL     URL           // required
 	Timeout time.Duration // of one call; default 30s
 
-	// Statuses map a status (404) or a class of statuses (4xx) to its meaning:
-	// handled, retry, poison or unavailable. None: the meanings of HTTP.
-	Statuses map[string]string
+	// Answers give responses a meaning or a class; the first that matches decides, and
+	// these before Statuses.
+	Answers []HTTPAnswer
+
+	// Statuses give a status (404), or else a class of statuses (4xx), a meaning or a
+	// class. None: the meanings by default.
+	Statuses map[string]HTTPOutcome
 
 	// Headers of a message that become headers of the request under their own names.
 	// Any other is sent as Watership-Header-NAME. Default: traceparent, tracestate.
@@ -215,6 +219,20 @@ type HTTPHandler struct {
 
 	// MaxRetryAfter is the longest Retry-After that is obeyed. Default: 1h.
 	MaxRetryAfter time.Duration
+}
+
+// HTTPAnswer is a rule about responses with a status, a header or a field of a JSON body.
+type HTTPAnswer struct {
+	Status, Header, Field string // at least one; Field is a JSON pointer
+	Value                 string // of Header and Field; "": any
+
+	HTTPOutcome
+}
+
+// HTTPOutcome is the result of a response; at least one is set.
+type HTTPOutcome struct {
+	Means string // handled, retry, poison or unavailable
+	Class string // of the failure
 }
 
 // Retry holds the retry policies.

@@ -92,6 +92,17 @@ func TestFieldsOfAHandlerRefuse(t *testing.T) {
 		{"headers", "[x-tenant, 'a b']", `headers[1]: "a b": expected the name of a header, of letters, digits and dashes`},
 		{"headers", "[x_tenant]", `headers[0]: "x_tenant": expected a name without _, which many servers take for a dash`},
 		{"headers", "[Content-Type]", `headers[0]: "Content-Type": expected a header that is not about the connection, the body or Watership itself`},
+		{"statuses", "{404: {}}", `statuses.404: expected means or class`},
+		{"statuses", "{404: {verb: retry}}", `statuses.404.verb: is not known; the nearest is routes[0].handler.http.statuses.404.means`},
+		{"answers", "{means: retry}", `expected a list`},
+		{"answers", "[{means: retry}]", `answers[0]: expected status, header or field`},
+		{"answers", "[{status: 404}]", `answers[0]: expected means or class`},
+		{"answers", "[{status: 404, value: a, class: b}]", `answers[0]: expected a header or a field that has the value`},
+		{"answers", "[{field: error, class: b}]", `answers[0].field: "error": expected a JSON pointer such as /error/code`},
+		{"answers", "[{header: 'two words', class: b}]", `answers[0].header: "two words": expected the name of a header, of letters, digits and dashes`},
+		{"answers", "[{status: 99, means: retry}]", `answers[0].status: "99": expected a status from 200 to 599, or 2xx, 3xx, 4xx or 5xx`},
+		{"answers", "[{header: a, field: /b, class: c}]", `answers[0]: expected header or field, not both`},
+		{"answers", "[{status: 404, means: drop}]", `answers[0].means: "drop": ` + meanings},
 		{"status", "{}", `is not known; the nearest is routes[0].handler.http.statuses`},
 	})
 }
@@ -204,10 +215,19 @@ func TestFieldsOfARoute(t *testing.T) {
 		"breaker: {max_alike: 7}":             breaker(retry.Breaker{MaxAlike: 7}),
 		"handler.http.timeout: 1s":            http(func(h *HTTPHandler) { h.Timeout = time.Second }),
 		"handler.http.max_retry_after: 1s":    http(func(h *HTTPHandler) { h.MaxRetryAfter = time.Second }),
-		"handler.http.statuses: {}":           http(func(h *HTTPHandler) { h.Statuses = map[string]string{} }),
-		"handler.http.statuses: {5xx: retry}": http(func(h *HTTPHandler) { h.Statuses = map[string]string{"5xx": "retry"} }),
+		"handler.http.statuses: {}":           http(func(h *HTTPHandler) { h.Statuses = map[string]HTTPOutcome{} }),
+		"handler.http.statuses: {5xx: retry}": http(func(h *HTTPHandler) { h.Statuses = map[string]HTTPOutcome{"5xx": {Means: "retry"}} }),
 		"handler.http.statuses: {200: poison, 404: handled, 503: unavailable}": http(func(h *HTTPHandler) {
-			h.Statuses = map[string]string{"200": "poison", "404": "handled", "503": "unavailable"}
+			h.Statuses = map[string]HTTPOutcome{"200": {Means: "poison"}, "404": {Means: "handled"}, "503": {Means: "unavailable"}}
+		}),
+		"handler.http.statuses: {425: {class: ordering}, 5xx: {means: unavailable, class: slow}}": http(func(h *HTTPHandler) {
+			h.Statuses = map[string]HTTPOutcome{"425": {Class: "ordering"}, "5xx": {Means: "unavailable", Class: "slow"}}
+		}),
+		"handler.http.answers: [{status: 4xx, field: /error/code, value: '17', class: ordering}, {header: X-Duplicate, means: handled}]": http(func(h *HTTPHandler) {
+			h.Answers = []HTTPAnswer{
+				{Status: "4xx", Field: "/error/code", Value: "17", HTTPOutcome: HTTPOutcome{Class: "ordering"}},
+				{Header: "X-Duplicate", HTTPOutcome: HTTPOutcome{Means: "handled"}},
+			}
 		}),
 		"handler.http.headers: []":             http(func(h *HTTPHandler) { h.Headers = []string{} }),
 		"handler.http.headers: [X-A, baggage]": http(func(h *HTTPHandler) { h.Headers = []string{"X-A", "baggage"} }),

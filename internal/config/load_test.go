@@ -39,7 +39,7 @@ tap:
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
-    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, headers: [x-tenant], max_retry_after: 90s}}
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], max_retry_after: 90s}}
     concurrency: 1
     retry: slow
     timeout: 1m
@@ -102,7 +102,8 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Bind:  []Bind{{Exchange: "github", Key: "push.#"}, {Exchange: "orders"}},
 				Handler: Handler{HTTP: HTTPHandler{
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
-					Statuses: map[string]string{"404": "poison", "5xx": "unavailable"}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second,
+					Statuses: map[string]HTTPOutcome{"404": {Means: "poison"}, "5xx": {Means: "unavailable"}},
+					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second,
 				}},
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),

@@ -224,6 +224,21 @@ func httpStatus(s string) (string, error) {
 // requestHeader parses the name of a message header that may become a request's.
 func requestHeader(s string) (string, error) { return s, requestheader.Check(s) }
 
+// responseHeader parses the name of a header of a response.
+func responseHeader(s string) (string, error) {
+	if !requestheader.IsToken(s) {
+		return "", errors.New("expected the name of a header, of letters, digits and dashes")
+	}
+	return s, nil
+}
+
+func jsonPointer(s string) (string, error) {
+	if !strings.HasPrefix(s, "/") || len(s) > 1000 {
+		return "", errors.New("expected a JSON pointer such as /error/code")
+	}
+	return s, nil
+}
+
 func logLevel(s string) (slog.Level, error) {
 	words := []string{"debug", "info", "warn", "error"}
 	levels := []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/retry"
@@ -110,6 +111,7 @@ func readHTTPHandler(into *HTTPHandler) read {
 		l.readFields(path, n,
 			structureField{name: "url", read: scalar(address("http", "https"), &into.URL)},
 			structureField{name: "timeout", fallback: "30s", read: scalar(duration(time.Millisecond, day), &into.Timeout)},
+			structureField{name: "answers", read: structures(readAnswer, &into.Answers)},
 			structureField{name: "statuses", read: readStatuses(&into.Statuses)},
 			structureField{name: "headers", read: scalars(requestHeader, &into.Headers)},
 			structureField{name: "max_retry_after", fallback: "1h", read: scalar(duration(time.Millisecond, day), &into.MaxRetryAfter)},
@@ -117,24 +119,73 @@ func readHTTPHandler(into *HTTPHandler) read {
 	}
 }
 
-// readStatuses reads the meanings of responses by status.
-func readStatuses(into *map[string]string) read {
+// readStatuses reads the outcomes of responses by status: a meaning, or fields.
+func readStatuses(into *map[string]HTTPOutcome) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
 		if n.Kind != mapping {
 			l.fail(path, n, "expected meanings by status")
 			return
 		}
-		*into = map[string]string{}
+		*into = map[string]HTTPOutcome{}
 		for _, f := range n.Fields {
 			at := join(path, f.Name)
 			if _, err := httpStatus(f.Name); err != nil {
 				l.fail(redact(at), node{Origin: f.Value.Origin}, err.Error())
 				continue
 			}
-			var meaning string
-			scalar(oneOf("handled", "retry", "poison", "unavailable"), &meaning)(l, at, f.Value)
-			(*into)[f.Name] = meaning
+			var outcome HTTPOutcome
+			if f.Value.Kind == mapping {
+				l.record(at, node{Origin: f.Value.Origin})
+				l.readFields(at, f.Value, outcome.fields()...)
+				if len(f.Value.Fields) == 0 {
+					l.fail(at, f.Value, "expected means or class")
+				}
+			} else {
+				readMeaning(&outcome.Means)(l, at, f.Value)
+			}
+			(*into)[f.Name] = outcome
 		}
 	}
+}
+
+func (o *HTTPOutcome) fields() []structureField {
+	return []structureField{
+		{name: "means", read: readMeaning(&o.Means)},
+		{name: "class", read: scalar(boundedText(1, 100), &o.Class)},
+	}
+}
+
+func readMeaning(into *string) read {
+	return scalar(oneOf("handled", "retry", "poison", "unavailable"), into)
+}
+
+// has reports whether a structure has one of the fields, even with a value that is wrong.
+func (n node) has(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		value, _ := n.field(name)
+		return value.Kind != absent
+	})
+}
+
+func readAnswer(l *loader, path string, n node) HTTPAnswer {
+	var a HTTPAnswer
+	l.readFields(path, n, append(a.fields(),
+		structureField{name: "status", read: scalar(httpStatus, &a.Status)},
+		structureField{name: "header", read: scalar(responseHeader, &a.Header)},
+		structureField{name: "field", read: scalar(jsonPointer, &a.Field)},
+		structureField{name: "value", read: scalar(boundedText(1, 1000), &a.Value)},
+	)...)
+	switch {
+	case n.Kind != mapping:
+	case !n.has("status", "header", "field"):
+		l.fail(path, n, "expected status, header or field")
+	case n.has("header") && n.has("field"):
+		l.fail(path, n, "expected header or field, not both")
+	case n.has("value") && !n.has("header", "field"):
+		l.fail(path, n, "expected a header or a field that has the value")
+	case !n.has("means", "class"):
+		l.fail(path, n, "expected means or class")
+	}
+	return a
 }

@@ -1,4 +1,4 @@
-package pipeline
+package webhook
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 )
 
 // post hands a message to an HTTP handler.
-func post(cfg HTTPConfig, e schemas.Envelope, attempt Attempt) error {
+func post(cfg Config, e schemas.Envelope, attempt retry.Attempt) error {
 	msg := message.NewMessage("", e.Body)
-	msg.SetContext(schemas.NewContext(context.WithValue(context.Background(), attemptKey{}, attempt), e))
-	_, err := HTTP(cfg)(msg)
+	msg.SetContext(schemas.NewContext(retry.ContextWithAttempt(context.Background(), attempt), e))
+	_, err := New(cfg)(msg)
 	return err
 }
 
@@ -47,24 +47,24 @@ func answering(t testing.TB, status int, header http.Header, body string) *httpt
 func meaningOf(err error) Meaning {
 	switch retry.Default().Next(err, 1, nil).Action {
 	case retry.Poison:
-		return MeansPoison
+		return Poison
 	case retry.Defer:
-		return MeansUnavailable
+		return Unavailable
 	}
-	return MeansRetry
+	return Retry
 }
 
-func TestHTTPStatuses(t *testing.T) {
+func TestStatuses(t *testing.T) {
 	for meaning, statuses := range map[Meaning][]int{
-		MeansHandled:     {200, 201, 202, 204},
-		MeansRetry:       {301, 302, 303, 307, 308, 401, 403, 404, 405, 407, 408, 421, 425, 429, 500, 501, 505, 599},
-		MeansPoison:      {400, 402, 409, 410, 413, 415, 422},
-		MeansUnavailable: {502, 503, 504},
+		Handled:     {200, 201, 202, 204},
+		Retry:       {301, 302, 303, 307, 308, 401, 403, 404, 405, 407, 408, 421, 425, 429, 500, 501, 505, 599},
+		Poison:      {400, 402, 409, 410, 413, 415, 422},
+		Unavailable: {502, 503, 504},
 	} {
 		for _, status := range statuses {
 			server := answering(t, status, http.Header{"Location": {"/elsewhere"}}, "")
-			err := post(HTTPConfig{URL: server.URL}, schemas.Envelope{}, Attempt{})
-			if meaning == MeansHandled {
+			err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{})
+			if meaning == Handled {
 				if err != nil {
 					t.Errorf("%d: %v", status, err)
 				}
@@ -78,30 +78,30 @@ func TestHTTPStatuses(t *testing.T) {
 	}
 }
 
-func TestHTTPStatusesAreConfigurable(t *testing.T) {
-	statuses := map[string]Meaning{"404": MeansPoison, "4xx": MeansRetry, "409": MeansHandled, "500": MeansUnavailable}
-	for status, want := range map[int]Meaning{404: MeansPoison, 400: MeansRetry, 500: MeansUnavailable, 501: MeansRetry, 422: MeansRetry} {
+func TestStatusesAreConfigurable(t *testing.T) {
+	answers := []Answer{{Status: "404", Means: Poison}, {Status: "409", Means: Handled}, {Status: "4xx", Means: Retry}, {Status: "500", Means: Unavailable}}
+	for status, want := range map[int]Meaning{404: Poison, 400: Retry, 500: Unavailable, 501: Retry, 422: Retry} {
 		server := answering(t, status, nil, "")
-		if err := post(HTTPConfig{URL: server.URL, Statuses: statuses}, schemas.Envelope{}, Attempt{}); err == nil || meaningOf(err) != want {
+		if err := post(Config{URL: server.URL, Answers: answers}, schemas.Envelope{}, retry.Attempt{}); err == nil || meaningOf(err) != want {
 			t.Errorf("%d: %v, want %s", status, err, want)
 		}
 	}
-	if err := post(HTTPConfig{URL: answering(t, 409, nil, "").URL, Statuses: statuses}, schemas.Envelope{}, Attempt{}); err != nil {
+	if err := post(Config{URL: answering(t, 409, nil, "").URL, Answers: answers}, schemas.Envelope{}, retry.Attempt{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestHTTPConfigValidate(t *testing.T) {
+func TestConfigValidate(t *testing.T) {
 	for name, test := range map[string]struct {
-		cfg  HTTPConfig
+		cfg  Config
 		want string
 	}{
-		"fine":    {HTTPConfig{URL: "http://shop/orders", Statuses: map[string]Meaning{"404": MeansPoison, "5xx": MeansRetry}}, ""},
-		"scheme":  {HTTPConfig{URL: "ftp://shop"}, "expected http or https"},
-		"no host": {HTTPConfig{URL: "http:///orders"}, "expected http or https and a host"},
-		"status":  {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"1xx": MeansRetry}}, `status "1xx": expected one from`},
-		"headers": {HTTPConfig{URL: "http://shop", Headers: []string{"X-Tenant", "Host"}}, `header "Host": expected a header that is not`},
-		"meaning": {HTTPConfig{URL: "http://shop", Statuses: map[string]Meaning{"404": "ignore"}}, `meaning "ignore": expected one of [handled`},
+		"fine":    {Config{URL: "http://shop/orders", Answers: []Answer{{Status: "404", Means: Poison}, {Field: "/a", Class: "b"}}}, ""},
+		"scheme":  {Config{URL: "ftp://shop"}, "expected http or https"},
+		"no host": {Config{URL: "http:///orders"}, "expected http or https and a host"},
+		"status":  {Config{URL: "http://shop", Answers: []Answer{{Status: "1xx", Means: Retry}}}, `answer 1: status "1xx": expected one from`},
+		"headers": {Config{URL: "http://shop", Headers: []string{"X-Tenant", "Host"}}, `header "Host": expected a header that is not`},
+		"meaning": {Config{URL: "http://shop", Answers: []Answer{{Status: "404", Means: "ignore"}}}, `meaning "ignore": expected one of [handled`},
 	} {
 		err := test.cfg.Validate()
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
@@ -127,74 +127,74 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		header := http.Header{"Retry-After": {value}, "Date": {on(0)}}
 		for status, action := range map[int]retry.Action{500: retry.Retry, 503: retry.Defer, 429: retry.Defer} {
-			err := post(HTTPConfig{URL: answering(t, status, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
+			err := post(Config{URL: answering(t, status, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, retry.Attempt{})
 			if got := retry.Default().Next(err, 1, nil); got.Action != action || got.Delay != want {
 				t.Errorf("%d, %s: %+v, want %s %s", status, value, got, action, want)
 			}
 		}
-		err := post(HTTPConfig{URL: answering(t, 500, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, Attempt{})
+		err := post(Config{URL: answering(t, 500, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, retry.Attempt{})
 		if got := retry.Default().Next(err, 2, nil); got.Delay != max(want, 10*time.Second) {
 			t.Errorf("%s: %+v, want the delay of the policy at least", value, got)
 		}
 	}
-	err := post(HTTPConfig{URL: answering(t, 500, http.Header{
+	err := post(Config{URL: answering(t, 500, http.Header{
 		"Retry-After": {time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)}, "Date": nil,
-	}, "").URL}, schemas.Envelope{}, Attempt{})
+	}, "").URL}, schemas.Envelope{}, retry.Attempt{})
 	if got := retry.Default().Next(err, 1, nil); got.Delay < 20*time.Second || got.Delay > 30*time.Second {
 		t.Errorf("without a Date: %+v", got)
 	}
 }
 
-func TestHTTPErrorHoldsTheAnswer(t *testing.T) {
+func TestErrorHoldsTheAnswer(t *testing.T) {
 	server := answering(t, 422, nil, "no such customer\xff"+strings.Repeat("x", 1<<20))
 	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/services/secret?token=secret"
-	err := post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
+	err := post(Config{URL: withPassword}, schemas.Envelope{}, retry.Attempt{})
 	if text := err.Error(); !strings.Contains(text, "422 Unprocessable Entity: no such customer") || len(text) > 1200 || strings.Contains(text, "secret") {
 		t.Errorf("%.2000s", text)
 	}
 	server.Close()
-	err = post(HTTPConfig{URL: withPassword}, schemas.Envelope{}, Attempt{})
-	if err == nil || strings.Contains(err.Error(), "secret") || meaningOf(err) != MeansUnavailable {
+	err = post(Config{URL: withPassword}, schemas.Envelope{}, retry.Attempt{})
+	if err == nil || strings.Contains(err.Error(), "secret") || meaningOf(err) != Unavailable {
 		t.Errorf("a refused connection: %v", err)
 	}
 }
 
-func TestHTTPTimeout(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(release) })
-	err := post(HTTPConfig{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, Attempt{})
-	if err == nil || meaningOf(err) != MeansRetry || retry.TypeOf(err) != "timeout" {
+	err := post(Config{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
+	if err == nil || meaningOf(err) != Retry || retry.TypeOf(err) != "timeout" {
 		t.Errorf("%v of type %s", err, retry.TypeOf(err))
 	}
 }
 
 // A connection that does not come about within the time-out is the service's fault.
-func TestHTTPConnectTimeout(t *testing.T) {
+func TestConnectTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // no server answers the TLS handshake
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	err = post(HTTPConfig{URL: "https://" + listener.Addr().String(), Timeout: 50 * time.Millisecond}, schemas.Envelope{}, Attempt{})
-	if err == nil || meaningOf(err) != MeansUnavailable || retry.TypeOf(err) != "timeout" {
+	err = post(Config{URL: "https://" + listener.Addr().String(), Timeout: 50 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
+	if err == nil || meaningOf(err) != Unavailable || retry.TypeOf(err) != "timeout" {
 		t.Errorf("%v of type %s", err, retry.TypeOf(err))
 	}
 }
 
 // An authority that is not trusted is as good as no service.
-func TestHTTPUntrusted(t *testing.T) {
+func TestUntrusted(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(server.Close)
-	if err := post(HTTPConfig{URL: server.URL}, schemas.Envelope{}, Attempt{}); err == nil || meaningOf(err) != MeansUnavailable {
+	if err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{}); err == nil || meaningOf(err) != Unavailable {
 		t.Error(err)
 	}
 }
 
 // A message's body and headers arrive unchanged, in addition to Watership's headers.
-func TestHTTPRequest(t *testing.T) {
+func TestRequest(t *testing.T) {
 	requests := make(chan *http.Request, 1)
 	bodies := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -218,8 +218,8 @@ func TestHTTPRequest(t *testing.T) {
 			"X-Forwarded-For": "10.0.0.1", "X-Original-URL": "/admin", "Origin": "http://evil", "If-Match": "x", "idempotency_key": "theirs",
 		},
 	}
-	cfg := HTTPConfig{URL: server.URL, Headers: []string{"x-customer", "Traceparent"}}
-	if err := post(cfg, e, Attempt{Number: 2, Queue: "orders", Fingerprint: "v1:f"}); err != nil {
+	cfg := Config{URL: server.URL, Headers: []string{"x-customer", "Traceparent"}}
+	if err := post(cfg, e, retry.Attempt{Number: 2, Queue: "orders", Fingerprint: "v1:f"}); err != nil {
 		t.Fatal(err)
 	}
 	r := <-requests
@@ -257,7 +257,7 @@ func TestIdempotencyKey(t *testing.T) {
 	keys := make(chan []string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys <- r.Header["Idempotency-Key"] }))
 	t.Cleanup(server.Close)
-	key := func(cfg HTTPConfig, id, parentKeys string, attempt Attempt) string {
+	key := func(cfg Config, id, parentKeys string, attempt retry.Attempt) string {
 		t.Helper()
 		e := schemas.Envelope{Properties: schemas.Properties{MessageID: id}, Headers: amqp.Table{"Idempotency-Key": parentKeys}}
 		cfg.URL = server.URL
@@ -266,32 +266,32 @@ func TestIdempotencyKey(t *testing.T) {
 		}
 		return strings.Join(<-keys, "|")
 	}
-	first := key(HTTPConfig{}, "m1", "theirs", Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"})
+	first := key(Config{}, "m1", "theirs", retry.Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"})
 	if len(first) != 32 {
 		t.Errorf("key %q", first)
 	}
-	if again := key(HTTPConfig{}, "m1", "theirs", Attempt{Number: 3, Queue: "invoice", Fingerprint: "v1:f"}); again != first {
+	if again := key(Config{}, "m1", "theirs", retry.Attempt{Number: 3, Queue: "invoice", Fingerprint: "v1:f"}); again != first {
 		t.Errorf("key %q of the third attempt, %q of the first", again, first)
 	}
 	seen := map[string]bool{first: true}
-	for _, other := range []Attempt{
+	for _, other := range []retry.Attempt{
 		{Number: 1, Queue: "mail", Fingerprint: "v1:f"},
 		{Number: 1, Queue: "invoice", Fingerprint: "v1:g"},
 		{Number: 1, Queue: "invoice", Fingerprint: "v1:f", Replay: "job"},
 		{Number: 1, Queue: "invoice", Fingerprint: "v1:f", Replay: "other"},
 	} {
-		if got := key(HTTPConfig{}, "m1", "theirs", other); seen[got] || len(got) != 32 {
+		if got := key(Config{}, "m1", "theirs", other); seen[got] || len(got) != 32 {
 			t.Errorf("%+v has key %q, as another has, or none", other, got)
 		} else {
 			seen[got] = true
 		}
 	}
-	if got := key(HTTPConfig{}, "", "theirs", Attempt{Number: 1, Fingerprint: "v1:f"}); got != "" {
+	if got := key(Config{}, "", "theirs", retry.Attempt{Number: 1, Fingerprint: "v1:f"}); got != "" {
 		t.Errorf("key %q of a message without an id", got)
 	}
-	trusting := HTTPConfig{Headers: []string{"idempotency-key"}}
+	trusting := Config{Headers: []string{"idempotency-key"}}
 	for _, id := range []string{"m1", ""} {
-		if got := key(trusting, id, "theirs", Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"}); got != "theirs" {
+		if got := key(trusting, id, "theirs", retry.Attempt{Number: 1, Queue: "invoice", Fingerprint: "v1:f"}); got != "theirs" {
 			t.Errorf("key %q where the publisher's is wanted", got)
 		}
 	}
@@ -299,7 +299,7 @@ func TestIdempotencyKey(t *testing.T) {
 
 // Content-Encoding says how to decode the body. A coding that HTTP does not know is not
 // sent there: servers answer it with 415.
-func TestHTTPContentEncoding(t *testing.T) {
+func TestContentEncoding(t *testing.T) {
 	encodings := make(chan [2]string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		encodings <- [2]string{r.Header.Get("Content-Encoding"), r.Header.Get("Watership-Content-Encoding")}
@@ -309,7 +309,7 @@ func TestHTTPContentEncoding(t *testing.T) {
 		"gzip": {"gzip", ""}, "GZIP, br": {"GZIP, br", ""}, "": {}, "utf-8": {"", "utf-8"}, "gzip,utf-8": {"", "gzip,utf-8"}, "identity": {"", "identity"},
 	} {
 		e := schemas.Envelope{Properties: schemas.Properties{ContentEncoding: encoding}}
-		if err := post(HTTPConfig{URL: server.URL}, e, Attempt{}); err != nil {
+		if err := post(Config{URL: server.URL}, e, retry.Attempt{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-encodings; got != want {
@@ -320,7 +320,7 @@ func TestHTTPContentEncoding(t *testing.T) {
 
 // Hundreds of messages, ten at a time, whatever the answers, take about ten
 // connections: the client may dial one while another becomes free.
-func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
+func TestConnectionsAreUsedAgain(t *testing.T) {
 	var connections, calls atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1)%2 == 0 {
@@ -335,7 +335,7 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	handle := HTTP(HTTPConfig{URL: server.URL})
+	handle := New(Config{URL: server.URL})
 	const at, each = 10, 50
 	done := make(chan struct{})
 	for range at {
@@ -356,7 +356,7 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 
 // A service that answers 101 hands over the connection, which nothing ends: the bytes
 // that follow are no answer to the message, and are not waited for.
-func TestHTTPSwitchingProtocols(t *testing.T) {
+func TestSwitchingProtocols(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -369,10 +369,81 @@ func TestHTTPSwitchingProtocols(t *testing.T) {
 	t.Cleanup(server.Close)
 	answered := make(chan error, 1)
 	go func() {
-		answered <- post(HTTPConfig{URL: server.URL, Timeout: 200 * time.Millisecond}, schemas.Envelope{}, Attempt{})
+		answered <- post(Config{URL: server.URL, Timeout: 200 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
 	}()
 	var got *StatusError
-	if err := rabbittest.Receive(t, answered); !errors.As(err, &got) || got.Status != 101 || meaningOf(err) != MeansRetry {
+	if err := rabbittest.Receive(t, answered); !errors.As(err, &got) || got.Status != 101 || meaningOf(err) != Retry {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An answer that matches decides, by status, header and field of the body; the service
+// itself decides before it.
+func TestAnswers(t *testing.T) {
+	answers := []Answer{
+		{Status: "4xx", Field: "/error/code", Value: "early", Means: Retry, Class: "ordering"},
+		{Field: "/errors/1/kind~1of", Class: "second"},
+		{Header: "X-Duplicate", Means: Handled},
+		{Header: "X-Code", Value: "7", Means: Poison, Class: "code"},
+		{Status: "425", Class: "ordering"},
+		{Status: "200", Field: "/ok", Value: "false", Class: "refused"},
+		{Status: "204", Class: "empty"},
+	}
+	for name, test := range map[string]struct {
+		status int
+		header http.Header
+		body   string
+		means  Meaning
+		class  string
+	}{
+		"by status":                       {425, nil, "", Retry, "ordering"},
+		"no answer":                       {422, nil, `{"error": {"code": "other"}}`, Poison, retry.DefaultClass},
+		"by field":                        {422, nil, `{"error": {"code": "early"}}`, Retry, "ordering"},
+		"by field, another status":        {500, nil, `{"error": {"code": "early"}}`, Retry, retry.DefaultClass},
+		"by field in a long body":         {422, nil, `{"a": "` + strings.Repeat("x", bodyLimit) + `", "error": {"code": "early"}}`, Poison, retry.DefaultClass},
+		"no JSON":                         {422, nil, `early`, Poison, retry.DefaultClass},
+		"an element":                      {503, nil, `{"errors": [{}, {"kind/of": {"a": 1}}]}`, Unavailable, "second"},
+		"no such element":                 {503, nil, `{"errors": [{}]}`, Unavailable, retry.DefaultClass},
+		"null is no value":                {503, nil, `{"errors": [{}, {"kind/of": null}]}`, Unavailable, retry.DefaultClass},
+		"by header":                       {409, http.Header{"X-Duplicate": {"yes"}}, "", Handled, ""},
+		"header with another value":       {500, http.Header{"X-Code": {"8"}}, "", Retry, retry.DefaultClass},
+		"header with its value":           {500, http.Header{"X-Code": {"7"}}, "", Poison, "code"},
+		"a success with an error":         {200, nil, `{"ok": false}`, Retry, "refused"},
+		"a success":                       {200, nil, `{"ok": true}`, Handled, ""},
+		"a class alone makes it a retry":  {204, nil, "", Retry, "empty"},
+		"the service decides":             {425, http.Header{"Watership-Outcome": {"poison"}, "Watership-Class": {"late"}}, "", Poison, "late"},
+		"the service says it is handled":  {500, http.Header{"Watership-Outcome": {"handled"}}, "", Handled, ""},
+		"the service fails with a 200":    {200, http.Header{"Watership-Outcome": {"unavailable"}}, "", Unavailable, retry.DefaultClass},
+		"an unknown outcome":              {500, http.Header{"Watership-Outcome": {"drop"}}, "", Retry, retry.DefaultClass},
+		"a class that cannot be printed":  {500, http.Header{"Watership-Class": {"a\u00e9"}}, "", Retry, retry.DefaultClass},
+		"a class that is too long":        {500, http.Header{"Watership-Class": {strings.Repeat("c", 101)}}, "", Retry, retry.DefaultClass},
+		"the class of the service alone":  {422, http.Header{"Watership-Class": {"bill"}}, "", Poison, "bill"},
+		"Retry-After belongs to a retry":  {425, http.Header{"Retry-After": {"7"}}, "", Retry, "ordering"},
+		"a JSON text":                     {422, nil, `"early"`, Poison, retry.DefaultClass},
+		"a JSON array where an object is": {422, nil, `[1, 2]`, Poison, retry.DefaultClass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := answering(t, test.status, test.header, test.body)
+			err := post(Config{URL: server.URL, Answers: answers}, schemas.Envelope{}, retry.Attempt{})
+			if test.means == Handled {
+				if err != nil {
+					t.Errorf("it is no success: %v", err)
+				}
+				return
+			}
+			if err == nil || meaningOf(err) != test.means || retry.ClassOf(err) != test.class {
+				t.Errorf("%v means %s of class %s, want %s of class %s", err, meaningOf(err), retry.ClassOf(err), test.means, test.class)
+			}
+		})
+	}
+}
+
+// The service names the type of its failures, by which they are grouped.
+func TestTypeOfFailure(t *testing.T) {
+	for header, want := range map[string]string{"card_declined": "card_declined", "": "*webhook.StatusError", "\u00e9": "*webhook.StatusError"} {
+		server := answering(t, 500, http.Header{"Watership-Error-Type": {header}}, "")
+		if got := retry.TypeOf(post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{})); got != want {
+			t.Errorf("%q: the type is %s, want %s", header, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline
+package webhook
 
 import (
 	"crypto/sha256"
@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,7 +27,7 @@ import (
 // the meaning of the request for the service or for a proxy.
 const messageHeader = "Watership-Header-"
 
-func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attempt) {
+func (p *poster) setHeaders(h http.Header, e schemas.Envelope, attempt retry.Attempt) {
 	setIf(h, "Idempotency-Key", idempotencyKey(e, attempt))
 	p.setMessageHeaders(h, e)
 	h.Set("Content-Type", "application/octet-stream")
@@ -47,9 +48,9 @@ func (p *httpPoster) setHeaders(h http.Header, e schemas.Envelope, attempt Attem
 	setIf(h, "Watership-Type", e.Properties.Type)
 }
 
-// setMessageHeaders sets the headers of the message: the names of HTTPConfig.Headers
+// setMessageHeaders sets the headers of the message: the names of Config.Headers
 // unchanged, every other one with the prefix messageHeader.
-func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
+func (p *poster) setMessageHeaders(h http.Header, e schemas.Envelope) {
 	headers := e.PublisherHeaders()
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		text, ok := headerText(headers[name])
@@ -66,7 +67,7 @@ func (p *httpPoster) setMessageHeaders(h http.Header, e schemas.Envelope) {
 
 // idempotencyKey returns the same key for every attempt at one message of a queue. A
 // replay has another key, so that the service does not drop it as a repeat.
-func idempotencyKey(e schemas.Envelope, attempt Attempt) string {
+func idempotencyKey(e schemas.Envelope, attempt retry.Attempt) string {
 	if e.Properties.MessageID == "" {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package pipeline
+package webhook
 
 import (
 	"bufio"
@@ -19,13 +19,14 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// FuzzHTTP holds every message to this: its request is one request with its body, and
+// FuzzWebhook holds every message to this: its request is one request with its body, and
 // has no header under a name of the publisher's choice; and every answer to this: it
 // makes the message wait no longer than it may, and its error is text of bounded length.
-func FuzzHTTP(f *testing.F) {
+func FuzzWebhook(f *testing.F) {
 	f.Add("tenant", "acme", "order", []byte("body"), 404, "120", "", "no such order")
 	f.Add("a\r\nHost: evil", "b\r\n\r\nGET / HTTP/1.1", "gzip", []byte("0\r\n\r\n"), 503, "-1", "", "\xff\x1b[2J")
 	f.Add("Transfer-Encoding", "chunked", "\u0085", []byte{}, 429, "Wed, 21 Oct 9999 07:28:00 GMT", "Mon, 01 Jan 0001 00:00:00 GMT", "")
+	f.Add("card", "late", "poison", []byte("{}"), 200, "", "", `{"a": [{"b/c": [null]}]}`)
 	f.Add("traceparent", "\t", "\x7f", []byte{0}, 308, "99999999999999999999", "x", strings.Repeat("€", 500))
 	f.Fuzz(func(t *testing.T, name, value, text string, body []byte, status int, after, date, answer string) {
 		e := schemas.Envelope{
@@ -39,17 +40,25 @@ func FuzzHTTP(f *testing.F) {
 			checkRequest(t, r, body)
 			return &http.Response{
 				StatusCode: 100 + int(uint(status)%500), Body: io.NopCloser(strings.NewReader(answer)),
-				Header: http.Header{"Retry-After": {after}, "Date": {date}, "Location": {value}},
+				Header: http.Header{
+					"Retry-After": {after}, "Date": {date}, "Location": {value},
+					"Watership-Outcome": {text}, "Watership-Class": {value}, "Watership-Error-Type": {name},
+				},
 			}, nil
 		}
 		msg := message.NewMessage("uuid", body)
 		msg.SetContext(schemas.NewContext(t.Context(), e))
-		_, err := HTTP(HTTPConfig{URL: "http://service/orders", MaxRetryAfter: time.Minute, Client: &http.Client{Transport: roundTrip(answering)}})(msg)
+		_, err := New(Config{URL: "http://service/orders", MaxRetryAfter: time.Minute, Answers: []Answer{{Field: "/a/0/b~1c", Class: "found"}, {Header: "Location", Value: "acme", Class: "there"}}, Client: &http.Client{Transport: roundTrip(answering)}})(msg)
 		var wait *retry.AfterError
 		if errors.As(err, &wait) && (wait.Delay < 0 || wait.Delay > time.Minute) {
 			t.Errorf("%q makes it wait %s", after, wait.Delay)
 		}
-		if err != nil && (!utf8.ValidString(err.Error()) || len(err.Error()) > 4*responseLimit) {
+		for _, text := range []string{retry.TypeOf(err), retry.ClassOf(err)} {
+			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) || len(text) > longestName {
+				t.Errorf("the answer made %q of an error", text)
+			}
+		}
+		if err != nil && (!utf8.ValidString(err.Error()) || len(err.Error()) > 4*errorBody) {
 			t.Errorf("an error of %d bytes: %q", len(err.Error()), err)
 		}
 	})

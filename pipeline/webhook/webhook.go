@@ -1,7 +1,13 @@
-package pipeline
+// Package webhook calls an HTTP service with the messages of a route:
+//
+//	route := pipeline.Route{Queue: "orders", Handler: webhook.New(webhook.Config{URL: "http://shop/orders"})}
+//
+// A service in Go can be a handler itself, and needs no HTTP.
+package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,14 +27,14 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// HTTPConfig configures the handler HTTP. Only URL is required.
-type HTTPConfig struct {
+// Config configures the handler. Only URL is required.
+type Config struct {
 	URL     string        // http or https; a password in it is sent, and shown nowhere
 	Timeout time.Duration // of one request, its answer included; zero: 30 s
 
-	// Statuses map a status ("404") or a class of statuses ("4xx") to its meaning; a
-	// status takes precedence over its class, and both over the defaults of HTTP.
-	Statuses map[string]Meaning
+	// Answers give responses another meaning than New does, and a class. The first that
+	// matches a response decides.
+	Answers []Answer
 
 	// Headers are the names of message headers that become request headers under their
 	// own names, in any case. Every other header is sent as Watership-Header-NAME:
@@ -46,45 +53,52 @@ type HTTPConfig struct {
 }
 
 const (
-	defaultHTTPTimeout   = 30 * time.Second
+	defaultTimeout       = 30 * time.Second
 	defaultMaxRetryAfter = time.Hour
-	responseLimit        = 1 << 10   // bytes of a response that are kept in the error
+	errorBody            = 1 << 10   // bytes of a response that are kept in the error
+	bodyLimit            = 64 << 10  // bytes of a response in which Answer.Field is looked up
 	drainLimit           = 256 << 10 // bytes that are read so that a connection can be used again
 	idleConnections      = 256
 )
 
-// HTTP returns a handler that posts each message: the body unchanged with its content
+// New returns a handler that posts each message: the body unchanged with its content
 // type, and the properties of the message and of its attempt in headers that begin with
-// "Watership-", the message's own headers among them (HTTPConfig.Headers).
+// "Watership-", the message's own headers among them (Config.Headers).
 //
 // If the message has an id, Idempotency-Key is the same at every attempt, and differs
 // for each queue and each replay. Without an id there is none: equal messages would have
 // the same key, and the service would drop the second. A header Idempotency-Key of the
-// message replaces it if HTTPConfig.Headers has that name, also in a replay.
+// message replaces it if Config.Headers has that name, also in a replay.
 //
 //	2xx                                                               handled
 //	502, 503, 504, 429 with Retry-After, no connection                the service is unavailable: no attempt is lost
 //	101, 3xx, 401, 403, 404, 405, 407, 408, 421, 425, 429, other 5xx  an attempt that failed, as one that timed out
 //	any other                                                         poison at once
 //
+// Config.Answers change that. The service itself decides by headers of its response:
+// Watership-Outcome has a Meaning, Watership-Class the class of the failure, and
+// Watership-Error-Type the type by which failures are grouped and searched.
+//
 // Retry-After may make a message wait longer than its policy does. If many messages in a
 // row fail, by any but the last, the breaker of the route opens.
-func HTTP(cfg HTTPConfig) message.HandlerFunc {
-	poster := newHTTPPoster(cfg)
+func New(cfg Config) message.HandlerFunc {
+	p := newPoster(cfg)
 	return func(msg *message.Message) ([]*message.Message, error) {
-		return nil, poster.post(msg.Context())
+		return nil, p.post(msg.Context())
 	}
 }
 
-type httpPoster struct {
-	HTTPConfig
+type poster struct {
+	Config
 	shown   string          // scheme and host of the URL
-	headers map[string]bool // of HTTPConfig.Headers, in the form of http.CanonicalHeaderKey
+	headers map[string]bool // of Config.Headers, in the form of http.CanonicalHeaderKey
+
+	bodyLimit int64 // bytes of a response that are kept
 }
 
-func newHTTPPoster(cfg HTTPConfig) *httpPoster {
-	orElse(&cfg.Timeout, defaultHTTPTimeout)
-	orElse(&cfg.MaxRetryAfter, defaultMaxRetryAfter)
+func newPoster(cfg Config) *poster {
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
+	cfg.MaxRetryAfter = cmp.Or(max(cfg.MaxRetryAfter, 0), defaultMaxRetryAfter)
 	client := http.Client{}
 	if cfg.Client != nil {
 		client = *cfg.Client
@@ -104,10 +118,14 @@ func newHTTPPoster(cfg HTTPConfig) *httpPoster {
 	for _, name := range cfg.Headers {
 		headers[http.CanonicalHeaderKey(name)] = true
 	}
-	return &httpPoster{cfg, shownURL(cfg.URL), headers}
+	limit := int64(errorBody)
+	if slices.ContainsFunc(cfg.Answers, func(a Answer) bool { return a.Field != "" }) {
+		limit = bodyLimit
+	}
+	return &poster{cfg, shownURL(cfg.URL), headers, limit}
 }
 
-func (p *httpPoster) post(ctx context.Context) error {
+func (p *poster) post(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	e, _ := schemas.FromContext(ctx)
@@ -117,23 +135,23 @@ func (p *httpPoster) post(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating a request to %s: %w", p.shown, withoutURL(err))
 	}
-	p.setHeaders(request.Header, e, AttemptFrom(ctx))
-	response, err := p.Client.Do(request)
+	p.setHeaders(request.Header, e, retry.AttemptFrom(ctx))
+	answered, err := p.Client.Do(request)
 	if err != nil {
 		return classifyRequestError(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
 	}
-	defer response.Body.Close()
-	return p.classifyResponse(&StatusError{response.StatusCode, p.shown, printable(beginning(response))}, response.Header)
+	defer answered.Body.Close()
+	return p.classify(response{answered.StatusCode, answered.Header, beginning(answered, p.bodyLimit)})
 }
 
 // beginning reads a response so that its connection can be used again, and returns the
 // first bytes of its body. The status is enough if the body cannot be read. The bytes
 // after a 101 belong to another protocol, and no time-out of net/http ends them.
-func beginning(response *http.Response) []byte {
+func beginning(response *http.Response, limit int64) []byte {
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, responseLimit))
+	text, _ := io.ReadAll(io.LimitReader(response.Body, limit))
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, drainLimit))
 	return text
 }

@@ -1,0 +1,272 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/retry"
+)
+
+// Meaning is the meaning of a response for a message.
+type Meaning string
+
+// The meanings of a response.
+const (
+	Handled     Meaning = "handled"     // done
+	Retry       Meaning = "retry"       // an attempt that failed
+	Poison      Meaning = "poison"      // no further attempt can succeed
+	Unavailable Meaning = "unavailable" // the service cannot take the message now: see retry.Unavailable
+)
+
+// Meanings lists every Meaning.
+func Meanings() []Meaning {
+	return []Meaning{Handled, Retry, Poison, Unavailable}
+}
+
+// Answer gives responses a meaning. It applies to responses that match each condition
+// that is set.
+type Answer struct {
+	Status string // such as "404", or "4xx"; "": any
+	Header string // name of a header of the response; "": none
+
+	// Field is a JSON pointer (RFC 6901), such as "/error/code", to a value in a body of
+	// at most 64 KiB. "": none. An Answer has a Header or a Field.
+	Field string
+
+	// Value is the value of Header or Field as text, such as "true" or "17". "": any
+	// value that is not empty or null.
+	Value string
+
+	Means Meaning // "": the meaning by default, or Retry if that is Handled
+	Class string  // of the failure, by which a policy chooses delays; "": none
+}
+
+// Headers by which a service says the meaning of its response itself. They take
+// precedence over Config.Answers, and an unknown or unprintable value has no effect.
+const (
+	meaningHeader   = "Watership-Outcome"
+	classHeader     = "Watership-Class"
+	errorTypeHeader = "Watership-Error-Type"
+)
+
+const longestName = 100 // bytes of a class or an error type in a header
+
+// StatusError is a response after which the message is not handled.
+type StatusError struct {
+	Status int
+	URL    string // scheme and host only, as the rest may be secret
+	Body   string // its first KiB
+	Type   string // of the failure, by the service; "": none
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s answered %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
+}
+
+// ErrorType returns the type of the failure for retry.TypeOf.
+func (e *StatusError) ErrorType() string { return e.Type }
+
+// Validate returns every error of the configuration: a URL that cannot be posted to, a
+// header that may not be listed, and in Answers a status that is neither from 200 to 599
+// nor a class of them, a bad header or JSON pointer, an unknown meaning, or nothing to do.
+func (c Config) Validate() error {
+	var errs []error
+	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
+	if err != nil || request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Host == "" {
+		errs = append(errs, fmt.Errorf("URL %s: expected http or https and a host", shownURL(c.URL)))
+	}
+	for _, name := range c.Headers {
+		if err := requestheader.Check(name); err != nil {
+			errs = append(errs, fmt.Errorf("header %q: %w", name, err))
+		}
+	}
+	for i, answer := range c.Answers {
+		if err := answer.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("answer %d: %w", i+1, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a Answer) validate() error {
+	known := regexp.MustCompile(`^[2-5]([0-9][0-9]|xx)$`)
+	switch {
+	case a.Status == "" && a.Header == "" && a.Field == "":
+		return errors.New("expected a status, a header or a field")
+	case a.Header != "" && a.Field != "":
+		return errors.New("expected a header or a field, not both")
+	case a.Status != "" && !known.MatchString(a.Status):
+		return fmt.Errorf("status %q: expected one from 200 to 599, or 2xx, 3xx, 4xx or 5xx", a.Status)
+	case a.Header != "" && !requestheader.IsToken(a.Header):
+		return fmt.Errorf("header %q: expected the name of a header", a.Header)
+	case a.Field != "" && a.Field[0] != '/':
+		return fmt.Errorf("field %q: expected a JSON pointer such as /error/code", a.Field)
+	case a.Value != "" && a.Header == "" && a.Field == "":
+		return fmt.Errorf("value %q: expected a header or a field that has it", a.Value)
+	case a.Means == "" && a.Class == "":
+		return fmt.Errorf("expected a meaning or a class")
+	case a.Means != "" && !slices.Contains(Meanings(), a.Means):
+		return fmt.Errorf("meaning %q: expected one of %v", a.Means, Meanings())
+	}
+	return nil
+}
+
+// response is the part of a response that decides.
+type response struct {
+	status int
+	header http.Header
+	body   []byte // its beginning
+}
+
+// classify returns the error of a response for package retry, nil if the message is handled.
+func (p *poster) classify(r response) error {
+	means, class := p.meaning(r)
+	if means == Handled {
+		return nil
+	}
+	var err error = &StatusError{
+		Status: r.status, URL: p.shown, Body: printable(r.body[:min(len(r.body), errorBody)]), Type: named(r.header.Get(errorTypeHeader)),
+	}
+	if class != "" {
+		err = retry.Class(class, err)
+	}
+	switch means {
+	case Retry:
+		return p.retryAfter(err, r.header)
+	case Unavailable:
+		return retry.Unavailable(p.retryAfter(err, r.header))
+	}
+	return retry.Permanent(err)
+}
+
+// meaning returns the meaning and the class of a response: by its own headers, by the first
+// answer of the configuration that matches, or by default.
+func (p *poster) meaning(r response) (means Meaning, class string) {
+	means = defaultMeaning(r)
+	if i := slices.IndexFunc(p.Answers, func(a Answer) bool { return a.matches(r) }); i >= 0 {
+		means, class = p.Answers[i].apply(means)
+	}
+	if own := Meaning(r.header.Get(meaningHeader)); slices.Contains(Meanings(), own) {
+		means = own
+	}
+	if own := named(r.header.Get(classHeader)); own != "" {
+		class = own
+	}
+	return means, class
+}
+
+// named returns a name from a header, "" if it is too long or not printable.
+func named(name string) string {
+	if len(name) > longestName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return name
+}
+
+// defaultMeaning returns the meaning of a status. 401, 403, 404, 405 and redirects may be
+// the fault of one message as well as of a bad deployment: the route's breaker finds out
+// which. 407 and 421 are of a proxy, or of a server for other hosts, and of no message.
+func defaultMeaning(r response) Meaning {
+	switch r.status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return Unavailable
+	case http.StatusTooManyRequests:
+		if r.header.Get("Retry-After") != "" {
+			return Unavailable
+		}
+		return Retry
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusProxyAuthRequired, http.StatusMisdirectedRequest,
+		http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return Retry
+	}
+	switch r.status / 100 {
+	case 2:
+		return Handled
+	case 1, 3, 5:
+		return Retry
+	}
+	return Poison
+}
+
+// apply returns the meaning and the class of a response that has this meaning by default.
+func (a Answer) apply(byDefault Meaning) (means Meaning, class string) {
+	switch {
+	case a.Means != "":
+		return a.Means, a.Class
+	case byDefault == Handled:
+		return Retry, a.Class
+	}
+	return byDefault, a.Class
+}
+
+func (a Answer) matches(r response) bool {
+	if status := strconv.Itoa(r.status); a.Status != "" && a.Status != status && a.Status != status[:1]+"xx" {
+		return false
+	}
+	switch {
+	case a.Header != "":
+		return a.has(r.header.Get(a.Header))
+	case a.Field != "":
+		return a.has(fieldText(r.body, a.Field))
+	}
+	return true
+}
+
+func (a Answer) has(text string) bool { return text != "" && (a.Value == "" || a.Value == text) }
+
+// fieldText returns the value at a JSON pointer as text, an object or array as JSON; "" if
+// there is none or it is null.
+func fieldText(body []byte, pointer string) string {
+	value := json.RawMessage(body)
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		var object map[string]json.RawMessage
+		var array []json.RawMessage
+		if json.Unmarshal(value, &object) == nil {
+			value = object[token]
+		} else if i, err := strconv.Atoi(token); err == nil && json.Unmarshal(value, &array) == nil && i >= 0 && i < len(array) {
+			value = array[i]
+		} else {
+			return ""
+		}
+	}
+	var text string
+	switch err := json.Unmarshal(value, &text); {
+	case err == nil: // null leaves the text empty
+		return text
+	case len(value) == 0:
+		return ""
+	}
+	return string(value)
+}
+
+// retryAfter adds the time of a Retry-After header to an error (RFC 9110 §10.2.3):
+// seconds, or a date on the clock of the service, which its Date header has.
+func (p *poster) retryAfter(err error, header http.Header) error {
+	value := header.Get("Retry-After")
+	seconds, bad := strconv.ParseUint(value, 10, 31)
+	if bad == nil || errors.Is(bad, strconv.ErrRange) { // then it is the most that fits
+		return retry.AtLeast(min(time.Duration(seconds)*time.Second, p.MaxRetryAfter), err)
+	}
+	date, bad := http.ParseTime(value)
+	if bad != nil {
+		return err
+	}
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return retry.AtLeast(min(date.Sub(now), p.MaxRetryAfter), err)
+}

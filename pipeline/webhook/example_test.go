@@ -1,0 +1,47 @@
+package webhook_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// The service says in its response what becomes of the message.
+func ExampleNew() {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Printf("%s from %s\n", body, r.Header.Get("Watership-Exchange"))
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"error": {"code": "no such customer"}}`)
+	}))
+	defer service.Close()
+	handler := webhook.New(webhook.Config{
+		URL:     service.URL,
+		Answers: []webhook.Answer{{Field: "/error/code", Value: "no such customer", Means: webhook.Retry, Class: "ordering"}},
+	})
+	order := message.NewMessage("", nil)
+	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{Exchange: "shop", Body: []byte("order 17")}))
+	_, err := handler(order)
+	fmt.Println(retry.Default().Next(err, 1, nil).Action, retry.ClassOf(err))
+	// Output:
+	// order 17 from shop
+	// retry ordering
+}
+
+func ExampleConfig_Validate() {
+	cfg := webhook.Config{URL: "http://shop/orders", Answers: []webhook.Answer{{Status: "404", Means: "ignore"}}}
+	fmt.Println(cfg.Validate())
+	// Output: answer 1: meaning "ignore": expected one of [handled retry poison unavailable]
+}
+
+func ExampleMeanings() {
+	fmt.Println(webhook.Meanings())
+	// Output: [handled retry poison unavailable]
+}
