@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -278,6 +279,57 @@ func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
 	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
 	if code == 0 {
 		t.Error("doctor ends with 0")
+	}
+}
+
+// A route without a handler is for the queue of another program, which may declare it after
+// setup, and binds it to nothing of Watership. Until its dead letters reach Watership,
+// doctor says so, but setup does not fail.
+func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
+	broker := rabbittest.NewestServer(t)
+	i := install(t, broker, nobody)
+	invoices := i.prefix + "-invoices"
+	i.environ = append(os.Environ(), "WATERSHIP_ROUTES=[{queue: "+invoices+"}]")
+	channel, other := broker.Channel(t), i.prefix+"-other"
+	if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	retry := schemas.Topology{Prefix: i.prefix}.Retry()
+	for _, state := range []struct {
+		deadLetters string // "": none; "-": the queue is missing
+		verdict     doctor.Verdict
+		detail      string
+	}{
+		{"-", doctor.Warning, "queue " + invoices + " is missing"},
+		{"", doctor.Warning, "queue " + invoices + " has no dead-letter exchange"},
+		{other, doctor.Warning, "queue " + invoices + " has the dead-letter exchange " + other},
+		{retry, doctor.OK, "1 queue"},
+	} {
+		if state.deadLetters != "-" {
+			arguments := amqp.Table{"x-queue-type": "quorum"}
+			if state.deadLetters != "" {
+				arguments["x-dead-letter-exchange"] = state.deadLetters
+			}
+			if _, err := channel.QueueDelete(invoices, false, false, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := channel.QueueDeclare(invoices, true, false, false, false, arguments); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.must(t, "setup")
+		list, code := i.findings(t)
+		remedy := ""
+		if state.verdict != doctor.OK {
+			remedy = "the dead-letter exchange " + retry
+		}
+		wantFinding(t, list, state.verdict, remedy, "routes: "+state.detail)
+		if code != exitOK {
+			t.Errorf("%s: doctor exits with %d: %+v", state.detail, code, list)
+		}
+	}
+	if _, err := channel.QueueDelete(invoices, false, false, false); err != nil {
+		t.Error(err)
 	}
 }
 

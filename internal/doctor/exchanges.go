@@ -24,14 +24,16 @@ func (d *doctor) checkBindings(ctx context.Context) {
 	}
 }
 
-// directQueues returns the queues of Watership and of routes that are bound to the
-// direct exchange by their names.
+// directQueues returns the queues of Watership and of routes with a handler, which are
+// bound to the direct exchange by their names.
 func (d *doctor) directQueues() []string {
 	queues := []string{d.Topology.Due(), d.Topology.Poison(), d.Topology.Unstorable()}
 	_, delays := d.ownQueues()
 	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
 	for _, route := range d.Settings.Routes {
-		queues = append(queues, route.Queue)
+		if route.HasHandler() {
+			queues = append(queues, route.Queue)
+		}
 	}
 	return queues
 }

@@ -142,6 +142,10 @@ func (d *doctor) checkRouteQueues() {
 	problems := len(d.findings)
 	for _, route := range d.Settings.Routes {
 		queue, there := d.queues[route.Queue]
+		if !route.HasHandler() {
+			d.checkForeignQueue(route.Queue, queue, there)
+			continue
+		}
 		if !there {
 			d.report("routes", Error, "queue "+route.Queue+" is missing", "run watership setup")
 			continue
@@ -158,6 +162,25 @@ func (d *doctor) checkRouteQueues() {
 	if len(d.findings) == problems && len(d.Settings.Routes) > 0 {
 		d.reportOK("routes", "%s, none of which drops messages", wording.Plural(len(d.Settings.Routes), "queue"))
 	}
+}
+
+// checkForeignQueue looks for a queue of a route without a handler whose dead letters do
+// not reach Watership. Another program declares it, perhaps after setup.
+func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) {
+	exchange, has := queue.DeadLetterExchange()
+	var problem string
+	switch {
+	case !there:
+		problem = "is missing, which the program that consumes it declares"
+	case !has:
+		problem = "has no dead-letter exchange, so that its messages are not retried"
+	case exchange != d.Topology.Retry():
+		problem = fmt.Sprintf("has the dead-letter exchange %s, so that Watership does not retry its messages", exchange)
+	default:
+		return
+	}
+	d.report("routes", Warning, fmt.Sprintf("queue %s %s", name, problem),
+		fmt.Sprintf("give it the dead-letter exchange %s, or take it out of routes", d.Topology.Retry()))
 }
 
 // deliveryLimit returns the lower limit of argument and policy; the default of quorum
