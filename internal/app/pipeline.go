@@ -15,8 +15,11 @@ import (
 )
 
 // pipeline returns the configuration of the handlers of every role, and of the topology
-// that they declare.
-func (a *App) pipeline() pipeline.Config {
+// that they declare. Their requests are not signed.
+func (a *App) pipeline() pipeline.Config { return a.signingPipeline(nil) }
+
+// signingPipeline is pipeline with the secrets of each queue's handler.
+func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 	settings := a.settings.Clone()
 	cfg := pipeline.Config{
 		Standalone: true,
@@ -30,7 +33,7 @@ func (a *App) pipeline() pipeline.Config {
 		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient()
 	}
 	for _, r := range settings.Routes {
-		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry)))
+		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry), secrets[r.Queue]))
 	}
 	return cfg
 }
@@ -48,14 +51,14 @@ func taps(exchanges []config.TapExchange) []pipeline.Tap {
 	return taps
 }
 
-func route(r config.Route, retries *retry.Policy) pipeline.Route {
+func route(r config.Route, retries *retry.Policy, secrets [][]byte) pipeline.Route {
 	route := pipeline.Route{
 		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
 	}
 	route.Headers = r.Headers
 	if r.HasHandler() {
 		route.MaxDeliveries = r.MaxDeliveries
-		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP)
+		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP, secrets)
 	}
 	for _, bind := range r.Bind {
 		route.Bind = append(route.Bind, pipeline.Binding(bind))
@@ -63,9 +66,10 @@ func route(r config.Route, retries *retry.Policy) pipeline.Route {
 	return route
 }
 
-func httpHandler(to config.HTTPHandler) message.HandlerFunc {
+func httpHandler(to config.HTTPHandler, secrets [][]byte) message.HandlerFunc {
 	return webhook.New(webhook.Config{
 		URL: to.URL.Reveal(), Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
+		Secrets: secrets,
 	})
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -64,6 +66,27 @@ func stateKeys(file string) (schemas.StateKeys, error) {
 		return keys, inputErrorf("%s: %s: %w", key, file, err)
 	}
 	return keys, nil
+}
+
+// readWebhookSecrets reads the secrets that sign the requests of routes, by queue. Only
+// the process that calls the handlers needs these files.
+func readWebhookSecrets(routes []config.Route) (map[string][][]byte, error) {
+	secrets := map[string][][]byte{}
+	for i, r := range routes {
+		file := r.Handler.HTTP.SecretFile
+		if file == "" {
+			continue
+		}
+		key := fmt.Sprintf("routes[%d].handler.http.secret_file", i)
+		text, err := contentOf(key, file)
+		if err != nil {
+			return nil, err
+		}
+		if secrets[r.Queue], err = webhook.ParseSecrets(text); err != nil {
+			return nil, inputErrorf("%s: %s: %w", key, file, err)
+		}
+	}
+	return secrets, nil
 }
 
 // ReadSecret returns the text of a file without the line break at its end, or "" if no

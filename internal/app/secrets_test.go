@@ -68,3 +68,25 @@ func TestPasswordOfTheBroker(t *testing.T) {
 		}
 	}
 }
+
+// A route's secrets are read for its own queue, and a file that has none is named with the
+// key of its route.
+func TestSecretsOfRoutes(t *testing.T) {
+	file := writeFile(t, "secrets", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
+	route := func(queue, file string) config.Route {
+		return config.Route{Queue: queue, Handler: config.Handler{HTTP: config.HTTPHandler{SecretFile: file}}}
+	}
+	secrets, err := readWebhookSecrets([]config.Route{route("a", ""), route("b", file)})
+	if err != nil || len(secrets) != 1 || len(secrets["b"]) != 1 {
+		t.Errorf("%d queues with secrets, %v", len(secrets), err)
+	}
+	for bad, want := range map[string]string{
+		writeFile(t, "text", "s3cret"): "is no secret: expected base64", "/nowhere/secret": "no such file or directory",
+	} {
+		_, err := readWebhookSecrets([]config.Route{route("a", ""), route("b", bad)})
+		if err == nil || !strings.HasPrefix(err.Error(), "routes[1].handler.http.secret_file: "+bad+": ") ||
+			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

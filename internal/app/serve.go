@@ -69,7 +69,14 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 }
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
-	s := &Server{App: a, config: a.pipeline(), registry: prometheus.NewRegistry(), started: time.Now()}
+	s := &Server{App: a, registry: prometheus.NewRegistry(), started: time.Now()}
+	var secrets map[string][][]byte
+	if s.has(role.Routes) {
+		if secrets, err = readWebhookSecrets(a.settings.Routes); err != nil {
+			return nil, err
+		}
+	}
+	s.config = a.signingPipeline(secrets)
 	if s.has(role.Index) {
 		if s.events, err = a.Store(ctx); err != nil {
 			return nil, err

@@ -219,6 +219,9 @@ type HTTPHandler struct {
 
 	// MaxRetryAfter is the longest Retry-After that is obeyed. Default: 1h.
 	MaxRetryAfter time.Duration
+
+	// SecretFile holds the secrets that sign requests, one per line. "": not signed.
+	SecretFile string
 }
 
 // HTTPAnswer is a rule about responses with a status, a header or a field of a JSON body.

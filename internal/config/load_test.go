@@ -39,7 +39,7 @@ tap:
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
-    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], max_retry_after: 90s}}
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], max_retry_after: 90s, secret_file: /run/webhooks}}
     concurrency: 1
     retry: slow
     timeout: 1m
@@ -103,7 +103,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Handler: Handler{HTTP: HTTPHandler{
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
 					Statuses: map[string]HTTPOutcome{"404": {Means: "poison"}, "5xx": {Means: "unavailable"}},
-					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second,
+					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second, SecretFile: "/run/webhooks",
 				}},
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),

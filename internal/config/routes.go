@@ -114,6 +114,7 @@ func readHTTPHandler(into *HTTPHandler) read {
 			structureField{name: "answers", read: structures(readAnswer, &into.Answers)},
 			structureField{name: "statuses", read: readStatuses(&into.Statuses)},
 			structureField{name: "headers", read: scalars(requestHeader, &into.Headers)},
+			structureField{name: "secret_file", read: scalar(boundedText(1, 4096), &into.SecretFile)},
 			structureField{name: "max_retry_after", fallback: "1h", read: scalar(duration(time.Millisecond, day), &into.MaxRetryAfter)},
 		)
 	}

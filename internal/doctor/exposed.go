@@ -15,11 +15,15 @@ import (
 // clear, and the default login of RabbitMQ at a broker that others reach.
 func Exposures(cfg config.Config) []Finding {
 	var found []Finding
-	for key, file := range map[string]string{
+	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
 		"store.password_file": cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
-	} {
+	}
+	for i, r := range cfg.Routes {
+		files[fmt.Sprintf("routes[%d].handler.http.secret_file", i)] = r.Handler.HTTP.SecretFile
+	}
+	for key, file := range files {
 		if readByAll(file) {
 			found = append(found, Finding{"secrets", Warning, fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 " + file})
 		}

@@ -24,7 +24,7 @@ func Check(name string) error {
 
 // isReserved reports whether a header frames the request or is Watership's own.
 func isReserved(name string) bool {
-	for _, prefix := range []string{"content-", "proxy-", "watership-"} {
+	for _, prefix := range []string{"content-", "proxy-", "watership-", "webhook-"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

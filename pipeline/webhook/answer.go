@@ -79,7 +79,7 @@ func (e *StatusError) Error() string {
 func (e *StatusError) ErrorType() string { return e.Type }
 
 // Validate returns every error of the configuration: a URL that cannot be posted to, a
-// header that may not be listed, and in Answers a status that is neither from 200 to 599
+// header that may not be listed, a secret that is too short, and in Answers a status that is neither from 200 to 599
 // nor a class of them, a bad header or JSON pointer, an unknown meaning, or nothing to do.
 func (c Config) Validate() error {
 	var errs []error
@@ -91,6 +91,9 @@ func (c Config) Validate() error {
 		if err := requestheader.Check(name); err != nil {
 			errs = append(errs, fmt.Errorf("header %q: %w", name, err))
 		}
+	}
+	if err := checkSecrets(c.Secrets); err != nil {
+		errs = append(errs, err)
 	}
 	for i, answer := range c.Answers {
 		if err := answer.validate(); err != nil {

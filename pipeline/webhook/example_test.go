@@ -45,3 +45,15 @@ func ExampleMeanings() {
 	fmt.Println(webhook.Meanings())
 	// Output: [handled retry poison unavailable]
 }
+
+// A file has one secret per line: the new one, and the former one until every receiver
+// knows the new one.
+func ExampleParseSecrets() {
+	secrets, err := webhook.ParseSecrets([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+	fmt.Println(len(secrets), err)
+	_, err = webhook.ParseSecrets([]byte("secret"))
+	fmt.Println(err)
+	// Output:
+	// 1 <nil>
+	// line 1 is no secret: expected base64 of 24 to 64 bytes, such as whsec_ and the result of `openssl rand -base64 32`
+}

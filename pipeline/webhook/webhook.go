@@ -43,6 +43,11 @@ type Config struct {
 	// as many servers take it for a dash. Nil: traceparent and tracestate.
 	Headers []string
 
+	// Secrets sign each request as Standard Webhooks says
+	// (https://www.standardwebhooks.com): with all of them, so that a receiver may still
+	// know the former one. See ParseSecrets. Nil: no signature.
+	Secrets [][]byte
+
 	// MaxRetryAfter caps the delay of a Retry-After header. Zero: 1 h.
 	MaxRetryAfter time.Duration
 
@@ -135,7 +140,9 @@ func (p *poster) post(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating a request to %s: %w", p.shown, withoutURL(err))
 	}
-	p.setHeaders(request.Header, e, retry.AttemptFrom(ctx))
+	attempt := retry.AttemptFrom(ctx)
+	p.setHeaders(request.Header, e, attempt)
+	p.sign(request.Header, idempotencyKey(e, attempt), e.Body)
 	answered, err := p.Client.Do(request)
 	if err != nil {
 		return classifyRequestError(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
