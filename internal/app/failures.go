@@ -6,7 +6,8 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 )
 
-// Failures finds the failures that are not resolved.
+// Failures finds the failures that are not resolved. The consumer of a route without a
+// handler is another program, which reports nothing.
 func (a *App) Failures(ctx context.Context) (history.Failures, error) {
 	events, err := a.Store(ctx)
 	if err != nil {
@@ -14,7 +15,9 @@ func (a *App) Failures(ctx context.Context) (history.Failures, error) {
 	}
 	var routes []string
 	for _, route := range a.settings.Routes {
-		routes = append(routes, route.Queue)
+		if route.HasHandler() {
+			routes = append(routes, route.Queue)
+		}
 	}
 	return history.NewFailures(ctx, events, routes)
 }

@@ -171,6 +171,24 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 	}
 }
 
+// A route without a handler only has the policy of the dead letters of its queue. Its
+// consumer reports nothing, so that a replay resolves its failures.
+func TestAReplayToARouteWithoutAHandlerResolves(t *testing.T) {
+	inEachStore(t, func(t *testing.T, seed seeder) {
+		a := seed(t)
+		a.environ = append(a.environ, "WATERSHIP_ROUTES=[{queue: foreign}, {queue: orders, handler: {http: {url: 'http://localhost/'}}}]")
+		a.keep(t,
+			a.event(4, schemas.Poisoned, sameMessage(4), at("foreign"), instance("i-4")),
+			a.event(5, schemas.Replayed, sameMessage(4), at("foreign"), replayOf(a, 4)),
+			a.event(6, schemas.Poisoned, sameMessage(6), at("orders"), instance("i-6")),
+			a.event(7, schemas.Replayed, sameMessage(6), at("orders"), replayOf(a, 6)),
+		)
+		if got := a.must(t, "failed"); strings.Contains(got, "foreign") || !strings.Contains(got, "1 failure in 1 group") {
+			t.Errorf("failed prints\n%s", got)
+		}
+	})
+}
+
 func openFailures(t *testing.T, a seeded) []eventstore.EventSummary {
 	t.Helper()
 	f, err := history.NewFailures(t.Context(), a.testStore, nil)

@@ -24,7 +24,7 @@ type ReportingStore interface {
 // maxQueues bounds the queues whose consumers report `handled` events.
 const maxQueues = 10_000
 
-// NewFailures finds failures by all stored events. The consumers of routes, and of
+// NewFailures finds failures by all stored events. The handlers of routes, and consumers of
 // queues that have a `handled` event, report.
 func NewFailures(ctx context.Context, store ReportingStore, routes []string) (Failures, error) {
 	reports := map[string]bool{}
