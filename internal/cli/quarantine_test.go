@@ -38,6 +38,29 @@ func (a seeded) quarantine(t *testing.T) {
 		a.event(5, schemas.Poisoned, poisonedAt("orders", "no stock of item 9")))
 }
 
+// doctor reports what is in quarantine, although no broker answers.
+func TestDoctorReportsQuarantine(t *testing.T) {
+	inEachStore(t, func(t *testing.T, seed seeder) {
+		a := seed(t)
+		a.environ = append(a.environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
+		finding := func() string {
+			for line := range strings.Lines(columnsOf(a.call(t, "doctor").out)) {
+				if strings.Contains(line, " quarantine ") {
+					return strings.TrimSpace(line)
+				}
+			}
+			return "none"
+		}
+		if got := finding(); got != "ok quarantine the store refused no document" {
+			t.Error(got)
+		}
+		a.quarantine(t)
+		if got := finding(); got != "warning quarantine 4 events in quarantine, the newest since: not signed" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestQuarantineList(t *testing.T) { inEachStore(t, testQuarantineList) }
 
 func testQuarantineList(t *testing.T, seed seeder) {

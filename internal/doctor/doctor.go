@@ -121,6 +121,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkServe(ctx)
 	d.checkStore(ctx)
 	d.checkPaused(ctx)
+	d.checkQuarantine(ctx)
 	if d.management == nil {
 		return
 	}
