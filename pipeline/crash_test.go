@@ -41,6 +41,9 @@ func TestCrashingProcess(t *testing.T) {
 					time.Sleep(50 * time.Millisecond) // others begin meanwhile
 					_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				}
+				if strings.HasPrefix(string(msg.Payload), "slow") {
+					time.Sleep(1500 * time.Millisecond)
+				}
 				time.Sleep(200 * time.Millisecond)
 				return nil
 			}),
@@ -66,6 +69,34 @@ func TestSoakCrashLoop(t *testing.T) {
 		t.Skip("WATERSHIP_TEST_SOAK is not set")
 	}
 	testCrashLoop(t, 1)
+}
+
+// Every second message ends its process, so that suspects wait beside messages that are
+// delivered for the first time and end the process before it is their turn.
+func TestCrashLoopOfManyMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const messages, mostProcesses = 6, 30
+	b := rabbittest.Newest(t)
+	r := start(t, b, nil) // has the roles
+	queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
+	for i := range messages {
+		body := fmt.Sprint("slow ", i)
+		if i%2 == 1 {
+			body = fmt.Sprint("crash ", i)
+		}
+		r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
+	}
+	for processes := 1; len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < messages; processes++ {
+		if processes > mostProcesses {
+			t.Fatalf("%d processes ended, and %s", processes, r.eventText())
+		}
+		r.crash(t, queue, 4, messages)
+	}
+	for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
+		if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
+			t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
+		}
+	}
 }
 
 func testCrashLoop(t *testing.T, concurrency int) {

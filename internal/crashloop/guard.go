@@ -16,6 +16,10 @@ const (
 	// suspectsPause is the time for the other suspects to be delivered.
 	suspectsPause = 500 * time.Millisecond
 
+	// settleTime is the time for the first suspects of a process to be known. RabbitMQ
+	// delivers them first, and their goroutines may start later than those of others.
+	settleTime = 50 * time.Millisecond
+
 	// aloneTimeout bounds the wait of a suspect for the other handlers.
 	aloneTimeout = 10 * time.Second
 
@@ -37,6 +41,7 @@ type Guard struct {
 	survivors map[string]bool // fingerprints of messages that had no outcome, though the process did not end
 	requeued  int             // messages that no handler had when they were requeued
 	suspects  []uint64        // delivery tags, sorted
+	began     time.Time       // the first call of Begin
 	changed   chan struct{}   // closed when a suspect has ended
 }
 
@@ -91,12 +96,47 @@ func (g *Guard) Condemns(deliveries int) bool {
 	return true
 }
 
-// Begin waits until the handler may be called with a message that is no suspect.
+// Begin waits until the handler may be called with a message that is no suspect. It waits
+// for all suspects: a message that ends the process while they wait would be charged to the
+// first of them.
 func (g *Guard) Begin(ctx context.Context) (end func(), err error) {
-	if err := g.handlers.Acquire(ctx, 1); err != nil {
+	err = g.awaitNoSuspects(ctx)
+	if err == nil {
+		err = g.handlers.Acquire(ctx, 1)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("waiting for a handler that is to be alone: %w", err)
 	}
 	return func() { g.handlers.Release(1) }, nil
+}
+
+func (g *Guard) awaitNoSuspects(ctx context.Context) error {
+	g.mu.Lock()
+	if g.began.IsZero() {
+		g.began = time.Now()
+	}
+	settling := time.Until(g.began.Add(settleTime))
+	g.mu.Unlock()
+	if settling > 0 {
+		select {
+		case <-time.After(settling):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for {
+		g.mu.Lock()
+		none, changed := len(g.suspects) == 0, g.changed
+		g.mu.Unlock()
+		if none {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // BeginAlone waits until a suspect is the first one and no other message is handled.
