@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -11,6 +13,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
@@ -37,6 +41,15 @@ func TestTransport(t *testing.T) {
 	order := <-messages
 	if order.Ack(); string(order.Payload) != "a violin" {
 		t.Errorf("got %s", order.Payload)
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooEarly) }))
+	defer service.Close()
+	handler := webhook.New(webhook.Config{URL: service.URL, Answers: []webhook.Answer{{Status: "425", Class: "ordering"}}})
+	if _, err := handler(message.NewMessage("17", nil)); retry.ClassOf(err) != "ordering" {
+		t.Errorf("got %v", err)
 	}
 }
 
