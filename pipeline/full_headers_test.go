@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,8 +170,8 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 			r.publish(r.topology.Direct(), queue, amqp.Publishing{Body: []byte("newer"), Headers: named, Expiration: "600000"})
 		}
 		r.publish("", queue, amqp.Publishing{Body: []byte("ours")})
-		if first, second := rabbittest.Receive(t, handled), rabbittest.Receive(t, handled); first != "copied" || second != "ours" {
-			t.Errorf("handled %q and %q", first, second)
+		if got := []string{rabbittest.Receive(t, handled), rabbittest.Receive(t, handled)}; !slices.Contains(got, "copied") || !slices.Contains(got, "ours") {
+			t.Errorf("handled %q", got)
 		}
 		want := schemas.Envelope{
 			Exchange: r.topology.Direct(), RoutingKey: queue, Headers: named, Body: []byte("newer"), Properties: schemas.Properties{Expiration: "600000"},

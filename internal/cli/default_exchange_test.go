@@ -18,7 +18,6 @@ import (
 // have its body, so that it can be found and replayed.
 func TestMessagesToTheDefaultExchange(t *testing.T) {
 	onEvery(t, func(t *testing.T, p parts) {
-		t.Parallel()
 		service := newService(t, func(p post, _ int) int {
 			if p.id == "bad" {
 				return http.StatusInternalServerError

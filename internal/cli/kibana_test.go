@@ -63,7 +63,7 @@ func TestSetupLogsInToKibana(t *testing.T) {
 	ca := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	address := server.URL + "/kibana/"
 	out := i.must(t, "setup", "--kibana", address, "--kibana-user", "elastic", "--kibana-password-file", password, "--kibana-ca", ca)
-	if !strings.Contains(out, "13 saved objects imported at ") || strings.Contains(out, "secret") {
+	if !strings.Contains(out, "14 saved objects imported at ") || strings.Contains(out, "secret") {
 		t.Error(out)
 	}
 	for _, test := range []struct {
@@ -94,11 +94,11 @@ func TestSetupImportsIntoKibana(t *testing.T) {
 	}
 	for range 2 { // the second time as an update
 		out := i.must(t, "setup", "--kibana", url)
-		if !strings.Contains(out, "kibana      13 saved objects imported at "+strings.Replace(server.URL, "http://", "http://elastic:xxxxx@", 1)) {
+		if !strings.Contains(out, "kibana      14 saved objects imported at "+strings.Replace(server.URL, "http://", "http://elastic:xxxxx@", 1)) {
 			t.Error(out)
 		}
 	}
-	if n := bytes.Count(objects, []byte("\n")); len(fake.objects) != n || n != 13 {
+	if n := bytes.Count(objects, []byte("\n")); len(fake.objects) != n || n != 14 {
 		t.Errorf("Kibana has %d objects of %d", len(fake.objects), n)
 	}
 	for _, test := range []struct {
