@@ -22,9 +22,14 @@ func (e *DeliveriesError) Error() string {
 	return fmt.Sprintf("delivered %d times from queue %q without an outcome, as by a handler that ends its process", e.Deliveries, e.Queue)
 }
 
-// countingDelay is how long a message of a classic queue waits while its deliveries are
-// counted.
-const countingDelay = time.Second
+const (
+	// countingDelay is how long a message of a classic queue waits while its deliveries are
+	// counted, and any message that becomes a suspect.
+	countingDelay = time.Second
+
+	// suspectDelay is how long a suspect waits for another one.
+	suspectDelay = 5 * time.Second
+)
 
 // deliveriesBefore returns the number of earlier deliveries of a message that had no
 // outcome. Quorum queues count them (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling);
@@ -37,29 +42,42 @@ func deliveriesBefore(ctx context.Context, s schemas.State) (deliveries int, cou
 
 // guard waits until the handler may be called with a message; then end must be called after
 // the handler. done is true if a message that was delivered too often has become poison, or
-// waits while its deliveries are counted.
+// waits while its deliveries are counted or another suspect is handled.
 func (h *routeHandler) guard(ctx context.Context, verified schemas.VerifiedState) (end func(), done bool, err error) {
-	g := h.crashGuard
+	g, suspect := h.crashGuard, verified.State.Suspect
 	deliveries, counted := deliveriesBefore(ctx, verified.State)
 	if !counted {
 		deliveries++
 	}
+	if deliveries > 0 && !g.Counts(verified.State.Fingerprint) {
+		deliveries, counted = verified.State.Deliveries, true
+	}
+	wait := func(delay time.Duration) (func(), bool, error) {
+		return nil, true, h.endDelivery(ctx, verified, deliveries, retry.Decision{Action: retry.Defer, Delay: delay})
+	}
+	all, condemned := g.Condemns(deliveries)
 	switch {
-	case deliveries == 0 || !g.Counts(verified.State.Fingerprint):
-		end, err = g.Begin(ctx)
-		return end, false, err
-	case !counted && deliveries < g.Limit:
+	case deliveries > 0 && suspect && condemned:
+		return nil, true, h.endDelivery(ctx, verified, all, retry.Decision{Action: retry.Poison})
+	case deliveries > 0 && !suspect && g.Suspects(deliveries):
+		if all, condemned := g.Condemns(0); condemned {
+			return nil, true, h.endDelivery(ctx, verified, all, retry.Decision{Action: retry.Poison})
+		}
+		verified.State.Suspect, verified.State.Deliveries = true, 0
+		return wait(countingDelay)
+	case !counted:
 		verified.State.Deliveries = deliveries
-		return nil, true, h.endDelivery(ctx, verified, deliveries, retry.Decision{Action: retry.Defer, Delay: countingDelay})
-	case deliveries < g.Limit-1:
+		return wait(countingDelay)
+	case !suspect:
 		end, err = g.Begin(ctx)
 		return end, false, err
 	}
-	if end, err = g.BeginAlone(ctx, transport.DeliveryTag(ctx)); err != nil || !g.Condemns(deliveries) {
-		return end, false, err
+	end, alone, err := g.BeginAlone(ctx)
+	if err == nil && !alone {
+		verified.State.Deliveries = deliveries
+		return wait(suspectDelay)
 	}
-	defer end()
-	return nil, true, h.endDelivery(ctx, verified, deliveries, retry.Decision{Action: retry.Poison})
+	return end, false, err
 }
 
 // endDelivery publishes a message that was delivered without an outcome, as decided.

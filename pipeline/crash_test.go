@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -61,84 +62,120 @@ func TestCrashingProcess(t *testing.T) {
 
 // A handler that takes its process down with it: its message is poison after a few
 // processes, and the messages that were in flight with it are not.
-func TestCrashLoop(t *testing.T) { testCrashLoop(t, 8) }
+func TestCrashLoop(t *testing.T) {
+	b := rabbittest.Newest(t)
+	for _, kind := range []QueueType{Quorum, Classic} {
+		t.Run(string(kind), func(t *testing.T) { testCrashLoop(t, b, kind, 8) })
+	}
+}
 
-// TestSoakCrashLoop has one message in flight, so that each suspect is alone anyway.
 func TestSoakCrashLoop(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("WATERSHIP_TEST_SOAK is not set")
 	}
-	testCrashLoop(t, 1)
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []QueueType{Quorum, Classic} {
+			for _, concurrency := range []int{1, 8} {
+				t.Run(fmt.Sprint(kind, concurrency), func(t *testing.T) { testCrashLoop(t, b, kind, concurrency) })
+			}
+		}
+	})
 }
 
-// Every second message ends its process, so that suspects wait beside messages that are
-// delivered for the first time and end the process before it is their turn.
-func TestCrashLoopOfManyMessages(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	const messages, mostProcesses = 6, 30
-	b := rabbittest.Newest(t)
-	r := start(t, b, nil) // has the roles
-	queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
-	for i := range messages {
+// Every second message ends its process, so that many are in flight with others.
+func TestCrashLoopOfManyMessages(t *testing.T) { testManyCrashes(t, rabbittest.Newest(t), Quorum, 1) }
+
+// Several processes consume a queue, so that a message goes from one that ends to another
+// that soon ends, too.
+func TestCrashLoopOfSeveralProcesses(t *testing.T) {
+	testManyCrashes(t, rabbittest.Newest(t), Quorum, 3)
+}
+
+func TestSoakManyCrashes(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("WATERSHIP_TEST_SOAK is not set")
+	}
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []QueueType{Quorum, Classic} {
+			for _, processes := range []int{1, 3} {
+				t.Run(fmt.Sprint(kind, processes), func(t *testing.T) { testManyCrashes(t, b, kind, processes) })
+			}
+		}
+	})
+}
+
+func testManyCrashes(t *testing.T, b rabbittest.Broker, kind QueueType, processes int) {
+	t.Parallel()                // most of it is waiting
+	const bad, mostEnds = 3, 40 // of all processes
+	r := start(t, b, nil)       // has the roles
+	queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
+	for i := range 2 * bad * processes {
 		body := fmt.Sprint("slow ", i)
 		if i%2 == 1 {
 			body = fmt.Sprint("crash ", i)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
 	}
-	for processes := 1; len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < messages; processes++ {
-		if processes > mostProcesses {
-			t.Fatalf("%d processes ended, and %s", processes, r.eventText())
-		}
-		r.crash(t, queue, 4, messages)
+	messages := 2 * bad * processes
+	var running sync.WaitGroup
+	var ends atomic.Int32
+	for range processes {
+		running.Go(func() {
+			for r.outcomes(queue) < messages && r.crash(t, queue, 4, messages) {
+				if ends.Add(1) > int32(mostEnds*processes) {
+					t.Errorf("%d processes ended, and %s", ends.Load(), r.eventText())
+					return
+				}
+			}
+		})
 	}
+	running.Wait()
 	for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
 		if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
 			t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
 		}
 	}
+	if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad*processes {
+		t.Errorf("%d messages are poison instead of %d", n, bad*processes)
+	}
+	t.Logf("%d processes ended", ends.Load())
 }
 
-func testCrashLoop(t *testing.T, concurrency int) {
+func testCrashLoop(t *testing.T, b rabbittest.Broker, kind QueueType, concurrency int) {
 	t.Parallel() // most of it is waiting
 	const good, bad, mostProcesses = 20, 2, 30
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		for _, kind := range []QueueType{Quorum, Classic} {
-			t.Run(string(kind), func(t *testing.T) {
-				t.Parallel()
-				r := start(t, b, nil) // has the roles
-				queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
-				for i := range good + bad {
-					body := fmt.Sprint("good ", i)
-					if i == 2 || i == 9 {
-						body = fmt.Sprint("crash ", i)
-					}
-					r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
-				}
-				processes := 0
-				for len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) < good+bad {
-					if processes++; processes > mostProcesses {
-						t.Fatalf("%d processes ended, and %s", processes, r.eventText())
-					}
-					r.crash(t, queue, concurrency, good+bad)
-				}
-				for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
-					if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
-						t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
-					}
-					var deliveries int
-					_, err := fmt.Sscanf(e.Failure.Message, "delivered %d times from queue", &deliveries)
-					if err != nil || deliveries < 4 || e.Failure.Type != "*pipeline.DeliveriesError" {
-						t.Errorf("reason %q of type %s", e.Failure.Message, e.Failure.Type)
-					}
-				}
-				if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad {
-					t.Errorf("%d messages are poison instead of %d", n, bad)
-				}
-				t.Logf("%d processes", processes)
-			})
+	r := start(t, b, nil) // has the roles
+	queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
+	for i := range good + bad {
+		body := fmt.Sprint("good ", i)
+		if i == 2 || i == 9 {
+			body = fmt.Sprint("crash ", i)
 		}
-	})
+		r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})
+	}
+	processes := 0
+	for r.outcomes(queue) < good+bad {
+		if processes++; processes > mostProcesses {
+			t.Fatalf("%d processes ended, and %s", processes, r.eventText())
+		}
+		if !r.crash(t, queue, concurrency, good+bad) {
+			return
+		}
+	}
+	for _, e := range r.all(ofQueue(queue, schemas.Poisoned)) {
+		if !strings.HasPrefix(string(e.Envelope.Body), "crash") {
+			t.Errorf("an innocent message is poison: %s", e.Envelope.Body)
+		}
+		var deliveries int
+		_, err := fmt.Sscanf(e.Failure.Message, "delivered %d times from queue", &deliveries)
+		if err != nil || deliveries != 4 || e.Failure.Type != "*pipeline.DeliveriesError" {
+			t.Errorf("reason %q of type %s", e.Failure.Message, e.Failure.Type)
+		}
+	}
+	if n := len(r.all(ofQueue(queue, schemas.Poisoned))); n != bad {
+		t.Errorf("%d messages are poison instead of %d", n, bad)
+	}
+	t.Logf("%d processes", processes)
 }
 
 // ofQueue matches events of a queue with one of the actions.
@@ -153,33 +190,46 @@ func ofQueue(queue string, actions ...schemas.Action) func(event) bool {
 	}
 }
 
-// crash runs a process until it ends by itself, or all messages have an outcome.
-func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) {
+// outcomes counts the messages of a queue that are handled or poison. A process that ends may
+// have handled one that is handled again.
+func (r *rig) outcomes(queue string) int {
+	bodies := map[string]bool{}
+	for _, e := range r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned)) {
+		bodies[string(e.Envelope.Body)] = true
+	}
+	return len(bodies)
+}
+
+// crash runs a process until it ends by itself, or all messages have an outcome. It returns
+// false if it failed.
+func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) bool {
 	t.Helper()
 	process := exec.Command(os.Args[0], "-test.run=^TestCrashingProcess$", "-test.timeout=0")
 	process.Env = append(os.Environ(), "WATERSHIP_TEST_MANAGEMENT_URLS=", // a killed process deletes no virtual host
 		fmt.Sprintf("%s=%s %s %s %d", crashing, r.broker.URL, r.topology.Prefix, queue, concurrency))
 	process.Stdout, process.Stderr = os.Stdout, os.Stderr
 	if err := process.Start(); err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return false
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- process.Wait() }()
-	deadline := time.After(rabbittest.Timeout)
+	deadline := time.After(4 * rabbittest.Timeout) // while other processes end
 	for {
 		select {
 		case <-ended:
-			return
+			return true
 		case <-deadline:
 			_ = process.Process.Kill()
 			<-ended
-			t.Fatalf("a process neither crashed nor handled the messages: %s", r.eventText())
+			t.Errorf("a process neither crashed nor handled the messages: %s", r.eventText())
+			return false
 		case <-time.After(20 * time.Millisecond):
 		}
-		if len(r.all(ofQueue(queue, schemas.Handled, schemas.Poisoned))) == messages {
+		if r.outcomes(queue) == messages {
 			_ = process.Process.Signal(syscall.SIGTERM)
 			<-ended
-			return
+			return true
 		}
 	}
 }

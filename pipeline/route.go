@@ -33,10 +33,11 @@ type Route struct {
 	Timeout     time.Duration  // of one attempt; zero: none
 
 	// MaxDeliveries is the number of deliveries without an outcome after which a message
-	// becomes poison, since its handler probably ends the process. The last one is
-	// handled while no other message of the route is. Messages that were delivered with
-	// it do not become poison. A message of a classic queue whose process has ended waits
-	// 1 s, while its deliveries are counted. Zero: 5; negative: no limit.
+	// becomes poison, since its handler probably ends the process. The last
+	// two are handled one at a time, while no other message of the route is, and decide:
+	// messages that were delivered with it do not become poison. Before these two, and in
+	// a classic queue after each process that ended, the message waits 1 s while its
+	// deliveries are counted. Zero: 5; negative: no limit.
 	MaxDeliveries int
 
 	// Publish is the exchange and key of outgoing messages that name none themselves.

@@ -185,7 +185,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	if before.State.Message == "" {
 		before.State.Message = h.newID()
 	}
-	before.State.Deliveries = 0
+	before.State.Deliveries, before.State.Suspect = 0, false
 	v := h.classify(*h.route.Policy, why, before.State)
 	switch h.breaker.RecordFailure(epoch, before.State, v.failure) {
 	case breaker.AttemptReturned:
@@ -200,7 +200,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
 	state := verified.State
 	state.Queue, state.Time, state.Duration = h.route.Queue, h.now(), took
-	state.EventID, state.Delay, state.Failure, state.Deliveries = "", 0, schemas.Failure{}, 0
+	state.EventID, state.Delay, state.Failure, state.Deliveries, state.Suspect = "", 0, schemas.Failure{}, 0, false
 	state.Attempt++
 	h.metrics.observeHandled(h.route.Queue, took)
 	return h.publishEvent(ctx, schemas.Handled, verified.Envelope, state)

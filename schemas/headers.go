@@ -36,6 +36,7 @@ const (
 	headerWaitsSince  = "watership-waits-since"
 	headerMissing     = "watership-missing-since"
 	headerDeliveries  = "watership-deliveries"
+	headerSuspect     = "watership-suspect"
 	headerRoute       = "watership-route"
 	headerPark        = "watership-park"
 	headerDuration    = "watership-duration"

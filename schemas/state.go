@@ -27,6 +27,10 @@ type State struct {
 	// does not. It travels only back to the queue.
 	Deliveries int
 
+	// Suspect is whether the message had so many deliveries without an outcome that it is
+	// handled alone; Deliveries counts from then on. It travels only back to the queue.
+	Suspect bool
+
 	// MissingSince is the time at which the queue was first found missing when the
 	// message was due; zero if it existed. It travels only between Watership's
 	// queues.
@@ -106,6 +110,7 @@ func (s State) write(h typedTable) {
 	h.setInt(headerWaits, int64(s.Waits))
 	h.setTime(headerWaitsSince, s.WaitsSince)
 	h.setInt(headerDeliveries, int64(s.Deliveries))
+	h.setFlag(headerSuspect, s.Suspect)
 	h.setTime(headerMissing, s.MissingSince)
 	h.setFlag(headerRoute, s.Route)
 	h.setFlag(headerPark, s.Park)
@@ -145,6 +150,7 @@ func readState(h typedTable) State {
 		WaitsSince: h.time(headerWaitsSince),
 
 		Deliveries: int(h.int(headerDeliveries)),
+		Suspect:    h.int(headerSuspect) == 1,
 
 		MissingSince: h.time(headerMissing),
 

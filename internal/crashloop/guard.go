@@ -5,7 +5,6 @@ package crashloop
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +12,9 @@ import (
 )
 
 const (
-	// suspectsPause is the time for the other suspects to be delivered.
-	suspectsPause = 500 * time.Millisecond
-
-	// settleTime is the time for the first suspects of a process to be known. RabbitMQ
-	// delivers them first, and their goroutines may start later than those of others.
-	settleTime = 50 * time.Millisecond
+	// mostAlone is the number of deliveries, of those that MaxDeliveries allows, in which a
+	// suspect is handled alone.
+	mostAlone = 2
 
 	// aloneTimeout bounds the wait of a suspect for the other handlers.
 	aloneTimeout = 10 * time.Second
@@ -27,28 +23,39 @@ const (
 	maxSurvivors = 10_000 // that are remembered, and as many requeued messages
 )
 
-// Guard keeps messages whose handler ends the process from doing so forever. The
-// messages that were in flight with such a message have as many deliveries. So suspects
-// are handled alone, in the order of their deliveries, from their last one on: if the
-// process ends, the first of them in its next life was the cause, since RabbitMQ requeues
-// messages in their order. That one becomes poison, and the others are handled.
+// Guard keeps messages whose handler ends the process from doing so forever. The messages
+// that were in flight with such a message have as many deliveries. So a message that had too
+// many of them becomes a suspect, in its state, which goes from process to process: suspects
+// are handled one at a time, while no other message of the route is. Only the deliveries of
+// a suspect show that it ends the process.
 type Guard struct {
-	Limit    int // deliveries without an outcome; negative: none
+	limit    int // deliveries without an outcome; not positive: none
 	handlers *semaphore.Weighted
 
 	mu        sync.Mutex      // guards the fields below
-	poisoned  bool            // a suspect has become poison
+	busy      bool            // a suspect is handled, or waits for the other handlers
 	survivors map[string]bool // fingerprints of messages that had no outcome, though the process did not end
 	requeued  int             // messages that no handler had when they were requeued
-	suspects  []uint64        // delivery tags, sorted
-	began     time.Time       // the first call of Begin
-	changed   chan struct{}   // closed when a suspect has ended
 }
 
-// New returns a Guard for the messages of one route.
+// New returns a Guard for the messages of one route, with a limit of deliveries without an
+// outcome; not positive: none.
 func New(limit int) *Guard {
-	return &Guard{Limit: limit, handlers: semaphore.NewWeighted(allHandlers), survivors: map[string]bool{}, changed: make(chan struct{})}
+	return &Guard{limit: limit, handlers: semaphore.NewWeighted(allHandlers), survivors: map[string]bool{}}
 }
+
+// Suspects reports whether a message with so many deliveries becomes a suspect.
+func (g *Guard) Suspects(deliveries int) bool { return g.limit > 0 && deliveries >= g.together() }
+
+// Condemns reports whether a suspect with so many deliveries as a suspect becomes poison,
+// and returns the number of all its deliveries.
+func (g *Guard) Condemns(asSuspect int) (all int, condemned bool) {
+	all = g.together() + asSuspect
+	return all, g.limit > 0 && all >= g.limit
+}
+
+// together returns the number of deliveries in which a message is handled beside others.
+func (g *Guard) together() int { return max(1, g.limit-mostAlone) }
 
 // Survived is called for a message without an outcome.
 func (g *Guard) Survived(fingerprint string) {
@@ -75,7 +82,7 @@ func (g *Guard) Requeued(messages int) {
 func (g *Guard) Counts(fingerprint string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.Limit <= 0 || g.survivors[fingerprint] {
+	if g.limit <= 0 || g.survivors[fingerprint] {
 		return false
 	}
 	if g.requeued > 0 {
@@ -85,109 +92,44 @@ func (g *Guard) Counts(fingerprint string) bool {
 	return true
 }
 
-// Condemns reports whether a suspect with so many deliveries becomes poison.
-func (g *Guard) Condemns(deliveries int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if deliveries < g.Limit || g.poisoned {
-		return false
-	}
-	g.poisoned = true
-	return true
-}
-
-// Begin waits until the handler may be called with a message that is no suspect. It waits
-// for all suspects: a message that ends the process while they wait would be charged to the
-// first of them.
+// Begin waits until the handler may be called with a message that is no suspect.
 func (g *Guard) Begin(ctx context.Context) (end func(), err error) {
-	err = g.awaitNoSuspects(ctx)
-	if err == nil {
-		err = g.handlers.Acquire(ctx, 1)
-	}
-	if err != nil {
+	if err := g.handlers.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("waiting for a handler that is to be alone: %w", err)
 	}
 	return func() { g.handlers.Release(1) }, nil
 }
 
-func (g *Guard) awaitNoSuspects(ctx context.Context) error {
-	g.mu.Lock()
-	if g.began.IsZero() {
-		g.began = time.Now()
-	}
-	settling := time.Until(g.began.Add(settleTime))
-	g.mu.Unlock()
-	if settling > 0 {
-		select {
-		case <-time.After(settling):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for {
-		g.mu.Lock()
-		none, changed := len(g.suspects) == 0, g.changed
-		g.mu.Unlock()
-		if none {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// BeginAlone waits until a suspect is the first one and no other message is handled.
-func (g *Guard) BeginAlone(ctx context.Context, tag uint64) (end func(), err error) {
-	g.mu.Lock()
-	g.suspects = append(g.suspects, tag)
-	slices.Sort(g.suspects)
-	g.mu.Unlock()
-	leave := func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		i := slices.Index(g.suspects, tag)
-		g.suspects = slices.Delete(g.suspects, i, i+1)
-		close(g.changed)
-		g.changed = make(chan struct{})
-	}
-	if err := g.awaitTurn(ctx, tag); err != nil {
-		leave()
-		return nil, fmt.Errorf("waiting for the other suspects: %w", err)
+// BeginAlone waits until no other handler runs. It returns false, and no end, if another
+// suspect is handled: a suspect that waits in the process would seem to end it, too. It does
+// not wait forever for handlers that do not return.
+func (g *Guard) BeginAlone(ctx context.Context) (end func(), ok bool, err error) {
+	if !g.setBusy() {
+		return nil, false, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
-	if g.handlers.Acquire(limited, allHandlers) != nil { // the others do not return
-		return leave, nil
+	acquired := g.handlers.Acquire(limited, allHandlers) == nil
+	end = func() {
+		if acquired {
+			g.handlers.Release(allHandlers)
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.busy = false
 	}
-	return func() {
-		g.handlers.Release(allHandlers)
-		leave()
-	}, nil
+	if ctx.Err() != nil {
+		end()
+		return nil, false, fmt.Errorf("waiting for the other handlers: %w", ctx.Err())
+	}
+	return end, true, nil
 }
 
-// awaitTurn waits until no suspect was delivered earlier.
-func (g *Guard) awaitTurn(ctx context.Context, tag uint64) error {
-	pause := time.NewTimer(suspectsPause)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for {
-		g.mu.Lock()
-		first, changed := g.suspects[0] == tag, g.changed
-		g.mu.Unlock()
-		if first {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// setBusy returns false if another suspect is handled.
+func (g *Guard) setBusy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.busy
+	g.busy = true
+	return !was
 }

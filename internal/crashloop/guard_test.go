@@ -2,68 +2,57 @@ package crashloop
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// Suspects begin in the order of their tags, one at a time, beside no other message and
-// before those that are delivered later.
-func TestSuspectsAreAlone(t *testing.T) {
+// A suspect begins beside no other message, and another suspect does not wait for it.
+func TestSuspectIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(5)
 		endOther, err := g.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var mu sync.Mutex // guards running and order
-		var running int
-		var order []uint64
-		for _, tag := range []uint64{3, 1, 2} {
-			go func() {
-				end, err := g.BeginAlone(t.Context(), tag)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer end()
-				mu.Lock()
-				running++
-				if order = append(order, tag); running > 1 {
-					t.Errorf("%d suspects at once", running)
-				}
-				mu.Unlock()
-				time.Sleep(time.Second)
-				mu.Lock()
-				running--
-				mu.Unlock()
-			}()
-		}
-		time.Sleep(2 * time.Second)
-		mu.Lock()
-		if len(order) > 0 {
-			t.Error("a suspect began beside another message")
-		}
-		mu.Unlock()
-		endOther()
-		time.Sleep(time.Second / 2)
-		began := make(chan struct{})
+		began := make(chan func(), 1)
 		go func() {
-			end, err := g.Begin(t.Context())
+			end, ok, err := g.BeginAlone(t.Context())
+			if !ok || err != nil {
+				t.Errorf("the suspect does not begin: %v", err)
+			}
+			began <- end
+		}()
+		synctest.Wait()
+		if _, ok, err := g.BeginAlone(t.Context()); ok || err != nil {
+			t.Errorf("a second suspect begins: %v, %v", ok, err)
+		}
+		if len(began) > 0 {
+			t.Error("the suspect began beside another message")
+		}
+		endOther()
+		end := <-began
+		later := make(chan struct{})
+		go func() {
+			endLater, err := g.Begin(t.Context())
 			if err != nil {
 				t.Error(err)
-				return
 			}
-			close(began)
-			end()
+			close(later)
+			endLater()
 		}()
-		<-began
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Equal(order, []uint64{1, 2, 3}) {
-			t.Errorf("order %v when another message began", order)
+		synctest.Wait()
+		select {
+		case <-later:
+			t.Error("another message began beside the suspect")
+		default:
+		}
+		end()
+		<-later
+		if end, ok, err := g.BeginAlone(t.Context()); !ok || err != nil {
+			t.Errorf("no suspect begins any more: %v", err)
+		} else {
+			end()
 		}
 	})
 }
@@ -76,27 +65,38 @@ func TestSuspectBesideAHandlerThatHangs(t *testing.T) {
 		if _, err := g.Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		end, err := g.BeginAlone(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.BeginAlone(ctx, 2); err == nil {
-			t.Error("a suspect began beside another one")
+		if _, ok, err := g.BeginAlone(ctx); ok || err == nil {
+			t.Error("a suspect began after its delivery had ended")
 		}
-		end()
-		if end, err = g.BeginAlone(t.Context(), 3); err != nil {
-			t.Fatal(err)
+		end, ok, err := g.BeginAlone(t.Context())
+		if !ok || err != nil {
+			t.Fatalf("the suspect waits for a handler that hangs: %v", err)
 		}
 		end()
 	})
 }
 
-func TestOneSuspectOfAProcessIsCondemned(t *testing.T) {
-	g := New(3)
-	if g.Condemns(2) || !g.Condemns(3) || g.Condemns(4) {
-		t.Error("expected exactly the first message with three deliveries")
+// The last two of the deliveries that the limit allows are those of a suspect, as far as
+// there are so many.
+func TestLimits(t *testing.T) {
+	for limit, together := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 5: 3, 100: 98} {
+		g := New(limit)
+		if g.Suspects(together-1) || !g.Suspects(together) {
+			t.Errorf("limit %d: not exactly %d deliveries make a suspect", limit, together)
+		}
+		if all, condemned := g.Condemns(limit - together); !condemned || all != limit {
+			t.Errorf("limit %d: a suspect with all its %d deliveries is not poison", limit, all)
+		}
+		if _, condemned := g.Condemns(limit - together - 1); condemned {
+			t.Errorf("limit %d: a suspect with fewer is poison", limit)
+		}
+	}
+	for _, none := range []int{0, -1} {
+		if _, condemned := New(none).Condemns(1000); condemned || New(none).Suspects(1000) {
+			t.Error("a message is poison without a limit")
+		}
 	}
 }
 

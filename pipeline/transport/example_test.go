@@ -144,17 +144,6 @@ func ExampleRedelivered() {
 	// Output: <nil>
 }
 
-func ExampleDeliveryTag() {
-	handler := func(msg *message.Message) error {
-		fmt.Println("tag", transport.DeliveryTag(msg.Context()))
-		return nil
-	}
-	fmt.Println(handler(message.NewMessage("", nil)))
-	// Output:
-	// tag 0
-	// <nil>
-}
-
 // Subscribers may share a connection, and publishers another.
 func ExampleNewConnection() {
 	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))
