@@ -65,7 +65,7 @@ func (x *Indexer) decodeLifecycle(d amqp.Delivery) schemas.Event {
 // countMismatch counts an event whose fingerprint does not match its
 // message.
 func (x *Indexer) countMismatch(e schemas.Event) {
-	if e.BodyIn == schemas.BodyHere && e.Fingerprint != x.cfg.Decoder.Fingerprints.Of(e.Envelope) {
+	if e.BodyIn == schemas.BodyHere && !x.cfg.Decoder.Fingerprints.Matches(e.Envelope, e.Fingerprint) {
 		x.metrics.mismatches.Inc()
 	}
 }

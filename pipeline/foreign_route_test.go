@@ -8,7 +8,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -71,7 +70,7 @@ func TestRouteWithoutAHandler(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("%v; expected %v", got, test.want)
 			}
-			parked := b.Take(t, topology.ParkingQueue(queue), 1)[0]
+			parked := b.Take(t, schemas.Topology{}.Parking(queue), 1)[0]
 			if e, _, err := schemas.Unwrap(schemas.FromDelivery(parked)); err != nil || string(e.Body) != "x" {
 				t.Errorf("parked %+v %v", e, err)
 			}

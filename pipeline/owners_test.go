@@ -16,7 +16,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -78,7 +77,7 @@ func (o *owners) startService(i int) {
 			Handler: handler(func(*message.Message) error { return errBroken }),
 		}},
 	}
-	for _, name := range []string{o.queues[i], topology.ParkingQueue(o.queues[i]), o.topology.Delay(serviceDelay(i)), o.topology.Delay(5 * time.Second)} {
+	for _, name := range []string{o.queues[i], schemas.Topology{}.Parking(o.queues[i]), o.topology.Delay(serviceDelay(i)), o.topology.Delay(5 * time.Second)} {
 		o.broker.DeleteQueue(o.t, name)
 	}
 	service.run()
@@ -86,7 +85,7 @@ func (o *owners) startService(i int) {
 
 // rejectAll is a consumer in another language that rejects all its messages.
 func (o *owners) rejectAll(queue string) {
-	o.broker.DeleteQueue(o.t, topology.ParkingQueue(queue))
+	o.broker.DeleteQueue(o.t, schemas.Topology{}.Parking(queue))
 	declareFor(o.t, o.broker, queue, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
 	rejecting(o.t, o.broker, queue)
 }
@@ -116,7 +115,7 @@ func (o *owners) check(n int) {
 	o.t.Helper()
 	o.waitFor(4*n, schemas.Poisoned)
 	for i, queue := range o.queues[:3] {
-		parked := topology.ParkingQueue(queue)
+		parked := schemas.Topology{}.Parking(queue)
 		rabbittest.Eventually(o.t, fmt.Sprintf("%d copies are parked of queue %d", n, i), func() bool { return o.broker.Len(o.t, parked) == n })
 	}
 	o.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -65,7 +64,7 @@ func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, stat
 // park publishes a copy for people who inspect queues. A parking queue that is full or
 // does not confirm blocks no message: the event has it.
 func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
-	queue := topology.ParkingQueue(state.Queue)
+	queue := p.topology.Parking(state.Queue)
 	if !state.Park || p.topology.Owns(queue) {
 		return nil
 	}

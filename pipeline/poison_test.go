@@ -13,7 +13,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -239,7 +238,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := rabbittest.Newest(t)
 			queue := rabbittest.Name(t)
-			declareFor(t, b, topology.ParkingQueue(queue), amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
+			declareFor(t, b, schemas.Topology{}.Parking(queue), amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"})
 			r := start(t, b, func(c *Config) {
 				c.Logger = slog.New(faultyLog{c.Logger.Handler(), map[string]func(){"without a parked copy": fault}})
 				c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}

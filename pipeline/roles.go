@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -59,9 +58,9 @@ func (c Config) policies(r role.Role) string {
 			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Headers, route.Park})
 		}
 		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
-		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths))}
+		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths)), c.Fingerprints}
 	case RoleDue:
-		settings = []time.Duration{c.ReturnGrace, c.ReturnPause}
+		settings = []any{c.ReturnGrace, c.ReturnPause, c.Fingerprints}
 	default:
 		return ""
 	}

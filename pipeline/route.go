@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -96,4 +95,4 @@ func (r Route) validate(own schemas.Topology) error {
 }
 
 // parking returns the name of the queue for copies of poison.
-func (r Route) parking() string { return topology.ParkingQueue(r.Queue) }
+func (r Route) parking() string { return schemas.Topology{}.Parking(r.Queue) }

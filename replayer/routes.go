@@ -36,8 +36,7 @@ func (r Route) String() string {
 	return fmt.Sprintf("exchange %q, routing key %q", r.Exchange, r.RoutingKey)
 }
 
-// leadsTo reports whether the route ends at an exchange or queue for which some is
-// true. The default exchange routes to the queue named by the routing key.
+// leadsTo reports whether the route ends at an exchange or queue whose name matches. The default exchange routes to the queue named by the routing key.
 func (r Route) leadsTo(matches func(name string) bool) bool {
 	return matches(r.Queue) || matches(r.Exchange) || r.Queue == "" && r.Exchange == "" && matches(r.RoutingKey)
 }

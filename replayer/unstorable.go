@@ -29,7 +29,7 @@ func (m missingBodies) setBody(fingerprint string, body []byte) {
 	events := slices.DeleteFunc(m.byFingerprint[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
 		whole.Body = body
-		if m.fingerprints.Of(whole) != fingerprint {
+		if !m.fingerprints.Matches(whole, fingerprint) {
 			return false
 		}
 		e.Envelope, e.BodyIn = whole, schemas.BodyHere

@@ -30,9 +30,8 @@ const fingerprintVersion = "v1:"
 func (e Envelope) Fingerprint() string { return Fingerprints{}.Of(e) }
 
 // Fingerprints computes fingerprints of messages that their consumers publish or
-// dead-letter again. All processes of a system need the same settings, and a change
-// applies to messages published from then on. The zero value is the rule of
-// Envelope.Fingerprint.
+// dead-letter again. All processes of a system need the same settings. The zero value is
+// the rule of Envelope.Fingerprint, whose fingerprints stay valid when settings are made.
 type Fingerprints struct {
 	// IgnoreHeaders are names of headers that change on the way, such as a counter of
 	// retries.
@@ -53,6 +52,12 @@ func (f Fingerprints) Of(e Envelope) string {
 	hash.Write(e.Body) // without a copy, since the body may be large
 	text := make([]byte, 0, len(fingerprintVersion)+2*sha256.Size)
 	return string(hex.AppendEncode(append(text, fingerprintVersion...), hash.Sum(nil)))
+}
+
+// Matches reports whether a message has a fingerprint, by these settings or by none: it may
+// have been published before the settings were made.
+func (f Fingerprints) Matches(e Envelope, fingerprint string) bool {
+	return f.Of(e) == fingerprint || (f.FoldDeadLetters || len(f.IgnoreHeaders) > 0) && e.Fingerprint() == fingerprint
 }
 
 // Folds reports whether a message is a dead letter that has the fingerprint of its

@@ -70,3 +70,30 @@ func TestOriginOfDeadLetters(t *testing.T) {
 		t.Errorf("the tap has it from %q as %s", marked.Envelope.Exchange, marked.State.Fingerprint)
 	}
 }
+
+// Messages that wait, and events without a body of their own, have the fingerprint of the time
+// before the settings were made.
+func TestFingerprintsOfBefore(t *testing.T) {
+	e := everyEnvelope()
+	state := State{Fingerprint: e.Fingerprint(), Message: "01J", Queue: "orders", Attempt: 2}
+	v := &Verifier{Fingerprints: Fingerprints{IgnoreHeaders: []string{"tenant"}, FoldDeadLetters: true}}
+	atQueue := arriving(DefaultFrameMax.WrapForQueue(e, state, "guest"), Topology{}.Direct(), "orders")
+	if got, err := v.Verify(atQueue, atQueue.Exchange, "orders"); err != nil || got.Mismatch || got.State.Attempt != 2 {
+		t.Errorf("at its queue: attempt %d, mismatch %v, %v", got.State.Attempt, got.Mismatch, err)
+	}
+	poisoned := arriving(DefaultFrameMax.Wrap(e, state), Topology{}.Direct(), Topology{}.Poison())
+	if got, found, err := v.VerifyPoison(poisoned); err != nil || !found || got.Mismatch {
+		t.Errorf("in the queue of poison: found %v, mismatch %v, %v", found, got.Mismatch, err)
+	}
+	state.Replay, state.ReplayOf = "job", "01A"
+	replayed := arriving(DefaultFrameMax.WrapForExchange(e, state, "guest"), e.Exchange, e.RoutingKey)
+	if got := v.VerifyMark(replayed); got.State.Replay != "job" || got.State.Fingerprint != e.Fingerprint() {
+		t.Errorf("replayed: job %q, fingerprint %s", got.State.Replay, got.State.Fingerprint)
+	}
+	e.Body = []byte("another")
+	if changed := arriving(DefaultFrameMax.WrapForQueue(e, state, "guest"), Topology{}.Direct(), "orders"); v.Fingerprints.Of(e) != state.Fingerprint {
+		if got, _ := v.Verify(changed, changed.Exchange, "orders"); !got.Mismatch {
+			t.Error("another message has the state")
+		}
+	}
+}

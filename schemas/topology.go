@@ -118,6 +118,10 @@ func (t Topology) ReturnArguments(queue string) amqp.Table {
 // Poison returns the queue of poison messages.
 func (t Topology) Poison() string { return t.name(".poison") }
 
+// Parking returns the queue for copies of the messages that a queue's route has given up.
+// Its name has no prefix, since it belongs to the service, as the queue does.
+func (t Topology) Parking(queue string) string { return queue + ".poison" }
+
 // Unstorable returns the queue of messages too large for the store.
 func (t Topology) Unstorable() string { return t.name(".unstorable") }
 

@@ -52,7 +52,7 @@ func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedSta
 		if err != nil {
 			return VerifiedState{}, err
 		}
-		if v.Keys.accepts(arrived, forQueue) && v.Fingerprints.Of(e) == state.Fingerprint {
+		if v.Keys.accepts(arrived, forQueue) && v.Fingerprints.Matches(e, state.Fingerprint) {
 			return VerifiedState{Envelope: e, State: state}, nil
 		}
 	}
@@ -114,7 +114,7 @@ func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified Ve
 		return v.VerifyMark(arrived), false, nil
 	}
 	_, omitted := arrived.OmittedBody()
-	return VerifiedState{e, state, !omitted && v.Fingerprints.Of(e) != state.Fingerprint}, true, nil
+	return VerifiedState{e, state, !omitted && !v.Fingerprints.Matches(e, state.Fingerprint)}, true, nil
 }
 
 // VerifyMark verifies a message whose state cannot count, except for the mark of a
@@ -128,8 +128,8 @@ func (v *Verifier) VerifyMark(arrived Envelope) VerifiedState {
 	state := readState(typedTable(arrived.Headers))
 	if state.isMark() && v.Keys.accepts(arrived, forReplay) {
 		replayed := v.replayedMessage(arrived)
-		if replayed.State.Fingerprint == state.Fingerprint {
-			replayed.State.Replay, replayed.State.ReplayOf = state.Replay, state.ReplayOf
+		if v.Fingerprints.Matches(replayed.Envelope, state.Fingerprint) {
+			replayed.State.Fingerprint, replayed.State.Replay, replayed.State.ReplayOf = state.Fingerprint, state.Replay, state.ReplayOf
 			return replayed
 		}
 	}

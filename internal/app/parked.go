@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
-
-	"github.com/watershipmq/watership/internal/topology"
 )
 
 // ParkedCopies are the messages in the parking queue of a route, which stay there when
@@ -28,7 +26,7 @@ func (a *App) ParkedCopies(ctx context.Context, queues []string) ([]ParkedCopies
 	}
 	var parked []ParkedCopies
 	for _, queue := range queues {
-		parking := topology.ParkingQueue(queue)
+		parking := a.topology.Parking(queue)
 		state, _, err := conn.QueueState(ctx, parking)
 		var refused *amqp091.Error
 		if err != nil && !(errors.As(err, &refused) && refused.Code == amqp091.AccessRefused) {

@@ -11,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // pipeline returns the configuration of the handlers of every role, and of the topology
@@ -23,7 +22,7 @@ func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 	settings := a.settings.Clone()
 	cfg := pipeline.Config{
 		Standalone: true,
-		URL:        a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys, Fingerprints: a.fingerprints(),
+		URL:        a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys, Fingerprints: settings.Fingerprint,
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
 		Default: policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
@@ -36,11 +35,6 @@ func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry), secrets[r.Queue]))
 	}
 	return cfg
-}
-
-func (a *App) fingerprints() schemas.Fingerprints {
-	settings := a.settings.Clone().Fingerprint
-	return schemas.Fingerprints{IgnoreHeaders: settings.IgnoreHeaders, FoldDeadLetters: settings.FoldDeadLetters}
 }
 
 func taps(exchanges []config.TapExchange) []pipeline.Tap {

@@ -143,7 +143,7 @@ func (a *App) indexerConfig(source string) indexer.Config {
 		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
 		Decoder: schemas.Decoder{
 			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.stateKeys,
-			Fingerprints: a.fingerprints(), TimeHeaders: a.settings.Index.TimeHeaders,
+			Fingerprints: a.settings.Fingerprint, TimeHeaders: a.settings.Index.TimeHeaders,
 		},
 		Batch: indexer.Batch{
 			Events: a.settings.Index.Batch.Events, Bytes: a.settings.Index.Batch.Bytes, Wait: a.settings.Index.Batch.Wait,

@@ -54,8 +54,12 @@ func TestDoctorReportsQuarantine(t *testing.T) {
 		if got := finding(); got != "ok quarantine the store refused no document" {
 			t.Error(got)
 		}
+		a.keep(t, a.unreadable(6)) // which nobody can write again
+		if got := finding(); got != "ok quarantine the store refused no document; 1 message in the log, and no event" {
+			t.Error(got)
+		}
 		a.quarantine(t)
-		if got := finding(); got != "warning quarantine 4 events in quarantine, the newest since: not signed" {
+		if got := finding(); got != "warning quarantine 3 events in quarantine, the newest since: too many fields" {
 			t.Error(got)
 		}
 	})

@@ -84,7 +84,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 }
 
 func (l *loader) checkParking(path string, route Route, topology schemas.Topology) {
-	parking := route.Queue + ".poison"
+	parking := topology.Parking(route.Queue)
 	l.rejectIf(path, route.Park && topology.Owns(parking), "false, since "+parking+" is a queue of Watership")
 	l.rejectIf(path, route.Park && len(parking) > shortString, "false, since the name of the queue with .poison would be longer than 255 bytes")
 }

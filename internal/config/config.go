@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Config holds every setting. Load sets the defaults, so a field is only empty if
@@ -40,7 +41,7 @@ type Config struct {
 	Index Index
 
 	// Fingerprint must be the same in every process of Watership.
-	Fingerprint Fingerprint
+	Fingerprint schemas.Fingerprints
 
 	HTTP HTTP
 	Log  Log
@@ -227,7 +228,7 @@ type HTTPHandler struct {
 // HTTPAnswer is a rule about responses with a status, a header or a field of a JSON body.
 type HTTPAnswer struct {
 	Status, Header, Field string // at least one; Field is a JSON pointer
-	Value                 string // of Header and Field; "": any
+	Value                 string // of Header or Field; "": any
 
 	HTTPOutcome
 }
@@ -288,13 +289,6 @@ type Index struct {
 	TimeHeaders []string
 
 	Body Body
-}
-
-// Fingerprint tells which messages are the same although their consumers publish or
-// dead-letter them again.
-type Fingerprint struct {
-	IgnoreHeaders   []string // that change on the way; headers named x-... are always ignored
-	FoldDeadLetters bool     // a message that came back by x-death is the same as its first publish
 }
 
 // Batch bounds one request to the store; whichever bound is reached first sends it.

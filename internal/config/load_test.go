@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // full sets every key in the file.
@@ -133,7 +134,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 			Labels: []string{"tenant", "region"}, NumericLabels: []string{"amount"},
 			TimeHeaders: []string{"timestamp", "sent_at"}, Body: Body{MaxValues: 100},
 		},
-		Fingerprint: Fingerprint{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
+		Fingerprint: schemas.Fingerprints{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
 		HTTP:        HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}

@@ -25,23 +25,31 @@ func (d *doctor) checkQuarantine(ctx context.Context) {
 	selection := eventstore.Selection{
 		Query: quarantine.Query(kql.All{}), Order: eventstore.NewestFirst, Limit: maxQuarantined, WithoutBody: true,
 	}
-	count, reason := 0, ""
+	refused, noEvents, reason := 0, 0, ""
 	for e, err := range d.store.Events(ctx, selection) {
 		if storeretry.EndsRead(err) {
 			d.report("quarantine", Warning, err.Error(), "")
 			return
 		}
-		if count++; reason == "" {
+		if _, ok := e.Refused(); !ok {
+			noEvents++
+			continue
+		}
+		if refused++; refused == 1 {
 			reason = e.Failure.Message
 		}
 	}
+	count := wording.Plural(refused, "event")
+	if refused+noEvents == maxQuarantined {
+		count += " or more"
+	}
 	switch {
-	case count == 0:
-		d.reportOK("quarantine", "the store refused no document")
-	case count == maxQuarantined:
-		d.report("quarantine", Warning, fmt.Sprintf("%d events or more are in quarantine, the newest since: %s", count, reason), quarantineRemedy)
+	case refused > 0:
+		d.report("quarantine", Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
+	case noEvents > 0:
+		d.reportOK("quarantine", "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
 	default:
-		d.report("quarantine", Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", wording.Plural(count, "event"), reason), quarantineRemedy)
+		d.reportOK("quarantine", "the store refused no document")
 	}
 }
 

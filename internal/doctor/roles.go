@@ -39,7 +39,7 @@ func (d *doctor) checkRoles(ctx context.Context) {
 }
 
 // PoliciesRemedy is the remedy for processes of one role with different policies.
-const PoliciesRemedy = "give these processes the same routes and retry settings, or leave the role to one of them: see roles in the configuration"
+const PoliciesRemedy = "give these processes the same routes, retry and fingerprint settings, or leave the role to one of them: see roles in the configuration"
 
 func (d *doctor) reportRole(p role.Presence) {
 	if len(p.Strangers) > 0 {

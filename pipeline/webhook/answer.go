@@ -79,8 +79,9 @@ func (e *StatusError) Error() string {
 func (e *StatusError) ErrorType() string { return e.Type }
 
 // Validate returns every error of the configuration: a URL that cannot be posted to, a
-// header that may not be listed, a secret that is too short, and in Answers a status that is neither from 200 to 599
-// nor a class of them, a bad header or JSON pointer, an unknown meaning, or nothing to do.
+// header that may not be listed, a secret of another length than ParseSecrets accepts, and
+// in Answers a status that is neither from 200 to 599 nor a class of them, a bad header or
+// JSON pointer, an unknown meaning, or nothing to do.
 func (c Config) Validate() error {
 	var errs []error
 	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
@@ -92,8 +93,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("header %q: %w", name, err))
 		}
 	}
-	if err := checkSecrets(c.Secrets); err != nil {
-		errs = append(errs, err)
+	for _, secret := range c.Secrets {
+		errs = append(errs, checkSecret(secret))
 	}
 	for i, answer := range c.Answers {
 		if err := answer.validate(); err != nil {
@@ -119,7 +120,7 @@ func (a Answer) validate() error {
 	case a.Value != "" && a.Header == "" && a.Field == "":
 		return fmt.Errorf("value %q: expected a header or a field that has it", a.Value)
 	case a.Means == "" && a.Class == "":
-		return fmt.Errorf("expected a meaning or a class")
+		return errors.New("expected a meaning or a class")
 	case a.Means != "" && !slices.Contains(Meanings(), a.Means):
 		return fmt.Errorf("meaning %q: expected one of %v", a.Means, Meanings())
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -29,7 +28,7 @@ func ParseSecrets(text []byte) ([][]byte, error) {
 	var secrets [][]byte
 	for n, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
 		secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(string(bytes.TrimSpace(line)), secretPrefix))
-		if err != nil || len(secret) < shortestSecret || len(secret) > longestSecret {
+		if err != nil || checkSecret(secret) != nil {
 			return nil, fmt.Errorf("line %d is no secret: expected base64 of %d to %d bytes, such as whsec_ and the result of `openssl rand -base64 32`",
 				n+1, shortestSecret, longestSecret)
 		}
@@ -38,11 +37,9 @@ func ParseSecrets(text []byte) ([][]byte, error) {
 	return secrets, nil
 }
 
-func checkSecrets(secrets [][]byte) error {
-	for _, secret := range secrets {
-		if len(secret) < shortestSecret {
-			return errors.New("a secret is too short: expected at least 24 bytes")
-		}
+func checkSecret(secret []byte) error {
+	if len(secret) < shortestSecret || len(secret) > longestSecret {
+		return fmt.Errorf("a secret has %d bytes: expected %d to %d", len(secret), shortestSecret, longestSecret)
 	}
 	return nil
 }
