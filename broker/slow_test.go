@@ -243,15 +243,17 @@ func TestUnfinishedMessagesFillTheBroker(t *testing.T) {
 	whole := append(open, publishTo("q", make([]byte, 3*part), part+frameOverhead)...)
 	begun := len(whole) - 2*(part+frameOverhead)
 	first, rest := whole[:begun], whole[begun:]
-	streams := make([]net.Conn, clients)
-	for i := range streams {
-		streams[i] = rawClient(t, b)
-		go func() { _, _ = streams[i].Write(first) }()
+	full := make(chan struct{})
+	for range clients {
+		stream := rawClient(t, b)
+		go func() {
+			_, _ = stream.Write(first)
+			<-full
+			_, _ = stream.Write(rest)
+		}()
 	}
 	await(t, "the memory limit is reached", func() bool { return b.memory.used.Load() > 3*part })
-	for _, stream := range streams {
-		go func() { _, _ = stream.Write(rest) }()
-	}
+	close(full)
 	deliveries, err := ch.Consume("q", "", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
