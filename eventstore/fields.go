@@ -40,7 +40,7 @@ type property struct {
 }
 
 func (p property) fields(path string, list []kql.Field) []kql.Field {
-	if p.Enabled != nil && !*p.Enabled || p.Index != nil && !*p.Index || p.Type == "binary" {
+	if p.Enabled != nil && !*p.Enabled || !p.searchable() {
 		return list
 	}
 	if p.Type != "" && p.Type != "object" {
@@ -54,4 +54,10 @@ func (p property) fields(path string, list []kql.Field) []kql.Field {
 		list = child.fields(name, list)
 	}
 	return list
+}
+
+// searchable is true for a field that only has doc_values, too: Elasticsearch reads the
+// values of all documents then.
+func (p property) searchable() bool {
+	return p.Type != "binary" && (p.Index == nil || *p.Index || p.Type != "text")
 }

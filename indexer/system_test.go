@@ -49,10 +49,7 @@ func newSystem(t testing.TB, b rabbittest.Broker) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, queue := range []string{
-		s.topology.Log(), s.topology.Index(), s.topology.IndexLate(), s.topology.Retry(), s.topology.Due(),
-		s.topology.Poison(), s.topology.Unstorable(), s.topology.Delay(delay),
-	} {
+	for _, queue := range append(s.topology.Queues(), s.topology.Delay(delay)) {
 		b.DeleteQueue(t, queue)
 	}
 	for _, exchange := range append(s.topology.Exchanges(), s.shop) {

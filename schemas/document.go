@@ -8,7 +8,13 @@ import (
 
 // DocumentVersion is the version of the document format. ParseDocument refuses
 // documents with a newer version.
-const DocumentVersion = 1
+//
+// Version 2 has each header and property once where their types allow it. Version 1 had
+// all of them in amqp as well, as the lines of bundles still do.
+const (
+	DocumentVersion = 2
+	formerVersion   = 1
+)
 
 // Stream names one of the two data streams.
 type Stream string
@@ -73,15 +79,19 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	appendMessaging(&o, &e)
 	appendError(&o, e.Failure)
 	appendTrace(&o, &e)
-	appendWatership(&o, &e)
+	appendWatership(&o, &e, DocumentVersion)
+	if e.Action != Quarantined {
+		f.appendHeaders(&o, e.Envelope.Headers, headers)
+	}
 	exact := o.Open("amqp")
-	appendExact(&o, e.Envelope, headers)
+	appendRemainder(&o, &e, headers)
 	o.Close(exact)
-	f.appendContent(&o, &e, headers)
+	f.appendContent(&o, &e)
 	return o.End()
 }
 
-// appendParsedFields appends only the fields of an event that ParseDocument reads.
+// appendParsedFields appends only the fields of an event that ParseDocument reads, in the
+// form of version 1: an indexer of an older version may read the bundle.
 func appendParsedFields(dst []byte, e Event) []byte {
 	var room [keysRoom]string
 	o := jsonappend.Begin(dst)
@@ -92,7 +102,7 @@ func appendParsedFields(dst []byte, e Event) []byte {
 	o.Close(message)
 	o.Close(messaging)
 	appendError(&o, e.Failure)
-	appendWatership(&o, &e)
+	appendWatership(&o, &e, formerVersion)
 	exact := o.Open("amqp")
 	appendExact(&o, e.Envelope, sortedKeys(room[:0], e.Envelope.Headers))
 	o.Close(exact)
@@ -104,12 +114,9 @@ func appendParsedFields(dst []byte, e Event) []byte {
 	return o.End()
 }
 
-// appendContent appends the searchable fields of headers and body. A document that
-// replaces a refused one gets none, so that the store cannot refuse it again.
-func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event, headers []string) {
-	if e.Action != Quarantined {
-		f.appendHeaders(o, e.Envelope.Headers, headers)
-	}
+// appendContent appends the body. A document that replaces a refused one gets none of its
+// searchable fields, nor those of headers, so that the store cannot refuse it again.
+func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event) {
 	if e.BodyIn != BodyHere {
 		return
 	}
@@ -195,9 +202,9 @@ func appendTrace(o *jsonappend.Object, e *Event) {
 	o.Close(trace)
 }
 
-func appendWatership(o *jsonappend.Object, e *Event) {
+func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	watership := o.Open("watership")
-	o.Int("version", DocumentVersion)
+	o.Int("version", version)
 	o.String("source", e.Source)
 	o.String("vhost", e.VHost)
 	o.String("fingerprint", e.Fingerprint)
@@ -217,6 +224,9 @@ func appendWatership(o *jsonappend.Object, e *Event) {
 		o.Dst = appendAttempts(o.Dst, e.Attempts)
 	}
 	o.String("body_in", string(e.BodyIn))
+	if e.OriginClaimed {
+		o.String("origin", originClaimed)
+	}
 	o.String("quarantined_action", string(e.QuarantinedAction))
 	quarantined := o.Open("quarantined_error") // not in the mapping, so that the store cannot refuse it
 	appendFailure(o, e.QuarantinedFailure)
@@ -228,6 +238,10 @@ func appendWatership(o *jsonappend.Object, e *Event) {
 	o.Close(replay)
 	o.Close(watership)
 }
+
+// originClaimed is the value of watership.origin for an origin that only the consumer
+// claims. The field is not in the mapping, since replays alone need it.
+const originClaimed = "claimed"
 
 func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 	dst = append(dst, '[')

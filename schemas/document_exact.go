@@ -2,25 +2,68 @@ package schemas
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
 	"time"
+	"unicode/utf8"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
-// appendExact appends the envelope without its body. Replay restores the properties
-// and headers, bit for bit, from this field alone. keys are the sorted keys of the
-// headers.
+// appendRemainder appends what messaging and headers do not have exactly: the other
+// properties, and the headers that are no texts. Both are restored from all three, bit for
+// bit. keys are the sorted keys of the headers.
+func appendRemainder(o *jsonappend.Object, e *Event, keys []string) {
+	properties := o.Open("properties")
+	appendProperties(o, e.Envelope.Properties.remainder())
+	o.Close(properties)
+	if e.Action == Quarantined || !headertext.HasTexts(e.Envelope.Headers, keys) {
+		appendAllHeaders(o, e.Envelope.Headers, keys)
+		return
+	}
+	var room [keysRoom]string
+	typed := room[:0]
+	for _, key := range keys {
+		if _, isText := e.Envelope.Headers[key].(string); !isText {
+			typed = append(typed, key)
+		}
+	}
+	if len(typed) > 0 {
+		o.Key("typed_headers")
+		o.Dst = tablejson.AppendSorted(o.Dst, e.Envelope.Headers, typed)
+	}
+}
+
+// remainder returns the properties without those that messaging has exactly.
+func (p Properties) remainder() Properties {
+	for _, property := range []*string{&p.MessageID, &p.CorrelationID, &p.Type, &p.ContentType, &p.AppID, &p.UserID, &p.ReplyTo} {
+		if utf8.ValidString(*property) {
+			*property = ""
+		}
+	}
+	return p
+}
+
+// appendExact appends the envelope without its body, so that the properties and headers can
+// be restored from this field alone.
 func appendExact(o *jsonappend.Object, e Envelope, keys []string) {
 	o.Exact("exchange", e.Exchange)
 	o.Exact("routing_key", e.RoutingKey)
 	properties := o.Open("properties")
 	appendProperties(o, e.Properties)
 	o.Close(properties)
+	appendAllHeaders(o, e.Headers, keys)
+}
+
+func appendAllHeaders(o *jsonappend.Object, table amqp.Table, keys []string) {
 	if len(keys) > 0 {
 		o.Key("headers")
-		o.Dst = tablejson.AppendSorted(o.Dst, e.Headers, keys)
+		o.Dst = tablejson.AppendSorted(o.Dst, table, keys)
 	}
 }
 
@@ -41,25 +84,134 @@ func appendProperties(o *jsonappend.Object, p Properties) {
 	o.Exact("app_id", p.AppID)
 }
 
+// exactParts are the parts of a document that have the envelope.
+type exactParts struct {
+	messaging, amqp Envelope   // without headers
+	all             amqp.Table // amqp.headers: all headers, if it is there
+	texts, typed    amqp.Table // headers that are texts, and amqp.typed_headers
+	body            []byte
+}
+
+// envelope combines the parts. amqp has what messaging has changed, and in version 1 all.
+func (x *exactParts) envelope() Envelope {
+	e := x.amqp
+	e.Exchange, e.RoutingKey = cmp.Or(e.Exchange, x.messaging.Exchange), cmp.Or(e.RoutingKey, x.messaging.RoutingKey)
+	p, m := &e.Properties, x.messaging.Properties
+	p.MessageID, p.CorrelationID = cmp.Or(p.MessageID, m.MessageID), cmp.Or(p.CorrelationID, m.CorrelationID)
+	p.Type, p.ContentType = cmp.Or(p.Type, m.Type), cmp.Or(p.ContentType, m.ContentType)
+	p.AppID, p.UserID, p.ReplyTo = cmp.Or(p.AppID, m.AppID), cmp.Or(p.UserID, m.UserID), cmp.Or(p.ReplyTo, m.ReplyTo)
+	e.Headers, e.Body = x.headers(), x.body
+	return e
+}
+
+func (x *exactParts) headers() amqp.Table {
+	table := x.all
+	if table == nil {
+		table = x.texts
+		if len(table) == 0 {
+			table = x.typed
+		} else {
+			maps.Copy(table, x.typed)
+		}
+	}
+	if len(table) == 0 {
+		return nil
+	}
+	return table
+}
+
 // readExact is the inverse of appendExact.
 func readExact(r *jsonscan.Reader) Envelope {
-	var e Envelope
+	var x exactParts
+	x.readAMQP(r)
+	return x.envelope()
+}
+
+// readAMQP reads what appendRemainder or appendExact wrote.
+func (x *exactParts) readAMQP(r *jsonscan.Reader) {
 	r.Object(func(name []byte) {
 		plain, encoded := bytes.CutSuffix(name, []byte("64"))
 		switch string(plain) {
 		case "exchange":
-			e.Exchange = exactText(r, encoded)
+			x.amqp.Exchange = exactText(r, encoded)
 		case "routing_key":
-			e.RoutingKey = exactText(r, encoded)
+			x.amqp.RoutingKey = exactText(r, encoded)
 		case "properties":
-			e.Properties = readProperties(r)
+			x.amqp.Properties = readProperties(r)
 		case "headers":
-			if e.Headers = tablejson.Read(r); len(e.Headers) == 0 {
-				e.Headers = nil
-			}
+			x.all = tablejson.Read(r)
+		case "typed_headers":
+			x.typed = tablejson.Read(r)
 		}
 	})
-	return e
+}
+
+// readHeaders reads the searchable headers that are texts. A document of version 1 does not
+// need them, since amqp comes first.
+func (x *exactParts) readHeaders(r *jsonscan.Reader) {
+	if x.all != nil {
+		return
+	}
+	x.texts = amqp.Table{}
+	r.Object(func(name []byte) {
+		key := string(name)
+		if r.AtText() {
+			x.texts[key] = r.TextValue()
+		}
+	})
+}
+
+func (x *exactParts) readMessaging(r *jsonscan.Reader, e *Event) {
+	m := &x.messaging
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "destination":
+			readExactMember(r, "name", &m.Exchange)
+		case "rabbitmq":
+			r.Object(func(name []byte) {
+				if string(name) == "destination" {
+					readExactMember(r, "routing_key", &m.RoutingKey)
+				}
+			})
+		case "message":
+			x.readMessage(r, e)
+		case "type":
+			m.Properties.Type = r.Text()
+		case "content_type":
+			m.Properties.ContentType = r.Text()
+		case "app_id":
+			m.Properties.AppID = r.Text()
+		case "user_id":
+			m.Properties.UserID = r.Text()
+		case "reply_to":
+			m.Properties.ReplyTo = r.Text()
+		}
+	})
+}
+
+func (x *exactParts) readMessage(r *jsonscan.Reader, e *Event) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "id":
+			x.messaging.Properties.MessageID = r.Text()
+		case "conversation_id":
+			x.messaging.Properties.CorrelationID = r.Text()
+		case "body":
+			r.Object(func(name []byte) {
+				if string(name) == "size" {
+					e.BodySize = int(r.Int(64))
+				}
+			})
+		}
+	})
+}
+
+func readExactMember(r *jsonscan.Reader, wanted string, into *string) {
+	r.Object(func(name []byte) {
+		if plain, encoded := bytes.CutSuffix(name, []byte("64")); string(plain) == wanted {
+			*into = exactText(r, encoded)
+		}
+	})
 }
 
 func readProperties(r *jsonscan.Reader) Properties {

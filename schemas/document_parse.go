@@ -23,6 +23,7 @@ func ParseDocument(source []byte) (Event, error) {
 func ReadDocument(r *jsonscan.Reader) Event {
 	event := Event{State: State{Version: WireVersion}}
 	version := 0
+	var exact exactParts
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "@timestamp":
@@ -30,19 +31,20 @@ func ReadDocument(r *jsonscan.Reader) Event {
 		case "event":
 			readEventFields(r, &event)
 		case "messaging":
-			readMessaging(r, &event)
+			exact.readMessaging(r, &event)
 		case "error":
 			readError(r, &event.Failure)
 		case "watership":
 			version = readWatership(r, &event)
 		case "amqp":
-			body := event.Envelope.Body
-			event.Envelope = readExact(r)
-			event.Envelope.Body = body
+			exact.readAMQP(r)
+		case "headers":
+			exact.readHeaders(r)
 		case "body":
-			event.Envelope.Body = readBody(r)
+			exact.body = readBody(r)
 		}
 	})
+	event.Envelope = exact.envelope()
 	if event.QuarantinedAction != "" { // event.action is for searches
 		event.Action = Quarantined
 	}
@@ -77,22 +79,6 @@ func readEventFields(r *jsonscan.Reader, e *Event) {
 			e.Ingested = r.Time()
 		}
 	})
-}
-
-// readMessaging reads the only field of messaging that the document has nowhere
-// else.
-func readMessaging(r *jsonscan.Reader, e *Event) {
-	within := func(wanted string, read func()) func([]byte) {
-		return func(name []byte) {
-			if string(name) == wanted {
-				read()
-			}
-		}
-	}
-	size := func() { e.BodySize = int(r.Int(64)) }
-	body := func() { r.Object(within("size", size)) }
-	message := func() { r.Object(within("body", body)) }
-	r.Object(within("message", message))
 }
 
 func readError(r *jsonscan.Reader, f *Failure) {
@@ -158,6 +144,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.FirstFailed = r.Time()
 	case "attempts":
 		r.Array(func() { s.Attempts = append(s.Attempts, readAttempt(r)) })
+	case "origin":
+		s.OriginClaimed = r.Text() == originClaimed
 	case "replay":
 		readReplay(r, s)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/fold"
 )
 
 // fingerprintVersion names the encoding below. A change of the encoding needs a new
@@ -42,13 +44,18 @@ type Fingerprints struct {
 	// (https://www.rabbitmq.com/docs/dlx#effects). RabbitMQ before 4.0 believes an x-death
 	// that a service copied from another message, which would then decide.
 	FoldDeadLetters bool
+
+	// FoldTypes: the values of headers count, and not their types. Clients of languages
+	// with fewer types than AMQP change these when they publish the headers of a message
+	// again: an integer of 64 bits becomes one of 32 or 8 bits, bytes become text.
+	FoldTypes bool
 }
 
 // Of returns the fingerprint of a message.
 func (f Fingerprints) Of(e Envelope) string {
 	e = f.origin(e)
 	hash := sha256.New()
-	hash.Write(e.appendCanonical(make([]byte, 0, 1024), f.IgnoreHeaders))
+	hash.Write(e.appendCanonical(make([]byte, 0, 1024), f))
 	hash.Write(e.Body) // without a copy, since the body may be large
 	text := make([]byte, 0, len(fingerprintVersion)+2*sha256.Size)
 	return string(hex.AppendEncode(append(text, fingerprintVersion...), hash.Sum(nil)))
@@ -57,7 +64,8 @@ func (f Fingerprints) Of(e Envelope) string {
 // Matches reports whether a message has a fingerprint, by these settings or by none: it may
 // have been published before the settings were made.
 func (f Fingerprints) Matches(e Envelope, fingerprint string) bool {
-	return f.Of(e) == fingerprint || (f.FoldDeadLetters || len(f.IgnoreHeaders) > 0) && e.Fingerprint() == fingerprint
+	hasSettings := f.FoldDeadLetters || f.FoldTypes || len(f.IgnoreHeaders) > 0
+	return f.Of(e) == fingerprint || hasSettings && e.Fingerprint() == fingerprint
 }
 
 // Folds reports whether a message is a dead letter that has the fingerprint of its
@@ -81,7 +89,7 @@ func (f Fingerprints) origin(e Envelope) Envelope {
 // appendCanonical appends the canonical encoding up to the bytes of the body. Every
 // value has a tag or a fixed place, and a length precedes everything of variable
 // length, so two different messages never have the same encoding.
-func (e Envelope) appendCanonical(dst []byte, ignoreHeaders []string) []byte {
+func (e Envelope) appendCanonical(dst []byte, f Fingerprints) []byte {
 	p := e.Properties
 	for _, text := range [...]string{
 		e.Exchange, e.RoutingKey,
@@ -90,7 +98,11 @@ func (e Envelope) appendCanonical(dst []byte, ignoreHeaders []string) []byte {
 		dst = canonicalText(dst, text)
 	}
 	dst = canonicalTimestamp(dst, e)
-	dst = canonicalHeaders(dst, e.Headers, ignoreHeaders)
+	headers := e.Headers
+	if f.FoldTypes {
+		headers = fold.Table(headers)
+	}
+	dst = canonicalHeaders(dst, headers, f.IgnoreHeaders)
 	return canonical(dst, '#', uint64(len(e.Body)))
 }
 

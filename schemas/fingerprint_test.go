@@ -25,6 +25,17 @@ func TestFingerprintsOfCopies(t *testing.T) {
 	counted.Headers["tenant"] = "other"
 	back := deadLetter(original, "back", "again")
 	both := deadLetter(counted, "back", "again")
+	typed := original.Clone()
+	for name, value := range typed.Headers { // as a client in another language publishes them
+		switch v := value.(type) {
+		case int16:
+			typed.Headers[name] = int64(v)
+		case float32:
+			typed.Headers[name] = float64(v)
+		case []byte:
+			typed.Headers[name] = string(v)
+		}
+	}
 	for name, test := range map[string]struct {
 		rule Fingerprints
 		same map[string]bool
@@ -32,20 +43,21 @@ func TestFingerprintsOfCopies(t *testing.T) {
 		"no rule": {Fingerprints{}, map[string]bool{}},
 		"ignore":  {Fingerprints{IgnoreHeaders: []string{"none such", "tenant"}}, map[string]bool{"counted": true}},
 		"fold":    {Fingerprints{FoldDeadLetters: true}, map[string]bool{"back": true}},
+		"types":   {Fingerprints{FoldTypes: true}, map[string]bool{"typed": true}},
 		"ignore and fold": {
 			Fingerprints{IgnoreHeaders: []string{"tenant"}, FoldDeadLetters: true},
 			map[string]bool{"counted": true, "back": true, "both": true},
 		},
 	} {
 		want := test.rule.Of(original)
-		if ignores := len(test.rule.IgnoreHeaders) > 0; ignores == (want == original.Fingerprint()) {
+		if ignores := len(test.rule.IgnoreHeaders) > 0 || test.rule.FoldTypes; ignores == (want == original.Fingerprint()) {
 			t.Errorf("%s: the fingerprint of the original is the plain one: %v", name, !ignores)
 		}
-		for what, e := range map[string]Envelope{"counted": counted, "back": back, "both": both} {
+		for what, e := range map[string]Envelope{"counted": counted, "back": back, "both": both, "typed": typed} {
 			if same := test.rule.Of(e) == want; same != test.same[what] {
 				t.Errorf("%s: %s has the same fingerprint: %v", name, what, same)
 			}
-			if folds := test.rule.Folds(e); folds != (test.rule.FoldDeadLetters && what != "counted") {
+			if folds := test.rule.Folds(e); folds != (test.rule.FoldDeadLetters && what != "counted" && what != "typed") {
 				t.Errorf("%s: %s folds: %v", name, what, folds)
 			}
 		}

@@ -52,7 +52,7 @@ func (m *tableMaker) likely(names []string) any {
 var stateHeaders = []string{
 	headerVersion, headerFingerprint, headerMessage, headerQueue, headerAttempt, headerExchange, headerRoutingKey,
 	headerFirstFailed, headerError, headerErrorType, headerErrorClass, headerStack, headerEventID, headerTime,
-	headerAttempts, headerDelay, headerWaits, headerWaitsSince, headerMissing, headerDeliveries, headerSuspect, headerRoute, headerPark, headerDuration, headerParent,
+	headerAttempts, headerDelay, headerWaits, headerWaitsSince, headerMissing, headerDeliveries, headerSuspect, headerPosition, headerRoute, headerPark, headerDuration, headerParent, headerProgress, headerClaimed,
 	headerReplay, headerReplayOf, headerBodySize, headerSignature, headerBodyIn, headerExpiration, headerUserID,
 	headerCarbonCopy, headerPriority, headerDeliveryMode, headerTimestamp, headerBrokerCopy, headerWrapped,
 	headerBundled, headerKeptFor, headerKeptSince, headerCC, headerBCC, headerBrokerTime, "x-death", "tenant",

@@ -37,10 +37,13 @@ const (
 	headerMissing     = "watership-missing-since"
 	headerDeliveries  = "watership-deliveries"
 	headerSuspect     = "watership-suspect"
+	headerPosition    = "watership-position"
 	headerRoute       = "watership-route"
 	headerPark        = "watership-park"
 	headerDuration    = "watership-duration"
 	headerParent      = "watership-parent"
+	headerProgress    = "watership-progress"
+	headerClaimed     = "watership-origin-claimed"
 	headerReplay      = "watership-replay"
 	headerReplayOf    = "watership-replay-of"
 	headerBodySize    = "watership-body-size"
@@ -71,8 +74,9 @@ const (
 // The size limits of Watership's headers, since all headers of a message share one
 // frame.
 const (
-	errorBudget = 1 << 10 // bytes
-	stackBudget = 8 << 10 // bytes
+	errorBudget    = 1 << 10 // bytes
+	stackBudget    = 8 << 10 // bytes
+	progressBudget = 4 << 10 // bytes
 )
 
 // SetByBroker reports whether RabbitMQ itself writes a header
@@ -158,6 +162,15 @@ func (h typedTable) setTime(name string, value time.Time) {
 	if !value.IsZero() {
 		h[name] = value.UTC().Format(time.RFC3339Nano)
 	}
+}
+
+// wholeOrNothing returns s, or "" if it is longer than limit bytes: a part of it means
+// nothing to its reader.
+func wholeOrNothing(s string, limit int) string {
+	if len(s) > limit {
+		return ""
+	}
+	return s
 }
 
 // shorten cuts s to at most limit bytes, between two characters.

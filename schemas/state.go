@@ -31,16 +31,29 @@ type State struct {
 	// handled alone; Deliveries counts from then on. It travels only back to the queue.
 	Suspect bool
 
+	// Position is the place of the message among the messages of its key, if it waits for
+	// its key or their order is kept: the time of its arrival in nanoseconds, or more. It
+	// travels only back to the queue.
+	Position int64
+
 	// MissingSince is the time at which the queue was first found missing when the
 	// message was due; zero if it existed. It travels only between Watership's
 	// queues.
 	MissingSince time.Time
 
-	// Route is whether the queue is that of a route, which is bound to the direct
+	// Route is whether the queue belongs to a route and is bound to the direct
 	// exchange by its name. Park is whether the poison handler publishes a copy to the
 	// queue's parking queue. The process that handled the failure sets both, since the
 	// processes that move the message further may have other routes.
 	Route, Park bool
+
+	// Progress is the progress that the latest attempt reported, at most 4 KiB, for the
+	// next one. It travels only back to the queue.
+	Progress string
+
+	// OriginClaimed is whether the exchange and routing key of the message are a claim of
+	// its consumer, which may not be allowed to publish there.
+	OriginClaimed bool
 
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
@@ -111,9 +124,12 @@ func (s State) write(h typedTable) {
 	h.setTime(headerWaitsSince, s.WaitsSince)
 	h.setInt(headerDeliveries, int64(s.Deliveries))
 	h.setFlag(headerSuspect, s.Suspect)
+	h.setInt(headerPosition, s.Position)
 	h.setTime(headerMissing, s.MissingSince)
 	h.setFlag(headerRoute, s.Route)
 	h.setFlag(headerPark, s.Park)
+	h.setText(headerProgress, wholeOrNothing(s.Progress, progressBudget))
+	h.setFlag(headerClaimed, s.OriginClaimed)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -145,12 +161,16 @@ func readState(h typedTable) State {
 		Replay:   h.text(headerReplay),
 		ReplayOf: h.text(headerReplayOf),
 		Attempts: readAttempts(h[headerAttempts]),
+		Progress: h.text(headerProgress),
+
+		OriginClaimed: h.int(headerClaimed) == 1,
 
 		Waits:      int(h.int(headerWaits)),
 		WaitsSince: h.time(headerWaitsSince),
 
 		Deliveries: int(h.int(headerDeliveries)),
 		Suspect:    h.int(headerSuspect) == 1,
+		Position:   h.int(headerPosition),
 
 		MissingSince: h.time(headerMissing),
 
@@ -172,6 +192,7 @@ func bounded(s State) State {
 	s.Attempt = min(max(0, s.Attempt), mostCounted)
 	s.Waits = min(max(0, s.Waits), mostCounted)
 	s.Deliveries = min(max(0, s.Deliveries), mostCounted)
+	s.Position = max(0, s.Position)
 	s.Delay = min(max(0, s.Delay), longestDelay)
 	s.Duration = max(0, s.Duration)
 	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
@@ -181,6 +202,7 @@ func bounded(s State) State {
 	for _, name := range []*string{&s.Message, &s.Queue, &s.Parent} {
 		*name = shorten(*name, longestName)
 	}
+	s.Progress = wholeOrNothing(s.Progress, progressBudget)
 	why := &s.Failure
 	why.Message, why.Stack = shorten(why.Message, errorBudget), shorten(why.Stack, stackBudget)
 	why.Type, why.Class = shorten(why.Type, errorBudget/4), shorten(why.Class, errorBudget/4)

@@ -73,6 +73,10 @@ func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
 // consumers in any language.
 func (t Topology) Retry() string { return t.name(".retry") }
 
+// Report returns the name of the exchange and the queue for reports of consumers in any
+// language: see docs/protocol.md.
+func (t Topology) Report() string { return t.name(".report") }
+
 // Direct returns the direct exchange that routes messages to one of Watership's
 // queues, or to the queue of a route: the routing key is the name of the queue.
 func (t Topology) Direct() string { return t.name(".direct") }
@@ -127,12 +131,12 @@ func (t Topology) Unstorable() string { return t.name(".unstorable") }
 
 // Exchanges returns the names of Watership's exchanges.
 func (t Topology) Exchanges() []string {
-	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Direct(), t.Return()}
+	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Report(), t.Direct(), t.Return()}
 }
 
 // Queues returns the names of Watership's queues without the delay queues.
 func (t Topology) Queues() []string {
-	return append(t.Indexed(), t.Retry(), t.Due(), t.Poison(), t.Unstorable())
+	return append(t.Indexed(), t.Retry(), t.Report(), t.Due(), t.Poison(), t.Unstorable())
 }
 
 // Indexed returns the queues that the indexer consumes.

@@ -1,7 +1,11 @@
 package schemas
 
 import (
+	"maps"
+
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/fold"
 )
 
 // Verifier decides which messages have valid headers of Watership, and signs
@@ -59,6 +63,42 @@ func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedSta
 	fresh := v.newAtQueue(arrived)
 	fresh.Mismatch = true
 	return fresh, nil
+}
+
+// VerifyReport verifies a message that the consumer of a queue published to the exchange
+// for reports, with the exchange and routing key by which the consumer says that it got
+// the message. The consumer may write any values:
+//
+//   - A state counts as it does for Verify, by the exchange that the consumer says. A
+//     login that may report on a queue could as well report without a state.
+//   - An origin is a claim, and CC and user_id are removed, unless a signature covers them.
+//     The default exchange with the name of the queue is no claim: it leads there.
+func (v *Verifier) VerifyReport(reported Envelope, queue string) (VerifiedState, error) {
+	exchange := reported.Exchange
+	if v.Topology.Owns(exchange) { // the state has the origin, if the state counts
+		reported.Exchange, reported.RoutingKey = "", queue
+	}
+	headers := maps.Clone(reported.Headers)
+	for name, value := range headers {
+		if isWatershipHeader(name) { // as Watership wrote and signed it
+			headers[name] = fold.Value(value)
+		}
+	}
+	reported.Headers = headers
+	verified, err := v.Verify(reported, exchange, queue)
+	if err != nil {
+		return VerifiedState{}, err
+	}
+	_, signed := reported.Headers[headerSignature]
+	counts := verified.State.Queue != ""
+	if counts && signed && v.Keys.Signs() {
+		return verified, nil
+	}
+	e := &verified.Envelope
+	e.Headers = without(e.Headers, func(name string) bool { return name == headerCC || name == headerBCC }, roomForState)
+	e.Properties.UserID = ""
+	verified.State.OriginClaimed = e.Exchange != "" || e.RoutingKey != queue
+	return verified, nil
 }
 
 // newAtQueue verifies a message without a state in the queue of a route. Its hops remove

@@ -105,7 +105,7 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 	if !f.LeavesRoom(e) {
 		s = State{
 			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince,
-			Replay: s.Replay, ReplayOf: s.ReplayOf,
+			Replay: s.Replay, ReplayOf: s.ReplayOf, OriginClaimed: s.OriginClaimed,
 		}
 	}
 	p := f.shortened(wrapInHeaders(e, s))
@@ -124,8 +124,9 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 }
 
 // shortened makes room for the headers that the broker adds. It shortens the stack
-// first, then drops older attempts and shortens the error, which only frames
-// smaller than RabbitMQ's default need.
+// first, then drops the progress, which only messages with large headers need, then drops
+// older attempts and shortens the error, which only frames smaller than RabbitMQ's
+// default need.
 func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 	excess := func() int { return HeaderFrameSize(p) + signRoom + f.deathRoom() - f.limit() }
 	cut := func(name string) {
@@ -134,6 +135,9 @@ func (f FrameMax) shortened(p amqp.Publishing) amqp.Publishing {
 		}
 	}
 	cut(headerStack)
+	if excess() > 0 {
+		delete(p.Headers, headerProgress)
+	}
 	for attempts, _ := p.Headers[headerAttempts].([]any); len(attempts) > 0 && excess() > 0; {
 		attempts = attempts[(len(attempts)+1)/2:]
 		p.Headers[headerAttempts] = attempts

@@ -48,9 +48,21 @@ func compileAll(nodes []kql.Node, fields kql.Fields) []map[string]any {
 func compileOr(n kql.Or, fields kql.Fields) map[string]any {
 	lists, others := fields.Together(n)
 	clauses := compileEach(lists, func(list kql.OneOf) map[string]any {
-		return map[string]any{"terms": map[string]any{list.Field.Name: list.Values}}
+		return compileTerms(list.Field.Name, list.Values)
 	})
 	return anyOf(append(clauses, compileAll(others, fields)...))
+}
+
+// idField is the id of the document as well. It has no index of its own, so it is
+// searched by _id where that is possible.
+const idField = "event.id"
+
+// compileTerms matches one of several whole values.
+func compileTerms(field string, values any) map[string]any {
+	if field == idField {
+		return map[string]any{"ids": map[string]any{"values": values}}
+	}
+	return map[string]any{"terms": map[string]any{field: values}}
 }
 
 // compileAnywhere searches the index's default fields. `lenient` leaves out those
@@ -72,6 +84,8 @@ func compileIs(field kql.Field, value kql.Value) map[string]any {
 		return compilePattern(field, value.Pattern)
 	case field.Type == kql.Date:
 		return fieldClause("range", field, map[string]any{"gte": literal(value), "lte": literal(value)})
+	case field.Name == idField:
+		return compileTerms(idField, []any{value.Pattern.Text()})
 	case field.Type == kql.Keyword:
 		return fieldClause("term", field, map[string]any{"value": literal(value)})
 	case value.Quoted:

@@ -6,10 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -107,6 +109,88 @@ func TestInstallUpgrades(t *testing.T) {
 			t.Errorf("a stream without documents has %d indices", n)
 		}
 	}
+}
+
+// TestInstallUpgradesVersion1 begins with the templates and documents of version 1. Both
+// forms are then read, searched and counted together.
+func TestInstallUpgradesVersion1(t *testing.T) {
+	s := open(t, Config{})
+	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), readTestdata(t, "testdata/mappings-v1.json"))
+	for _, stream := range allStreams() {
+		body, err := eventstore.StreamTemplate(s.dataStream(stream), s.mappingsTemplate(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":2`, `"version":1`, 1))
+	}
+	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 2: run `watership setup`")
+	var former []schemas.Document
+	for line := range strings.Lines(readTestdata(t, "../storetest/testdata/documents-v1.ndjson")) {
+		event, err := schemas.ParseDocument([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		former = append(former, schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: []byte(strings.TrimSpace(line))})
+	}
+	create(t, s, former...)
+	for range 2 {
+		if err := s.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Check(t.Context()); err != nil || indices(t, s, schemas.Traffic) != 2 || indices(t, s, schemas.Failures) != 2 {
+		t.Errorf("after the upgrade: %v, %d and %d indices", err, indices(t, s, schemas.Traffic), indices(t, s, schemas.Failures))
+	}
+	for _, doc := range former {
+		event, err := schemas.ParseDocument(doc.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		event.EventID += "-2"
+		create(t, s, schemas.DocumentFormat{Labels: []string{"tenant"}}.Document(event))
+	}
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fingerprints := map[string]int{}
+	for summary, err := range s.Summaries(t.Context(), eventstore.Selection{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fingerprints[strings.TrimSuffix(summary.EventID, "-2")+summary.Fingerprint+summary.MessageID]++
+	}
+	for of, n := range fingerprints {
+		if n != 2 {
+			t.Errorf("%d summaries of %s", n, of)
+		}
+	}
+	for field, want := range map[string]int64{"headers.tenant": 20, "body.json.lines.sku": 2, "messaging.message.id": 18, "labels.tenant": 20} {
+		counts, err := s.TopValues(t.Context(), eventstore.Selection{}, field, 1)
+		if err != nil || len(counts.Values) != 1 || counts.Values[0].Count != want || counts.Without != int64(2*len(former))-want-counts.Others {
+			t.Errorf("%s: %+v, %v, want %d", field, counts, err, want)
+		}
+	}
+	for query, want := range map[string]int64{
+		"headers.tenant: acme": 20, "body.json.lines.sku: a-1": 2, "body.text: violins": 2, "event.id: bare*": 2,
+		"event.id: (bare or bare-2 or texts)": 3, "headers: *": 20, "violins": 2, "m-1": 20,
+	} {
+		node, err := kql.Parse(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node}); err != nil || n != want {
+			t.Errorf("%s finds %d (%v), want %d", query, n, err, want)
+		}
+	}
+}
+
+func readTestdata(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestCheckNamesAllThatIsMissing(t *testing.T) {

@@ -40,7 +40,7 @@ func (p *pitReader) searchPIT(ctx context.Context, size int, body map[string]any
 	if p.buffer.Cap() > 4*maxPageBytes {
 		p.buffer = bytes.Buffer{} // frees the memory of one large message
 	}
-	response, err := p.store.searchWith(ctx, "reading events", nil, body, &p.buffer, readEvent)
+	response, err := p.store.searchWith(ctx, "reading events", nil, body, &p.buffer, p.read)
 	if err == nil && response.PIT != "" {
 		p.pit = response.PIT // it can change
 	}

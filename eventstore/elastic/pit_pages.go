@@ -62,7 +62,7 @@ func (p *pitReader) readPlanned(ctx context.Context) ([]hit, error) {
 	if length == 0 {
 		return nil, nil
 	}
-	hits, err := p.search(ctx, length, map[string]any{"_source": true})
+	hits, err := p.search(ctx, length, map[string]any{"_source": p.source()})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ type pitReader struct {
 	query        map[string]any
 	sort         []any
 	withBody     bool
+	read         sourceReader
+	only         string            // the only field to read; "" for whole documents
 	pageSize     int               // documents in a page
 	planSize     int               // documents in a plan
 	planned      []hit             // the next documents, with only their sizes
@@ -30,7 +32,7 @@ type pitReader struct {
 // and come last. It reads one document more than the limit, to know that the last one
 // within the limit has no further ties.
 func (s *Store) newPITReader(sel eventstore.Selection) *pitReader {
-	p := &pitReader{store: s, query: s.filter(sel), withBody: !sel.WithoutBody, pageSize: maxPage, planSize: maxPlan}
+	p := &pitReader{store: s, query: s.filter(sel), withBody: !sel.WithoutBody, read: readEvent, pageSize: maxPage, planSize: maxPlan}
 	p.adaptive = sel.Limit == 0 || sel.Limit > maxPage
 	p.planning = p.withBody
 	if sel.Limit > 0 {
@@ -42,9 +44,12 @@ func (s *Store) newPITReader(sel eventstore.Selection) *pitReader {
 	default:
 		p.sort = []any{sortBy("@timestamp", "desc", "date"), sortBy("event.sequence", "desc", "long")}
 	}
-	p.sort = append(p.sort, "_shard_doc") // unique within a point in time
+	p.sort = append(p.sort, shardDoc)
 	return p
 }
+
+// shardDoc is unique within a point in time, and has no meaning in another one.
+const shardDoc = "_shard_doc"
 
 func sortBy(field, order, kind string) map[string]any {
 	return map[string]any{field: map[string]any{"order": order, "missing": "_last", "unmapped_type": kind}}
@@ -55,7 +60,7 @@ func sortBy(field, order, kind string) map[string]any {
 // documents.
 func (p *pitReader) next(ctx context.Context) ([]hit, error) {
 	hits, err := p.readPage(ctx)
-	if !errorContains(err, "search_context_missing_exception") {
+	if !errorContains(err, "search_context_missing_exception") || len(p.sort) == 1 {
 		return hits, err
 	}
 	p.pit, p.planned, p.planComplete = "", nil, false
@@ -92,7 +97,10 @@ func (p *pitReader) readPage(ctx context.Context) ([]hit, error) {
 }
 
 func (p *pitReader) source() any {
-	if p.withBody {
+	switch {
+	case p.only != "":
+		return []string{p.only}
+	case p.withBody:
 		return true
 	}
 	return map[string]any{"excludes": []string{"body"}}

@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Summaries reads the selected events in the order BySequence, without their documents:
+// Summaries reads the selected events in the order BySequence, without their bodies:
 // those with one of the values in one of the fields, or all without such filters. It
 // reads pages of 2,000 visible documents, without a snapshot.
 func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, alternatives ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
@@ -52,11 +52,11 @@ func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alt
 	const operation = "reading summaries of events"
 	var response summariesResponse
 	err := s.searchJSON(ctx, operation, map[string]any{
-		"size": maxPage, "_source": false, "track_total_hits": false,
+		"size": maxPage, "_source": []string{"watership.fingerprint", "messaging.message.id"}, "track_total_hits": false,
 		"query": boolQuery("filter", append(anyTerms(alternatives), s.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
-			"event.id", "event.sequence", "event.action", "watership.fingerprint", "messaging.message.id",
+			"event.id", "event.sequence", "event.action",
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
 			"watership.replay.job", "watership.replay.of", "watership.quarantined_action",
 			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
@@ -78,7 +78,7 @@ func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {
 	}
 	clauses := make([]map[string]any, len(alternatives))
 	for i, a := range alternatives {
-		clauses[i] = map[string]any{"terms": map[string]any{a.Field: append([]string{}, a.Values...)}}
+		clauses[i] = compileTerms(a.Field, append([]string{}, a.Values...))
 	}
 	return []map[string]any{anyOf(clauses)}
 }
@@ -99,14 +99,25 @@ type summariesResponse struct {
 	} `json:"hits"`
 }
 
+// summaryHit has the fields with doc_values, and the others in its source.
 type summaryHit struct {
 	Fields map[string][]json.RawMessage `json:"fields"`
+	Source struct {
+		Watership struct {
+			Fingerprint string `json:"fingerprint"`
+		} `json:"watership"`
+		Messaging struct {
+			Message struct {
+				ID string `json:"id"`
+			} `json:"message"`
+		} `json:"messaging"`
+	} `json:"_source"`
 }
 
 func (h summaryHit) summary() eventstore.EventSummary {
 	summary := eventstore.EventSummary{
 		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
-		Fingerprint: h.text("watership.fingerprint"), MessageID: h.text("messaging.message.id"),
+		Fingerprint: h.Source.Watership.Fingerprint, MessageID: h.Source.Messaging.Message.ID,
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
 		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
 		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),

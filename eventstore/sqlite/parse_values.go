@@ -101,17 +101,16 @@ func (r *documentParser) addWords(name string, value any) {
 }
 
 // addFlattened adds the values of an object by their keys. Keys of nested objects are
-// joined with dots.
+// joined with dots. The field exists in an object without values, too.
 func (r *documentParser) addFlattened(field kql.Field, value any) error {
 	members, ok := value.(map[string]any)
 	if !ok && value != nil {
 		return fmt.Errorf("%s is %s, expected an object", field.Name, describeType(value))
 	}
-	before := len(r.terms)
 	for key, member := range members {
 		r.flatten(field.Name, key, member)
 	}
-	if len(r.terms) > before {
+	if ok {
 		r.values[r.columnIndex[field.Name]] = 1
 	}
 	return nil

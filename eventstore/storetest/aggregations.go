@@ -48,6 +48,8 @@ func createTwelveEvents(t *testing.T, store Aggregations) Aggregations {
 		e.Time = time.Date(2026, 5, 4, n, 30, 0, 0, time.UTC)
 		e.Attempt = n%2 + 1
 		e.Envelope.Headers = amqp.Table{"tenant": fmt.Sprint("t", n%4), "both": []any{"a", "b"}[:1+n%2], "rank": []string{"x", "y"}[min(n%4, 1)]}
+		e.Envelope.Properties.MessageID = fmt.Sprint("m-", n/2)
+		e.Envelope.Body = fmt.Appendf(nil, `{"price":%d.50,"lines":[{"sku":"s"},{"sku":"s"},{"sku":"s-%d"}]}`, n%2, n%3)
 		switch {
 		case n%2 == 0:
 			e.Queue = "even"
@@ -81,6 +83,11 @@ func testTopValues(t *testing.T, s Aggregations) {
 		{"headers.rank", all, 10, eventstore.Aggregation{Values: []eventstore.Bucket{value("y", 9), value("x", 3)}}},
 		{"headers", all, 1, eventstore.Aggregation{Values: []eventstore.Bucket{value("a", 12)}, Others: 30}},
 		{"headers.nobody", all, 2, eventstore.Aggregation{Without: 12}},
+		{"body.json.price", all, 2, eventstore.Aggregation{Values: []eventstore.Bucket{value("0.50", 6), value("1.50", 6)}}},
+		{"body.json.lines.sku", all, 2, eventstore.Aggregation{Values: []eventstore.Bucket{value("s", 12), value("s-0", 4)}, Others: 8}},
+		{"body.json", first6, 1, eventstore.Aggregation{Values: []eventstore.Bucket{value("s", 6)}, Others: 12}},
+		{"messaging.message.id", first6, 3, eventstore.Aggregation{Values: []eventstore.Bucket{value("m-0", 2), value("m-1", 2), value("m-2", 2)}}},
+		{"event.id", first6, 1, eventstore.Aggregation{Values: []eventstore.Bucket{value("event-0", 1)}, Others: 5}},
 	} {
 		got, err := s.TopValues(t.Context(), test.sel, test.field, test.n)
 		if err != nil {

@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"breaking off", testEarlyBreak},
 		{"without bodies", testWithoutBody},
 		{"nothing is lost of an event", testLossless},
+		{"documents of version 1", testFormer},
 		{"a document that is no event", testInvalidDocument},
 		{"a context that is done", testContextDone},
 	} {

@@ -15,6 +15,7 @@ func TestSurvey(t *testing.T) {
 	due, route := Consumer{Role: Due, Process: "a:1", Policies: "cc"}, Consumer{Role: Routes, Process: "c:3"}
 	roles := Survey(topology, map[string][]string{
 		topology.Retry():  {two.Tag(), one.Tag() + "-1"},
+		topology.Report(): {one.Tag()},
 		topology.Due():    {due.Tag(), due.Tag()},
 		topology.Poison(): {"ctag1.0"},
 		topology.Log():    {Consumer{Role: Index, Process: "a:1"}.Tag()},

@@ -97,6 +97,12 @@ func (r *Reader) Text() string {
 	return r.often.value(r.quoted()).(string)
 }
 
+// AtText reports whether the next value is a string.
+func (r *Reader) AtText() bool {
+	r.space()
+	return r.at < len(r.data) && r.data[r.at] == '"'
+}
+
 // TextValue reads a string as an any, the type of a table's values.
 func (r *Reader) TextValue() any {
 	if r.null() {
