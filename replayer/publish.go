@@ -71,7 +71,7 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
 		state: schemas.State{
 			Fingerprint: r.fingerprint(e, sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
-			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(),
+			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
 		},
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/readahead"
 	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -78,9 +79,9 @@ func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection
 // pages yields the candidates after a cursor, in order. It reads one page while it
 // decides about the previous one.
 func (s *scan) pages(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]candidate, error] {
-	return prefetch(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
+	return readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
 		return func(yield func([]candidate, error) bool) {
-			for page, err := range prefetch(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] { return s.read(ctx, after) }) {
+			for page, err := range readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] { return s.read(ctx, after) }) {
 				if err == nil {
 					err = s.decide(ctx, page)
 				}
@@ -122,37 +123,6 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 	}
 }
 
-// prefetch computes the next element of a sequence while the consumer handles the
-// current one. It cancels the context of the sequence when the consumer stops.
-func prefetch[T any](ctx context.Context, sequence func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
-	type step struct {
-		value T
-		err   error
-	}
-	return func(yield func(T, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		steps := make(chan step, 1)
-		var work sync.WaitGroup
-		defer work.Wait()
-		defer cancel()
-		work.Go(func() {
-			defer close(steps)
-			for value, err := range sequence(ctx) {
-				select {
-				case steps <- step{value, err}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-		for s := range steps {
-			if !yield(s.value, s.err) {
-				return
-			}
-		}
-	}
-}
-
 // decide leaves out messages that were replayed or resolved before the job was
 // planned, and selects from the rest.
 func (s *scan) decide(ctx context.Context, page []candidate) error {
@@ -167,6 +137,10 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err != nil {
 		return err
 	}
+	unproven, err := s.unprovenOrigins(ctx, page)
+	if err != nil {
+		return err
+	}
 	rivals, err := s.rivalsByMessage(ctx, page)
 	if err != nil {
 		return err
@@ -176,6 +150,8 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 		switch {
 		case c.err != nil:
 			c.leftOut = unreadable
+		case c.event.OriginClaimed && unproven[history.OriginOf(c.event)]:
+			c.leftOut = originClaimed
 		case known.replayedBeforePlan(c):
 			c.leftOut = alreadyReplayed
 		default:

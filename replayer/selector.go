@@ -28,6 +28,7 @@ const (
 	quarantinedNoMessage = "quarantined, and not about a message that can be sent"
 	notAboutMessage      = "about the record or a route, not about a message"
 	ownTarget            = "the place to send it to is Watership's own (--to-queue sends it elsewhere)"
+	originClaimed        = "published, as its consumer says, where no tap saw it (--to-failed-queue sends it)"
 	unreadable           = "the document cannot be read"
 	alreadyReplayed      = "already replayed (--again sends them too)"
 	handledSince         = "failed and handled since (--again sends them too)"

@@ -8,6 +8,7 @@ type Attempt struct {
 	Queue       string
 	Fingerprint string // of the message
 	Replay      string // id of the replay job that published the message; "": none
+	Progress    string // how far an earlier attempt got, by Progress; "": it did not say
 }
 
 type attemptKey struct{}

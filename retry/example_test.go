@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -179,6 +180,28 @@ func ExampleStandardDelays() {
 func ExampleClassOf() {
 	fmt.Println(retry.ClassOf(errors.New("lost")), retry.ClassOf(retry.Class("ordering", errors.New("too early"))))
 	// Output: default ordering
+}
+
+// A handler of much work resumes where the attempt before it stopped.
+func ExampleProgress() {
+	handler := func(msg *message.Message) ([]*message.Message, error) {
+		page, _ := strconv.Atoi(retry.AttemptFrom(msg.Context()).Progress)
+		for ; page < 10; page++ {
+			if page == 7 {
+				return nil, retry.Progress(strconv.Itoa(page), errors.New("the service stopped"))
+			}
+		}
+		return nil, nil
+	}
+	_, err := handler(message.NewMessage("", nil))
+	fmt.Println(retry.ProgressOf(err))
+	// Output: 7 true
+}
+
+func ExampleProgressOf() {
+	text, found := retry.ProgressOf(errors.New("no stock"))
+	fmt.Printf("%q %v\n", text, found)
+	// Output: "" false
 }
 
 func ExampleHeaders_Apply() {

@@ -108,6 +108,38 @@ func Unavailable(err error) error {
 	return &UnavailableError{err}
 }
 
+// MaxProgress is the greatest length of a progress in bytes.
+const MaxProgress = 4 << 10
+
+// ProgressError says how far an attempt got.
+type ProgressError struct {
+	Progress string
+	Err      error
+}
+
+func (e *ProgressError) Error() string { return e.Err.Error() }
+func (e *ProgressError) Unwrap() error { return e.Err }
+
+// Progress says how far an attempt got, so that the next one resumes there: it finds the
+// text in Attempt.Progress. An attempt that says nothing keeps the text, and an empty one
+// removes it. A text of more than MaxProgress bytes has no effect, as the error of the
+// attempt's event says. A replay begins without. Progress(text, nil) is nil.
+func Progress(text string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ProgressError{text, err}
+}
+
+// ProgressOf returns the outermost progress of an error.
+func ProgressOf(err error) (text string, found bool) {
+	var progress *ProgressError
+	if errors.As(err, &progress) {
+		return progress.Progress, true
+	}
+	return "", false
+}
+
 // PanicError is a handler's panic, which counts as a failure.
 type PanicError struct {
 	Value any

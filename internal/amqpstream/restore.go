@@ -25,14 +25,14 @@ func restore(frame []byte) []byte {
 	return nil
 }
 
-// merge returns table without UnreadableHeaders and with the stashed headers. It
+// merge returns table without UnreadableHeaders and UnreadableDeath, and with the stashed headers. It
 // drops stashed control headers, since any publisher can send a header named
 // UnreadableHeaders.
 func merge(table, stashed []byte) []byte {
 	merged := make([]byte, 0, len(table)+len(stashed))
 	present := map[string]bool{}
 	eachEntry(table, func(e entry) {
-		if string(e.name) != UnreadableHeaders {
+		if name := string(e.name); name != UnreadableHeaders && name != UnreadableDeath {
 			present[string(e.name)] = true
 			merged = append(merged, e.encoded...)
 		}

@@ -32,6 +32,12 @@ const UnreadableHeaders = "unreadable-headers"
 // BCC.
 const UnreadableCC = "unreadable-cc"
 
+// UnreadableDeath is the name of a void header that stands for an x-death which the client
+// library cannot decode. RabbitMQ before 4.0 keeps the x-death of a publisher when
+// it adds an entry for a dead letter, so that its absence would prove nothing. It is not
+// published again.
+const UnreadableDeath = "watership-unreadable-death"
+
 // stash returns a frame that the client library can decode in place of one that it
 // cannot; nil for one that it can.
 func stash(frame []byte) []byte {
@@ -99,21 +105,27 @@ func clientDecodes(name []byte, kind byte, content []byte) bool {
 
 // split splits a table into headers to keep, to put into UnreadableHeaders and to
 // put into UnreadableCC. A rest of the table that cannot be split into entries is
-// appended to unreadable. Other control headers that are unreadable are dropped.
+// appended to unreadable. Other control headers that are unreadable are dropped, with
+// UnreadableDeath in place of x-death, or of what may be one.
 func split(table []byte, tooMany bool) (kept, unreadable, cc []byte) {
 	var others, copies []entry
-	count := 0
+	count, death := 0, false
 	rest := eachEntry(table, func(e entry) {
 		switch {
-		case clientDecodes(e.name, e.kind, e.content) && count < maxElements-1 && (!tooMany || changesOnHops(e.name)):
+		case clientDecodes(e.name, e.kind, e.content) && count < maxElements-2 && (!tooMany || changesOnHops(e.name)):
 			kept = append(kept, e.encoded...)
 			count++
 		case isCC(e.name):
 			copies = append(copies, e)
 		case !isControl(e.name):
 			others = append(others, e)
+		default:
+			death = death || string(e.name) == "x-death"
 		}
 	})
+	if death || len(rest) > 0 && withoutControl(rest) == nil {
+		kept = append(append(kept, byte(len(UnreadableDeath))), UnreadableDeath+"V"...)
+	}
 	return kept, append(sorted(others), withoutControl(rest)...), sorted(copies)
 }
 

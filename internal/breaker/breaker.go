@@ -43,6 +43,7 @@ type Breaker struct {
 // recentFailure is a failure that may be caused by an outage.
 type recentFailure struct {
 	message string // instance id
+	key     string
 	kind    string
 	at      time.Time
 	counted bool // as an attempt
@@ -52,6 +53,7 @@ type recentFailure struct {
 type Failure struct {
 	schemas.Failure
 	Cause          Cause
+	Key            string        // of the messages that a part of the service serves; "": none. Messages of one key count once.
 	RequestedPause time.Duration // the pause that the service asked for; 0: none
 }
 
@@ -132,7 +134,7 @@ func (b *Breaker) classify(epoch int, before schemas.State, f Failure, now time.
 		return WaitsReset
 	}
 	counts := f.Cause == MessageFailure || f.Cause == TimedOut
-	suspected := b.addFailure(recentFailure{before.Message, outageKind(f.Failure, f.Cause), now, counts}, f)
+	suspected := b.addFailure(recentFailure{before.Message, f.Key, outageKind(f.Failure, f.Cause), now, counts}, f)
 	if suspected || !counts {
 		return AttemptReturned
 	}
@@ -172,7 +174,7 @@ func (b *Breaker) addFailure(s recentFailure, f Failure) (suspected bool) {
 		return false
 	}
 	b.streak = slices.DeleteFunc(b.streak, func(other recentFailure) bool {
-		return s.at.Sub(other.at) > b.cfg.Within || other.message == s.message
+		return s.at.Sub(other.at) > b.cfg.Within || other.message == s.message || s.key != "" && other.key == s.key
 	})
 	alike := 1
 	for _, other := range b.streak {
@@ -181,7 +183,8 @@ func (b *Breaker) addFailure(s recentFailure, f Failure) (suspected bool) {
 		}
 	}
 	suspected = alike >= b.cfg.Messages
-	if !suspected || f.Cause == MessageFailure && alike < maxStreak && s.at.Sub(b.succeeded) < successGrace {
+	mayBeAlone := f.Cause == MessageFailure || f.Key != ""
+	if !suspected || mayBeAlone && alike < maxStreak && s.at.Sub(b.succeeded) < successGrace {
 		s.counted = s.counted && !suspected
 		b.streak = lastN(append(b.streak, s), maxStreak)
 		return suspected
@@ -227,17 +230,17 @@ func (b *Breaker) state() (open, recovering bool, changed <-chan struct{}) {
 	return b.open, b.recovering > 0, b.changed
 }
 
-// pause returns the wait before the next round of probes.
-func (b *Breaker) pause() time.Duration {
+// Pause returns the wait before the next round of probes.
+func (b *Breaker) Pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return min(max(b.cfg.Pause(b.rounds), b.last.RequestedPause), b.cfg.Cap)
 }
 
-// probes returns how many messages a round tries one after the other, until one
+// Probes returns how many messages a round tries one after the other, until one
 // succeeds. If the service answers, the number grows with each round, since many bad
 // messages may be in front of the good ones.
-func (b *Breaker) probes() int {
+func (b *Breaker) Probes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := b.cfg.Messages
@@ -247,8 +250,8 @@ func (b *Breaker) probes() int {
 	return most
 }
 
-// roundFailed records that no probe of a round succeeded.
-func (b *Breaker) roundFailed() {
+// RoundFailed records that no probe of a round succeeded.
+func (b *Breaker) RoundFailed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rounds++

@@ -177,7 +177,7 @@ func TestRequestedPause(t *testing.T) {
 	} {
 		b := New(retry.Breaker{Messages: 1}, time.Now)
 		b.RecordFailure(b.Begin(), schemas.State{Message: "m"}, Failure{Cause: Unavailable, RequestedPause: requested})
-		if got := b.pause(); got != want {
+		if got := b.Pause(); got != want {
 			t.Errorf("%s: a pause of %s, want %s", requested, got, want)
 		}
 	}

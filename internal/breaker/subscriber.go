@@ -42,6 +42,9 @@ type Route struct {
 	HandlerTimeout     time.Duration // after which a handler hangs; 0: none
 	StopTimeout        time.Duration // for handlers at the end of the route
 
+	// Stop is called before the end of the route waits for handlers. Nil: no call.
+	Stop func()
+
 	// Record records that the route was paused or resumed. Probes do not wait for it, and
 	// Close does.
 	Record func(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure)
@@ -200,8 +203,8 @@ func (s *Subscriber) probeRounds(ctx context.Context, since time.Time, closed <-
 		}
 	})
 	s.running.Go(func() { s.repeatPaused(ctx, since) })
-	for sleep(ctx, s.breaker.pause()) && s.probeRound(ctx) {
-		s.breaker.roundFailed()
+	for sleep(ctx, s.breaker.Pause()) && s.probeRound(ctx) {
+		s.breaker.RoundFailed()
 	}
 }
 
@@ -227,7 +230,7 @@ func (s *Subscriber) record(ctx context.Context, action schemas.Action, since ti
 func (s *Subscriber) probeRound(ctx context.Context) bool {
 	var c *consumption
 	defer func() { c.end() }()
-	for tried := 0; tried < s.breaker.probes(); tried++ {
+	for tried := 0; tried < s.breaker.Probes(); tried++ {
 		if open, _, _ := s.breaker.state(); !open {
 			return false
 		}
@@ -290,6 +293,9 @@ func (s *Subscriber) probeTimeout() time.Duration {
 
 // end waits for handlers, at most for the stop timeout, and for the acknowledgements.
 func (s *Subscriber) end() {
+	if s.route.Stop != nil {
+		s.route.Stop()
+	}
 	timer := time.AfterFunc(s.route.StopTimeout, func() {
 		s.route.Logger.Error("handlers did not finish in time; their messages are requeued",
 			"queue", s.route.Queue, "timeout", s.route.StopTimeout)

@@ -22,6 +22,15 @@ func Check(name string) error {
 	return nil
 }
 
+// CheckSet refuses a name under which the configuration may not set a value. Unlike the
+// others, Content-Type does not frame the request.
+func CheckSet(name string) error {
+	if strings.EqualFold(name, "content-type") {
+		return nil
+	}
+	return Check(name)
+}
+
 // isReserved reports whether a header frames the request or is Watership's own.
 func isReserved(name string) bool {
 	for _, prefix := range []string{"content-", "proxy-", "watership-", "webhook-"} {

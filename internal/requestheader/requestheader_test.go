@@ -5,6 +5,17 @@ import (
 	"testing"
 )
 
+func TestCheckSet(t *testing.T) {
+	for name, want := range map[string]bool{
+		"Content-Type": true, "content-type": true, "Authorization": true, "Idempotency-Key": true, "User-Agent": true,
+		"Content-Length": false, "Content-Encoding": false, "Host": false, "Transfer-Encoding": false, "Connection": false, "Webhook-Id": false, "watership-queue": false, "a b": false,
+	} {
+		if err := CheckSet(name); (err == nil) != want {
+			t.Errorf("%q: got %v", name, err)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, want := range map[string]string{
 		"tenant": "", "X-Tenant": "", "traceparent": "", "Idempotency-Key": "", "Authorization": "",

@@ -1,0 +1,316 @@
+// Package fairness divides the handlers of a route among the keys of its messages, such as
+// the receivers of webhooks: a key that is slow or fails delays no other.
+package fairness
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+)
+
+// Gate decides when a handler may have a message. A key has a part of the handlers, and a
+// breaker. A message whose key has no handler left waits in the process. If the process has
+// no room for others and handlers are idle, half of the messages of the key that has the
+// most of them go to delay queues.
+//
+// The subscriber of the route calls Arrive for each message, in the order of the queue, and
+// Leave once the message is acknowledged. In between, its handler calls Begin and, if it
+// gets a turn, one of Succeeded and Failed.
+type Gate struct {
+	cfg Config
+	now func() time.Time
+
+	mu       sync.Mutex // guards the fields below, and all fields of keys and tickets
+	closed   bool
+	keys     map[string]*key
+	crowded  map[*key]int // the number of tickets that wait for a key, of those with any
+	present  int          // tickets that are not gone
+	arrived  time.Time    // when the latest ticket did
+	idleWait time.Duration
+	emptied  time.Time // when messages left the process since handlers were idle
+	running  int       // tickets that have a handler
+	probes   int       // tickets with a handler, of keys whose breaker is open
+	ready    []*Ticket // tickets that wait for a handler, but not for their key; oldest first
+	position int64     // the latest that was given
+
+	// places are the positions of messages that left without an outcome, by their ids, if
+	// ordered. They are delivered again, after later messages of their key went to delay queues.
+	places map[string]int64
+}
+
+// Delivery is a message that is delivered.
+type Delivery struct {
+	Key         string // "": the message needs only a handler
+	ID          string
+	Position    int64 // if it has waited in a delay queue for its key; 0 if not
+	Redelivered bool
+}
+
+// Config configures a Gate.
+type Config struct {
+	Concurrency int // handlers of the route
+	PerKey      int // handlers of one key
+	Room        int // messages that may wait in the process, in addition to Concurrency
+
+	// Ordered is whether the messages of a key are handled one after the other, in the
+	// order of their arrival, also if an attempt at one of them failed.
+	Ordered bool
+
+	Breaker retry.Breaker // of each key
+
+	// Paused is called when the breaker of a key opens, with its error, and Resumed when it
+	// closes. They are called with the lock of the Gate.
+	Paused  func(key, why string)
+	Resumed func(key string, after time.Duration)
+}
+
+// Reason is the reason why a message waits.
+type Reason string
+
+// The reasons why a message waits.
+const (
+	Busy        Reason = "busy"        // its key has no handler left
+	Unavailable Reason = "unavailable" // the breaker of its key is open
+	Order       Reason = "order"       // an earlier message of its key is not done
+)
+
+// Reasons lists every Reason.
+func Reasons() []Reason { return []Reason{Busy, Unavailable, Order} }
+
+// Wait is the result of Begin for a message that waits in a delay queue.
+type Wait struct {
+	Reason Reason
+	Delay  time.Duration // of a delay queue
+}
+
+// ErrClosed is returned by Begin after Close.
+var ErrClosed = errors.New("the route stops")
+
+const (
+	maxKeys = 10_000 // that are remembered without need, and as many places
+
+	// memoryWait is how long a message waits in the process at once, well below RabbitMQ's
+	// consumer_timeout.
+	memoryWait = 5 * time.Minute
+
+	// idleWait is how long no message arrives, while handlers are idle, until messages leave
+	// the process: the consumer may have prefetched as many as it may. If then none arrives
+	// within refillWait, the queue is empty, and the next wait is twice as long.
+	idleWait        = 500 * time.Millisecond
+	longestIdleWait = time.Minute
+	refillWait      = 250 * time.Millisecond
+
+	// returnGrace is how long after its time a message in a delay queue is waited for by
+	// the next ones of its key.
+	returnGrace = 5 * time.Minute
+
+	// lostGrace is how long a message that left without an outcome is waited for: another
+	// process may have it.
+	lostGrace = 30 * time.Second
+)
+
+// New returns a Gate.
+func New(cfg Config, now func() time.Time) *Gate {
+	if cfg.Ordered {
+		cfg.PerKey = 1
+	}
+	return &Gate{
+		cfg: cfg, now: now, keys: map[string]*key{}, crowded: map[*key]int{}, places: map[string]int64{}, idleWait: idleWait,
+	}
+}
+
+// Close makes Begin return ErrClosed to all messages that have no handler.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for k := range maps.Clone(g.crowded) {
+		for _, t := range k.waiting() {
+			t.refuse(outcome{err: ErrClosed})
+		}
+	}
+	for _, t := range slices.Clone(g.ready) {
+		t.refuse(outcome{err: ErrClosed})
+	}
+}
+
+// Arrive is called with each message that is delivered.
+func (g *Gate) Arrive(d Delivery) *Ticket {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := &Ticket{gate: g, id: d.ID, position: d.Position, turn: make(chan outcome, 1)}
+	g.present++
+	g.arrived = g.now()
+	if g.arrived.Sub(g.emptied) < refillWait {
+		g.idleWait = idleWait
+	}
+	if d.Key != "" {
+		t.key = g.key(d.Key)
+	}
+	if t.position <= 0 {
+		t.position = g.place(t, d.Redelivered)
+	}
+	if t.key != nil {
+		t.key.add(t, d.Position > 0)
+	}
+	return t
+}
+
+// place returns the position of a message that has none: a new one, or the former one of a
+// message that is delivered once more, as after a lost connection.
+func (g *Gate) place(t *Ticket, redelivered bool) int64 {
+	if redelivered && t.key != nil && g.cfg.Ordered {
+		if at := slices.IndexFunc(t.key.tickets, func(other *Ticket) bool { return other.id == t.id }); at >= 0 {
+			return t.key.tickets[at].position
+		}
+		if position, known := g.places[t.id]; known {
+			delete(g.places, t.id)
+			return position
+		}
+	}
+	g.position = max(g.position+1, g.now().UnixNano())
+	return g.position
+}
+
+// keepPlace keeps the position of a message that left without an outcome. The next ones of
+// its key wait until it is delivered again.
+func (g *Gate) keepPlace(t *Ticket) {
+	if !g.cfg.Ordered || t.key == nil {
+		return
+	}
+	if slices.ContainsFunc(t.key.tickets, func(other *Ticket) bool { return other != t && other.id == t.id }) {
+		return
+	}
+	if len(g.places) >= maxKeys { // those that another process got
+		clear(g.places)
+	}
+	g.places[t.id] = t.position
+	t.key.addAway(t.position, g.now().Add(lostGrace-returnGrace))
+}
+
+// Begin waits until a handler may have the message. A message that has to wait longer gets a
+// Wait instead, with a Reason. exhausted is whether the message has waited for an
+// unavailable key as long as it may: then it does not wait for the breaker.
+func (g *Gate) Begin(ctx context.Context, t *Ticket, exhausted bool) (Wait, error) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return Wait{}, ErrClosed
+	}
+	t.exhausted = exhausted
+	t.enter()
+	t.waited = t.stage != running
+	g.mu.Unlock()
+	timer := time.NewTicker(idleWait)
+	defer timer.Stop()
+	for {
+		select {
+		case o := <-t.turn:
+			return o.wait, o.err
+		case <-timer.C:
+			g.checkWait(t)
+		case <-ctx.Done():
+			return Wait{}, context.Cause(ctx)
+		}
+	}
+}
+
+// checkWait ends the wait of a ticket in the process if it has waited for long, and the waits
+// of others if handlers are idle.
+func (g *Gate) checkWait(t *Ticket) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if now.Sub(t.since) >= memoryWait {
+		t.giveUp()
+	}
+	latest := g.arrived
+	if g.emptied.After(latest) {
+		latest = g.emptied
+	}
+	if g.running < g.cfg.Concurrency && now.Sub(latest) >= g.idleWait {
+		g.emptied, g.idleWait = now, min(2*g.idleWait, longestIdleWait)
+		g.makeRoom()
+	}
+}
+
+// grant gives free handlers to the tickets that are ready. If handlers stay idle, and the
+// process has no room for other messages, it makes room.
+func (g *Gate) grant() {
+	for len(g.ready) > 0 && g.running < g.cfg.Concurrency {
+		t := g.ready[0]
+		g.ready = g.ready[1:]
+		g.running++
+		t.begin()
+	}
+	if g.running < g.cfg.Concurrency && g.present >= g.cfg.Concurrency+g.cfg.Room {
+		g.makeRoom()
+	}
+}
+
+// makeRoom makes the newer half of the tickets wait in a delay queue that wait for the key
+// with the most of them.
+func (g *Gate) makeRoom() {
+	var most *key
+	for k, tickets := range g.crowded {
+		if most == nil || tickets > g.crowded[most] {
+			most = k
+		}
+	}
+	if most == nil {
+		return
+	}
+	tickets := most.waiting()
+	for _, t := range tickets[len(tickets)/2:] {
+		t.giveUp()
+	}
+}
+
+// key returns the key of a name.
+func (g *Gate) key(name string) *key {
+	k, known := g.keys[name]
+	if !known {
+		if len(g.keys) >= maxKeys {
+			g.forget()
+		}
+		k = &key{gate: g, name: name}
+		g.keys[name] = k
+	}
+	if now := g.now(); now.Sub(k.used) > longestWait {
+		k.outside = 0
+	}
+	k.used = g.now()
+	return k
+}
+
+// forget removes half of the keys that no message has now, those whose breaker is closed
+// first, and of these the ones that were used longest ago.
+func (g *Gate) forget() {
+	var idle []*key
+	for _, k := range g.keys {
+		k.expireAway()
+		if len(k.tickets) == 0 && len(k.away) == 0 {
+			idle = append(idle, k)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *key) int {
+		switch {
+		case a.paused == b.paused:
+			return a.used.Compare(b.used)
+		case b.paused:
+			return -1
+		}
+		return 1
+	})
+	for _, k := range idle[:(len(idle)+1)/2] {
+		if k.paused {
+			k.resumed()
+		}
+		delete(g.keys, k.name)
+	}
+}

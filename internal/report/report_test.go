@@ -1,0 +1,77 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/tablejson"
+)
+
+// Clients in languages with fewer types than AMQP write numbers and texts as they can.
+func TestValuesOfOtherLanguages(t *testing.T) {
+	for _, delay := range []any{
+		int8(100), int16(100), int32(100), int64(100), uint8(100), uint16(100), uint32(100), 100, float32(100), float64(100), "100", []byte("100"),
+	} {
+		told, err := Parse(schemas.Envelope{RoutingKey: "orders", Headers: amqp.Table{"tenant": "acme", Header: amqp.Table{
+			"outcome": []byte("retry"), "delay": delay, "error": nil, "exchange": []byte("shop"), "routing-key": "",
+			"progress": "", "expiration": delay, "x-death": []any{amqp.Table{"queue": "a"}},
+		}}})
+		if err != nil || told.Outcome != Retry || told.Delay == nil || *told.Delay != 100*time.Millisecond || told.Progress == nil ||
+			told.Message.Exchange != "shop" || told.Message.RoutingKey != "" || told.Message.Properties.Expiration != "100" ||
+			len(told.Message.Headers) != 2 || told.Message.Headers["x-death"] == nil {
+			t.Errorf("a delay of type %T: %+v, %v", delay, told, err)
+		}
+	}
+	long, err := Parse(schemas.Envelope{Headers: amqp.Table{Header: amqp.Table{
+		"outcome": "retry", "delay": "18446744073709551615", "exchange": "", "routing-key": strings.Repeat("k", 255),
+	}}})
+	if err == nil {
+		t.Errorf("a delay beyond 64 bits counts: %+v", long)
+	}
+}
+
+// FuzzParse: a report of any form keeps the message, and gives an outcome or an error.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		`{"watership-report":{"outcome":"handled","exchange":"shop","routing-key":"k"}}`,
+		`{"watership-report":{"outcome":"retry","error":"no","error-type":"T","class":"c","stack":"s","delay":1500,"progress":"p","exchange":"","routing-key":"orders","expiration":"60000","x-death":[]}}`,
+		`{"watership-report":{"outcome":7,"delay":-1.5,"exchange":null,"routing-key":[1],"progress":{}}}`, `{"watership-report":[]}`, `{"tenant":"acme"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		headers, err := tablejson.Parse(text)
+		if err != nil {
+			t.Skip()
+		}
+		arrived := schemas.Envelope{Exchange: "watership.report", RoutingKey: "orders", Headers: headers, Body: []byte("x")}
+		before := len(headers)
+		told, err := Parse(arrived)
+		switch told.Outcome {
+		case Handled, Retry, Poison, Unavailable:
+		default:
+			if err == nil {
+				t.Errorf("outcome %q is none", told.Outcome)
+			}
+		}
+		if _, left := told.Message.Headers[Header]; left || string(told.Message.Body) != "x" || len(headers) != before {
+			t.Errorf("the message is %+v", told.Message)
+		}
+		if err != nil && (told.Message.Exchange != "" || told.Message.RoutingKey != "orders") {
+			t.Errorf("a report that cannot be read has the origin %q, %q", told.Message.Exchange, told.Message.RoutingKey)
+		}
+		for _, text := range []string{told.Error, told.ErrorType, told.Class, told.Stack} {
+			if !utf8.ValidString(text) {
+				t.Errorf("%q is no text", text)
+			}
+		}
+		if told.Delay != nil && (*told.Delay < 0 || *told.Delay > 24*time.Hour) {
+			t.Errorf("a delay of %s", *told.Delay)
+		}
+	})
+}
