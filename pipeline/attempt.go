@@ -23,7 +23,7 @@ var errNacked = errors.New("the handler nacked the message")
 func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedState) (produced []*message.Message, err error) {
 	this := retry.Attempt{
 		Number: verified.State.Attempt + 1, Queue: h.route.Queue,
-		Fingerprint: verified.State.Fingerprint, Replay: verified.State.Replay,
+		Fingerprint: verified.State.Fingerprint, Replay: verified.State.Replay, Progress: verified.State.Progress,
 	}
 	ctx := retry.ContextWithAttempt(msg.Context(), this)
 	if h.route.Timeout > 0 {
@@ -32,7 +32,7 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 		defer cancel()
 		defer time.AfterFunc(h.route.Timeout+hangGrace, func() { h.reportHang(this) }).Stop()
 	}
-	defer h.runningCalls.begin(msg.Context(), verified.State, h.now())()
+	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
 	input := handlerMessage(ctx, msg, verified.Envelope)
 	produced, err = usercode.Call(func() ([]*message.Message, error) { return h.route.Handler(input) })
 	return produced, errorOrNack(input, err)

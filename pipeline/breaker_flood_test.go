@@ -17,7 +17,7 @@ import (
 // handled at once and each bad one is poison after the attempts of its policy.
 func TestFloodOfBadMessagesPausesNoRoute(t *testing.T) {
 	const good, bad = 2 * 100, 20 * 40 // for 100 s and for 40 s
-	for seed := range uint64(20) {
+	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newFloodModel(t, seed, good+bad)
 			arrivals := make([]time.Time, m.messages)
@@ -55,7 +55,7 @@ func TestFloodOfBadMessagesPausesNoRoute(t *testing.T) {
 // route pauses within seconds, and no message loses an attempt for it, except for the few
 // that failed first.
 func TestOutageThatAnswersPausesTheRoute(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			const healthy, rate = 30 * time.Second, 20
 			m := newFloodModel(t, seed, rate*60)

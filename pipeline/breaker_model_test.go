@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +30,17 @@ import (
 // outage, is no poison because of one, and never has company beyond the concurrency
 // of its route; bad ones are poison, in as many attempts as the policy says; and
 // the service is left alone while it is unavailable.
-func TestBreakerModel(t *testing.T) {
-	for seed := range uint64(200) {
+func TestBreakerModel(t *testing.T) { testBreakerModel(t, 60) }
+
+func TestSoakBreakerModel(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
+	}
+	testBreakerModel(t, 2000)
+}
+
+func testBreakerModel(t *testing.T, seeds uint64) {
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			m := newOutageModel(t, seed)
 			m.run()

@@ -59,22 +59,26 @@ func (p *Pipeline) build() (err error) {
 
 func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
-	dead, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Due()), p.poisoner()
-	for r, handler := range map[Role]queueHandler{
-		RoleRetry:  {dead.messageFlow, dead.handleDead, handlerTries, dead.poisonDeadLetter},
-		RoleDue:    {due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage},
-		RolePoison: {poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable},
+	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Due()), p.poisoner()
+	for _, one := range []struct {
+		role Role
+		queueHandler
+	}{
+		{RoleRetry, queueHandler{dead.messageFlow, dead.handleDead, handlerTries, dead.poisonDeadLetter}},
+		{RoleRetry, queueHandler{reports.messageFlow, reports.handleReport, handlerTries, reports.poisonReport}},
+		{RoleDue, queueHandler{due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage}},
+		{RolePoison, queueHandler{poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable}},
 	} {
-		if !p.cfg.has(r) {
+		if !p.cfg.has(one.role) {
 			continue
 		}
-		queue := handler.queue
-		subscriber, err := p.subscriber(role.Role(r), logger,
+		queue := one.queue
+		subscriber, err := p.subscriber(role.Role(one.role), logger,
 			transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
-		p.router.AddConsumerHandler(queue, queue, subscriber, handler.run)
+		p.router.AddConsumerHandler(queue, queue, subscriber, one.run)
 	}
 	return nil
 }
@@ -93,9 +97,16 @@ func (p *Pipeline) retrier(queue string) *retrier {
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	guard := crashloop.New(route.MaxDeliveries)
+	b := breaker.New(*route.Breaker, time.Now)
+	p.breakers[route.Queue] = b
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: guard}
+	rh.gate = rh.newGate()
 	options := []transport.Option{transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued)}
+	if rh.gate != nil {
+		options = append(options, transport.OnArrival(rh.arrive))
+	}
 	concurrent, err := p.subscriber(role.Routes, logger,
-		append(options, transport.Concurrency(route.Concurrency), transport.MaxBytes(p.cfg.MaxBytes))...)
+		append(options, transport.Concurrency(route.Concurrency+route.waitingRoom()), transport.MaxBytes(p.cfg.MaxBytes))...)
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
@@ -103,9 +114,6 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	b := breaker.New(*route.Breaker, time.Now)
-	p.breakers[route.Queue] = b
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: guard}
 	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
@@ -153,14 +161,14 @@ func (p *Pipeline) directDelivery() topology.DirectDelivery {
 }
 
 // routeOf returns the route of a queue. The queue of another consumer, without a route,
-// has the default policy.
+// has the default policy and breaker.
 func (p *Pipeline) routeOf(queue string) Route {
 	for _, route := range p.cfg.Routes {
 		if route.Queue == queue {
 			return route
 		}
 	}
-	return Route{Queue: queue, Policy: p.cfg.Default}
+	return Route{Queue: queue, Policy: p.cfg.Default, Breaker: &p.cfg.Breaker}
 }
 
 // declareParking declares a parking queue that was deleted.

@@ -33,8 +33,13 @@ const (
 
 // deliveriesBefore returns the number of earlier deliveries of a message that had no
 // outcome. Quorum queues count them (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling);
-// counted is false for a redelivery from a classic queue.
+// counted is false for a redelivery from a classic queue. A message that has to wait for its
+// turn waited at its earlier deliveries, too, since the same messages were in front of it: no
+// handler had it.
 func deliveriesBefore(ctx context.Context, s schemas.State) (deliveries int, counted bool) {
+	if a, found := arrivalOf(ctx); found && a.ticket.Waited() {
+		return s.Deliveries, true
+	}
 	arrived, _ := schemas.FromContext(ctx)
 	count, known := arrived.Headers["x-delivery-count"].(int64)
 	return s.Deliveries + int(min(max(0, count), 1<<20)), known || !transport.Redelivered(ctx)
@@ -74,7 +79,7 @@ func (h *routeHandler) guard(ctx context.Context, verified schemas.VerifiedState
 	}
 	end, alone, err := g.BeginAlone(ctx)
 	if err == nil && !alone {
-		verified.State.Deliveries = deliveries
+		verified.State.Deliveries, deliveries = deliveries, all
 		return wait(suspectDelay)
 	}
 	return end, false, err

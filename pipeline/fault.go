@@ -108,6 +108,12 @@ func (r *retrier) poisonDeadLetter(ctx context.Context, arrived schemas.Envelope
 	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
+// poisonReport publishes a message whose consumer reported on it as poison because of a
+// bug of this package.
+func (r *retrier) poisonReport(ctx context.Context, arrived schemas.Envelope, fault error) error {
+	return r.poisonDeadLetter(ctx, withoutReport(arrived), fault)
+}
+
 // poisonDueMessage publishes a message that is due as poison because of a bug of this package.
 func (r *retrier) poisonDueMessage(ctx context.Context, arrived schemas.Envelope, fault error) error {
 	verified, _, err := parseVerified(arrived, r.verifier.VerifyDue)

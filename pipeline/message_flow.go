@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/queuelimit"
@@ -76,6 +77,7 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	if state.Message == "" {
 		state.Message = f.newID()
 	}
+	state = withProgress(state, a.progress)
 	switch decision.Action {
 	case retry.Poison:
 		return f.poison(ctx, before.Envelope, state)
@@ -88,6 +90,18 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 		return err
 	}
 	return f.schedule(ctx, before.Envelope, state, decision.Delay)
+}
+
+// withProgress returns a state with the progress that an attempt reported, if any.
+func withProgress(s schemas.State, progress *string) schemas.State {
+	switch {
+	case progress == nil:
+	case len(*progress) > retry.MaxProgress:
+		s.Failure.Message = fmt.Sprintf("its progress of %d bytes is dropped: at most %d fit; %s", len(*progress), retry.MaxProgress, s.Failure.Message)
+	default:
+		s.Progress = strings.ToValidUTF8(*progress, "?")
+	}
+	return s
 }
 
 // replaceRetryWithoutRoom replaces the retry of a message whose headers leave no room for a
@@ -105,7 +119,7 @@ func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e
 	if state.EventID == "" {
 		state.EventID = f.newID()
 	}
-	state.Route, state.Park = false, false // they concern only the way of the message
+	state.Route, state.Park, state.Progress = false, false, "" // they concern only the way of the message
 	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
 	if f.bodyIsTapped(action, e) {
 		return f.publishEventWithoutBody(ctx, action, e, state, omitted)
@@ -222,7 +236,7 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	if state.Message == "" {
 		state.Message = f.newID()
 	}
-	state.EventID, state.Delay = f.newID(), 0
+	state.EventID, state.Delay, state.Position = f.newID(), 0, 0
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Poison()})
 	if err := f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) }); err != nil {
 		return err
@@ -263,6 +277,15 @@ func (f *messageFlow) poisonUnreadable(ctx context.Context, route Route, why err
 func ofRoute(route Route, s schemas.State) schemas.State {
 	s.Route, s.Park = route.Handler != nil, route.Park
 	return s
+}
+
+// publishHandled publishes the `handled` event.
+func (f *messageFlow) publishHandled(ctx context.Context, verified schemas.VerifiedState, queue string, took time.Duration) error {
+	state := verified.State
+	state.Queue, state.Time, state.Duration = queue, f.now(), took
+	state.EventID, state.Delay, state.Failure, state.Deliveries, state.Suspect = "", 0, schemas.Failure{}, 0, false
+	state.Attempt++
+	return f.publishEvent(ctx, schemas.Handled, verified.Envelope, state)
 }
 
 func (f *messageFlow) reportMismatch(label, queue string, arrived schemas.Envelope) {

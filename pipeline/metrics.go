@@ -21,6 +21,8 @@ type metrics struct {
 	mismatches *prometheus.CounterVec
 	paused     *prometheus.GaugeVec
 	held       *prometheus.GaugeVec
+	pausedKeys *prometheus.GaugeVec
+	keyWaits   *prometheus.CounterVec
 }
 
 // newMetrics registers nothing where to is nil.
@@ -46,6 +48,11 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		paused: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since the service of its handler is unavailable.",
 		}, []string{"queue"}),
+		pausedKeys: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "watership", Name: "paused_keys", Help: "Keys of a route with fairness that are paused since their messages fail.",
+		}, []string{"queue"}),
+		keyWaits: counter("key_waits_total",
+			"Messages that wait in a delay queue for their key, by the reason: busy, unavailable (its breaker is open) or order.", "queue", "reason"),
 	}
 }
 

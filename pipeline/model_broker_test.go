@@ -102,6 +102,8 @@ func (b *modelBroker) Publish(_ context.Context, m rabbit.Message) error {
 				return &rabbit.UnroutableError{Exchange: m.Exchange, RoutingKey: m.RoutingKey}
 			}
 			return b.put(queue, d)
+		case b.topology.Report():
+			return b.put(b.topology.Report(), d)
 		}
 		return b.put(m.RoutingKey, d)
 	})

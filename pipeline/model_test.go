@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,25 +19,32 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
 	"github.com/watershipmq/watership/internal/queuelimit"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// schedules is how many random runs of the model there are, and each how many
-// messages it begins with.
 const (
-	schedules     = 2000
-	modelMessages = 6
+	modelMessages = 6 // with which a schedule begins
 	modelAttempts = 4
 )
 
 // In every schedule, whatever step a crash or an error comes between: each
 // message ends handled or poisoned, is at every moment in some place, and is
 // tried no more often than its policy says but for duplicates of crashes.
-func TestModel(t *testing.T) {
-	for seed := range uint64(schedules) {
+func TestModel(t *testing.T) { testModel(t, 400) }
+
+func TestSoakModel(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
+	}
+	testModel(t, 20_000)
+}
+
+func testModel(t *testing.T, schedules uint64) {
+	for seed := range schedules {
 		m := newModel(t, seed)
 		m.broker.faulty = seed%4 > 0
 		m.run()
@@ -86,7 +94,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	}
 	m.broker.check = m.nothingIsLost
 	topology := m.broker.topology
-	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Due(), topology.Poison())
+	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Due(), topology.Poison())
 	m.wire()
 	for i := range modelMessages {
 		queue := []string{"own", "foreign"}[i%2]
@@ -105,6 +113,25 @@ func (m *model) wire() {
 		Delays:  slices.Repeat([]time.Duration{time.Second}, modelAttempts-1),
 		Classes: map[string]retry.Policy{"once": {First: time.Minute, Jitter: 1, Attempts: 2}},
 	}
+	s := m.flow()
+	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
+	retrier := &retrier{
+		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy, Breaker: &retry.Breaker{}} },
+		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
+		deathChecker: &deadletter.Checker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
+	}
+	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
+		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
+	}}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now)}
+	m.handlers = map[string]message.NoPublishHandlerFunc{
+		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
+		s.topology.Poison(): poisoner.handle,
+	}
+}
+
+// flow returns the operations of handlers on the broker of the model.
+func (m *model) flow() *messageFlow {
 	ids := 0
 	s := &messageFlow{
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
@@ -114,20 +141,7 @@ func (m *model) wire() {
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
 	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
-	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
-	retrier := &retrier{
-		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy} },
-		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
-		deathChecker: &deadletter.Checker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
-	}
-	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
-		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
-	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now)}
-	m.handlers = map[string]message.NoPublishHandlerFunc{
-		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Due(): retrier.handleDue,
-		s.topology.Poison(): poisoner.handle,
-	}
+	return s
 }
 
 // sleep lets a held message wait, or ends its delivery.
@@ -226,9 +240,12 @@ func (m *model) survives(f func() bool) (acknowledged bool) {
 	return f()
 }
 
-// consumeForeign is a consumer that knows nothing of Watership.
+// consumeForeign is a consumer in another language, which reports or rejects.
 func (m *model) consumeForeign(d amqp.Delivery) bool {
 	body := string(d.Body)
+	if m.random.IntN(2) == 0 {
+		return m.report(d)
+	}
 	m.calls[body]++
 	if m.random.IntN(3) == 0 {
 		m.foreign[body] = true
@@ -236,6 +253,30 @@ func (m *model) consumeForeign(d amqp.Delivery) bool {
 	}
 	_ = m.broker.put(m.broker.topology.Retry(), dead(d, "foreign", deathRejected, m.broker.topology.Retry(), d.RoutingKey))
 	return true
+}
+
+// report is what a consumer does that reports: it acknowledges after the confirm.
+func (m *model) report(d amqp.Delivery) bool {
+	told := []amqp.Table{
+		{"outcome": "handled"},
+		{"outcome": "retry"},
+		{"outcome": "retry", "delay": int64(m.random.IntN(1_000_000))},
+		{"outcome": "retry", "class": "once", "progress": "p"},
+		{"outcome": "poison"},
+		{"outcome": "none"},
+		{"outcome": "unavailable"},
+	}[m.random.IntN(7)]
+	switch {
+	case told["outcome"] != "unavailable":
+		m.calls[string(d.Body)]++
+	case m.patient == 0:
+		return m.report(d)
+	default:
+		m.patient--
+	}
+	names := m.broker.topology
+	message := rabbit.Message{Exchange: names.Report(), RoutingKey: "foreign", Publishing: reported(d, told)}
+	return m.broker.Publish(context.Background(), message) == nil && m.broker.fault() == nil
 }
 
 // ended counts the events after which a message needs no place.

@@ -17,8 +17,8 @@ import (
 )
 
 // retrier is the retry handler. It publishes the dead letters of consumers in any
-// language to a delay queue or to the poison queue, and messages that have waited to
-// the queue that failed and to no other.
+// language, and the messages on which they report, to a delay queue or to the poison
+// queue, and messages that have waited to the queue that failed and to no other.
 type retrier struct {
 	*messageFlow
 	delivery     topology.DirectDelivery
@@ -69,6 +69,10 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 	letter, death, dead := schemas.DeadLetter(arrived, r.deathChecker.Follows(ctx))
 	if !dead {
 		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
+	}
+	if death.Queue == r.topology.Report() {
+		return arrived, death, fmt.Sprintf("it expired in queue %q before its report was read: "+
+			"expected a report without the property expiration, which belongs into the report", death.Queue)
 	}
 	if err := rabbit.CheckName(death.Queue); err != nil {
 		return arrived, death, "its x-death header names no queue: " + err.Error()

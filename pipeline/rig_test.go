@@ -142,9 +142,7 @@ func (r *rig) follow(queue string, each func(amqp.Delivery)) {
 // deleteTopology deletes every queue that the pipeline may have made.
 func (r *rig) deleteTopology() {
 	names := r.topology
-	queues := []string{
-		names.Log(), names.Index(), names.IndexLate(), names.Retry(), names.Due(), names.Poison(), names.Unstorable(),
-	}
+	queues := names.Queues()
 	for _, d := range append(r.cfg.Delays(), append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
 		queues = append(queues, names.Delay(d))
 	}
@@ -220,7 +218,7 @@ func (r *rig) eventText() string {
 func (r *rig) quiet() {
 	r.t.Helper()
 	rabbittest.Eventually(r.t, "our queues are empty", func() bool {
-		for _, queue := range []string{r.topology.Retry(), r.topology.Due(), r.topology.Poison()} {
+		for _, queue := range []string{r.topology.Retry(), r.topology.Report(), r.topology.Due(), r.topology.Poison()} {
 			if r.broker.Len(r.t, queue) > 0 {
 				return false
 			}

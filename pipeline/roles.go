@@ -20,7 +20,7 @@ type Role string
 
 // Roles. `watership serve` has them all by default, and indexes as well.
 const (
-	RoleRetry  = Role(role.Retry)  // retries the dead letters of consumers in any language
+	RoleRetry  = Role(role.Retry)  // retries the dead letters of consumers in any language, and acts on their reports
 	RoleDue    = Role(role.Due)    // returns messages that have waited to their queues
 	RolePoison = Role(role.Poison) // records the messages that are given up, and parks them
 )
@@ -49,13 +49,14 @@ func (c Config) policies(r role.Role) string {
 		Policy  *retry.Policy
 		Headers retry.Headers
 		Park    bool
+		Breaker *retry.Breaker // bounds the waits
 	}
 	var settings any
 	switch Role(r) {
 	case RoleRetry:
-		queues := []queuePolicy{{Policy: c.Default}}
+		queues := []queuePolicy{{Policy: c.Default, Breaker: &c.Breaker}}
 		for _, route := range c.Routes {
-			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Headers, route.Park})
+			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Headers, route.Park, route.Breaker})
 		}
 		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
 		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths)), c.Fingerprints}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +16,11 @@ import (
 type Route struct {
 	Queue string
 	Bind  []Binding // to exchanges that exist; none without a handler
+
+	// Arguments are arguments of the queue if it does not exist, such as x-max-priority: 5 with
+	// x-queue-type: classic. An existing queue stays unchanged. Nil: x-queue-type is
+	// Config.QueueType, and x-single-active-consumer is true if Fairness.Ordered is.
+	Arguments map[string]any
 
 	// Handler decides by its error what happens to the message: see package retry. It
 	// gets a copy: changes of the message, of nested headers and of its acknowledgement
@@ -30,6 +36,7 @@ type Route struct {
 	Breaker     *retry.Breaker // nil, and for each of its fields that is zero: Config.Breaker
 	Concurrency int            // messages handled at once; zero: 16
 	Timeout     time.Duration  // of one attempt; zero: none
+	Fairness    Fairness       // among the keys of messages
 
 	// MaxDeliveries is the number of deliveries without an outcome after which a message
 	// becomes poison, since its handler probably ends the process. The last
@@ -69,6 +76,14 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 	if r.Concurrency <= 0 {
 		r.Concurrency = defaultConcurrency
 	}
+	r.Fairness = r.Fairness.withDefaults(r.Concurrency)
+	if r.Fairness.Ordered && r.Arguments["x-single-active-consumer"] == nil {
+		r.Arguments = maps.Clone(r.Arguments)
+		if r.Arguments == nil {
+			r.Arguments = map[string]any{}
+		}
+		r.Arguments["x-single-active-consumer"] = true
+	}
 	if r.MaxDeliveries == 0 {
 		r.MaxDeliveries = defaultMaxDeliveries
 	}
@@ -78,6 +93,12 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 func (r Route) validate(own schemas.Topology) error {
 	if r.Queue == "" {
 		return errors.New("a route has no queue")
+	}
+	if r.Handler == nil && (r.Fairness.Key != nil || len(r.Arguments) > 0) {
+		return fmt.Errorf("the route of queue %q has Fairness or Arguments and no handler: expected neither, since another program consumes and declares the queue", r.Queue)
+	}
+	if r.Fairness.Key == nil && (r.Fairness.Ordered || r.Fairness.Concurrency > 0) {
+		return fmt.Errorf("the route of queue %q: Fairness: expected a Key", r.Queue)
 	}
 	if r.Handler == nil && len(r.Bind) > 0 {
 		return fmt.Errorf("the route of queue %q has bindings and no handler: expected none, since another program consumes and binds the queue", r.Queue)

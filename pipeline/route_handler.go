@@ -10,6 +10,8 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/fairness"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -24,20 +26,24 @@ type routeHandler struct {
 	route        Route
 	outlet       publisher // of outgoing messages
 	breaker      *breaker.Breaker
+	gate         *fairness.Gate // nil: no fairness
 	crashGuard   *crashloop.Guard
 	onHang       func(retry.Attempt) // may be nil
-	runningCalls runningCalls
+	runningCalls handlercall.Running
 }
 
 // subscriber returns the subscriber of the route. A handler that is still running after
 // its time-out and hangGrace hangs.
 func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTimeout time.Duration) *breaker.Subscriber {
 	route := breaker.Route{
-		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency, StopTimeout: stopTimeout,
+		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency + h.route.waitingRoom(), StopTimeout: stopTimeout,
 		Record: h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Logger: h.logger,
 	}
 	if h.route.Timeout > 0 {
 		route.HandlerTimeout = h.route.Timeout + hangGrace
+	}
+	if h.gate != nil {
+		route.Stop = h.gate.Close
 	}
 	return breaker.NewSubscriber(route, h.breaker)
 }
@@ -46,7 +52,8 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 // so that the message must be delivered once more.
 func (h *routeHandler) handle(msg *message.Message) (err error) {
 	ctx := msg.Context()
-	verified, err := h.verify(ctx)
+	defer func() { settle(msg, err) }()
+	verified, err := h.arrived(ctx)
 	var newer *schemas.NewerVersionError
 	if errors.As(err, &newer) {
 		return h.poisonUnreadable(ctx, h.route, newer)
@@ -54,19 +61,22 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	verified.State = h.withRefund(verified.State)
+	verified.State = h.withRefund(ctx, verified.State)
 	if limit := h.route.Policy.MaxAttempts(); verified.State.Attempt >= limit {
 		return h.poisonExhausted(ctx, verified, limit)
-	}
-	epoch, started := h.breaker.Begin(), h.now()
-	if why := h.stillRunning(ctx, &verified); why != nil {
-		return h.fail(ctx, verified, epoch, 0, why)
 	}
 	defer func() {
 		if err != nil || ctx.Err() != nil {
 			h.crashGuard.Survived(verified.State.Fingerprint)
 		}
 	}()
+	if done, err := h.awaitTurn(ctx, msg, verified); done || err != nil {
+		return err
+	}
+	epoch, started := h.breaker.Begin(), h.now()
+	if why := h.stillRunning(ctx, &verified); why != nil {
+		return h.fail(ctx, verified, epoch, 0, why)
+	}
 	end, done, err := h.guard(ctx, verified)
 	if done || err != nil {
 		return err
@@ -83,14 +93,15 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	case why != nil:
 		return h.fail(ctx, verified, epoch, took, why)
 	}
-	h.breaker.RecordSuccess(epoch)
+	h.recordSuccess(ctx, epoch)
 	return h.succeed(ctx, verified, took)
 }
 
-// withRefund returns the state of a message without its latest attempt, if the breaker
-// refunds that.
-func (h *routeHandler) withRefund(s schemas.State) schemas.State {
-	if !h.breaker.Refund(s) {
+// withRefund returns the state of a message without its latest attempt, if the breaker of
+// the route or of its key refunds that.
+func (h *routeHandler) withRefund(ctx context.Context, s schemas.State) schemas.State {
+	a, found := arrivalOf(ctx)
+	if !h.breaker.Refund(s) && !(found && a.ticket.Refund(s)) {
 		return s
 	}
 	s.Attempt--
@@ -107,6 +118,15 @@ func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.Ver
 	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
 		state.Attempt, maxAttempts, state.Failure.Message)
 	return h.poison(ctx, verified.Envelope, state)
+}
+
+// arrived returns the verified state of a message. With fairness, the subscriber has
+// verified it.
+func (h *routeHandler) arrived(ctx context.Context) (schemas.VerifiedState, error) {
+	if a, found := arrivalOf(ctx); found {
+		return a.verified, nil
+	}
+	return h.verify(ctx)
 }
 
 func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error) {
@@ -187,7 +207,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	}
 	before.State.Deliveries, before.State.Suspect = 0, false
 	v := h.classify(*h.route.Policy, why, before.State)
-	switch h.breaker.RecordFailure(epoch, before.State, v.failure) {
+	switch h.recordFailure(ctx, epoch, before.State, v.failure) {
 	case breaker.AttemptReturned:
 		v.decision = v.waiting
 	case breaker.WaitsReset:
@@ -196,12 +216,17 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})
 }
 
+// handleFailure is messageFlow.handleFailure, and keeps the place of the message in the
+// order of its key.
+func (h *routeHandler) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
+	if a.decision.Action != retry.Poison {
+		h.keepOrder(ctx, &before.State, a.decision.Delay)
+	}
+	return h.messageFlow.handleFailure(ctx, before, a)
+}
+
 // succeed publishes the `handled` event.
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
-	state := verified.State
-	state.Queue, state.Time, state.Duration = h.route.Queue, h.now(), took
-	state.EventID, state.Delay, state.Failure, state.Deliveries, state.Suspect = "", 0, schemas.Failure{}, 0, false
-	state.Attempt++
 	h.metrics.observeHandled(h.route.Queue, took)
-	return h.publishEvent(ctx, schemas.Handled, verified.Envelope, state)
+	return h.publishHandled(ctx, verified, h.route.Queue, took)
 }

@@ -17,6 +17,7 @@ type verdict struct {
 	decision retry.Decision // if the attempt counts
 	waiting  retry.Decision // if it does not
 	failure  breaker.Failure
+	progress *string // that the attempt reported; nil: none
 }
 
 // readTimeout bounds the calls of an error's methods.
@@ -30,6 +31,9 @@ func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.St
 			v := verdict{
 				decision: policy.Count(err, before.Attempt+1, f.random), waiting: retry.Deferral(err, before.Waits),
 				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},
+			}
+			if progress, reported := retry.ProgressOf(err); reported {
+				v.progress = &progress
 			}
 			var after *retry.AfterError
 			if v.failure.Cause == breaker.Unavailable && errors.As(err, &after) {
@@ -63,6 +67,10 @@ func failure(err error) schemas.Failure {
 	var panicked *retry.PanicError
 	if errors.As(err, &panicked) {
 		why.Stack = panicked.Stack
+	}
+	var reported *ReportError
+	if errors.As(err, &reported) {
+		why.Stack = reported.Stack
 	}
 	return why
 }

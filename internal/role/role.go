@@ -17,7 +17,7 @@ type Role string
 // Roles.
 const (
 	Routes Role = "routes" // calls the handlers of the configured routes
-	Retry  Role = "retry"  // retries the dead letters of other consumers
+	Retry  Role = "retry"  // retries the dead letters of other consumers, and acts on their reports
 	Due    Role = "due"    // returns messages that have waited to their queues
 	Poison Role = "poison" // records the messages that are given up, and parks them
 	Index  Role = "index"  // writes events to the store
@@ -31,7 +31,7 @@ func All() []Role { return []Role{Routes, Retry, Due, Poison, Index} }
 func (r Role) Queues(t schemas.Topology) []string {
 	switch r {
 	case Retry:
-		return []string{t.Retry()}
+		return []string{t.Retry(), t.Report()}
 	case Due:
 		return []string{t.Due()}
 	case Poison:

@@ -166,7 +166,7 @@ func (t Tap) bindingArgs() amqp.Table {
 }
 
 func (d declarer) route(r Route, c Config) error {
-	if err := d.routeQueue(r.Queue, c.args(nil)); err != nil {
+	if err := d.routeQueue(r.Queue, c.routeArgs(r)); err != nil {
 		return err
 	}
 	for _, b := range c.bindingsOf(r) {

@@ -18,6 +18,7 @@ func (c Config) queues() []queue {
 		{c.Index(), c.indexArgs(amqp.Table{"x-dead-letter-exchange": c.Late()})},
 		{c.IndexLate(), c.indexArgs(nil)},
 		{c.Retry(), c.args(nil)},
+		{c.Report(), c.reportArgs()},
 		{c.Due(), c.args(nil)},
 		{c.Poison(), c.args(nil)},
 		{c.Unstorable(), c.args(nil)},
@@ -43,6 +44,14 @@ func (c Config) args(more amqp.Table) amqp.Table {
 	return args
 }
 
+// routeArgs returns the arguments of a route's queue.
+func (c Config) routeArgs(r Route) amqp.Table {
+	if t, ok := r.Arguments["x-queue-type"].(string); ok {
+		c.QueueType = QueueType(t)
+	}
+	return c.args(r.Arguments)
+}
+
 // indexArgs returns the arguments of the index queues: a limit drops the oldest messages.
 // If a queue has a dead-letter exchange they go there, so the queue of late copies is
 // limited as well and has none.
@@ -52,6 +61,17 @@ func (c Config) indexArgs(more amqp.Table) amqp.Table {
 	if c.IndexLimit > 0 {
 		args["x-max-length"] = c.IndexLimit
 		args["x-overflow"] = "drop-head"
+	}
+	return args
+}
+
+// reportArgs returns the arguments of the queue of reports. A report that expires, since
+// its consumer left the expiration on the message, goes to the queue of dead letters.
+func (c Config) reportArgs() amqp.Table {
+	args := c.args(amqp.Table{"x-dead-letter-exchange": c.Retry()})
+	if c.queueType() == Quorum {
+		args["x-dead-letter-strategy"] = "at-least-once"
+		args["x-overflow"] = "reject-publish"
 	}
 	return args
 }

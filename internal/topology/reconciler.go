@@ -167,7 +167,7 @@ func (r Reconciler) awaitQueue(ctx context.Context, name string) (there bool, er
 }
 
 func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
-	if err := r.declarer(ctx).routeQueue(route.Queue, r.Config.args(nil)); err != nil {
+	if err := r.declarer(ctx).routeQueue(route.Queue, r.Config.routeArgs(route)); err != nil {
 		return err
 	}
 	return r.bindRoute(ctx, route)

@@ -45,8 +45,9 @@ type Tap struct {
 
 // Route is a queue with its bindings.
 type Route struct {
-	Queue string
-	Bind  []Bind
+	Queue     string
+	Bind      []Bind
+	Arguments amqp.Table // of the queue, if it does not exist; they precede the arguments of Config
 }
 
 // Bind binds a route's queue to an exchange, which must exist.
@@ -173,6 +174,7 @@ func (c Config) exchanges() []exchange {
 		{c.Events(), amqp.ExchangeTopic, false},
 		{c.Late(), amqp.ExchangeFanout, true},
 		{c.Retry(), amqp.ExchangeTopic, true},
+		{c.Report(), amqp.ExchangeTopic, false},
 		c.direct(),
 		c.returnExchange(),
 	}
@@ -203,6 +205,7 @@ func (c Config) bindings() []binding {
 		{c.Index(), c.Topology.Tap(), ""},
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
+		{c.Report(), c.Report(), "#"},
 		c.directBinding(c.Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
 	}
 	for _, delay := range c.Delays {

@@ -42,6 +42,13 @@ func (a *acks) begin(tag uint64) {
 	a.unsettled.begin(tag)
 }
 
+// unsettledCount returns the number of deliveries that are not acked or nacked.
+func (a *acks) unsettledCount() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.unsettled)
+}
+
 // ack is called once for a tag. After close it does nothing: the broker delivers the
 // message again.
 func (a *acks) ack(tag uint64) {

@@ -17,6 +17,7 @@ type inFlight struct {
 	size     int // in the budget
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
+	settled  func()             // of the option OnArrival
 	acks     *acks
 	onStop   func() // called if the subscription stops before the ack; may be nil
 }
@@ -26,6 +27,7 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 	defer s.releaseSlot()
 	defer s.budget.release(h.size)
 	defer h.done()
+	defer h.settled()
 	select {
 	case s.out <- h.message:
 	case <-s.stop:

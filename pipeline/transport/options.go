@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watershipmq/watership/internal/backoff"
 )
 
@@ -19,6 +21,7 @@ type options struct {
 	publishTimeout time.Duration
 	name           string
 	onRequeue      func(messages int)
+	onArrival      func(*message.Message) (settled func())
 }
 
 const (
@@ -34,6 +37,7 @@ func newOptions(opts []Option) options {
 		nackBackoff: backoff.Backoff{Min: defaultBackoffMin, Max: defaultBackoffMax},
 		name:        "watership",
 		onRequeue:   func(int) {},
+		onArrival:   func(*message.Message) func() { return func() {} },
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -79,6 +83,13 @@ func NackBackoff(low, high time.Duration) Option {
 // which such messages do not exceed. The broker marks them as redelivered.
 func OnRequeue(f func(messages int)) Option {
 	return func(o *options) { o.onRequeue = f }
+}
+
+// OnArrival sets a function that a Subscriber calls with each message before it delivers it,
+// in the order of the queue. It may set the message's context. The returned function is
+// called when the message is acked or requeued.
+func OnArrival(f func(msg *message.Message) (settled func())) Option {
+	return func(o *options) { o.onArrival = f }
 }
 
 // Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.

@@ -35,14 +35,24 @@ func (t *prefetchTuner) observe(size int) bool {
 	}
 	t.seen++
 	t.typical = max(size, t.typical-(t.typical-size)/typicalDecrease)
-	fits := min(max(1, t.bytes/max(t.typical, 1)), t.most)
-	switch {
-	case t.prefetch > 2*fits:
+	if fits := t.fits(); t.prefetch > 2*fits {
 		return t.set(fits)
-	case t.seen >= max(leastToGrow, 2*t.prefetch) && fits > t.prefetch:
-		return t.set(min(fits, prefetchStep*t.prefetch))
 	}
-	return false
+	return t.seen >= max(leastToGrow, 2*t.prefetch) && t.grow()
+}
+
+// fits returns the prefetch for messages of the observed size.
+func (t *prefetchTuner) fits() int { return min(max(1, t.bytes/max(t.typical, 1)), t.most) }
+
+// mayGrow reports whether as many messages were seen as are prefetched, and more would fit.
+func (t *prefetchTuner) mayGrow() bool {
+	return t.bytes > 0 && t.seen >= t.prefetch && t.fits() > t.prefetch
+}
+
+// grow increases the prefetch, if more messages fit.
+func (t *prefetchTuner) grow() bool {
+	fits := t.fits()
+	return fits > t.prefetch && t.set(min(fits, prefetchStep*t.prefetch))
 }
 
 func (t *prefetchTuner) set(prefetch int) bool {

@@ -2,11 +2,15 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
+
+// stallTimeout is how long no message arrives until the prefetch grows.
+const stallTimeout = 20 * time.Millisecond
 
 // receiver receives the messages of one session, and dispatches them as slots and bytes
 // become free.
@@ -39,10 +43,19 @@ func (in *receiver) receive(ctx context.Context) (resume bool) {
 			in.releaseSlot()
 			return false
 		}
+		if d == nil {
+			in.releaseSlot()
+			if !in.tuner.grow() || !in.cancel(ctx) {
+				continue
+			}
+			in.receiveBuffered(ctx)
+			return !in.stopped() && ctx.Err() == nil
+		}
 		size := in.budget.sizeOf(d)
 		if in.tuner.observe(size) && in.cancel(ctx) {
 			in.releaseSlot()
-			in.receiveBuffered(ctx, d)
+			in.receiveOrRequeue(ctx, d)
+			in.receiveBuffered(ctx)
 			return !in.stopped() && ctx.Err() == nil
 		}
 		if !in.acquireBytes(ctx, size) {
@@ -68,30 +81,37 @@ func (in *receiver) acquireBytes(ctx context.Context, size int) bool {
 }
 
 // next waits for a message; it returns false when the session ends or the subscription is
-// stopped.
+// stopped. It returns no message if none arrives for a while, although handlers are idle,
+// since the others have as many messages as the broker sends with this prefetch.
 func (in *receiver) next() (*amqp.Delivery, bool) {
+	var stalled <-chan time.Time
+	if in.tuner.mayGrow() && in.acks.unsettledCount() >= in.tuner.prefetch {
+		stalled = time.After(stallTimeout)
+	}
 	select {
 	case d, ok := <-in.session.Deliveries:
 		return &d, ok
+	case <-stalled:
+		return nil, true
 	case <-in.stop:
 		return nil, false
 	}
 }
 
-// receiveBuffered dispatches the messages that a cancelled consumer has prefetched, as
-// far as there are slots, and requeues the others, so that they take no memory.
-func (in *receiver) receiveBuffered(ctx context.Context, d *amqp.Delivery) {
-	for {
-		if size := in.budget.sizeOf(d); in.tryAcquire(size) {
-			in.dispatch(ctx, d, size)
-		} else {
-			in.requeue(in.acks, d)
-		}
-		next, ok := <-in.session.Deliveries
-		if !ok {
-			return
-		}
-		d = &next
+// receiveBuffered receives the messages that a cancelled consumer has prefetched.
+func (in *receiver) receiveBuffered(ctx context.Context) {
+	for d := range in.session.Deliveries {
+		in.receiveOrRequeue(ctx, &d)
+	}
+}
+
+// receiveOrRequeue dispatches a message if there is a slot, and else requeues it, so that it
+// takes no memory.
+func (in *receiver) receiveOrRequeue(ctx context.Context, d *amqp.Delivery) {
+	if size := in.budget.sizeOf(d); in.tryAcquire(size) {
+		in.dispatch(ctx, d, size)
+	} else {
+		in.requeue(in.acks, d)
 	}
 }
 
@@ -116,7 +136,7 @@ func (in *receiver) cancel(ctx context.Context) bool {
 func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	in.acks.begin(d.DeliveryTag)
 	msg, done := in.message(ctx, d)
-	h := inFlight{delivery: d, size: size, message: msg, done: done, acks: in.acks}
+	h := inFlight{delivery: d, size: size, message: msg, done: done, settled: in.opts.onArrival(msg), acks: in.acks}
 	if in.opts.concurrency == 1 {
 		h.onStop = func() { in.requeueRest(ctx) }
 		in.handle(ctx, h)

@@ -54,6 +54,25 @@ func TestAsManyInFlightAsConcurrencySays(t *testing.T) {
 	})
 }
 
+// Handlers that take long do not keep the prefetch small, with which a subscription with
+// MaxBytes begins: the other handlers would be idle.
+func TestSlowHandlersLeaveNoneIdle(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		const concurrency = 50
+		queue := b.Queue(t, nil)
+		publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(2*concurrency)...)
+		messages := subscribe(t, newTestSubscriber(t, queueConfig(b), Concurrency(concurrency), MaxBytes(64<<20)), queue)
+		var held []*message.Message
+		for range concurrency {
+			held = append(held, rabbittest.Receive(t, messages))
+		}
+		quiet(t, "more in flight than concurrency", messages)
+		for _, msg := range held {
+			msg.Ack()
+		}
+	})
+}
+
 func TestMessageCarriesItsEnvelope(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})

@@ -43,12 +43,10 @@ func declare(t *testing.T, b rabbittest.Broker, cfg topology.Config) {
 		t.Fatal(err)
 	}
 	b.DeleteExchange(t, cfg.Tap[0].Exchange)
-	for _, exchange := range []string{cfg.Topology.Tap(), cfg.Events(), cfg.Late(), cfg.Retry(), cfg.Direct(), cfg.Return()} {
+	for _, exchange := range cfg.Exchanges() {
 		b.DeleteExchange(t, exchange)
 	}
-	for _, queue := range []string{
-		cfg.Log(), cfg.Index(), cfg.IndexLate(), cfg.Retry(), cfg.Due(), cfg.Poison(), cfg.Unstorable(), cfg.Routes[0].Queue,
-	} {
+	for _, queue := range append(cfg.Queues(), cfg.Routes[0].Queue) {
 		b.DeleteQueue(t, queue)
 	}
 }

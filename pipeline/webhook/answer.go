@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -57,6 +56,10 @@ const (
 	errorTypeHeader = "Watership-Error-Type"
 )
 
+// progressHeader says in a response how far the service got, and in the next request how
+// far it got before.
+const progressHeader = "Watership-Progress"
+
 const longestName = 100 // bytes of a class or an error type in a header
 
 // StatusError is a response after which the message is not handled.
@@ -78,16 +81,14 @@ func (e *StatusError) Error() string {
 // ErrorType returns the type of the failure for retry.TypeOf.
 func (e *StatusError) ErrorType() string { return e.Type }
 
-// Validate returns every error of the configuration: a URL that cannot be posted to, a
-// header that may not be listed, a secret of another length than ParseSecrets accepts, and
+// Validate returns every error of the configuration: a template that cannot be parsed, a
+// URL that cannot be requested, a method or a header that may not be used, hosts that are
+// missing or have no effect, a client that cannot check addresses, a secret of another length than ParseSecrets accepts, and
 // in Answers a status that is neither from 200 to 599 nor a class of them, a bad header or
 // JSON pointer, an unknown meaning, or nothing to do.
 func (c Config) Validate() error {
-	var errs []error
-	request, err := http.NewRequest(http.MethodPost, c.URL, nil)
-	if err != nil || request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Host == "" {
-		errs = append(errs, fmt.Errorf("URL %s: expected http or https and a host", shownURL(c.URL)))
-	}
+	_, err := c.templates()
+	errs := []error{err}
 	for _, name := range c.Headers {
 		if err := requestheader.Check(name); err != nil {
 			errs = append(errs, fmt.Errorf("header %q: %w", name, err))
@@ -134,17 +135,21 @@ type response struct {
 	body   []byte // its beginning
 }
 
-// classify returns the error of a response for package retry, nil if the message is handled.
-func (p *poster) classify(r response) error {
+// classify returns the error of a response of a service for package retry, nil if the
+// message is handled.
+func (p *poster) classify(from string, r response) error {
 	means, class := p.meaning(r)
 	if means == Handled {
 		return nil
 	}
 	var err error = &StatusError{
-		Status: r.status, URL: p.shown, Body: printable(r.body[:min(len(r.body), errorBody)]), Type: named(r.header.Get(errorTypeHeader)),
+		Status: r.status, URL: from, Body: printable(r.body[:min(len(r.body), errorBody)]), Type: named(r.header.Get(errorTypeHeader)),
 	}
 	if class != "" {
 		err = retry.Class(class, err)
+	}
+	if progress, reported := r.header[progressHeader]; reported {
+		err = retry.Progress(progress[0], err)
 	}
 	switch means {
 	case Retry:
@@ -229,32 +234,6 @@ func (a Answer) matches(r response) bool {
 }
 
 func (a Answer) has(text string) bool { return text != "" && (a.Value == "" || a.Value == text) }
-
-// fieldText returns the value at a JSON pointer as text, an object or array as JSON; "" if
-// there is none or it is null.
-func fieldText(body []byte, pointer string) string {
-	value := json.RawMessage(body)
-	for token := range strings.SplitSeq(pointer[1:], "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		var object map[string]json.RawMessage
-		var array []json.RawMessage
-		if json.Unmarshal(value, &object) == nil {
-			value = object[token]
-		} else if i, err := strconv.Atoi(token); err == nil && json.Unmarshal(value, &array) == nil && i >= 0 && i < len(array) {
-			value = array[i]
-		} else {
-			return ""
-		}
-	}
-	var text string
-	switch err := json.Unmarshal(value, &text); {
-	case err == nil: // null leaves the text empty
-		return text
-	case len(value) == 0:
-		return ""
-	}
-	return string(value)
-}
 
 // retryAfter adds the time of a Retry-After header to an error (RFC 9110 §10.2.3):
 // seconds, or a date on the clock of the service, which its Date header has.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
@@ -35,6 +36,25 @@ func ExampleNew() {
 	// retry ordering
 }
 
+// One route serves many receivers: the message says which.
+func ExampleNew_receiverOfTheMessage() {
+	handler := webhook.New(webhook.Config{
+		URL:        "https://{headers.merchant_host}/hooks/{body.json.merchant.id}",
+		Hosts:      []string{"*.merchants.example.com"},
+		SetHeaders: map[string]string{"Authorization": "Bearer {headers.token}"},
+	})
+	order := message.NewMessage("", nil)
+	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{
+		Headers: amqp.Table{"merchant_host": "169.254.169.254", "token": "secret"}, Body: []byte(`{"merchant": {"id": 17}}`),
+	}))
+	_, err := handler(order)
+	fmt.Println(err)
+	fmt.Println(retry.TypeOf(err), retry.IsPermanent(err))
+	// Output:
+	// URL of the request: https://169.254.169.254 is not among the hosts that are allowed
+	// host_not_allowed true
+}
+
 func ExampleConfig_Validate() {
 	cfg := webhook.Config{URL: "http://shop/orders", Answers: []webhook.Answer{{Status: "404", Means: "ignore"}}}
 	fmt.Println(cfg.Validate())
@@ -56,4 +76,14 @@ func ExampleParseSecrets() {
 	// Output:
 	// 1 <nil>
 	// line 1 is no secret: expected base64 of 24 to 64 bytes, such as whsec_ and the result of `openssl rand -base64 32`
+}
+
+func ExampleParseKey() {
+	key, err := webhook.ParseKey("{body.json.merchant.id}")
+	fmt.Println(key(schemas.Envelope{Body: []byte(`{"merchant": {"id": 17}}`)}), err)
+	_, err = webhook.ParseKey("merchant")
+	fmt.Println(err)
+	// Output:
+	// 17 <nil>
+	// key "merchant": expected a field of the message, such as {headers.merchant}
 }

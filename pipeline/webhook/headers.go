@@ -43,6 +43,7 @@ func (p *poster) setHeaders(h http.Header, e schemas.Envelope, attempt retry.Att
 	setIf(h, "Watership-Exchange", e.Exchange)
 	setIf(h, "Watership-Routing-Key", e.RoutingKey)
 	setIf(h, "Watership-Replay", attempt.Replay)
+	setIf(h, progressHeader, attempt.Progress)
 	setIf(h, "Watership-Message-Id", e.Properties.MessageID)
 	setIf(h, "Watership-Correlation-Id", e.Properties.CorrelationID)
 	setIf(h, "Watership-Type", e.Properties.Type)

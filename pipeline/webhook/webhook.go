@@ -6,7 +6,6 @@
 package webhook
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -23,13 +23,46 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/target"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // Config configures the handler. Only URL is required.
 type Config struct {
-	URL     string        // http or https; a password in it is sent, and shown nowhere
+	// URL is http or https. A password in it is sent, and shown nowhere. Its host, path and
+	// query can have fields of the message, or it is one field:
+	//
+	//	https://{headers.merchant_host}/hooks/{body.json.merchant.id}
+	//	{headers.callback_url}
+	//
+	// The fields are {headers.NAME}, {body.json.NAME}, where a.b is b in the object a,
+	// {body:/JSON/POINTER} (RFC 6901) for names with dots, {message.id}, {correlation_id},
+	// {type}, {exchange} and {routing_key}. A value is a part of one segment of the path, or
+	// of the query, whatever it is. A message with a field that is absent, empty or no text,
+	// number or boolean is poison: see TargetError.
+	URL string
+
+	// Method is POST, PUT, PATCH or DELETE, or has fields whose values make one of these.
+	// "": POST.
+	Method string
+
+	// SetHeaders are headers of the request by name, whose values can have fields. They
+	// replace others of the name.
+	SetHeaders map[string]string
+
+	// Hosts are the hosts to which requests may be sent if the host of the URL has fields;
+	// it must be set then. hooks.example.com is that host, *.example.com the names that end
+	// so, and * every name, each with the default port or :PORT. An https:// or http://
+	// before it is the only scheme; otherwise it is the one of URL, and https if all of URL
+	// is a field.
+	Hosts []string
+
+	// PrivateNetworks are networks that such a host may be in. All other addresses that are
+	// not of the internet are refused, at the time of the connection: private, loopback and
+	// link-local ones, among others. A proxy is not used.
+	PrivateNetworks []netip.Prefix
+
 	Timeout time.Duration // of one request, its answer included; zero: 30 s
 
 	// Answers give responses another meaning than New does, and a class. The first that
@@ -51,9 +84,11 @@ type Config struct {
 	// MaxRetryAfter caps the delay of a Retry-After header. Zero: 1 h.
 	MaxRetryAfter time.Duration
 
-	// Client sends the requests. Nil: a client that keeps its connections.
+	// Client sends the requests. Nil: a client that keeps up to 256 idle connections.
 	// Redirects are not followed unless CheckRedirect is set, since following one may
-	// turn a POST into a GET.
+	// turn a POST into a GET. If the host of the URL has fields, there is no CheckRedirect,
+	// and the transport is nil or an *http.Transport without DialTLSContext: a copy of it
+	// is used, with another DialContext and without Proxy.
 	Client *http.Client
 }
 
@@ -63,10 +98,9 @@ const (
 	errorBody            = 1 << 10   // bytes of a response that are kept in the error
 	bodyLimit            = 64 << 10  // bytes of a response in which Answer.Field is looked up
 	drainLimit           = 256 << 10 // bytes that are read so that a connection can be used again
-	idleConnections      = 256
 )
 
-// New returns a handler that posts each message: the body unchanged with its content
+// New returns a handler that sends each message in a request: the body unchanged with its content
 // type, and the properties of the message and of its attempt in headers that begin with
 // "Watership-", the message's own headers among them (Config.Headers).
 //
@@ -84,6 +118,9 @@ const (
 // Watership-Outcome has a Meaning, Watership-Class the class of the failure, and
 // Watership-Error-Type the type by which failures are grouped and searched.
 //
+// A message that cannot have a request is poison at once: see TargetError. If URL, Method,
+// SetHeaders or Hosts are invalid (see Config.Validate), every message waits.
+//
 // Retry-After may make a message wait longer than its policy does. If many messages in a
 // row fail, by any but the last, the breaker of the route opens.
 func New(cfg Config) message.HandlerFunc {
@@ -95,7 +132,8 @@ func New(cfg Config) message.HandlerFunc {
 
 type poster struct {
 	Config
-	shown   string          // scheme and host of the URL
+	templates
+	invalid error           // of the templates
 	headers map[string]bool // of Config.Headers, in the form of http.CanonicalHeaderKey
 
 	bodyLimit int64 // bytes of a response that are kept
@@ -104,18 +142,8 @@ type poster struct {
 func newPoster(cfg Config) *poster {
 	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), defaultTimeout)
 	cfg.MaxRetryAfter = cmp.Or(max(cfg.MaxRetryAfter, 0), defaultMaxRetryAfter)
-	client := http.Client{}
-	if cfg.Client != nil {
-		client = *cfg.Client
-	} else {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, idleConnections
-		client.Transport = transport
-	}
-	if client.CheckRedirect == nil {
-		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	}
-	cfg.Client = &client
+	templates, invalid := cfg.templates()
+	cfg.Client = cfg.client(templates.url.HostFromMessage())
 	if cfg.Headers == nil {
 		cfg.Headers = []string{"traceparent", "tracestate"}
 	}
@@ -127,28 +155,33 @@ func newPoster(cfg Config) *poster {
 	if slices.ContainsFunc(cfg.Answers, func(a Answer) bool { return a.Field != "" }) {
 		limit = bodyLimit
 	}
-	return &poster{cfg, shownURL(cfg.URL), headers, limit}
+	return &poster{cfg, templates, invalid, headers, limit}
 }
 
 func (p *poster) post(ctx context.Context) error {
+	if p.invalid != nil { // which is no fault of the message
+		return retry.Unavailable(fmt.Errorf("the webhook cannot be called as it is configured: %w", p.invalid))
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	e, _ := schemas.FromContext(ctx)
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	request, err := http.NewRequestWithContext(traced, http.MethodPost, p.URL, bytes.NewReader(e.Body))
+	request, err := p.request(traced, e, retry.AttemptFrom(ctx))
 	if err != nil {
-		return fmt.Errorf("creating a request to %s: %w", p.shown, withoutURL(err))
+		return err
 	}
-	attempt := retry.AttemptFrom(ctx)
-	p.setHeaders(request.Header, e, attempt)
-	p.sign(request.Header, idempotencyKey(e, attempt), e.Body)
+	to := shown(request.URL)
 	answered, err := p.Client.Do(request)
-	if err != nil {
-		return classifyRequestError(fmt.Errorf("posting to %s: %w", p.shown, withoutURL(err)), connected.Load())
+	var refused *target.Problem
+	switch {
+	case errors.As(err, &refused):
+		return targetError("URL", &target.Problem{Kind: refused.Kind, Text: to + " has " + refused.Text})
+	case err != nil:
+		return classifyRequestError(fmt.Errorf("sending to %s: %w", to, withoutURL(err)), connected.Load())
 	}
 	defer answered.Body.Close()
-	return p.classify(response{answered.StatusCode, answered.Header, beginning(answered, p.bodyLimit)})
+	return p.classify(to, response{answered.StatusCode, header(answered), beginning(answered, p.bodyLimit)})
 }
 
 // beginning reads a response so that its connection can be used again, and returns the
@@ -186,8 +219,11 @@ func shownURL(raw string) string {
 	if err != nil {
 		return "a URL that cannot be read"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	return shown(u)
 }
+
+// shown returns scheme and host of a URL, as the rest may be secret.
+func shown(u *url.URL) string { return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() }
 
 func printable(text []byte) string {
 	return strings.TrimSpace(strings.ToValidUTF8(string(text), "�"))

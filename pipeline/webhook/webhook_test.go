@@ -78,6 +78,20 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// A redirect is a status like any other, also if its Location is no URL: it is in no error,
+// and an answer can have it as its condition.
+func TestRedirectToNoURL(t *testing.T) {
+	server := answering(t, 308, http.Header{"Location": {"http://[s3cret" + strings.Repeat("x", 5000)}}, "")
+	err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{})
+	var got *StatusError
+	if !errors.As(err, &got) || got.Status != 308 || meaningOf(err) != Retry || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %.200v", err)
+	}
+	if err := post(Config{URL: server.URL, Answers: []Answer{{Header: "Location", Means: Handled}}}, schemas.Envelope{}, retry.Attempt{}); err != nil {
+		t.Errorf("with an answer: %.200v", err)
+	}
+}
+
 func TestStatusesAreConfigurable(t *testing.T) {
 	answers := []Answer{{Status: "404", Means: Poison}, {Status: "409", Means: Handled}, {Status: "4xx", Means: Retry}, {Status: "500", Means: Unavailable}}
 	for status, want := range map[int]Meaning{404: Poison, 400: Retry, 500: Unavailable, 501: Retry, 422: Retry} {
@@ -435,6 +449,34 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%v means %s of class %s, want %s of class %s", err, meaningOf(err), retry.ClassOf(err), test.means, test.class)
 			}
 		})
+	}
+}
+
+// A service says how far it got, and the next request says it again.
+func TestProgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		header http.Header
+		want   string
+		given  bool
+	}{
+		"none":  {nil, "", false},
+		"some":  {http.Header{"Watership-Progress": {`{"page": 7}`}}, `{"page": 7}`, true},
+		"empty": {http.Header{"Watership-Progress": {""}}, "", true},
+	} {
+		for _, status := range []int{500, 503} {
+			server := answering(t, status, test.header, "")
+			if got, given := retry.ProgressOf(post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{})); got != test.want || given != test.given {
+				t.Errorf("%s with %d: %q %v", name, status, got, given)
+			}
+		}
+	}
+	for progress, want := range map[string]string{"": "", "page 7": "page 7", "a\nb": ""} {
+		got := "none"
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Watership-Progress") }))
+		if err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{Progress: progress}); err != nil || got != want {
+			t.Errorf("%q is sent as %q, %v", progress, got, err)
+		}
+		server.Close()
 	}
 }
 

@@ -67,6 +67,18 @@ func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
 	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
 }
 
+// GrantTopic lets a Login's user publish to a topic exchange with routing keys that match a
+// pattern (https://www.rabbitmq.com/docs/access-control#topic-authorisation).
+func (b Broker) GrantTopic(t testing.TB, as Broker, exchange, write string) {
+	t.Helper()
+	u, err := url.Parse(as.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.manage(t, http.MethodPut, "/api/topic-permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(),
+		fmt.Sprintf(`{"exchange":%q,"write":%q,"read":""}`, exchange, write))
+}
+
 // VHostName returns the virtual host in the URL.
 func (b Broker) VHostName(t testing.TB) string {
 	t.Helper()
@@ -119,6 +131,22 @@ func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Righ
 	}
 	replaced := strings.NewReplacer(pairs...)
 	return Rights{replaced.Replace(found[1]), replaced.Replace(found[2]), replaced.Replace(found[3])}
+}
+
+// DocumentedTopic returns the pattern of routing keys that docs/security.md lets a user
+// publish with, with names replaced as by DocumentedRightsOf.
+func DocumentedTopic(t testing.TB, user string, names map[string]string) string {
+	t.Helper()
+	command := regexp.MustCompile("(?m)^rabbitmqctl set_topic_permissions --vhost / " + regexp.QuoteMeta(user) + ` \S+ '(.*)' '.*'$`)
+	found := command.FindStringSubmatch(document(t, "docs/security.md"))
+	if found == nil {
+		t.Fatalf("docs/security.md gives no topic permission to %s", user)
+	}
+	pattern := found[1]
+	for name, other := range names {
+		pattern = strings.ReplaceAll(pattern, name, regexp.QuoteMeta(other))
+	}
+	return pattern
 }
 
 // document returns the content of a file of the repository.

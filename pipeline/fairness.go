@@ -1,0 +1,225 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/fairness"
+	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Fairness divides the handlers of a route among the keys of its messages, such as the
+// receivers of webhooks, so that a receiver that is slow or fails delays no other. Each key
+// has a breaker as Route.Breaker says; the breaker of the route opens only if Messages keys that
+// worked fail and none succeeds. A message waits in the process for a few seconds for its
+// turn, and then in a delay queue, without losing an attempt. After Breaker.MaxWait it no
+// longer waits for the breaker of its key.
+type Fairness struct {
+	// Key returns the key of a message; "": it has none, and is not limited. A panic is
+	// logged, and the message has no key. Nil: no fairness.
+	Key func(schemas.Envelope) string
+
+	// Concurrency is the number of messages of one key that are handled at once. Zero: an
+	// eighth of Route.Concurrency, at least 1.
+	Concurrency int
+
+	// Ordered handles the messages of a key one after the other, in the order in which they
+	// arrived. While one waits for its next attempt, the later ones wait, until it is
+	// handled or poison. One process of a queue has to handle all messages: declare the
+	// queue with x-single-active-consumer. A process that starts does not know which
+	// messages wait, and may handle newer ones before them.
+	Ordered bool
+}
+
+func (f Fairness) withDefaults(concurrency int) Fairness {
+	switch {
+	case f.Key == nil:
+	case f.Ordered:
+		f.Concurrency = 1
+	case f.Concurrency <= 0:
+		f.Concurrency = max(1, concurrency/8)
+	}
+	return f
+}
+
+// waitingRoom is the number of messages that may wait in the process for their turn.
+func (r Route) waitingRoom() int {
+	if r.Fairness.Key == nil {
+		return 0
+	}
+	return max(minWaitingRoom, r.Concurrency)
+}
+
+const (
+	minWaitingRoom = 256
+	longestKey     = 255 // bytes; the process keeps the digest of a longer one
+)
+
+// newGate returns the gate of a route; nil without fairness. The metrics are there in any case.
+func (h *routeHandler) newGate() *fairness.Gate {
+	of := h.route.Fairness
+	paused := h.metrics.pausedKeys.WithLabelValues(h.route.Queue)
+	for _, reason := range fairness.Reasons() {
+		h.metrics.keyWaits.WithLabelValues(h.route.Queue, string(reason))
+	}
+	if of.Key == nil {
+		return nil
+	}
+	return fairness.New(fairness.Config{
+		Concurrency: h.route.Concurrency, PerKey: of.Concurrency, Room: h.route.waitingRoom(), Ordered: of.Ordered, Breaker: *h.route.Breaker,
+		Paused: func(key, why string) {
+			paused.Inc()
+			h.logger.Warn("key paused: its messages fail one after the other", "queue", h.route.Queue, "key", key, "error", why)
+		},
+		Resumed: func(key string, after time.Duration) {
+			paused.Dec()
+			h.logger.Info("key resumed", "queue", h.route.Queue, "key", key, "paused", after.Round(time.Millisecond))
+		},
+	}, h.now)
+}
+
+// arrival is a delivery of a route with fairness, from the subscriber to the handler.
+type arrival struct {
+	verified schemas.VerifiedState
+	ticket   *fairness.Ticket
+	epoch    int // of the route's breaker
+}
+
+type arrivalKey struct{}
+
+func arrivalOf(ctx context.Context) (a arrival, found bool) {
+	a, found = ctx.Value(arrivalKey{}).(arrival)
+	return a, found
+}
+
+// arrive is called with each message in the order of the queue. A message that cannot be
+// verified has no ticket: handle decides about it.
+func (h *routeHandler) arrive(msg *message.Message) (settled func()) {
+	ctx := msg.Context()
+	verified, err := h.verify(ctx)
+	if err != nil {
+		return func() {}
+	}
+	ticket := h.gate.Arrive(fairness.Delivery{
+		Key: h.keyOf(verified.Envelope), ID: verified.State.Fingerprint, Position: verified.State.Position, Redelivered: transport.Redelivered(ctx),
+	})
+	msg.SetContext(context.WithValue(ctx, arrivalKey{}, arrival{verified, ticket, h.breaker.Begin()}))
+	return ticket.Leave
+}
+
+func (h *routeHandler) keyOf(e schemas.Envelope) string {
+	key, err := usercode.CallWithin(readTimeout, func() (string, error) { return h.route.Fairness.Key(e), nil })
+	if err != nil {
+		h.logger.Error("the key of a message cannot be read; it is handled without one", "queue", h.route.Queue, "error", err)
+	}
+	if len(key) > longestKey {
+		sum := sha256.Sum256([]byte(key))
+		return hex.EncodeToString(sum[:])
+	}
+	return key
+}
+
+// awaitTurn waits until the handler may be called with a message. done is true if the
+// message waits in a delay queue instead, or is requeued since the route stops or the
+// connection is lost. Many messages may wait then, and none is worth an error in the log.
+func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, verified schemas.VerifiedState) (done bool, err error) {
+	a, found := arrivalOf(ctx)
+	if !found {
+		return false, nil
+	}
+	exhausted := h.route.Breaker.Exhausted(0, verified.State.WaitsSince, h.now())
+	wait, err := h.gate.Begin(ctx, a.ticket, exhausted)
+	if err != nil {
+		msg.Nack()
+		return true, nil
+	}
+	if paused, _ := h.breaker.Outage(); wait.Delay == 0 && !paused.IsZero() && a.epoch != h.breaker.Begin() {
+		wait = fairness.Wait{Reason: fairness.Unavailable, Delay: retry.Deferral(nil, 0).Delay}
+	}
+	if wait.Delay == 0 {
+		return false, nil
+	}
+	return true, h.waitForKey(ctx, verified, a.ticket, wait)
+}
+
+// settle is called once the handler has returned. A message without an outcome keeps its
+// place in the order of its key.
+func settle(msg *message.Message, err error) {
+	a, found := arrivalOf(msg.Context())
+	if !found || err != nil || msg.Context().Err() != nil {
+		return
+	}
+	select {
+	case <-msg.Nacked():
+	default:
+		a.ticket.Settle()
+	}
+}
+
+// waitForKey publishes a message to a delay queue that has to wait for its key. Its first
+// wait for an unavailable key has an event, and no other, since there may be many.
+func (h *routeHandler) waitForKey(ctx context.Context, verified schemas.VerifiedState, t *fairness.Ticket, wait fairness.Wait) error {
+	h.metrics.keyWaits.WithLabelValues(h.route.Queue, string(wait.Reason)).Inc()
+	state := verified.State
+	state.Queue, state.Time, state.Delay, state.Duration, state.EventID = h.route.Queue, h.now(), wait.Delay, 0, ""
+	state.Deliveries, _ = deliveriesBefore(ctx, verified.State)
+	if state.Message == "" {
+		state.Message = h.newID()
+	}
+	if since, why := t.Outage(); !since.IsZero() && state.WaitsSince.IsZero() {
+		state.WaitsSince = state.Time
+		event := state
+		event.Failure = why
+		event.Failure.Message = fmt.Sprintf("waits for key %q, whose messages have failed since %s: %s", t.Key(), since.Format(time.RFC3339), why.Message)
+		if err := h.publishEvent(ctx, schemas.RetryScheduled, verified.Envelope, event); err != nil {
+			return err
+		}
+	}
+	state.Position = t.Position()
+	t.Away(wait.Delay)
+	return h.schedule(ctx, verified.Envelope, state, wait.Delay)
+}
+
+// keepOrder keeps the place of a message whose attempt failed, if its key is ordered. It does
+// not wait for its key otherwise.
+func (h *routeHandler) keepOrder(ctx context.Context, state *schemas.State, delay time.Duration) {
+	state.Position = 0
+	if a, found := arrivalOf(ctx); found && h.route.Fairness.Ordered {
+		state.Position = a.ticket.Position()
+		a.ticket.Away(delay)
+	}
+}
+
+func (h *routeHandler) recordSuccess(ctx context.Context, epoch int) {
+	if a, found := arrivalOf(ctx); found {
+		a.ticket.Succeeded()
+	}
+	h.breaker.RecordSuccess(epoch)
+}
+
+// recordFailure decides by the breaker of the message's key, and by the route's breaker if
+// the failure may be a sign of an outage of all keys.
+func (h *routeHandler) recordFailure(ctx context.Context, epoch int, before schemas.State, f breaker.Failure) breaker.Effect {
+	a, found := arrivalOf(ctx)
+	if !found || a.ticket.Key() == "" {
+		return h.breaker.RecordFailure(epoch, before, f)
+	}
+	effect, news := a.ticket.Failed(before, f)
+	if !news {
+		return effect
+	}
+	f.Key = a.ticket.Key()
+	if h.breaker.RecordFailure(epoch, before, f) == breaker.AttemptReturned {
+		return breaker.AttemptReturned
+	}
+	return effect
+}
