@@ -47,9 +47,9 @@ func taps(exchanges []config.TapExchange) []pipeline.Tap {
 
 func route(r config.Route, retries *retry.Policy, secrets [][]byte) pipeline.Route {
 	route := pipeline.Route{
-		Queue: r.Queue, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
+		Queue: r.Queue, Arguments: r.Arguments, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
+		Fairness: fairness(r.Fairness), Headers: r.Headers,
 	}
-	route.Headers = r.Headers
 	if r.HasHandler() {
 		route.MaxDeliveries = r.MaxDeliveries
 		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP, secrets)
@@ -60,9 +60,18 @@ func route(r config.Route, retries *retry.Policy, secrets [][]byte) pipeline.Rou
 	return route
 }
 
+func fairness(f config.Fairness) pipeline.Fairness {
+	if f.Key == "" {
+		return pipeline.Fairness{}
+	}
+	key, _ := webhook.ParseKey(f.Key) // the configuration has checked it
+	return pipeline.Fairness{Key: key, Concurrency: f.Concurrency, Ordered: f.Ordered}
+}
+
 func httpHandler(to config.HTTPHandler, secrets [][]byte) message.HandlerFunc {
 	return webhook.New(webhook.Config{
-		URL: to.URL.Reveal(), Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
+		URL: to.URL.Reveal(), Method: to.Method, SetHeaders: to.SetHeaders, Hosts: to.Hosts, PrivateNetworks: to.PrivateNetworks,
+		Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
 		Secrets: secrets,
 	})
 }

@@ -109,6 +109,40 @@ func TestDoctorNamesForgers(t *testing.T) {
 	})
 }
 
+// doctor lists logins that may report on messages of every queue, and gives the command
+// that limits them.
+func TestDoctorNamesReporters(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		broker = broker.VHost(t)
+		i := around(t, broker).install(t, nobody)
+		i.must(t, "setup")
+		exchange := schemas.Topology{Prefix: i.prefix}.Report()
+		list, _ := i.findings(t)
+		if found := saying(list, doctor.Warning, "report on messages"); found != nil {
+			t.Errorf("%+v", found)
+		}
+		as := broker.Login(t, rabbittest.Rights{Write: "^" + regexp.QuoteMeta(exchange) + "$"})
+		everywhere := func() *doctor.Finding {
+			list, _ := i.findings(t)
+			wantFinding(t, list, doctor.OK, "", "trust: states are not signed", "no other login")
+			return saying(list, doctor.Warning, "trust: logins may report on messages of every queue")
+		}
+		if found := everywhere(); found == nil || !strings.Contains(found.Remedy, "rabbitmqctl set_topic_permissions") || !strings.Contains(found.Remedy, exchange) {
+			t.Errorf("without a topic permission: %+v", found)
+		}
+		broker.GrantTopic(t, as, exchange, ".*")
+		if everywhere() == nil {
+			t.Error("every routing key is limited")
+		}
+		broker.GrantTopic(t, as, exchange, "^invoices$")
+		if found := everywhere(); found != nil {
+			t.Errorf("limited to one queue: %+v", found)
+		}
+		list, _ = i.findings(t)
+		wantFinding(t, list, doctor.OK, "", "trust: 1 login may report on the messages of some queues")
+	})
+}
+
 // What doctor recommends to a login without rights is enough for setup, and lets the
 // login write nowhere else.
 func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {

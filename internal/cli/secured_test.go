@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -44,8 +45,13 @@ type secured struct {
 	client   *http.Client
 }
 
+// securedInUse is locked by the test that has the server's roles: they are in one file.
+var securedInUse sync.Mutex
+
 func newSecured(t *testing.T) secured {
 	t.Helper()
+	securedInUse.Lock()
+	t.Cleanup(securedInUse.Unlock)
 	s := secured{url: os.Getenv("WATERSHIP_TEST_SECURE_STORE_URL"), dir: os.Getenv("WATERSHIP_TEST_SECURE_STORE_DIR")}
 	if s.url == "" || s.dir == "" {
 		t.Skip("no store with security: WATERSHIP_TEST_SECURE_STORE_URL is not set")

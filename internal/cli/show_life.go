@@ -24,6 +24,9 @@ func (p *page) properties(e schemas.Event) {
 	field("fingerprint", e.Fingerprint)
 	field("exchange", exchangeName(e.Envelope.Exchange))
 	field("routing key", e.Envelope.RoutingKey)
+	if e.OriginClaimed {
+		field("origin", "exchange and routing key as a consumer claims")
+	}
 	field("source", e.Source)
 	field("type", properties.Type)
 	field("content type", properties.ContentType)
@@ -108,12 +111,17 @@ func attemptAtQueue(e schemas.Event) string {
 	if e.Attempt == 0 {
 		return ""
 	}
+	if e.Queue == "" { // as of a report that names none
+		return fmt.Sprintf("attempt %d", e.Attempt)
+	}
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
 // waitsText returns how often a message has waited for its service without an attempt.
 func waitsText(e schemas.Event) string {
 	switch {
+	case e.Waits == 0 && e.Attempt == 0: // for other messages of its key
+		return "waits at queue " + terminal.Cell(e.Queue, 60)
 	case e.Waits == 0:
 		return ""
 	case e.Attempt == 0:

@@ -15,9 +15,13 @@ func TestShowALife(t *testing.T) { inEachStore(t, testShowALife) }
 
 func testShowALife(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
+	ofKey := func(e *schemas.Event) {
+		e.EventID, e.Attempt, e.Delay = "key", 0, 5*time.Second
+	}
 	took := func(d time.Duration) func(*schemas.Event) { return func(e *schemas.Event) { e.Duration = d } }
 	a.keep(t,
 		a.event(10, schemas.Published, sameMessage(10)),
+		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", `waits for key "acme"`), ofKey),
 		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "refused"), took(time.Millisecond), func(e *schemas.Event) {
 			e.EventID, e.Sequence, e.Attempt, e.Delay, e.Waits = "waits", e.Sequence+1, 0, time.Second, 3
 		}),
@@ -29,6 +33,7 @@ func testShowALife(t *testing.T, seed seeder) {
 	page := a.must(t, "show", "m-10")
 	_, page, _ = strings.Cut(page, "life\n")
 	wantLines(t, page, `2026-05-04 03:00:10.000 published to exchange shop, routing key order.created
+		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, again in 5s: waits for key "acme"
 		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, 3 times so far, again in 1s: refused
 		2026-05-04 03:00:11.000 +1s retry_scheduled attempt 1 at queue orders failed after 1.5ms, again in 2s: timeout
 		2026-05-04 03:00:13.000 +2s poisoned attempt 2 at queue orders: timeout
@@ -52,6 +57,31 @@ func testShowALife(t *testing.T, seed seeder) {
 		}`)
 	if r := a.call(t, "show", "nobody"); r.code != exitFailed || !strings.Contains(r.err, `has the id "nobody"`) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A report that names no queue is poison at none.
+func TestShowAFailureWithoutAQueue(t *testing.T) {
+	inEachStore(t, func(t *testing.T, seed seeder) {
+		a := aFew(t, seed)
+		a.keep(t, a.event(10, schemas.Poisoned, poisonedAt("", "it names no queue"), func(e *schemas.Event) { e.Attempt = 1 }))
+		if page := a.must(t, "show", "m-10"); !strings.Contains(page, "attempt 1: it names no queue") {
+			t.Error(page)
+		}
+	})
+}
+
+func TestShowAClaimedOrigin(t *testing.T) { inEachStore(t, testShowAClaimedOrigin) }
+
+func testShowAClaimedOrigin(t *testing.T, seed seeder) {
+	a := aFew(t, seed)
+	a.keep(t,
+		a.event(10, schemas.Poisoned, poisonedAt("orders", "refused"), func(e *schemas.Event) { e.OriginClaimed = true }),
+		a.event(11, schemas.Poisoned, poisonedAt("orders", "refused")))
+	for id, want := range map[string]bool{"m-10": true, "m-11": false} {
+		if page := a.must(t, "show", id); strings.Contains(page, "exchange and routing key as a consumer claims") != want {
+			t.Errorf("%s: a claim: %v\n%s", id, !want, page)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/target"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -70,6 +71,9 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 		l.checkParking(at+".park", route, topology)
 		_, handled := l.seen[at+".handler"]
 		l.rejectIf(at+".handler.http.url", handled && !route.HasHandler(), "the URL to which messages are posted")
+		if route.HasHandler() {
+			l.checkHosts(at+".handler.http", route.Handler.HTTP)
+		}
 		l.checkPolicy(at+".retry", route.Retry, c)
 		if c.Retry.Breaker.Validate() == nil { // which would be reported for each route
 			l.checkFields(at+".breaker", route.Breaker.Validate())
@@ -81,6 +85,16 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 		}
 		queues[route.Queue] = true
 	}
+}
+
+// checkHosts refuses a host that every message may choose, and lists without effect.
+func (l *loader) checkHosts(path string, to HTTPHandler) {
+	u, err := target.ParseURL(to.URL.Reveal())
+	chosen := err == nil && u.HostFromMessage()
+	const noEffect = "nothing, as no field of a message makes the host of url"
+	l.rejectIf(path+".hosts", chosen && len(to.Hosts) == 0, "the hosts to which requests may be sent, such as [\"*.example.com\"], as a field of the message makes the host of url")
+	l.rejectIf(path+".hosts", !chosen && len(to.Hosts) > 0, noEffect)
+	l.rejectIf(path+".private_networks", !chosen && len(to.PrivateNetworks) > 0, noEffect)
 }
 
 func (l *loader) checkParking(path string, route Route, topology schemas.Topology) {

@@ -48,6 +48,26 @@ func TestSettingsThatContradict(t *testing.T) {
 			"routes: [{queue: a, retry: fast, " + handler + "}]\nretry.policies: {slow: {delays: [1m]}}",
 			`w.yaml:1: routes[0].retry: "fast": expected a policy of retry.policies: default, slow`,
 		},
+		"fairness without a key": {
+			"routes: [{queue: a, fairness: {ordered: true}, " + handler + "}]", `w.yaml:1: routes[0].fairness: expected the key of messages, such as {headers.merchant}`,
+		},
+		"a key that is the same for all": {
+			"routes: [{queue: a, fairness: {key: merchant}, " + handler + "}]", `w.yaml:1: routes[0].fairness.key: "merchant": expected a field of the message, such as {headers.merchant}`,
+		},
+		"two messages of a key at once, in order": {
+			`routes: [{queue: a, fairness: {key: "{headers.m}", ordered: true, concurrency: 2}, ` + handler + "}]",
+			`w.yaml:1: routes[0].fairness.concurrency: "2": expected none beside ordered, which handles one message of a key at a time`,
+		},
+		"fairness without a handler": {
+			`routes: [{queue: a, fairness: {key: "{headers.m}"}}]`,
+			"w.yaml:1: routes[0].fairness: expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park",
+		},
+		"arguments that are a list": {
+			"routes: [{queue: a, arguments: [x-max-priority], " + handler + "}]", `w.yaml:1: routes[0].arguments: "x-max-priority": expected values by the names of arguments, such as {x-max-priority: 5}`,
+		},
+		"an argument of no queue": {
+			"routes: [{queue: a, arguments: {priority: 5}, " + handler + "}]", `w.yaml:1: routes[0].arguments.priority: expected the name of an argument, such as x-max-priority, and its value`,
+		},
 		"pauses that shrink": {
 			"retry.breaker: {first: 2m, cap: 1m}", `w.yaml:1: retry.breaker.cap: "1m": expected at least first, 2m0s`,
 		},
@@ -63,6 +83,10 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a route without a service": {
 			"routes: [{queue: a, handler: {}}]", `w.yaml:1: routes[0].handler.http.url: expected the URL to which messages are posted`,
+		},
+		"a host of every message's choice": {
+			`routes: [{queue: a, handler: {http: {url: "https://{headers.host}/"}}}]`,
+			`w.yaml:1: routes[0].handler.http.hosts: expected the hosts to which requests may be sent, such as ["*.example.com"], as a field of the message makes the host of url`,
 		},
 		"a queue of Watership's": {
 			"routes: [{queue: watership.due, " + handler + "}]", `w.yaml:1: routes[0].queue: "watership.due": expected a queue that is not Watership's`,

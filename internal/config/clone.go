@@ -29,9 +29,13 @@ func (t TapExchange) clone() TapExchange {
 
 func (r Route) clone() Route {
 	r.Bind = slices.Clone(r.Bind)
+	r.Arguments = maps.Clone(r.Arguments)
 	r.Handler.HTTP.Answers = slices.Clone(r.Handler.HTTP.Answers)
 	r.Handler.HTTP.Statuses = maps.Clone(r.Handler.HTTP.Statuses)
 	r.Handler.HTTP.Headers = slices.Clone(r.Handler.HTTP.Headers)
+	r.Handler.HTTP.SetHeaders = maps.Clone(r.Handler.HTTP.SetHeaders)
+	r.Handler.HTTP.Hosts = slices.Clone(r.Handler.HTTP.Hosts)
+	r.Handler.HTTP.PrivateNetworks = slices.Clone(r.Handler.HTTP.PrivateNetworks)
 	return r
 }
 

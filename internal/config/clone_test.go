@@ -19,6 +19,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 	for _, path := range []string{
 		"config.Routes", "config.Routes[0].Bind", "config.Routes[0].Handler.HTTP.Statuses", "config.Routes[0].Handler.HTTP.Answers", "config.Routes[0].Handler.HTTP.Headers",
+		"config.Routes[1].Handler.HTTP.SetHeaders", "config.Routes[1].Handler.HTTP.Hosts", "config.Routes[1].Handler.HTTP.PrivateNetworks",
 		"config.Tap.Exchanges", "config.Tap.Exchanges[1].Keys", "config.Retry.Policies", "config.Retry.Policies[slow].Delays",
 		"config.Retry.Policies[growing].Classes", "config.Retry.Policies[growing].Classes[ordering].Delays",
 		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders", "config.Fingerprint.IgnoreHeaders",

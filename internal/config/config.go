@@ -6,6 +6,7 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/watershipmq/watership/internal/role"
@@ -171,6 +172,12 @@ type Route struct {
 	// Breaker pauses the route. Default of each field: Retry.Breaker.
 	Breaker retry.Breaker
 
+	// Fairness divides the handlers among the keys of messages. Default: none.
+	Fairness Fairness
+
+	// Arguments of the queue, if it does not exist. Default: topology.queue_type.
+	Arguments map[string]any
+
 	// Timeout bounds one attempt, which fails at its end. 0, the default: only the
 	// handler's own timeout.
 	Timeout time.Duration
@@ -187,6 +194,13 @@ type Route struct {
 	Park bool
 }
 
+// Fairness divides the handlers of a route among the keys of messages.
+type Fairness struct {
+	Key         string // a template, such as {headers.merchant}; "": no fairness
+	Concurrency int    // messages of one key that are handled at a time; 0: an eighth of the route's
+	Ordered     bool   // one at a time, in their order
+}
+
 // HasHandler reports whether serve handles the messages of the queue.
 func (r Route) HasHandler() bool { return !r.Handler.HTTP.URL.IsZero() }
 
@@ -201,9 +215,26 @@ type Handler struct {
 	HTTP HTTPHandler
 }
 
-// HTTPHandler posts each message to a service.
+// HTTPHandler sends each message to a service.
 type HTTPHandler struct {
-	URL     URL           // required
+	// URL may have fields of the message: see webhook.Config. Required.
+	URL URL
+
+	// Method is POST, PUT, PATCH, DELETE, or has fields. Default: POST.
+	Method string
+
+	// SetHeaders are headers of the request by name; their values may have fields. Default:
+	// none.
+	SetHeaders map[string]string
+
+	// Hosts are those to which requests may be sent. Required if the host of URL has
+	// fields, else none.
+	Hosts []string
+
+	// PrivateNetworks are networks that such hosts may be in, in addition to the internet. Default:
+	// none.
+	PrivateNetworks []netip.Prefix
+
 	Timeout time.Duration // of one call; default 30s
 
 	// Answers give responses a meaning or a class; the first that matches decides, and

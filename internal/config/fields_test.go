@@ -104,6 +104,32 @@ func TestFieldsOfAHandlerRefuse(t *testing.T) {
 		{"answers", "[{header: a, field: /b, class: c}]", `answers[0]: expected header or field, not both`},
 		{"answers", "[{status: 404, means: drop}]", `answers[0].means: "drop": ` + meanings},
 		{"status", "{}", `is not known; the nearest is routes[0].handler.http.statuses`},
+		{"method", "GET", `"GET": expected POST, PUT, PATCH or DELETE`},
+		{"method", "'{verb}'", `"{verb}": found {verb}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
+		{"method", "{headers.verb}", `expected text in quotes, as it begins with {`},
+		{"set_headers", "[a]", `expected values of headers by name`},
+		{"set_headers", "{Host: a}", `set_headers.Host: expected a header that is not about the connection, the body or Watership itself`},
+		{"set_headers", "{Content-Length: 1}", `set_headers.Content-Length: expected a header that is not about the connection, the body or Watership itself`},
+		{"set_headers", "{webhook-id: a}", `set_headers.webhook-id: expected a header that is not about the connection, the body or Watership itself`},
+		{"set_headers", "{'a b': a}", `set_headers.a b: expected the name of a header, of letters, digits and dashes`},
+		{"set_headers", "{X-A: a, x-a: b}", `set_headers.x-a: expected each header once, in upper or lower case`},
+		{"set_headers", `{X-A: "s3cret\r\nX-B: c"}`, `set_headers.X-A: "xxxxx": expected text on one line`},
+		{"set_headers", "{X-A: 's3cret {a}'}", `set_headers.X-A: "xxxxx": found {a}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
+		{"set_headers", "{X-A: {type}}", `set_headers.X-A: expected text in quotes, as it begins with {`},
+		{"hosts", "[a]", `"a": expected nothing, as no field of a message makes the host of url`},
+		{"private_networks", "[10.0.0.0/8]", `"10.0.0.0/8": expected nothing, as no field of a message makes the host of url`},
+	})
+}
+
+func TestHostsOfMessagesAreRefused(t *testing.T) {
+	const ofMessage = "routes:\n- queue: a\n  handler:\n    http:\n      url: '{headers.url}'\n"
+	refuse(t, ofMessage+"      %s", "routes[0].handler.http", 6, []fieldCase{
+		{"hosts", "['a/b']", `hosts[0]: "a/b": expected a host such as hooks.example.com, *.example.com, hooks.example.com:8443 or http://hooks.example.com, with other letters as xn--, or * for every name`},
+		{"hosts", "[]", `expected the hosts to which requests may be sent, such as ["*.example.com"], as a field of the message makes the host of url`},
+	})
+	refuse(t, ofMessage+"      hosts: ['*']\n      %s", "routes[0].handler.http", 7, []fieldCase{
+		{"private_networks", "[10.0.0.1/8]", `private_networks[0]: "10.0.0.1/8": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
+		{"private_networks", "['::ffff:10.0.0.0/104']", `private_networks[0]: "::ffff:10.0.0.0/104": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
 	})
 }
 
@@ -116,6 +142,9 @@ func TestURLsOfAHandlerAreRefused(t *testing.T) {
 		{"url", "'http://h:0/'", `"http://h:0/": ` + example + ", with a port from 1 to 65535"},
 		{"url", "'http://h/#top'", `"http://xxxxx": ` + example + ", with # written as %23"},
 		{"url", "'http://u:p%zz@h/'", `"http://xxxxx@h/": ` + example + ", with other characters in the password written as %XX"},
+		{"url", "{headers.url}", `expected text in quotes, as it begins with {`},
+		{"url", "'https://u:s3cret@{headers.host}/'", `"https://u:xxxxx@{headers.host}/": expected no login beside fields in the host: the message would choose who gets it; an Authorization can have fields`},
+		{"url", "'https://u:s3cret@h/{id}'", `"https://u:xxxxx@h/%7Bid%7D": found {id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
 		{"url", "['http://h/']", `"http://h/": expected one value`},
 	})
 }
@@ -228,6 +257,10 @@ func TestFieldsOfARoute(t *testing.T) {
 				{Status: "4xx", Field: "/error/code", Value: "17", HTTPOutcome: HTTPOutcome{Class: "ordering"}},
 				{Header: "X-Duplicate", HTTPOutcome: HTTPOutcome{Means: "handled"}},
 			}
+		}),
+		"handler.http.method: PUT": http(func(h *HTTPHandler) { h.Method = "PUT" }),
+		"handler.http.set_headers: {x-a: b, Content-Type: '{type}'}": http(func(h *HTTPHandler) {
+			h.SetHeaders = map[string]string{"X-A": "b", "Content-Type": "{type}"}
 		}),
 		"handler.http.headers: []":             http(func(h *HTTPHandler) { h.Headers = []string{} }),
 		"handler.http.headers: [X-A, baggage]": http(func(h *HTTPHandler) { h.Headers = []string{"X-A", "baggage"} }),

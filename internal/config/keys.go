@@ -117,6 +117,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "index.body.max_values", Default: "5000", Help: "maximum number of values in a JSON body that is indexed by field", read: scalar(wholeNumber(1, 1_000_000), &c.Index.Body.MaxValues)},
 		{Name: "fingerprint.ignore_headers", Form: List, Help: "headers that do not tell messages apart, such as a consumer's counter of retries", read: scalars(headerName, &c.Fingerprint.IgnoreHeaders)},
 		{Name: "fingerprint.fold_dead_letters", Default: "false", Help: "record a message that came back through a dead-letter exchange of its consumers as the same message", read: scalar(boolean, &c.Fingerprint.FoldDeadLetters)},
+		{Name: "fingerprint.fold_types", Default: "false", Help: "ignore the types of numbers and texts in headers, which consumers in other languages change when they publish a message again", read: scalar(boolean, &c.Fingerprint.FoldTypes)},
 		{Name: "stop_timeout", Default: "30s", Help: "time for which serve waits for running handlers when it stops", read: scalar(duration(time.Millisecond, day), &c.StopTimeout)},
 		{Name: "http.listen", Help: "listen address of health checks and metrics, host:port (default: off)", read: scalar(listenAddress, &c.HTTP.Listen)},
 		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},

@@ -88,6 +88,7 @@ var keyCases = map[string]keyCase{
 	"index.body.max_values":         {good: "100", bad: "-1", want: `"-1": expected a whole number from 1 to 1000000`},
 	"fingerprint.ignore_headers":    {good: "retries, attempt", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"fingerprint.fold_dead_letters": {good: "true", bad: "yes", want: `"yes": expected true or false`},
+	"fingerprint.fold_types":        {good: "true", bad: "yes", want: `"yes": expected true or false`},
 	"stop_timeout":                  {good: "20s", bad: "20", want: `"20": ` + durationUpToADay},
 	"http.listen":                   {good: ":8181", bad: ":65536", want: `":65536": ` + listenExpected},
 	"log.level":                     {good: "debug", bad: "trace", want: `"trace": expected debug, info, warn or error`},

@@ -110,6 +110,9 @@ func (l *loader) show(path string, n node) string {
 	if strings.HasSuffix(path, "url") && n.Kind == text {
 		return redactURL(n.Text)
 	}
+	if strings.Contains(path, ".set_headers.") && n.Kind == text {
+		return redactTemplate(n.Text)
+	}
 	return n.format()
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ routes:
     breaker: {messages: 50, cap: 5s, max_alike: 3}
     park: true
   - queue: rest
-    handler: {http: {url: "http://localhost:8080/rest"}}
+    handler: {http: {url: "https://{headers.host}/{type}", method: "{headers.verb}", set_headers: {authorization: "Bearer {headers.token}"}, hosts: ["*.example.com"], private_networks: [10.20.0.0/16]}}
   - {queue: invoices, retry: slow, headers: {limit: x-retry-limit, count: x-retry, delay: x-delay}, park: true}
 retry:
   default: none
@@ -109,7 +110,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
-			{Queue: "rest", Handler: postTo("http://localhost:8080/rest", 30*time.Second), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()},
+			{Queue: "rest", Handler: toReceivers(), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()},
 			{Queue: "invoices", Retry: "slow", Headers: retry.Headers{Limit: "x-retry-limit", Count: "x-retry", Delay: "x-delay"}, Park: true},
 		},
 		Retry: Retry{
@@ -252,10 +253,18 @@ var compareURLs = cmp.AllowUnexported(URL{})
 
 func diffConfig(t *testing.T, want, got Config) {
 	t.Helper()
-	options := []cmp.Option{compareURLs, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
+	options := []cmp.Option{compareURLs, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})}
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// toReceivers is a handler whose messages have their receivers.
+func toReceivers() Handler {
+	h := postTo("https://{headers.host}/{type}", 30*time.Second)
+	h.HTTP.Method, h.HTTP.SetHeaders = "{headers.verb}", map[string]string{"Authorization": "Bearer {headers.token}"}
+	h.HTTP.Hosts, h.HTTP.PrivateNetworks = []string{"*.example.com"}, []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}
+	return h
 }
 
 func postTo(url string, timeout time.Duration) Handler {

@@ -193,6 +193,7 @@ func TestDescribeDefaults(t *testing.T) {
 		"index.body.json = true (default)",
 		"index.body.max_values = 5000 (default)",
 		"fingerprint.fold_dead_letters = false (default)",
+		"fingerprint.fold_types = false (default)",
 		"stop_timeout = 30s (default)",
 		"log.level = info (default)",
 		"log.format = text (default)",

@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/target"
 )
 
 // The parsers of values. Their errors list the values that are possible, and never
@@ -223,6 +226,58 @@ func httpStatus(s string) (string, error) {
 
 // requestHeader parses the name of a message header that may become a request's.
 func requestHeader(s string) (string, error) { return s, requestheader.Check(s) }
+
+// handlerURL parses the URL of a handler, which may have fields of the message.
+func handlerURL(s string) (URL, error) {
+	if !strings.ContainsAny(s, "{}") {
+		return address("http", "https")(s)
+	}
+	_, err := target.ParseURL(s)
+	return URL{s}, err
+}
+
+// method parses the method of a request, or a template of it.
+func method(s string) (string, error) {
+	template, err := target.ParseTemplate(s)
+	if err != nil || template.HasFields() {
+		return s, err
+	}
+	return oneOf(target.Methods()...)(s)
+}
+
+// headerTemplate parses the value of a header of a request, which may have fields.
+func headerTemplate(s string) (string, error) {
+	if _, err := target.ParseTemplate(s); err != nil {
+		return "", err
+	}
+	if s == "" || strings.ContainsFunc(s, unicode.IsControl) {
+		return "", errors.New("expected text on one line")
+	}
+	return boundedText(1, 8192)(s)
+}
+
+// messageKey parses the template of a key.
+func messageKey(s string) (string, error) {
+	template, err := target.ParseTemplate(s)
+	if err == nil && !template.HasFields() {
+		err = errors.New("expected a field of the message, such as {headers.merchant}")
+	}
+	return s, err
+}
+
+// targetHost parses a host that messages may choose.
+func targetHost(s string) (string, error) {
+	_, err := target.ParseHost(s)
+	return s, err
+}
+
+func network(s string) (netip.Prefix, error) {
+	n, err := netip.ParsePrefix(s)
+	if err != nil || n != n.Masked() || n.Addr().Is4In6() {
+		return netip.Prefix{}, errors.New("expected a network such as 10.20.0.0/16 or fd00:20::/32")
+	}
+	return n, nil
+}
 
 // responseHeader parses the name of a header of a response.
 func responseHeader(s string) (string, error) {

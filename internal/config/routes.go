@@ -1,9 +1,13 @@
 package config
 
 import (
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -27,7 +31,9 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "queue", read: scalar(queueName, &route.Queue)},
 		structureField{name: "bind", read: structures(readBind, &route.Bind)},
 		structureField{name: "handler", read: readHandler(&route.Handler)},
+		structureField{name: "arguments", read: readArguments(&route.Arguments)},
 		structureField{name: "concurrency", fallback: "16", read: scalar(wholeNumber(1, 10_000), &route.Concurrency)},
+		structureField{name: "fairness", read: readFairness(&route.Fairness)},
 		structureField{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
 		structureField{name: "breaker", read: readBreaker(&route.Breaker)},
 		structureField{name: "timeout", read: scalar(duration(time.Millisecond, day), &route.Timeout)},
@@ -58,7 +64,9 @@ func routeWithoutHandler(route *Route) []structureField {
 		{name: "headers", read: readRetryHeaders(&route.Headers)},
 		{name: "handler", read: readHandler(&route.Handler)},
 		{name: "bind", read: needsHandler},
+		{name: "arguments", read: needsHandler},
 		{name: "concurrency", read: needsHandler},
+		{name: "fairness", read: needsHandler},
 		{name: "breaker", read: needsHandler},
 		{name: "timeout", read: needsHandler},
 		{name: "max_deliveries", read: needsHandler},
@@ -89,6 +97,48 @@ func readBreaker(into *retry.Breaker) read {
 	}
 }
 
+func readFairness(into *Fairness) read {
+	return func(l *loader, path string, n node) {
+		l.record(path, node{Origin: n.Origin})
+		l.readFields(path, n,
+			structureField{name: "key", read: template(messageKey, &into.Key)},
+			structureField{name: "concurrency", read: scalar(wholeNumber(1, 10_000), &into.Concurrency)},
+			structureField{name: "ordered", fallback: "false", read: scalar(boolean, &into.Ordered)},
+		)
+		switch {
+		case n.Kind != mapping:
+		case !n.has("key"):
+			l.fail(path, n, "expected the key of messages, such as {headers.merchant}")
+		case into.Ordered && into.Concurrency > 1:
+			l.failAt(path+".concurrency", "expected none beside ordered, which handles one message of a key at a time")
+		}
+	}
+}
+
+// readArguments reads the arguments of a queue. RabbitMQ distinguishes their types: true and
+// false are booleans, whole numbers are numbers, everything else is text.
+func readArguments(into *map[string]any) read {
+	return readEach("expected values by the names of arguments, such as {x-max-priority: 5}", into, func(l *loader, at string, f field) {
+		if !strings.HasPrefix(f.Name, "x-") || f.Value.Kind != text {
+			l.fail(at, node{Origin: f.Value.Origin}, "expected the name of an argument, such as x-max-priority, and its value")
+			return
+		}
+		l.record(at, f.Value)
+		(*into)[f.Name] = argument(f.Value.Text)
+	})
+}
+
+func argument(value string) any {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return n
+	}
+	switch value {
+	case "true", "false":
+		return value == "true"
+	}
+	return value
+}
+
 func readBind(l *loader, path string, n node) Bind {
 	var bind Bind
 	l.readFields(path, n,
@@ -109,7 +159,11 @@ func readHTTPHandler(into *HTTPHandler) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
 		l.readFields(path, n,
-			structureField{name: "url", read: scalar(address("http", "https"), &into.URL)},
+			structureField{name: "url", read: template(handlerURL, &into.URL)},
+			structureField{name: "method", read: template(method, &into.Method)},
+			structureField{name: "set_headers", read: readSetHeaders(&into.SetHeaders)},
+			structureField{name: "hosts", read: scalars(targetHost, &into.Hosts)},
+			structureField{name: "private_networks", read: scalars(network, &into.PrivateNetworks)},
 			structureField{name: "timeout", fallback: "30s", read: scalar(duration(time.Millisecond, day), &into.Timeout)},
 			structureField{name: "answers", read: structures(readAnswer, &into.Answers)},
 			structureField{name: "statuses", read: readStatuses(&into.Statuses)},
@@ -120,32 +174,74 @@ func readHTTPHandler(into *HTTPHandler) read {
 	}
 }
 
+// template reads a text with fields, which YAML takes for a mapping where it begins with one.
+func template[T any](parse func(string) (T, error), into *T) read {
+	return func(l *loader, path string, n node) {
+		if n.Kind == mapping {
+			l.record(path, node{Origin: n.Origin})
+			l.fail(path, node{Origin: n.Origin}, `expected text in quotes, as it begins with {`)
+			return
+		}
+		scalar(parse, into)(l, path, n)
+	}
+}
+
+// readSetHeaders reads the values of headers by name.
+func readSetHeaders(into *map[string]string) read {
+	each := readEach("expected values of headers by name", into, func(l *loader, at string, f field) {
+		if err := requestheader.CheckSet(f.Name); err != nil {
+			l.fail(redact(at), node{Origin: f.Value.Origin}, err.Error())
+			return
+		}
+		name := http.CanonicalHeaderKey(f.Name)
+		if _, twice := (*into)[name]; twice {
+			l.fail(at, node{Origin: f.Value.Origin}, "expected each header once, in upper or lower case")
+			return
+		}
+		var value string
+		template(headerTemplate, &value)(l, at, f.Value)
+		(*into)[name] = value
+	})
+	return func(l *loader, path string, n node) {
+		if n.Kind != mapping { // it may be secret
+			n = node{Origin: n.Origin}
+		}
+		each(l, path, n)
+	}
+}
+
 // readStatuses reads the outcomes of responses by status: a meaning, or fields.
 func readStatuses(into *map[string]HTTPOutcome) read {
+	return readEach("expected meanings by status", into, func(l *loader, at string, f field) {
+		if _, err := httpStatus(f.Name); err != nil {
+			l.fail(redact(at), node{Origin: f.Value.Origin}, err.Error())
+			return
+		}
+		var outcome HTTPOutcome
+		if f.Value.Kind == mapping {
+			l.record(at, node{Origin: f.Value.Origin})
+			l.readFields(at, f.Value, outcome.fields()...)
+			if len(f.Value.Fields) == 0 {
+				l.fail(at, f.Value, "expected means or class")
+			}
+		} else {
+			readMeaning(&outcome.Means)(l, at, f.Value)
+		}
+		(*into)[f.Name] = outcome
+	})
+}
+
+// readEach reads a mapping whose names are chosen by the user.
+func readEach[V any](expected string, into *map[string]V, each func(l *loader, at string, f field)) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
 		if n.Kind != mapping {
-			l.fail(path, n, "expected meanings by status")
+			l.fail(path, n, expected)
 			return
 		}
-		*into = map[string]HTTPOutcome{}
+		*into = map[string]V{}
 		for _, f := range n.Fields {
-			at := join(path, f.Name)
-			if _, err := httpStatus(f.Name); err != nil {
-				l.fail(redact(at), node{Origin: f.Value.Origin}, err.Error())
-				continue
-			}
-			var outcome HTTPOutcome
-			if f.Value.Kind == mapping {
-				l.record(at, node{Origin: f.Value.Origin})
-				l.readFields(at, f.Value, outcome.fields()...)
-				if len(f.Value.Fields) == 0 {
-					l.fail(at, f.Value, "expected means or class")
-				}
-			} else {
-				readMeaning(&outcome.Means)(l, at, f.Value)
-			}
-			(*into)[f.Name] = outcome
+			each(l, join(path, f.Name), f)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/target"
 )
 
 // URL is a URL that may hold a password, which is hidden when the URL is printed,
@@ -55,10 +57,37 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
 const hidden = "xxxxx"
 
-// redactURL hides the password of a URL. Of text that cannot be parsed with
+// redactURL hides the password of a URL, and shows its fields of messages.
+func redactURL(text string) string {
+	t, err := target.ParseTemplate(text)
+	if err != nil || !t.HasFields() {
+		return redactPlainURL(text)
+	}
+	var names []string // by their marks
+	marked, _ := t.Fill(func(f target.Field) (string, error) {
+		mark := fmt.Sprintf("field-%d-", len(names)/2)
+		names = append(names, mark, "{"+f.Name+"}")
+		return mark, nil
+	})
+	if marked == names[0] {
+		return text
+	}
+	return strings.NewReplacer(names...).Replace(redactPlainURL(marked))
+}
+
+// redactTemplate shows only the fields of a text, such as the value of a header.
+func redactTemplate(text string) string {
+	t, err := target.ParseTemplate(text)
+	if err != nil {
+		return hidden
+	}
+	return t.Format(func(string) string { return hidden })
+}
+
+// redactPlainURL hides the password of a URL without fields. Of text that cannot be parsed with
 // certainty (a password may hold any character, unescaped), it shows only the
 // scheme and the host after the last @.
-func redactURL(text string) string {
+func redactPlainURL(text string) string {
 	if text == Embedded || strings.HasPrefix(text, sqliteScheme) && !strings.Contains(text, "@") {
 		return text
 	}

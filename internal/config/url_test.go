@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestURLHidesItsPassword(t *testing.T) {
@@ -83,5 +86,34 @@ func rejectSecret(t *testing.T, secret string, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(err.Error(), secret) {
 		t.Errorf("shows the password: %v", err)
+	}
+}
+
+// The listing of a handler has the fields of its templates, and nothing of the text in a
+// query or a header, which may be a secret.
+func TestDescribeTemplates(t *testing.T) {
+	c := load(t, `routes:
+- queue: a
+  handler: {http: {url: "https://{headers.host}.example.com:8443/{type}/{body.json.id}?key=s3cret&a={type}&{exchange}", hosts: ["*"], set_headers: {X-A: "s3cret {headers.token}{type}"}}}
+- queue: b
+  handler: {http: {url: "https://u:s3cret@h/{type}/{type}"}}
+- queue: c
+  handler: {http: {url: "{headers.url}", hosts: ["*"]}}
+`, nil, nil)
+	var got []string
+	for _, s := range c.Describe() {
+		if strings.Contains(s.Key, ".url") || strings.Contains(s.Key, ".set_headers") {
+			got = append(got, s.Value)
+		}
+	}
+	want := []string{
+		"amqp://guest:xxxxx@localhost:5672/", "http://localhost:9200",
+		"https://{headers.host}.example.com:8443/{type}/{body.json.id}?key=xxxxx&a=xxxxx&xxxxx", "xxxxx{headers.token}{type}",
+		"https://u:xxxxx@h/{type}/{type}", "{headers.url}",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

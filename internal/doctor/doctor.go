@@ -130,6 +130,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkBindings(ctx)
 	d.checkOwnExchanges(ctx)
 	d.checkTrust(ctx)
+	d.checkReporters(ctx)
 	d.checkTapped(ctx)
 	d.checkDeadLetters(ctx)
 	d.checkDelays(ctx)

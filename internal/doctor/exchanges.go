@@ -18,6 +18,7 @@ func (d *doctor) checkBindings(ctx context.Context) {
 	d.checkQueuesBound(ctx, d.Topology.Late(), "", d.Topology.IndexLate())
 	d.checkQueuesBound(ctx, d.Topology.Events(), "#", d.Topology.Log())
 	d.checkQueuesBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
+	d.checkQueuesBound(ctx, d.Topology.Report(), "#", d.Topology.Report())
 	d.checkQueuesBound(ctx, d.Topology.Direct(), "", d.directQueues()...)
 	if len(d.findings) == problems {
 		d.reportOK("bindings", "Watership's queues are bound to its exchanges")

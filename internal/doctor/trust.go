@@ -40,6 +40,50 @@ func (d *doctor) checkTrust(ctx context.Context) {
 	}
 }
 
+// checkReporters lists the other logins that may report on messages of any queue, since no
+// topic permission limits them to their own.
+func (d *doctor) checkReporters(ctx context.Context) {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	permissions, err := d.management.Permissions(ctx, d.VHost)
+	if err != nil {
+		return // checkTrust reports it
+	}
+	topics, err := d.management.TopicPermissions(ctx, d.VHost)
+	if err != nil {
+		return
+	}
+	exchange := d.Topology.Report()
+	var everywhere []string
+	limited := 0
+	for _, p := range permissions {
+		switch {
+		case p.User == d.Login || !allows(p.Write, exchange):
+		case reportsEverywhere(topics, p.User, exchange):
+			everywhere = append(everywhere, p.User)
+		default:
+			limited++
+		}
+	}
+	slices.Sort(everywhere)
+	switch {
+	case len(everywhere) > 0:
+		d.report("trust", Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
+			fmt.Sprintf("limit each to its queues: rabbitmqctl set_topic_permissions --vhost %s LOGIN %s '^(QUEUE)$' '^$'", wording.Quoted(d.VHost), exchange))
+	case limited > 0:
+		d.reportOK("trust", "%s may report on the messages of some queues", wording.Plural(limited, "login"))
+	}
+}
+
+// reportsEverywhere reports whether no topic permission limits the routing keys with which a
+// user may publish to an exchange.
+func reportsEverywhere(topics []rabbit.TopicPermission, user, exchange string) bool {
+	const nobodys = "a queue of nobody"
+	return !slices.ContainsFunc(topics, func(t rabbit.TopicPermission) bool {
+		return t.User == user && t.Exchange == exchange && !allows(t.Write, nobodys)
+	})
+}
+
 // forgers returns the other logins that may write to or configure exchanges and queues of
 // Watership, each with the names of these.
 func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
@@ -55,6 +99,7 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	}
 	queues, _ := d.ownQueues()
 	names := append(d.Topology.Exchanges(), queues...)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == d.Topology.Report() }) // see checkReporters
 	if d.hasFormerDelays() {
 		names = append(names, defaultExchange)
 	}

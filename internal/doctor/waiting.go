@@ -70,6 +70,7 @@ func (d *doctor) checkLag() {
 		{d.Topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
 		{d.Topology.Due(), "run watership serve: nothing returns the messages that are due"},
 		{d.Topology.Retry(), "run watership serve: nothing takes the dead letters"},
+		{d.Topology.Report(), "run watership serve: nothing takes the reports of consumers"},
 		{d.Topology.Poison(), "run watership serve: nothing records failed messages"},
 	} {
 		found, there := d.queues[queue.name]
