@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -55,26 +54,15 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r, read := &rejecter{}, make(chan struct{})
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "ready" {
 		t.Fatalf("reject.py says %q", lines.Text())
 	}
-	go func() {
-		defer close(read)
-		for lines.Scan() {
-			var one seen
-			if json.Unmarshal(lines.Bytes(), &one) == nil {
-				r.mu.Lock()
-				r.seen = append(r.seen, one)
-				r.mu.Unlock()
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-read
-		_ = cmd.Wait()
+	r := &rejecter{}
+	readJSONLines(t, cmd, lines, func(one seen) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.seen = append(r.seen, one)
 	})
 	return r
 }
