@@ -42,6 +42,7 @@ func rules() []rule {
 		{why: "terminal prints and knows no part", from: []string{"internal/terminal"}, not: []string{""}, save: []string{"internal/terminal", "internal/wording", "schemas", "eventstore/kql"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"eventstore/storetest"}},
 		{why: "backoff knows time only", from: []string{"internal/backoff"}, not: []string{""}, save: []string{"internal/backoff"}},
+		{why: "access decides about requests and knows no part", from: []string{"internal/access"}, not: []string{""}, save: []string{"internal/access", "internal/tlsfiles", "eventstore/kql"}},
 		{why: "tlsfiles knows files only", from: []string{"internal/tlsfiles"}, not: []string{""}, save: []string{"internal/tlsfiles"}},
 		{why: "amqpstream knows headers and nothing else", from: []string{"internal/amqpstream"}, not: []string{""}, save: []string{"internal/amqpstream", "schemas"}},
 		{why: "rabbit is a client that no part shapes; its tests start the broker", from: []string{"internal/rabbit"}, not: []string{""}, save: []string{"internal/rabbit", "internal/amqpstream", "internal/backoff", "internal/tlsfiles", "schemas", "broker"}},

@@ -1,0 +1,109 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Action is what a request does, as its audit event has it.
+type Action struct {
+	Name   string // such as replay; default: the method and the route of the request
+	Object string // what it is done to, such as a query, a queue or the id of a job
+	Reason string // why, in the words of the user
+}
+
+// Record is an audit event: what somebody did or was refused, from where and why.
+type Record struct {
+	Identity Identity
+	Action   Action
+	Time     time.Time
+	Status   int // of the response
+}
+
+// Done reports whether the action was done; otherwise it was refused or failed.
+func (r Record) Done() bool { return r.Status < http.StatusBadRequest }
+
+// Recorder stores audit events.
+type Recorder interface {
+	// Record returns when the event cannot be lost any more.
+	Record(ctx context.Context, r Record) error
+}
+
+// audit is the audit event of a request in its making.
+type audit struct {
+	recorder Recorder
+
+	mu     sync.Mutex // of action; a handler may use several goroutines
+	action Action
+}
+
+type auditKey struct{}
+
+// Describe tells what a request does, for its audit event. Every request that may change
+// something has such an event, also without a description. A later description replaces
+// the fields that it has.
+func Describe(ctx context.Context, action Action) {
+	a, ok := ctx.Value(auditKey{}).(*audit)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, field := range []struct{ to, from *string }{
+		{&a.action.Name, &action.Name}, {&a.action.Object, &action.Object}, {&a.action.Reason, &action.Reason},
+	} {
+		if *field.from != "" {
+			*field.to = *field.from
+		}
+	}
+}
+
+// ReadBodies returns nil if the identity of a request may read the bodies of messages, and
+// if the audit event for it is stored. of names the messages: an id or a query. A handler
+// sends no body without it.
+func ReadBodies(ctx context.Context, of string) error {
+	i := FromContext(ctx)
+	a, ok := ctx.Value(auditKey{}).(*audit)
+	if !ok {
+		return &Error{http.StatusForbidden, "the request was not authenticated", nil}
+	}
+	action := Action{Name: "read bodies", Object: of}
+	if !i.May(Viewer) || !i.Bodies {
+		Describe(ctx, action) // the answer is recorded
+		return &Error{Status: http.StatusForbidden, Problem: fmt.Sprintf("%s may not read bodies: it needs a token of token create --bodies, or a claim of http.auth.oidc.bodies", i.Name)}
+	}
+	err := a.recorder.Record(ctx, Record{Identity: i, Action: action, Time: time.Now(), Status: http.StatusOK})
+	if err != nil {
+		return &Error{http.StatusServiceUnavailable, "the access cannot be recorded, so bodies cannot be read: try again", err}
+	}
+	return nil
+}
+
+// Error is a refusal with the status of its response.
+type Error struct {
+	Status  int
+	Problem string // and how to mend it
+	Cause   error  // for the log; may be nil
+}
+
+// Error implements error. It leaves out the cause, which is not for clients.
+func (e *Error) Error() string { return e.Problem }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// GetStatus returns the status of the response, as huma.StatusError does.
+func (e *Error) GetStatus() int { return e.Status }
+
+// statusOf returns the status of the response to an error.
+func statusOf(err error) int {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal.Status
+	}
+	return http.StatusInternalServerError
+}
