@@ -21,7 +21,8 @@ type Record struct {
 	Identity Identity
 	Action   Action
 	Time     time.Time
-	Status   int // of the response
+	Status   int    // of the response
+	Problem  string // why it was refused, if the server knows
 }
 
 // Done reports whether the action was done; otherwise it was refused or failed.
@@ -31,6 +32,9 @@ func (r Record) Done() bool { return r.Status < http.StatusBadRequest }
 type Recorder interface {
 	// Record returns when the event cannot be lost any more.
 	Record(ctx context.Context, r Record) error
+
+	// Ready returns an error if Record would probably fail. Then no action is done.
+	Ready() error
 }
 
 // audit is the audit event of a request in its making.
@@ -69,7 +73,7 @@ func ReadBodies(ctx context.Context, of string) error {
 	i := FromContext(ctx)
 	a, ok := ctx.Value(auditKey{}).(*audit)
 	if !ok {
-		return &Error{http.StatusForbidden, "the request was not authenticated", nil}
+		return &Error{Status: http.StatusForbidden, Problem: "the request was not authenticated", Cause: nil}
 	}
 	action := Action{Name: "read bodies", Object: of}
 	if !i.May(Viewer) || !i.Bodies {
@@ -78,7 +82,7 @@ func ReadBodies(ctx context.Context, of string) error {
 	}
 	err := a.recorder.Record(ctx, Record{Identity: i, Action: action, Time: time.Now(), Status: http.StatusOK})
 	if err != nil {
-		return &Error{http.StatusServiceUnavailable, "the access cannot be recorded, so bodies cannot be read: try again", err}
+		return &Error{Status: http.StatusServiceUnavailable, Problem: "the access cannot be recorded, so bodies cannot be read: try again", Cause: err}
 	}
 	return nil
 }
@@ -86,8 +90,11 @@ func ReadBodies(ctx context.Context, of string) error {
 // Error is a refusal with the status of its response.
 type Error struct {
 	Status  int
-	Problem string // and how to mend it
-	Cause   error  // for the log; may be nil
+	Problem string        // and how to mend it
+	Cause   error         // for the log; may be nil
+	After   time.Duration // until the next attempt can succeed; 0: unknown
+
+	missing bool // the request has no credentials, which is no attempt to sign in
 }
 
 // Error implements error. It leaves out the cause, which is not for clients.
@@ -98,6 +105,32 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // GetStatus returns the status of the response, as huma.StatusError does.
 func (e *Error) GetStatus() int { return e.Status }
+
+// isMissing reports whether a request was refused as it has no credentials.
+func isMissing(err error) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && refusal.missing
+}
+
+// errUnrecorded is the response where an action was recorded nowhere but in the log.
+func errUnrecorded(cause error) error {
+	return &Error{Status: http.StatusServiceUnavailable, Problem: "the request cannot be recorded, as RabbitMQ is unavailable: try again", Cause: cause}
+}
+
+// statusFor returns the status of the response to an error, or to none.
+func statusFor(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	return statusOf(err)
+}
+
+func problemOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
 
 // statusOf returns the status of the response to an error.
 func statusOf(err error) int {

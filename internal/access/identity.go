@@ -13,8 +13,9 @@ import (
 
 // Identity is a person or a program that sends a request. The zero value may do nothing.
 type Identity struct {
-	Name string
-	Role Role
+	Name   string
+	Method Method
+	Role   Role
 
 	// Bodies is whether it may read the bodies of messages. Handlers ask ReadBodies,
 	// which also records the access.
@@ -27,6 +28,16 @@ type Identity struct {
 	// Address is the address that the request came from.
 	Address netip.Addr
 }
+
+// Method is how an identity was authenticated. Names of different methods may be equal.
+type Method string
+
+// The methods.
+const (
+	ByLoopback Method = "loopback" // the request came from this machine; everybody there may do everything
+	ByToken    Method = "token"
+	ByOIDC     Method = "oidc"
+)
 
 // May reports whether the identity has a role, or a higher one.
 func (i Identity) May(r Role) bool { return r != 0 && i.Role >= r }

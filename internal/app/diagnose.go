@@ -21,7 +21,7 @@ func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
 		Management: a.Management,
 		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },
-		Ready:      func(ctx context.Context) (string, error) { return askServer(ctx, a.settings.HTTP.Listen, "/readyz") },
+		Ready:      func(ctx context.Context) (string, error) { return askServer(ctx, a.settings.HTTP, "/readyz") },
 		Paused:     a.pausedRoutes,
 	}
 }

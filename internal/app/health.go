@@ -2,36 +2,46 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/config"
 )
 
 // CheckHealth asks the server at http.listen whether it is alive.
-func CheckHealth(ctx context.Context, address string) error {
+func CheckHealth(ctx context.Context, server config.HTTP) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*serverTimeout)
 	defer cancel()
-	_, err := askServer(ctx, address, "/healthz")
+	_, err := askServer(ctx, server, "/healthz")
 	return err
 }
 
 // askServer sends a request to http.listen of a running server. The answer of a server
 // that reports a problem is in the error, too.
-func askServer(ctx context.Context, address, path string) (answer string, err error) {
-	host, port, err := net.SplitHostPort(address)
+func askServer(ctx context.Context, server config.HTTP, path string) (answer string, err error) {
+	host, port, err := net.SplitHostPort(server.Listen)
 	if err != nil {
-		return "", inputErrorf("http.listen %s: %w", address, err)
+		return "", inputErrorf("http.listen %s: %w", server.Listen, err)
+	}
+	scheme, client := "http", http.DefaultClient
+	if server.TLS.Cert != "" {
+		// The certificate is for another name than this address. The request has no
+		// secret.
+		scheme, client = "https", &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		defer client.CloseIdleConnections()
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
 		return "", fmt.Errorf("asking serve for %s: %w", path, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("serve does not answer: %w", err)
 	}

@@ -89,6 +89,12 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 	if s.handlers, err = pipeline.New(s.config); err != nil {
 		return nil, err
 	}
+	if s.guard, err = a.newGuard(unrecorded{}); err != nil {
+		return nil, err
+	}
+	if s.tls, err = a.serverTLS(); err != nil {
+		return nil, err
+	}
 	s.http, err = listen(a.settings.HTTP.Listen)
 	return s, err
 }

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
@@ -32,6 +35,8 @@ type Server struct {
 	handlers *pipeline.Pipeline
 	indexing atomic.Pointer[indexing] // nil until it begins
 	http     net.Listener             // nil: http.listen is off
+	tls      *tls.Config              // of http.listen; nil: none
+	guard    *access.Guard            // of http.listen
 	started  time.Time
 }
 
@@ -60,10 +65,11 @@ const (
 	listenHeaderBytes = 16 << 10
 )
 
-// newHTTPServer makes the HTTP server of http.listen.
+// newHTTPServer makes the HTTP server of http.listen. The guard gives the requests that it
+// passes on more time.
 func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, MaxHeaderBytes: listenHeaderBytes,
+		Handler: handler, MaxHeaderBytes: listenHeaderBytes, ReadHeaderTimeout: listenTimeout,
 		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout,
 	}
 }
@@ -92,14 +98,22 @@ func (s *Server) serveHTTP(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, watching.Close()) }()
 	server := newHTTPServer(s.routes(newGauges(s, watching)))
+	server.ErrorLog = slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug) // of connections that fail
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(s.http); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving health checks and metrics: %w", err)
+	serve := server.Serve
+	if s.tls != nil {
+		server.TLSConfig = s.tls
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := serve(s.http); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving http.listen: %w", err)
 	}
 	return nil
 }
 
+// routes serves health checks and metrics to everybody, and everything else to whom the
+// guard admits.
 func (s *Server) routes(live *gauges) http.Handler {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
 	var updates singleflight.Group // several scrapes at once ask the servers once
@@ -115,7 +129,11 @@ func (s *Server) routes(live *gauges) http.Handler {
 		})
 		metrics.ServeHTTP(w, r)
 	})
-	return mux
+	mux.Handle("/", s.guard.Handler(http.NewServeMux()))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.SetHeaders(w.Header())
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // healthHandler responds with one line: ok, or the problem. After ok there may be more

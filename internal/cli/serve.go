@@ -64,7 +64,7 @@ func newHealthcheck(from *settings) *cobra.Command {
 			if cfg.HTTP.Listen == "" {
 				return usagef("http.listen is not set, so serve answers no health checks")
 			}
-			return app.CheckHealth(cmd.Context(), cfg.HTTP.Listen)
+			return app.CheckHealth(cmd.Context(), cfg.HTTP)
 		},
 	}
 }

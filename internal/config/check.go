@@ -21,6 +21,7 @@ func (l *loader) check(c *Config) {
 	l.checkLabels(c.Index)
 	l.checkStore(c.Store)
 	l.checkEmbedded(c)
+	l.checkHTTP(c.HTTP)
 }
 
 // checkEmbedded refuses settings that have no effect on the embedded broker or store.

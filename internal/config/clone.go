@@ -19,7 +19,15 @@ func (c Config) Clone() Config {
 	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
 	c.Fingerprint.IgnoreHeaders = slices.Clone(c.Fingerprint.IgnoreHeaders)
 	c.Index.TimeHeaders = slices.Clone(c.Index.TimeHeaders)
+	c.HTTP.TrustedProxies = slices.Clone(c.HTTP.TrustedProxies)
+	c.HTTP.Auth.OIDC.Scopes = slices.Clone(c.HTTP.Auth.OIDC.Scopes)
+	c.HTTP.Auth.OIDC.Roles = cloneEach(c.HTTP.Auth.OIDC.Roles, RoleGrant.clone)
 	return c
+}
+
+func (g RoleGrant) clone() RoleGrant {
+	g.Queues, g.Exchanges = slices.Clone(g.Queues), slices.Clone(g.Exchanges)
+	return g
 }
 
 func (t TapExchange) clone() TapExchange {

@@ -341,6 +341,56 @@ type Body struct {
 // HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.
 type HTTP struct {
 	Listen string // host:port; empty, the default, is off
+
+	// URL is the address at which browsers find the server. Auth.OIDC needs it. Default:
+	// none.
+	URL URL
+
+	TLS  ServerTLS
+	Auth Auth
+
+	// TrustedProxies are networks of proxies that name the client in X-Forwarded-For.
+	// Default: none.
+	TrustedProxies []netip.Prefix
+}
+
+// ServerTLS names files in PEM, which are read again when they change. Zero: no TLS.
+type ServerTLS struct {
+	Cert string // with intermediate certificates
+	Key  string
+}
+
+// Auth is who may use the HTTP server. Zero: programs of the same machine.
+type Auth struct {
+	// TokensFile holds the tokens of `watership token`. Empty: no tokens.
+	TokensFile string
+
+	// SessionKeyFile holds the keys that encrypt the cookies of browsers, one a line.
+	// Empty: a random key for each process.
+	SessionKeyFile string
+
+	OIDC OIDC
+}
+
+// OIDC is the sign-in with OpenID Connect. Without an Issuer there is none.
+type OIDC struct {
+	Issuer           URL
+	ClientID         string
+	ClientSecretFile string // empty: a public client
+	CA               string // certificate authorities of the issuer, in PEM; empty: the system's
+	Scopes           []string
+	NameClaim        string // default: email
+	RolesClaim       string // default: groups
+	Roles            []RoleGrant
+	Bearer           bool // programs may send ID tokens; default: false
+}
+
+// RoleGrant gives a role to everybody with a value in the claim.
+type RoleGrant struct {
+	Claim             string
+	Role              string // viewer, operator or admin
+	Bodies            bool   // default: false
+	Queues, Exchanges []string
 }
 
 // Log configures the log on standard error.

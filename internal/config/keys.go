@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,10 @@ func Variables() []string {
 
 // keys lists every key with the parser of its field in c.
 func keys(c *Config) []Key {
-	return append(serverKeys(c), messageKeys(c)...)
+	return slices.Concat(serverKeys(c), messageKeys(c), httpKeys(c), []Key{
+		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},
+		{Name: "log.format", Default: "text", Help: "text or json", read: scalar(oneOf("text", "json"), &c.Log.Format)},
+	})
 }
 
 // serverKeys lists the keys of the connections to servers.
@@ -85,7 +89,7 @@ func serverKeys(c *Config) []Key {
 	}
 }
 
-// messageKeys lists the keys of the tap, routes, retries, the indexer, HTTP and logs.
+// messageKeys lists the keys of the tap, routes, retries and the indexer.
 func messageKeys(c *Config) []Key {
 	return []Key{
 		{Name: "tap.exchanges", Form: Structure, Help: "exchanges whose messages are recorded", read: structures(readTap, &c.Tap.Exchanges)},
@@ -119,8 +123,5 @@ func messageKeys(c *Config) []Key {
 		{Name: "fingerprint.fold_dead_letters", Default: "false", Help: "record a message that came back through a dead-letter exchange of its consumers as the same message", read: scalar(boolean, &c.Fingerprint.FoldDeadLetters)},
 		{Name: "fingerprint.fold_types", Default: "false", Help: "ignore the types of numbers and texts in headers, which consumers in other languages change when they publish a message again", read: scalar(boolean, &c.Fingerprint.FoldTypes)},
 		{Name: "stop_timeout", Default: "30s", Help: "time for which serve waits for running handlers when it stops", read: scalar(duration(time.Millisecond, day), &c.StopTimeout)},
-		{Name: "http.listen", Help: "listen address of health checks and metrics, host:port (default: off)", read: scalar(listenAddress, &c.HTTP.Listen)},
-		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},
-		{Name: "log.format", Default: "text", Help: "text or json", read: scalar(oneOf("text", "json"), &c.Log.Format)},
 	}
 }

@@ -91,8 +91,28 @@ var keyCases = map[string]keyCase{
 	"fingerprint.fold_types":        {good: "true", bad: "yes", want: `"yes": expected true or false`},
 	"stop_timeout":                  {good: "20s", bad: "20", want: `"20": ` + durationUpToADay},
 	"http.listen":                   {good: ":8181", bad: ":65536", want: `":65536": ` + listenExpected},
-	"log.level":                     {good: "debug", bad: "trace", want: `"trace": expected debug, info, warn or error`},
-	"log.format":                    {good: "json", bad: "logfmt", want: `"logfmt": expected text or json`},
+	"http.url":                      {good: "https://watership.example", bad: "https://a.example/b", want: `"https://a.example/b": expected a URL such as https://watership.example, without a path`},
+	"http.trusted_proxies":          {good: "10.0.0.0/24", bad: "10.0.0.1", want: `"10.0.0.1": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
+	"http.tls.cert":                 {good: "cert.pem", with: "http.tls.key: key.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.tls.key":                  {good: "key.pem", with: "http.tls.cert: cert.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.auth.tokens_file":         {good: "/run/tokens", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.auth.session_key_file":    {good: "/run/sessions", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.auth.oidc.issuer": {
+		good: "https://login.example", with: "http: {url: 'http://a', auth: {oidc: {client_id: a, roles: [{claim: a, role: viewer}]}}}",
+		bad: "http://login.example", want: `"http://login.example": expected a URL with https, or http on this machine`,
+	},
+	"http.auth.oidc.client_id": {
+		good: "watership", with: "http: {url: 'http://a', auth: {oidc: {issuer: 'https://a', roles: [{claim: a, role: viewer}]}}}",
+		bad: strings.Repeat("s", 1001), want: `"` + strings.Repeat("s", 1001) + `": expected text of 0 to 1000 bytes`,
+	},
+	"http.auth.oidc.client_secret_file": {good: "/run/oidc", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.auth.oidc.ca":                 {good: "ca.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.auth.oidc.scopes":             {good: "email, groups", bad: "", want: `expected text of 1 to 200 bytes`},
+	"http.auth.oidc.name_claim":         {good: "name", bad: strings.Repeat("n", 201), want: `"` + strings.Repeat("n", 201) + `": expected text of 1 to 200 bytes`},
+	"http.auth.oidc.roles_claim":        {good: "realm_access.roles", bad: strings.Repeat("n", 201), want: `"` + strings.Repeat("n", 201) + `": expected text of 1 to 200 bytes`},
+	"http.auth.oidc.bearer":             {good: "true", bad: "yes", want: `"yes": expected true or false`},
+	"log.level":                         {good: "debug", bad: "trace", want: `"trace": expected debug, info, warn or error`},
+	"log.format":                        {good: "json", bad: "logfmt", want: `"logfmt": expected text or json`},
 }
 
 // structureCases has an entry for every key that holds a structure.
@@ -105,6 +125,12 @@ var structureCases = map[string]keyCase{
 		good:  "[{queue: a, handler: {http: {url: http://h/}}, retry: default, park: true}]",
 		shown: "[0].queue=a [0].handler.http.url=http://h/ [0].handler.http.timeout=30s [0].handler.http.max_retry_after=1h [0].concurrency=16 [0].retry=default [0].max_deliveries=5 [0].park=true",
 		bad:   "{}", want: "expected a list",
+	},
+	"http.auth.oidc.roles": {
+		good:  "[{claim: shop, role: operator, queues: [orders*]}]",
+		shown: "[0].claim=shop [0].role=operator [0].bodies=false [0].queues=orders*",
+		with:  "http: {url: 'http://a', auth: {oidc: {issuer: 'https://a', client_id: a}}}",
+		bad:   "shop", want: `"shop": expected a list`,
 	},
 	"retry.policies": {
 		good: "{slow: {delays: [1m, 2h]}}", shown: ".slow.delays=1m, 2h .default.delays=1s, 10s, 30s",
@@ -200,7 +226,7 @@ func TestEveryStructureFromEverySource(t *testing.T) {
 			}
 			var shown []string
 			for _, s := range c.Describe() {
-				if field, below := strings.CutPrefix(s.Key, key.Name); below {
+				if field, below := strings.CutPrefix(s.Key, key.Name); below && !strings.HasPrefix(field, "_") {
 					shown = append(shown, field+"="+s.Value)
 				}
 			}

@@ -77,7 +77,24 @@ index:
   time_headers: [timestamp, sent_at]
   body: {text: false, json: false, max_values: 100}
 fingerprint: {ignore_headers: [retries], fold_dead_letters: true}
-http: {listen: ":8181"}
+http:
+  listen: ":8181"
+  url: https://watership.example
+  tls: {cert: http.pem, key: http.key}
+  trusted_proxies: [10.0.0.0/24]
+  auth:
+    tokens_file: /run/tokens
+    session_key_file: /run/sessions
+    oidc:
+      issuer: https://login.example
+      client_id: watership
+      client_secret_file: /run/oidc
+      ca: oidc.pem
+      scopes: [email, groups]
+      name_claim: name
+      roles_claim: realm_access.roles
+      roles: [{claim: shop, role: operator, bodies: true, queues: [orders*], exchanges: [github]}]
+      bearer: true
 log: {level: debug, format: json}
 `
 
@@ -136,10 +153,22 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 			TimeHeaders: []string{"timestamp", "sent_at"}, Body: Body{MaxValues: 100},
 		},
 		Fingerprint: schemas.Fingerprints{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
-		HTTP:        HTTP{Listen: ":8181"}, StopTimeout: 20 * time.Second,
+		HTTP:        httpOfFull(), StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
 	diffConfig(t, want, load(t, full, nil, nil))
+}
+
+func httpOfFull() HTTP {
+	return HTTP{
+		Listen: ":8181", URL: NewURL("https://watership.example"), TLS: ServerTLS{Cert: "http.pem", Key: "http.key"},
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+		Auth: Auth{TokensFile: "/run/tokens", SessionKeyFile: "/run/sessions", OIDC: OIDC{
+			Issuer: NewURL("https://login.example"), ClientID: "watership", ClientSecretFile: "/run/oidc", CA: "oidc.pem",
+			Scopes: []string{"email", "groups"}, NameClaim: "name", RolesClaim: "realm_access.roles", Bearer: true,
+			Roles: []RoleGrant{{Claim: "shop", Role: "operator", Bodies: true, Queues: []string{"orders*"}, Exchanges: []string{"github"}}},
+		}},
+	}
 }
 
 func breakerOfFull() retry.Breaker {
@@ -163,6 +192,7 @@ func TestDefaults(t *testing.T) {
 			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second, Timeout: 30 * time.Second},
 		},
 		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
+		HTTP:  HTTP{Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
 		Log:   Log{Format: "text"}, StopTimeout: 30 * time.Second,
 	}, load(t, "", nil, nil))
 }

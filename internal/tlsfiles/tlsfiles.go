@@ -1,4 +1,4 @@
-// Package tlsfiles makes the TLS configuration of a client from files in PEM.
+// Package tlsfiles makes the TLS configuration of a client or a server from files in PEM.
 package tlsfiles
 
 import (

@@ -23,8 +23,8 @@ func write(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// pair writes a certificate and its key.
-func pair(t *testing.T) (cert, key string) {
+// pairOfFiles writes a certificate and its key.
+func pairOfFiles(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -44,8 +44,8 @@ func pair(t *testing.T) (cert, key string) {
 }
 
 func TestLoad(t *testing.T) {
-	cert, key := pair(t)
-	_, otherKey := pair(t)
+	cert, key := pairOfFiles(t)
+	_, otherKey := pairOfFiles(t)
 	missing, empty := filepath.Join(t.TempDir(), "missing.pem"), write(t, "empty.pem", nil)
 	for name, test := range map[string]struct{ ca, cert, key, want string }{
 		"nothing":       {"", "", "", ""},

@@ -1,0 +1,181 @@
+package access
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// Paths of signing in and out.
+const (
+	pathSignIn    = "/auth/"
+	pathLogin     = "/auth/login"
+	pathCallback  = "/auth/callback"
+	pathToken     = "/auth/token"
+	pathLogout    = "/auth/logout"
+	pathLoggedOut = "/auth/logged-out"
+)
+
+// answer is the response to a request that signs in or out, after it is recorded.
+type answer struct {
+	by      Identity
+	respond func(http.ResponseWriter) error
+}
+
+// signInRoutes returns the handlers of signing in and out.
+func (g *Guard) signInRoutes() *http.ServeMux {
+	routes := http.NewServeMux()
+	if g.provider != nil {
+		routes.HandleFunc("GET "+pathLogin, g.login)
+		routes.HandleFunc("GET "+pathCallback, g.recorded("sign in", g.callback))
+	}
+	if g.tokens != nil {
+		routes.HandleFunc("POST "+pathToken, g.recorded("sign in", g.enterToken))
+	}
+	routes.HandleFunc("POST "+pathLogout, g.recorded("sign out", g.logout))
+	routes.HandleFunc("GET "+pathLoggedOut, func(w http.ResponseWriter, _ *http.Request) {
+		writePage(w, problem{"Signed out", http.StatusOK, "The session has ended."}, g.signInPage("/"))
+	})
+	return routes
+}
+
+// recorded records what a handler does or refuses, and responds after that.
+func (g *Guard) recorded(action string, handler func(*http.Request) (answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		done, err := handler(r)
+		done.by.Address = clientAddress(r, g.trusted)
+		if err := g.record(r.Context(), Record{Identity: done.by, Action: Action{Name: action}, Status: statusFor(err), Problem: problemOf(err)}); err != nil {
+			g.refuse(w, r, errUnrecorded(err))
+			return
+		}
+		if err == nil {
+			err = done.respond(w)
+		}
+		if err != nil {
+			g.refuse(w, r, err)
+		}
+	}
+}
+
+// login sends a browser to the provider.
+func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
+	begun := signIn{
+		State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
+		Return: localPath(r.URL.Query().Get("return")), Expires: time.Now().Add(loginLength),
+	}
+	to, err := g.provider.url(r.Context(), begun)
+	if err == nil {
+		err = g.sessions.setCookie(w, loginPurpose, begun, loginLength)
+	}
+	if err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// callback finishes a sign-in when the provider sends the browser back. The state in the
+// cookie proves that this browser has begun it.
+func (g *Guard) callback(r *http.Request) (answer, error) {
+	query := r.URL.Query()
+	var begun signIn
+	cookie, err := r.Cookie(g.sessions.cookieName(loginPurpose))
+	if err == nil {
+		err = g.sessions.sealer.open(loginPurpose, cookie.Value, &begun)
+	}
+	if err != nil || !time.Now().Before(begun.Expires) || subtle.ConstantTimeCompare([]byte(begun.State), []byte(query.Get("state"))) != 1 {
+		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "this browser has not begun the sign-in, or too long ago: sign in again", Cause: err}
+	}
+	if issuer := query.Get("iss"); issuer != "" && issuer != g.provider.Issuer { // RFC 9207
+		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "another OpenID provider has answered: sign in again"}
+	}
+	if query.Get("error") != "" {
+		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider refused the sign-in: " + shortened(query.Get("error")+" "+query.Get("error_description"))}
+	}
+	c, err := g.provider.finish(r.Context(), begun, query.Get("code"))
+	if err != nil {
+		return answer{}, err
+	}
+	name, claim, err := g.provider.identify(c)
+	by := Identity{Name: name, Method: ByOIDC}
+	if err != nil {
+		return answer{by: by}, err
+	}
+	return answer{by, func(w http.ResponseWriter) error {
+		g.sessions.removeCookie(w, loginPurpose)
+		return g.begin(w, session{Name: name, Claim: claim}, begun.Return)
+	}}, nil
+}
+
+// enterToken signs in with a token that somebody enters in a browser.
+func (g *Guard) enterToken(r *http.Request) (answer, error) {
+	if err := r.ParseForm(); err != nil {
+		return answer{}, &Error{Status: http.StatusBadRequest, Problem: "the form cannot be read", Cause: err}
+	}
+	token, err := g.findToken(strings.TrimSpace(r.PostForm.Get("token")))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{token.identity(), func(w http.ResponseWriter) error {
+		return g.begin(w, session{Token: token.Hash}, localPath(r.PostForm.Get("return")))
+	}}, nil
+}
+
+// logout ends the session of a browser. The provider's own session goes on.
+func (g *Guard) logout(r *http.Request) (answer, error) {
+	now := time.Now()
+	ending, found, err := g.sessions.read(r, now)
+	if err != nil || !found {
+		return answer{respond: func(w http.ResponseWriter) error { return g.signedOut(w) }}, nil
+	}
+	by, _ := g.sessionIdentity(ending)
+	return answer{by, func(w http.ResponseWriter) error {
+		g.sessions.end(ending, now)
+		return g.signedOut(w)
+	}}, nil
+}
+
+func (g *Guard) signedOut(w http.ResponseWriter) error {
+	g.sessions.removeCookie(w, sessionPurpose)
+	return redirect(w, pathLoggedOut)
+}
+
+func (g *Guard) begin(w http.ResponseWriter, begun session, to string) error {
+	if err := g.sessions.start(w, begun, time.Now()); err != nil {
+		return err
+	}
+	return redirect(w, to)
+}
+
+func redirect(w http.ResponseWriter, to string) error {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// localPath returns a path of this server, and / for any other URL: a link to the sign-in
+// must not lead to another site afterwards.
+func localPath(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") ||
+		strings.HasPrefix(u.Path, "//") || strings.ContainsAny(to, "\\\r\n\t") || strings.HasPrefix(u.Path, pathSignIn) {
+		return "/"
+	}
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
+}
+
+const maxProviderText = 200
+
+// shortened bounds the text of another server.
+func shortened(text string) string {
+	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
+	if runes := []rune(text); len(runes) > maxProviderText {
+		return string(runes[:maxProviderText]) + "…"
+	}
+	return text
+}

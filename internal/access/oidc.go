@@ -1,0 +1,222 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// OIDC configures the sign-in with an OpenID Connect provider.
+type OIDC struct {
+	Issuer       string
+	ClientID     string
+	ClientSecret string // empty: a public client, which PKCE protects alone
+	Scopes       []string
+	NameClaim    string // name of the person in audit events; sub if the token has no such claim
+	RolesClaim   string // such as groups, or realm_access.roles
+	Roles        []Grant
+	Bearer       bool         // programs may send ID tokens
+	Client       *http.Client // for requests to the provider; nil: http.DefaultClient
+}
+
+// Grant gives a role to the identities that have a value in the claim of roles.
+type Grant struct {
+	Claim             string
+	Role              Role
+	Bodies            bool
+	Queues, Exchanges []string
+}
+
+// provider is the OpenID Connect provider. It is asked when somebody signs in: the server
+// starts, and tokens work, while the provider is unavailable.
+type provider struct {
+	OIDC
+	redirect string // URL to which it sends browsers back
+
+	mu         sync.Mutex // of the fields below; held during the request
+	discovered *oidc.Provider
+	failed     time.Time
+	err        error
+}
+
+const (
+	providerTimeout = 10 * time.Second
+	providerRetry   = 5 * time.Second // between two requests to a provider that does not answer
+)
+
+// discover returns the endpoints and keys of the provider.
+func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.discovered != nil {
+		return p.discovered, nil
+	}
+	if p.err != nil && time.Since(p.failed) < providerRetry {
+		return nil, p.err
+	}
+	// The provider keeps the context for later requests for its keys.
+	found, err := oidc.NewProvider(p.context(context.WithoutCancel(ctx)), p.Issuer)
+	if err != nil {
+		p.failed = time.Now()
+		p.err = &Error{Status: http.StatusServiceUnavailable, Problem: "the OpenID provider is unavailable: try again, or use a token", Cause: fmt.Errorf("http.auth.oidc.issuer %s: %w", p.Issuer, err)}
+		return nil, p.err
+	}
+	p.discovered, p.err = found, nil
+	return found, nil
+}
+
+// context returns a context with the client for requests to the provider.
+func (p *provider) context(ctx context.Context) context.Context {
+	client := http.Client{}
+	if p.Client != nil {
+		client = *p.Client
+	}
+	client.Timeout = providerTimeout
+	return oidc.ClientContext(ctx, &client)
+}
+
+func (p *provider) oauth(found *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: found.Endpoint(), RedirectURL: p.redirect,
+		Scopes: append([]string{oidc.ScopeOpenID}, p.Scopes...),
+	}
+}
+
+// signIn is a sign-in that has begun: the content of the cookie that belongs to it.
+type signIn struct {
+	State    string    `json:"state"`
+	Nonce    string    `json:"nonce"`
+	Verifier string    `json:"verifier"`
+	Return   string    `json:"return"`
+	Expires  time.Time `json:"expires"`
+}
+
+// url returns the page of the provider for a sign-in.
+func (p *provider) url(ctx context.Context, s signIn) (string, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return "", err
+	}
+	return p.oauth(found).AuthCodeURL(s.State, oidc.Nonce(s.Nonce), oauth2.S256ChallengeOption(s.Verifier)), nil
+}
+
+// finish exchanges the code of a sign-in for an ID token, and returns its claims.
+func (p *provider) finish(ctx context.Context, s signIn, code string) (claims, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = p.context(ctx)
+	token, err := p.oauth(found).Exchange(ctx, code, oauth2.VerifierOption(s.Verifier))
+	if err != nil {
+		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider did not accept the sign-in: try again", Cause: err}
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider sent no ID token"}
+	}
+	verified, c, err := p.verify(ctx, found, raw)
+	if err != nil {
+		return nil, err
+	}
+	if verified.Nonce != s.Nonce {
+		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token is of another sign-in: try again"}
+	}
+	return c, nil
+}
+
+// bearer returns the claims of an ID token that a program sent.
+func (p *provider) bearer(ctx context.Context, raw string) (claims, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, c, err := p.verify(p.context(ctx), found, raw)
+	return c, err
+}
+
+func (p *provider) verify(ctx context.Context, found *oidc.Provider, raw string) (*oidc.IDToken, claims, error) {
+	token, err := found.Verifier(&oidc.Config{ClientID: p.ClientID}).Verify(ctx, raw)
+	var expired *oidc.TokenExpiredError
+	switch {
+	case errors.As(err, &expired):
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token has expired: request another", Cause: err}
+	case err != nil:
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token is invalid: it must be signed by " + p.Issuer + " for " + p.ClientID, Cause: err}
+	}
+	var c claims
+	if err := token.Claims(&c); err != nil {
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the claims of the ID token cannot be read", Cause: err}
+	}
+	return token, c, nil
+}
+
+// identify returns the name of an identity and the value that grants it a role.
+func (p *provider) identify(c claims) (name, claim string, err error) {
+	name = c.name(p.NameClaim)
+	values := c.texts(p.RolesClaim)
+	for _, grant := range p.Roles { // the first in the configuration decides
+		if slices.Contains(values, grant.Claim) {
+			return name, grant.Claim, nil
+		}
+	}
+	return name, "", &Error{Status: http.StatusForbidden, Problem: fmt.Sprintf("%s has no role here: http.auth.oidc.roles grants none to the values of its claim %s", name, p.RolesClaim)}
+}
+
+// identity returns the identity that a value of the claim grants.
+func (p *provider) identity(name, claim string) (Identity, error) {
+	at := slices.IndexFunc(p.Roles, func(g Grant) bool { return g.Claim == claim })
+	if at < 0 {
+		return Identity{}, &Error{Status: http.StatusForbidden, Problem: name + " has no role here any more: sign in again"}
+	}
+	g := p.Roles[at]
+	return Identity{Name: name, Method: ByOIDC, Role: g.Role, Bodies: g.Bodies, Queues: g.Queues, Exchanges: g.Exchanges}, nil
+}
+
+// claims are the claims of an ID token.
+type claims map[string]any
+
+// name returns the name of a person. An e-mail address counts only if the provider has
+// verified it: elsewhere anybody may enter the address of another person.
+func (c claims) name(claim string) string {
+	subject, _ := c["sub"].(string)
+	name, _ := c[claim].(string)
+	if verified, has := c["email_verified"].(bool); name == "" || claim == "email" && has && !verified {
+		return subject
+	}
+	return name
+}
+
+// texts returns the values of a claim, whose path may have dots.
+func (c claims) texts(path string) []string {
+	var value any = map[string]any(c)
+	if direct, found := c[path]; found {
+		value = direct
+	} else {
+		for part := range strings.SplitSeq(path, ".") {
+			object, _ := value.(map[string]any)
+			value = object[part]
+		}
+	}
+	switch v := value.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var texts []string
+		for _, element := range v {
+			if text, ok := element.(string); ok {
+				texts = append(texts, text)
+			}
+		}
+		return texts
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+)
+
+// problem is the body of a refusal (RFC 9457).
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// refuse writes the response to a refused request: a page if a browser shows it, else
+// a problem.
+func refuse(w http.ResponseWriter, r *http.Request, err error, signIn signInPage) {
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.After > 0 {
+		w.Header().Set("Retry-After", retryAfter(refusal.After))
+	}
+	p := problem{Status: statusOf(err), Detail: err.Error()}
+	p.Title = http.StatusText(p.Status)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="watership"`)
+	}
+	if wantsPage(r) {
+		writePage(w, p, signIn)
+		return
+	}
+	writeProblem(w, p)
+}
+
+func writeProblem(w http.ResponseWriter, p problem) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// wantsPage reports whether a browser shows the response as a page.
+func wantsPage(r *http.Request) bool {
+	return isSafe(r.Method) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// signInPage is what the page of a refusal offers.
+type signInPage struct {
+	Provider bool // a link to sign in
+	Token    bool // a form for a token
+	Return   string
+}
+
+const pageText = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Watership: {{.Title}}</title></head>
+<body>
+<h1>{{.Title}}</h1>
+<p>{{.Detail}}</p>
+{{if .SignIn.Provider}}<p><a href="/auth/login?return={{.SignIn.Return}}">Sign in</a></p>{{end}}
+{{if .SignIn.Token}}<form method="post" action="/auth/token">
+<input type="hidden" name="return" value="{{.SignIn.Return}}">
+<label>Token <input type="password" name="token" autocomplete="off" required></label>
+<button>Sign in</button>
+</form>{{end}}
+</body>
+</html>
+`
+
+func writePage(w http.ResponseWriter, p problem, signIn signInPage) {
+	page, err := template.New("refusal").Parse(pageText)
+	if err != nil {
+		panic("access: " + err.Error())
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(p.Status)
+	_ = page.Execute(w, struct {
+		problem
+		SignIn signInPage
+	}{p, signIn})
+}

@@ -1,0 +1,61 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// recordTimeout bounds the wait for the record of an action.
+const recordTimeout = 5 * time.Second
+
+// record stores an audit event. The log has it, too, in case that the store never gets it.
+func (g *Guard) record(ctx context.Context, r Record) error {
+	r.Time = time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	err := g.recorder.Record(ctx, r)
+	attributes := []any{
+		"user", r.Identity.Name, "method", string(r.Identity.Method), "address", r.Identity.Address.String(),
+		"action", r.Action.Name, "object", r.Action.Object, "reason", r.Action.Reason, "status", r.Status, "problem", r.Problem,
+	}
+	if err != nil {
+		g.logger.Error("an action could not be recorded in the store", append(attributes, "error", err)...)
+		return err
+	}
+	g.logger.Info("action", attributes...)
+	return nil
+}
+
+// recordRefusal records a request that was refused. Those that only lack credentials and
+// would change nothing are left out, such as the first request of each browser, and so are
+// those above a limit: nobody fills the store without credentials.
+func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
+	if isMissing(err) && isSafe(r.Method) || statusOf(err) == http.StatusTooManyRequests {
+		return
+	}
+	if g.refusals.wait("", time.Now()) > 0 {
+		g.logger.Warn("too many refused requests to record each", "address", who.Address.String(), "problem", err.Error())
+		return
+	}
+	a := audit{}
+	_ = g.record(r.Context(), Record{Identity: who, Action: a.describe(r), Status: statusOf(err), Problem: err.Error()})
+}
+
+// describe returns the action of a request. Without a description by its handler, it is
+// the method and the route.
+func (a *audit) describe(r *http.Request) Action {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	described := a.action
+	if described.Name == "" && r.Pattern != "/" { // of the handler of everything
+		described.Name = r.Pattern
+	}
+	if described.Name == "" {
+		described.Name = r.Method
+	}
+	if described.Object == "" {
+		described.Object = shortened(r.URL.EscapedPath())
+	}
+	return described
+}
