@@ -42,6 +42,15 @@ func ExampleSummarize() {
 	// Output: poisoned orders order # has no lines
 }
 
+// A page continues after the last event of the page before.
+func ExampleCursorAt() {
+	last := schemas.Event{Sequence: 7}
+	last.EventID, last.Time = "e-7", time.Date(2026, 5, 4, 3, 0, 0, 123456789, time.UTC)
+	next := eventstore.Selection{Limit: 50, After: eventstore.CursorAt(last)}
+	fmt.Println(next.After.Sequence, next.After.EventID, next.After.Time.Format(time.RFC3339Nano))
+	// Output: 7 e-7 2026-05-04T03:00:00.123Z
+}
+
 func ExampleMappingsTemplate() {
 	fmt.Println(bytes.Contains(eventstore.MappingsTemplate(), []byte(`"dynamic": false`)))
 	// Output: true

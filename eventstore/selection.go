@@ -1,6 +1,11 @@
 package eventstore
 
-import "github.com/watershipmq/watership/eventstore/kql"
+import (
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
 
 // Order is the order in which events are read.
 type Order int
@@ -18,16 +23,22 @@ type Selection struct {
 	Query       kql.Node // nil matches every event
 	Order       Order
 	Limit       int    // 0: no limit
-	After       Cursor // BySequence only: continue after this place
+	After       Cursor // continue after this place
 	UpTo        int64  // highest sequence; 0: no limit
 	WithoutBody bool   // omits the body, to read many events fast
 }
 
-// Cursor is a place in the order BySequence. It is valid longer than a point in
-// time of Elasticsearch. The zero value is before every event.
+// Cursor is a place in an order. It is valid longer than a point in time of
+// Elasticsearch. The zero value is before every event.
 type Cursor struct {
-	Sequence int64  `json:"sequence"`
-	EventID  string `json:"event_id"`
+	Sequence int64     `json:"sequence"`
+	EventID  string    `json:"event_id"`
+	Time     time.Time `json:"time,omitzero"` // to the millisecond; for NewestFirst alone
+}
+
+// CursorAt returns the place of an event, in any order.
+func CursorAt(e schemas.Event) Cursor {
+	return Cursor{Sequence: e.Sequence, EventID: e.EventID, Time: e.Time.UTC().Truncate(time.Millisecond)}
 }
 
 // FieldIn is a terms filter: the field has one of the values.

@@ -19,8 +19,10 @@ func (s *Store) filter(sel eventstore.Selection) map[string]any {
 	if sel.UpTo != 0 {
 		clauses = append(clauses, sequenceRange("lte", sel.UpTo))
 	}
-	if sel.Order == eventstore.BySequence && sel.After != (eventstore.Cursor{}) {
+	if sel.After != (eventstore.Cursor{}) && sel.Order == eventstore.BySequence {
 		clauses = append(clauses, afterCursor(sel.After))
+	} else if sel.After != (eventstore.Cursor{}) {
+		clauses = append(clauses, olderThanCursor(sel.After))
 	}
 	return boolQuery("filter", clauses)
 }
@@ -31,13 +33,21 @@ func sequenceRange(op string, value int64) map[string]any {
 
 // afterCursor matches higher sequences, and higher ids of the cursor's own sequence.
 func afterCursor(c eventstore.Cursor) map[string]any {
-	return anyOf([]map[string]any{
-		sequenceRange("gt", c.Sequence),
-		boolQuery("filter", []map[string]any{
-			{"term": map[string]any{"event.sequence": c.Sequence}},
-			{"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}},
-		}),
-	})
+	return anyOf([]map[string]any{sequenceRange("gt", c.Sequence), higherID(c)})
+}
+
+// olderThanCursor matches earlier times, and lower sequences and higher ids of the
+// cursor's own time.
+func olderThanCursor(c eventstore.Cursor) map[string]any {
+	atTime := func(op string) map[string]any {
+		return map[string]any{"range": map[string]any{"@timestamp": map[string]any{op: c.Time.UnixMilli(), "format": "epoch_millis"}}}
+	}
+	return boolQuery("filter", []map[string]any{atTime("lte"), anyOf([]map[string]any{atTime("lt"), sequenceRange("lt", c.Sequence), higherID(c)})})
+}
+
+// higherID matches higher ids of the cursor's own sequence.
+func higherID(c eventstore.Cursor) map[string]any {
+	return boolQuery("filter", []map[string]any{{"term": map[string]any{"event.sequence": c.Sequence}}, {"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}}})
 }
 
 // search returns an error for partial results, which would look complete. Missing
@@ -86,11 +96,7 @@ func uncompressed() http.Header { return http.Header{"Accept-Encoding": {"identi
 // Limit and WithoutBody. A document in two indices counts twice, although Events
 // yields it once.
 func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
-	response, err := s.search(ctx, "counting events", s.dataStreams(), map[string]any{
-		"size":             0,
-		"track_total_hits": true,
-		"query":            s.filter(sel),
-	})
+	response, err := s.search(ctx, "counting events", s.dataStreams(), map[string]any{"size": 0, "track_total_hits": true, "query": s.filter(sel)})
 	return response.Total, err
 }
 

@@ -19,8 +19,8 @@ func (s *Store) filter(operation string, sel eventstore.Selection) (condition, e
 	if sel.UpTo != 0 {
 		conditions = append(conditions, where(`"event.sequence" <= ?`, sel.UpTo))
 	}
-	if sel.Order == eventstore.BySequence && sel.After != (eventstore.Cursor{}) {
-		conditions = append(conditions, where(`("event.sequence", "event.id") > (?, ?)`, sel.After.Sequence, sel.After.EventID))
+	if sel.After != (eventstore.Cursor{}) {
+		conditions = append(conditions, afterCursor(sel))
 	}
 	if filter := allOf(conditions); len(filter.args) <= maxArguments {
 		return filter, nil
@@ -28,6 +28,20 @@ func (s *Store) filter(operation string, sel eventstore.Selection) (condition, e
 	return condition{}, &eventstore.Error{
 		Kind: eventstore.BadRequest, Reason: operation + ": the query has too many values: split it into several",
 	}
+}
+
+// afterCursor matches the events after the cursor of a selection, in its order.
+func afterCursor(sel eventstore.Selection) condition {
+	c := sel.After
+	switch {
+	case c == (eventstore.Cursor{}):
+		return where("TRUE")
+	case sel.Order == eventstore.BySequence:
+		return where(`("event.sequence", "event.id") > (?, ?)`, c.Sequence, c.EventID)
+	}
+	millis := c.Time.UnixMilli()
+	return where(`("@timestamp" <= ? AND ("@timestamp" < ? OR "event.sequence" < ? OR "event.sequence" = ? AND "event.id" > ?))`,
+		millis, millis, c.Sequence, c.Sequence, c.EventID)
 }
 
 // maxArguments is SQLite's limit of 32,766, less some for the rest of a statement
@@ -60,7 +74,7 @@ func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventst
 	}
 	filter = allOf(append(conditions, filter))
 	if sel.Order == eventstore.NewestFirst && sel.Limit > 0 {
-		numbers, err := s.selectNewest(ctx, filter, sel.Limit)
+		numbers, err := s.selectNewest(ctx, filter, sel)
 		if err != nil || len(numbers) == sel.Limit {
 			return numbers, s.storeError(operation, err)
 		}
@@ -78,22 +92,24 @@ func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventst
 // Values that are less frequent are found faster by their own index.
 const newestScanned = 100
 
-// selectNewest searches only the newest events, and can find fewer than there are. For
-// values that many events have, it avoids subqueries over the whole file.
-func (s *Store) selectNewest(ctx context.Context, filter condition, limit int) (numbers []int64, err error) {
-	all := "SELECT n FROM event ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
+// selectNewest searches only the newest events after the cursor, and can find fewer than
+// there are. For values that many events have, it avoids subqueries over the whole file.
+func (s *Store) selectNewest(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, err error) {
+	after := afterCursor(sel)
+	all := "SELECT n FROM event WHERE " + after.sql + " ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
+	scanned := append(slices.Clone(after.args), newestScanned*sel.Limit)
 	tx, err := s.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback() // it only reads
 	var first sql.NullInt64
-	if err := tx.QueryRowContext(ctx, "SELECT min(n) FROM ("+all+")", newestScanned*limit).Scan(&first); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT min(n) FROM ("+all+")", scanned...).Scan(&first); err != nil {
 		return nil, err
 	}
 	statement := "WITH newest AS MATERIALIZED (" + all + ") SELECT event.n FROM newest CROSS JOIN event USING (n) WHERE " + filter.sql +
 		" ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
-	args := slices.Concat([]any{newestScanned * limit}, filter.withLowest(first.Int64).args, []any{limit})
+	args := slices.Concat(scanned, filter.withLowest(first.Int64).args, []any{sel.Limit})
 	return queryNumbers(ctx, tx, statement, args)
 }
 

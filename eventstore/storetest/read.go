@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -113,6 +114,35 @@ func testCursor(t *testing.T, s subject) {
 		}
 		if n := s.count(t, sel); n != int64(len(rest)) {
 			t.Errorf("behind event %d: counted %d, read %d", i, n, len(rest))
+		}
+	}
+}
+
+// testCursorNewestFirst continues after every event, also after one of several with the
+// same time and sequence, with a limit and without.
+func testCursorNewestFirst(t *testing.T, s subject) {
+	events := s.events(1, 8)
+	events[3].Time, events[4].Time = events[2].Time, events[2].Time.Add(time.Microsecond)
+	events[4].Sequence = events[3].Sequence
+	s.createVisible(t, events...)
+	sel := s.selectOwn(t, "")
+	all := s.read(t, sel)
+	if len(all) != len(events) {
+		t.Fatalf("read %q", eventNumbers(all))
+	}
+	for i, event := range all {
+		sel.After = eventstore.CursorAt(event)
+		for sel.Limit = range 3 {
+			want := all[i+1:]
+			if sel.Limit > 0 {
+				want = want[:min(sel.Limit, len(want))]
+			}
+			if got := s.read(t, sel); eventNumbers(got) != eventNumbers(want) {
+				t.Errorf("after event %d with limit %d came %q, want %q", i, sel.Limit, eventNumbers(got), eventNumbers(want))
+			}
+		}
+		if n := s.count(t, sel); n != int64(len(all)-i-1) {
+			t.Errorf("after event %d: counted %d of %d", i, n, len(all))
 		}
 	}
 }

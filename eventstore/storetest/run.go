@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"newest first", testNewestFirst},
 		{"by sequence", testBySequence},
 		{"a cursor", testCursor},
+		{"a cursor of the newest first", testCursorNewestFirst},
 		{"a bound", testUpTo},
 		{"many pages and a stable view", testPages},
 		{"breaking off", testEarlyBreak},
