@@ -1,8 +1,13 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"net"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -46,15 +51,52 @@ func TestAppOpensOnce(t *testing.T) {
 	}
 }
 
-// A failed Dial opens nothing: the next one connects again.
+// A connection that failed goes on trying, so that a later Dial succeeds.
 func TestDialAfterAFailure(t *testing.T) {
-	a := newTestApp(t, "WATERSHIP_AMQP_URL=amqp://guest:guest@127.0.0.1:1/")
-	for range 2 {
-		if _, err := a.Dial(t.Context()); err == nil {
-			t.Fatal("connected to nothing")
-		}
+	proxy := rabbittest.Embedded(t).Proxy(t)
+	a := newTestApp(t, "WATERSHIP_AMQP_URL="+proxy.URL)
+	proxy.Cut()
+	_, err := a.Dial(t.Context())
+	var broker *BrokerError
+	if !errors.As(err, &broker) {
+		t.Fatalf("connected to nothing: %v", err)
 	}
-	if len(a.closers) > 0 || a.conn != nil {
-		t.Error("a failed connection stays open")
+	proxy.Mend()
+	for _, err = a.Dial(t.Context()); err != nil; _, err = a.Dial(t.Context()) {
+		time.Sleep(dialPoll)
 	}
+}
+
+// A broker that accepts connections and does not answer holds up nobody longer than they
+// want to wait, and no reader of the store.
+func TestDialsWaitOnTheirOwn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	a := newTestApp(t, "WATERSHIP_AMQP_URL=amqp://guest:guest@"+listener.Addr().String()+"/", "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "store.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 10 {
+		waiting.Go(func() {
+			if _, err := a.Dial(ctx); err == nil {
+				t.Error("connected to nothing")
+			}
+		})
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	began := time.Now()
+	if _, err := a.Dial(ended); err == nil {
+		t.Error("connected to nothing")
+	}
+	if _, err := a.Store(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= RequestTimeout {
+		t.Errorf("a caller who does not wait waited for %s", took)
+	}
+	cancel()
+	waiting.Wait()
 }

@@ -42,26 +42,29 @@ func (a *App) connection(logger *slog.Logger) (*rabbit.Connection, error) {
 }
 
 // Dial returns the App's connection once it is open. It returns the first failure to
-// connect instead of trying again.
+// connect, while the connection goes on trying for later callers. Callers wait without
+// the lock, each for its own ctx.
 func (a *App) Dial(ctx context.Context) (*rabbit.Connection, error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	isFirst := a.conn == nil
 	conn, err := a.connection(nil)
+	a.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	err = a.awaitOpen(ctx, conn)
-	if err == nil {
-		return conn, nil
+	if err := a.awaitOpen(ctx, conn); err != nil {
+		return nil, err
 	}
-	if isFirst {
-		a.conn = nil
-		a.closers = a.closers[:len(a.closers)-1]
-		err = errors.Join(err, conn.Close())
-	}
-	return nil, err
+	return conn, nil
 }
+
+// BrokerError is returned when RabbitMQ cannot be reached.
+type BrokerError struct{ Err error }
+
+// Error implements error.
+func (e *BrokerError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *BrokerError) Unwrap() error { return e.Err }
 
 // dialPoll is how often awaitOpen checks whether the broker has answered.
 const dialPoll = 10 * time.Millisecond
@@ -75,9 +78,9 @@ func (a *App) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return &BrokerError{fmt.Errorf("connecting to %s: %w", a.settings.AMQP.URL, context.Cause(ctx))}
 		case hasCause(err) || err.Error() != first.Error():
-			return fmt.Errorf("connecting to %s: %w", a.settings.AMQP.URL, err)
+			return &BrokerError{fmt.Errorf("connecting to %s: %w", a.settings.AMQP.URL, err)}
 		}
 		select {
 		case <-time.After(dialPoll):
