@@ -10,7 +10,10 @@ import (
 
 const (
 	maxValues = 10_000 // of a field
-	timeSteps = 40     // most steps of a histogram over time
+
+	// TimeSteps is the maximum number of steps of a histogram over time unless a caller
+	// chooses another one.
+	TimeSteps = 40
 )
 
 // Aggregate counts events by the values of a field, at most n values (0: as many as
@@ -32,7 +35,7 @@ func (a *App) Aggregate(ctx context.Context, selection eventstore.Selection, nam
 	case kql.Text:
 		err = inputErrorf("%s: its words are searched, but it cannot be counted by; %s", field.Name, insteadOf(field.Name))
 	case kql.Date:
-		counts, err = events.Histogram(ctx, selection, field.Name, timeSteps, time.Local)
+		counts, err = events.Histogram(ctx, selection, field.Name, TimeSteps, time.Local)
 	default:
 		counts, err = events.TopValues(ctx, selection, field.Name, n)
 	}
@@ -44,4 +47,22 @@ func insteadOf(text string) string {
 		return "watership.error_group, which folds ids and numbers, can"
 	}
 	return "expected a keyword, a number, a date or a header"
+}
+
+// Histogram counts events by steps of the time in a field, at most n steps. Days begin in
+// the zone. Mistakes are InputErrors.
+func (a *App) Histogram(ctx context.Context, selection eventstore.Selection, name string, n int, zone *time.Location) (kql.Field, eventstore.Aggregation, error) {
+	field, err := a.Field(name)
+	if err == nil && field.Type != kql.Date {
+		err = inputErrorf("%s: expected a field with a time, such as @timestamp", field.Name)
+	}
+	if err != nil {
+		return field, eventstore.Aggregation{}, err
+	}
+	events, err := a.Store(ctx)
+	if err != nil {
+		return field, eventstore.Aggregation{}, err
+	}
+	counts, err := events.Histogram(ctx, selection, field.Name, n, zone)
+	return field, counts, err
 }

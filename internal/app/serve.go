@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,8 +23,17 @@ type Extension struct {
 	Taps   []pipeline.Tap
 	Routes []pipeline.Route
 
+	// API serves what is below /api/ on http.listen; nil: nothing.
+	API API
+
 	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
 	Run func(ctx context.Context, s *Server) error
+}
+
+// API is an HTTP API. Run runs what its requests started until ctx ends.
+type API interface {
+	http.Handler
+	Run(ctx context.Context) error
 }
 
 // Serve runs the configured roles in one process until ctx ends. With all of them:
@@ -58,6 +68,9 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 	for _, part := range parts {
 		group.Go(func() error { return part(ctx) })
 	}
+	if with.API != nil {
+		group.Go(func() error { return with.API.Run(ctx) })
+	}
 	if with.Run != nil {
 		group.Go(func() error { return with.Run(ctx, s) })
 	}
@@ -69,7 +82,7 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 }
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
-	s := &Server{App: a, registry: prometheus.NewRegistry(), started: time.Now()}
+	s := &Server{App: a, api: with.API, registry: prometheus.NewRegistry(), started: time.Now()}
 	var secrets map[string][][]byte
 	if s.has(role.Routes) {
 		if secrets, err = readWebhookSecrets(a.settings.Routes); err != nil {

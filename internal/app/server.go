@@ -29,6 +29,7 @@ import (
 // serves its metrics.
 type Server struct {
 	*App
+	api      API // nil: none
 	config   pipeline.Config
 	registry *prometheus.Registry
 	events   EventStore // nil without the role that indexes
@@ -129,7 +130,11 @@ func (s *Server) routes(live *gauges) http.Handler {
 		})
 		metrics.ServeHTTP(w, r)
 	})
-	mux.Handle("/", s.guard.Handler(http.NewServeMux()))
+	admitted := http.NewServeMux()
+	if s.api != nil {
+		admitted.Handle("/api/", s.api)
+	}
+	mux.Handle("/", s.guard.Handler(admitted))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access.SetHeaders(w.Header())
 		mux.ServeHTTP(w, r)

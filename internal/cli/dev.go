@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -112,7 +113,7 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.app.Close()) }()
 	d.settings = d.app.Settings()
-	more := app.Extension{Run: d.run}
+	more := app.Extension{API: api.New(d.app), Run: d.run}
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {

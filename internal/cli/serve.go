@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -32,7 +33,7 @@ remaining messages and exits with 0.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
-			err = a.Serve(cmd.Context(), app.Extension{})
+			err = a.Serve(cmd.Context(), app.Extension{API: api.New(a)})
 			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)
 			}

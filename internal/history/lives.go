@@ -70,7 +70,15 @@ func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 	if err := store.Check(ctx); err != nil {
 		return found, err
 	}
-	return found, fmt.Errorf("no message or event has the id %q: expected a message id, a fingerprint or the id of an event", id)
+	return found, &NotFoundError{id}
+}
+
+// NotFoundError reports that no message or event has an id.
+type NotFoundError struct{ ID string }
+
+// Error implements error.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no message or event has the id %q: expected a message id, a fingerprint or the id of an event", e.ID)
 }
 
 // messageKey returns the key of an event's message: its fingerprint, or the id of an

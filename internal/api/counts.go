@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/access"
+)
+
+func (a *API) registerCounts() {
+	register(a, operation{
+		method: http.MethodGet, path: "/events/count", id: "countEvents", tag: "events", role: access.Viewer,
+		summary: "Count events",
+	}, a.countEvents)
+	register(a, operation{
+		method: http.MethodGet, path: "/events/values", id: "countValues", tag: "events", role: access.Viewer,
+		summary: "Count events by the values of a field, the most frequent first",
+	}, a.countValues)
+	register(a, operation{
+		method: http.MethodGet, path: "/events/histogram", id: "countOverTime", tag: "events", role: access.Viewer,
+		summary: "Count events by steps of time",
+	}, a.countOverTime)
+	register(a, operation{
+		method: http.MethodGet, path: "/fields", id: "listFields", tag: "events", role: access.Viewer,
+		summary: "List the fields that queries can use",
+	}, a.listFields)
+}
+
+type countInput struct{ QueryFilter }
+
+type countOutput struct{ Body Count }
+
+// Count is a number of events.
+type Count struct {
+	Count int64 `json:"count"`
+}
+
+func (a *API) countEvents(ctx context.Context, in *countInput) (*countOutput, error) {
+	sel, err := in.selection(ctx, a.app)
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.app.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := store.Count(ctx, sel)
+	if err == nil && n == 0 {
+		err = store.Check(ctx) // may be the reason
+	}
+	return &countOutput{Count{n}}, err
+}
+
+type valuesInput struct {
+	QueryFilter
+	Field string `query:"field" required:"true" minLength:"1" maxLength:"1000" doc:"Field, by its full or short name" example:"queue"`
+	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of values"`
+}
+
+type valuesOutput struct{ Body Values }
+
+// Values counts the events of a selection by the values of a field.
+type Values struct {
+	Field   string  `json:"field" doc:"Full name of the field"`
+	Values  []Value `json:"values" nullable:"false"`
+	Others  int64   `json:"others" doc:"Events with values that are not listed"`
+	Without int64   `json:"without" doc:"Events without the field"`
+	Inexact int64   `json:"inexact" doc:"Greatest error of a count, which may be too low"`
+}
+
+// Value is a value of a field.
+type Value struct {
+	Value string `json:"value"`
+	Count int64  `json:"count"`
+}
+
+func (a *API) countValues(ctx context.Context, in *valuesInput) (*valuesOutput, error) {
+	if err := a.checkFieldToCount(ctx, in.Field); err != nil {
+		return nil, err
+	}
+	sel, err := in.selection(ctx, a.app)
+	if err != nil {
+		return nil, err
+	}
+	field, counts, err := a.app.Aggregate(ctx, sel, in.Field, in.Limit)
+	if err == nil && len(counts.Values) == 0 && counts.Without == 0 {
+		err = a.app.CheckStore(ctx)
+	}
+	return &valuesOutput{newValues(field.Name, counts)}, err
+}
+
+// checkFieldToCount refuses fields of bodies for callers that may not read bodies.
+func (a *API) checkFieldToCount(ctx context.Context, name string) error {
+	full, err := a.fieldNames([]string{name})
+	if err == nil && namesBody(full) {
+		err = access.ReadBodies(ctx, name)
+	}
+	return err
+}
+
+func newValues(field string, counts eventstore.Aggregation) Values {
+	values := Values{Field: field, Values: make([]Value, len(counts.Values)), Others: counts.Others, Without: counts.Without, Inexact: counts.Inexact}
+	for i, bucket := range counts.Values {
+		values.Values[i] = Value{bucket.Text, bucket.Count}
+	}
+	return values
+}
+
+type histogramInput struct {
+	QueryFilter
+	Field string `query:"field" default:"@timestamp" maxLength:"1000" doc:"Field with a time"`
+	Steps int    `query:"steps" minimum:"2" maximum:"1000" default:"40" doc:"Maximum number of steps"`
+	Zone  string `query:"zone" maxLength:"100" default:"UTC" doc:"Time zone in which days begin" example:"Europe/Berlin"`
+}
+
+func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
+	zone, err := time.LoadLocation(in.Zone)
+	if err != nil {
+		return nil, badRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
+	}
+	sel, err := in.selection(ctx, a.app)
+	if err != nil {
+		return nil, err
+	}
+	field, counts, err := a.app.Histogram(ctx, sel, in.Field, in.Steps, zone)
+	if err == nil && len(counts.Values) == 0 {
+		err = a.app.CheckStore(ctx)
+	}
+	return &valuesOutput{newValues(field.Name, counts)}, err
+}
+
+type fieldsOutput struct{ Body Fields }
+
+// Fields are the fields of events.
+type Fields struct {
+	Fields []Field `json:"fields" nullable:"false"`
+}
+
+// Field is a field of events. Below a family, whose name ends in .*, and below a
+// flattened field any name can be searched.
+type Field struct {
+	Name string `json:"name"`
+	Type string `json:"type" example:"keyword"`
+}
+
+func (a *API) listFields(context.Context, *struct{}) (*fieldsOutput, error) {
+	fields, err := a.app.Fields()
+	out := &fieldsOutput{}
+	out.Body.Fields = make([]Field, len(fields.Known))
+	for i, field := range fields.Known {
+		out.Body.Fields[i] = Field{field.Name, string(field.Type)}
+	}
+	return out, err
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/app"
+)
+
+// Filter selects events. All criteria must match.
+type Filter struct {
+	Query string `query:"query" json:"query,omitempty" maxLength:"10000" doc:"Query in Kibana's language (KQL); none: all events" example:"action: poisoned and headers.tenant: acme"`
+	Since string `query:"since" json:"since,omitempty" maxLength:"100" doc:"Only events of the last 15m, 1h30m, 7d, and so on" example:"1h"`
+	From  string `query:"from" json:"from,omitempty" maxLength:"100" doc:"Only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d"`
+	To    string `query:"to" json:"to,omitempty" maxLength:"100" doc:"Only events before this time"`
+}
+
+// QueryFilter is a Filter in the query of a URL.
+type QueryFilter struct {
+	Filter
+	DSL string `query:"dsl" maxLength:"10000" doc:"Query in Elasticsearch's query DSL, as JSON"`
+}
+
+func (f Filter) period() app.Period { return app.Period{Since: f.Since, From: f.From, To: f.To} }
+
+// selection returns the events that match and that the caller may see.
+func (f QueryFilter) selection(ctx context.Context, a *app.App) (eventstore.Selection, error) {
+	node, err := f.node(ctx, a, f.DSL)
+	return eventstore.Selection{Query: node}, err
+}
+
+// node returns the restricted query of a filter, and of a query in DSL unless it is empty.
+func (f Filter) node(ctx context.Context, a *app.App, dsl string) (kql.Node, error) {
+	node, err := a.ParseQuery(f.Query)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(dsl) != "" {
+		raw, err := parseDSL(ctx, dsl)
+		if err != nil {
+			return nil, err
+		}
+		node = kql.And{node, raw}
+	}
+	if node, err = f.period().Limit(node); err != nil {
+		return nil, err
+	}
+	return access.FromContext(ctx).Restrict(node)
+}
+
+// parseDSL reads a query of Elasticsearch. It may look up documents of other indices, so
+// it is for callers without limits.
+func parseDSL(ctx context.Context, text string) (kql.Raw, error) {
+	if caller := access.FromContext(ctx); caller.Limited() || !caller.Bodies {
+		return kql.Raw{}, forbidden("a query in Elasticsearch's language needs access to all queues, exchanges and bodies", "Write the query in KQL.")
+	}
+	raw, err := app.ParseDSL([]byte(text))
+	if err != nil {
+		return raw, badRequest("dsl: "+err.Error(), "")
+	}
+	return raw, nil
+}

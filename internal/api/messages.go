@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func (a *API) registerMessages() {
+	register(a, operation{
+		method: http.MethodGet, path: "/messages/{id}", id: "getMessages", tag: "messages", role: access.Viewer,
+		summary: "Get the messages with an id, and their histories",
+	}, a.getMessages)
+	register(a, operation{
+		method: http.MethodGet, path: "/messages/{id}/body", id: "getBody", tag: "messages", role: access.Viewer,
+		summary: "Download the body of a message", text: "The exact bytes, for callers that may read bodies.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "The body", Content: map[string]*huma.MediaType{octetStream: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+		}},
+	}, a.getBody)
+	register(a, operation{
+		method: http.MethodGet, path: "/messages/{id}/conversation", id: "getConversation", tag: "messages", role: access.Viewer,
+		summary: "Get the messages that belong together",
+		text:    "Messages with the same correlation id, and messages that handlers published for one another.",
+	}, a.getConversation)
+}
+
+const octetStream = "application/octet-stream"
+
+type messagesInput struct {
+	ID       string `path:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure"`
+	WithBody bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
+}
+
+type messagesOutput struct{ Body Messages }
+
+// Messages are the messages with an id.
+type Messages struct {
+	Messages []Message `json:"messages" nullable:"false"`
+	More     bool      `json:"more" doc:"There are more messages with the id"`
+}
+
+// Message is a message with its history.
+type Message struct {
+	Event   Document   `json:"event" doc:"An event with the whole message, if there is one"`
+	History []Document `json:"history" nullable:"false" doc:"The newest events, in order, without headers and bodies"`
+	More    bool       `json:"more" doc:"There are older events"`
+}
+
+func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
+	if in.WithBody {
+		if err := access.ReadBodies(ctx, in.ID); err != nil {
+			return nil, err
+		}
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.Find(ctx, store, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &messagesOutput{Messages{Messages: []Message{}, More: found.More}}
+	for _, life := range found.List {
+		whole, err := life.Whole(ctx, store)
+		if err != nil {
+			return nil, err
+		}
+		if !in.WithBody {
+			whole.Envelope.Body = nil
+		}
+		message := Message{Event: a.documentOf(whole), More: life.More, History: []Document{}}
+		for _, e := range life.Events {
+			message.History = append(message.History, a.documentOf(e))
+		}
+		out.Body.Messages = append(out.Body.Messages, message)
+	}
+	return out, nil
+}
+
+type bodyInput struct {
+	ID string `path:"id" maxLength:"1024" doc:"Id of one message; its fingerprint, if several have the same id"`
+}
+
+type bodyOutput struct {
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Disposition string `header:"Content-Disposition"`
+	Body        []byte
+}
+
+func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
+	if err := access.ReadBodies(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.Find(ctx, store, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.List) > 1 {
+		return nil, &Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", in.ID),
+			Remedy: "Give the fingerprint of one: GET /messages/{id} lists them.",
+		}
+	}
+	event, err := found.List[0].Whole(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	if event.BodyIn != schemas.BodyHere {
+		return nil, notFound("no event of the message has its body")
+	}
+	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, event.Envelope.Body}, nil
+}
+
+type conversationOutput struct{ Body Conversation }
+
+// Conversation has messages that belong together.
+type Conversation struct {
+	Messages []ConversationMessage `json:"messages" nullable:"false" doc:"By the time of their first events"`
+	More     bool                  `json:"more" doc:"There are more"`
+}
+
+// ConversationMessage is a message of a conversation.
+type ConversationMessage struct {
+	Fingerprint   string           `json:"fingerprint"`
+	MessageID     string           `json:"message_id,omitempty"`
+	CorrelationID string           `json:"correlation_id,omitempty"`
+	Parent        string           `json:"parent,omitempty" doc:"Fingerprint of the message whose handler published this one"`
+	Exchange      string           `json:"exchange"`
+	RoutingKey    string           `json:"routing_key"`
+	Type          string           `json:"type,omitempty"`
+	First         time.Time        `json:"first" doc:"Time of the first event"`
+	Last          time.Time        `json:"last" doc:"Time of the last event"`
+	Actions       []schemas.Action `json:"actions" nullable:"false" doc:"Of its events, in order"`
+	Queues        []string         `json:"queues" nullable:"false" doc:"Queues that handled it or failed"`
+}
+
+type conversationInput struct {
+	ID string `path:"id" maxLength:"1024" doc:"Id of a message or of one of its events"`
+}
+
+func (a *API) getConversation(ctx context.Context, in *conversationInput) (*conversationOutput, error) {
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.FindConversation(ctx, store, in.ID, pipeline.HeaderCausation)
+	if err != nil {
+		return nil, err
+	}
+	out := &conversationOutput{Conversation{Messages: make([]ConversationMessage, len(found.Messages)), More: found.More}}
+	for i, m := range found.Messages {
+		m.Queues = append([]string{}, m.Queues...)
+		out.Body.Messages[i] = ConversationMessage(m)
+	}
+	return out, nil
+}

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// Problem is the body of every error response, as RFC 9457 describes it.
+type Problem struct {
+	Type   string `json:"type" doc:"about:blank: the status says the kind of the problem"`
+	Title  string `json:"title" doc:"The text of the status"`
+	Status int    `json:"status"`
+	Detail string `json:"detail" doc:"What is wrong"`
+	Remedy string `json:"remedy,omitempty" doc:"What to do"`
+
+	Position *Position `json:"position,omitempty" doc:"Place of a mistake in a query"`
+	Errors   []Mistake `json:"errors,omitempty" nullable:"false" doc:"Mistakes in the parameters or the body of the request"`
+
+	retryAfter time.Duration
+}
+
+// Position is a place in a query.
+type Position struct {
+	Query  string `json:"query"`
+	Offset int    `json:"offset" doc:"In bytes of UTF-8"`
+}
+
+// newPosition returns nil for a name that is in no query.
+func newPosition(query string, offset int) *Position {
+	if query == "" && offset == 0 {
+		return nil
+	}
+	return &Position{query, offset}
+}
+
+// Mistake is a value of a request that does not fit its schema.
+type Mistake struct {
+	Location string `json:"location,omitempty" doc:"Such as query.limit or body.reason"`
+	Message  string `json:"message"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus implements huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header {
+	headers := http.Header{}
+	if p.retryAfter > 0 {
+		headers.Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+	}
+	return headers
+}
+
+func (p Problem) complete() *Problem {
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	return &p
+}
+
+const problemSchema = "#/components/schemas/Problem"
+
+func problemResponse(schemas huma.Registry) *huma.Response {
+	huma.SchemaFromType(schemas, reflect.TypeFor[Problem]())
+	return &huma.Response{
+		Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: &huma.Schema{Ref: problemSchema}}},
+	}
+}
+
+// problemOfHuma replaces the errors of huma, which are about a request that does not fit
+// its schema.
+func problemOfHuma(_ huma.Context, _ string, v any) (any, error) {
+	model, is := v.(*huma.ErrorModel)
+	if !is {
+		return v, nil
+	}
+	problem := Problem{Status: model.Status, Detail: model.Detail}
+	for _, e := range model.Errors {
+		problem.Errors = append(problem.Errors, Mistake{e.Location, e.Message})
+	}
+	return problem.complete(), nil
+}
+
+func writeProblem(w http.ResponseWriter, p Problem) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p.complete())
+}
+
+const retryLater = 5 * time.Second
+
+// newProblem returns the problem of an error.
+func newProblem(ctx context.Context, err error) *Problem {
+	var problem *Problem
+	if errors.As(err, &problem) {
+		return problem.complete()
+	}
+	p := Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+	var refused *access.Error
+	var bodies *access.BodySearchError
+	var syntax *kql.SyntaxError
+	var field *kql.FieldError
+	var mistake app.InputError
+	var store *eventstore.Error
+	var noJob *replayer.NoJobError
+	var noMessage *history.NotFoundError
+	var broker *app.BrokerError
+	switch {
+	case errors.As(err, &refused):
+		p.Status = refused.Status
+	case errors.As(err, &bodies):
+		p.Status = http.StatusForbidden
+	case errors.As(err, &syntax):
+		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, fmt.Sprintf("found %s, expected %s", syntax.Found, syntax.Expected), syntax.Hint
+		p.Position = newPosition(syntax.Query, syntax.Offset)
+	case errors.As(err, &field):
+		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, field.Problem, correction(field)
+		p.Position = newPosition(field.At.Query, field.At.Offset)
+	case errors.As(err, &mistake):
+		p.Status = http.StatusBadRequest
+	case errors.As(err, &noJob), errors.As(err, &noMessage):
+		p.Status = http.StatusNotFound
+	case isConflict(err):
+		p.Status = http.StatusConflict
+	case errors.As(err, &store):
+		p.Status, p.Remedy, p.retryAfter = storeStatus(store)
+	case errors.As(err, &broker):
+		p.Status, p.Remedy, p.retryAfter = http.StatusServiceUnavailable, "Wait until RabbitMQ can be reached; see doctor.", retryLater
+	case ctx.Err() != nil:
+		p.Status, p.Detail = http.StatusGatewayTimeout, context.Cause(ctx).Error()
+		p.Remedy = "Narrow the query or its period, or see doctor."
+	}
+	return p.complete()
+}
+
+func correction(err *kql.FieldError) string {
+	if len(err.Near) > 0 {
+		return "Did you mean " + strings.Join(err.Near, ", ") + "?"
+	}
+	return err.Hint
+}
+
+func isConflict(err error) bool {
+	var busy *replayer.BusyError
+	var taken *replayer.TakenOverError
+	return errors.As(err, &busy) || errors.As(err, &taken)
+}
+
+func storeStatus(err *eventstore.Error) (status int, remedy string, retryAfter time.Duration) {
+	switch err.Kind {
+	case eventstore.Unavailable, eventstore.Overloaded:
+		return http.StatusServiceUnavailable, "Wait until the store answers; see doctor.", max(err.RetryAfter, retryLater)
+	case eventstore.Unauthorized:
+		return http.StatusBadGateway, "Give the login of store.url the rights that docs/security.md lists; see doctor.", 0
+	}
+	return http.StatusBadRequest, "Change the query.", 0
+}
+
+func badRequest(detail, remedy string) *Problem {
+	return &Problem{Status: http.StatusBadRequest, Detail: detail, Remedy: remedy}
+}
+
+func forbidden(detail, remedy string) *Problem {
+	return &Problem{Status: http.StatusForbidden, Detail: detail, Remedy: remedy}
+}
+
+func notFound(detail string) *Problem {
+	return &Problem{Status: http.StatusNotFound, Detail: detail}
+}
