@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -104,6 +105,12 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	options := []transport.Option{transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued)}
 	if rh.gate != nil {
 		options = append(options, transport.OnArrival(rh.arrive))
+	}
+	if route.Fairness.Ordered {
+		rh.places = placelog.New(placelog.Config{
+			Queue: p.cfg.Topology.Places(route.Queue), Exchange: p.cfg.Topology.Direct(), Connection: p.sending, Publisher: p.ownPublisher, Gate: rh.gate, Logger: p.cfg.Logger,
+		})
+		options = append(options, transport.Locked(func() transport.Lock { return rh.places.NewHold() }))
 	}
 	concurrent, err := p.subscriber(role.Routes, logger,
 		append(options, transport.Concurrency(route.Concurrency+route.waitingRoom()), transport.MaxBytes(p.cfg.MaxBytes))...)

@@ -34,9 +34,8 @@ type Fairness struct {
 
 	// Ordered handles the messages of a key one after the other, in the order in which they
 	// arrived. While one waits for its next attempt, the later ones wait, until it is
-	// handled or poison. One process of a queue has to handle all messages: declare the
-	// queue with x-single-active-consumer. A process that starts does not know which
-	// messages wait, and may handle newer ones before them.
+	// handled or poison. One process at a time handles the messages of the queue, and the
+	// others wait for its end. The order holds over restarts.
 	Ordered bool
 }
 
@@ -151,9 +150,9 @@ func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, veri
 	return true, h.waitForKey(ctx, verified, a.ticket, wait)
 }
 
-// settle is called once the handler has returned. A message without an outcome keeps its
-// place in the order of its key.
-func settle(msg *message.Message, err error) {
+// settle is called once the handler has returned, before the message is acknowledged. A message
+// without an outcome keeps its place in the order of its key.
+func (h *routeHandler) settle(msg *message.Message, err error) {
 	a, found := arrivalOf(msg.Context())
 	if !found || err != nil || msg.Context().Err() != nil {
 		return
@@ -161,7 +160,9 @@ func settle(msg *message.Message, err error) {
 	select {
 	case <-msg.Nacked():
 	default:
-		a.ticket.Settle()
+		if a.ticket.Settle() {
+			h.places.Remove(a.ticket.Position())
+		}
 	}
 }
 
@@ -185,18 +186,28 @@ func (h *routeHandler) waitForKey(ctx context.Context, verified schemas.Verified
 		}
 	}
 	state.Position = t.Position()
-	t.Away(wait.Delay)
+	if err := h.leave(ctx, t, wait.Delay); err != nil {
+		return err
+	}
 	return h.schedule(ctx, verified.Envelope, state, wait.Delay)
+}
+
+// leave keeps the place of a message that goes to a delay queue, for this process and the
+// next one.
+func (h *routeHandler) leave(ctx context.Context, t *fairness.Ticket, delay time.Duration) error {
+	t.Away(delay, h.places.Reserve)
+	return h.places.Write(ctx)
 }
 
 // keepOrder keeps the place of a message whose attempt failed, if its key is ordered. It does
 // not wait for its key otherwise.
-func (h *routeHandler) keepOrder(ctx context.Context, state *schemas.State, delay time.Duration) {
-	state.Position = 0
-	if a, found := arrivalOf(ctx); found && h.route.Fairness.Ordered {
-		state.Position = a.ticket.Position()
-		a.ticket.Away(delay)
+func (h *routeHandler) keepOrder(ctx context.Context, state *schemas.State, d retry.Decision) error {
+	a, found := arrivalOf(ctx)
+	if state.Position = 0; !found || !h.route.Fairness.Ordered || d.Action == retry.Poison {
+		return nil
 	}
+	state.Position = a.ticket.Position()
+	return h.leave(ctx, a.ticket, d.Delay)
 }
 
 func (h *routeHandler) recordSuccess(ctx context.Context, epoch int) {

@@ -180,8 +180,90 @@ func TestOrderAfterALostConnection(t *testing.T) {
 	})
 }
 
+// A process is killed, as the broker sees it, and one stops while another waits for its end.
+// Messages of each key are in the process and in delay queues then, and keep their order.
+func TestOrderOverRestarts(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const messages, keys = 120, 3
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		var mu sync.Mutex
+		tries, handled := map[string]int{}, map[string][]string{}
+		topology := schemas.Topology{Prefix: rabbittest.Name(t)}
+		var r *rig
+		begin := func() (kill func()) {
+			proxy := b.Proxy(t)
+			var killed atomic.Bool
+			r = startSilent(t, b, func(c *Config) {
+				c.URL, c.Topology, c.StopTimeout = proxy.URL, topology, time.Second
+				c.Routes = []Route{{
+					Queue: queue, Concurrency: 2, Fairness: Fairness{Key: keyHeader, Ordered: true}, Policy: attemptsAfter(100*time.Millisecond, time.Second),
+					Handler: handler(func(msg *message.Message) error {
+						e, _ := schemas.FromContext(msg.Context())
+						key, body := keyHeader(e), string(msg.Payload)
+						time.Sleep(20 * time.Millisecond)
+						mu.Lock()
+						defer mu.Unlock()
+						if killed.Load() {
+							return errors.New("the process is killed")
+						}
+						if tries[body]++; tries[body] < 3 && strings.HasSuffix(body, "5") {
+							return errors.New("failed")
+						}
+						if !slices.Contains(handled[key], body) { // a process may be killed before the acknowledgement
+							handled[key] = append(handled[key], body)
+						}
+						return nil
+					}),
+				}}
+			})
+			r.topology = topology
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				killed.Store(true)
+				proxy.Cut()
+			}
+		}
+		kill := begin()
+		want := map[string][]string{}
+		for i := range messages {
+			key, body := fmt.Sprint("k", i%keys), fmt.Sprint(i)
+			want[key] = append(want[key], body)
+			r.publish("", queue, keyed(key, body))
+		}
+		count := func() (n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, bodies := range handled {
+				n += len(bodies)
+			}
+			return n
+		}
+		rabbittest.Eventually(t, "some messages are handled", func() bool { return count() > messages/4 })
+		kill()
+		begin()
+		rabbittest.Eventually(t, "half of the messages are handled", func() bool { return count() > messages/2 })
+		first := r
+		begin()
+		rabbittest.Eventually(t, "the other process waits", func() bool { return r.log.Count("waiting for its end") == 1 })
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+		rabbittest.Eventually(t, "all messages are handled", func() bool { return count() == messages })
+		mu.Lock()
+		defer mu.Unlock()
+		for key := range want {
+			if !slices.Equal(handled[key], want[key]) {
+				t.Errorf("the messages of %s were handled in the order\n%v, want\n%v", key, handled[key], want[key])
+			}
+		}
+		rabbittest.Eventually(t, "no places are left", func() bool { return b.Len(t, topology.Places(queue)) == 0 })
+	})
+}
+
 // The arguments of a route are those of its queue: messages of a higher priority are handled
-// first, and with Ordered one consumer gets all messages.
+// first.
 func TestRouteArguments(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		prior, ordered := rabbittest.Name(t), rabbittest.Name(t)
@@ -215,7 +297,7 @@ func TestRouteArguments(t *testing.T) {
 		}
 		for queue, args := range map[string]amqp.Table{
 			prior:   {"x-max-priority": int32(5), "x-queue-type": "classic"},
-			ordered: {"x-single-active-consumer": true, "x-queue-type": "classic"},
+			ordered: {"x-queue-type": "classic"},
 		} {
 			if _, err := b.Channel(t).QueueDeclare(queue, true, false, false, false, args); err != nil {
 				t.Errorf("queue %s has other arguments: %v", queue, err)

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,7 +18,7 @@ type Route struct {
 
 	// Arguments are arguments of the queue if it does not exist, such as x-max-priority: 5 with
 	// x-queue-type: classic. An existing queue stays unchanged. Nil: x-queue-type is
-	// Config.QueueType, and x-single-active-consumer is true if Fairness.Ordered is.
+	// Config.QueueType.
 	Arguments map[string]any
 
 	// Handler decides by its error what happens to the message: see package retry. It
@@ -77,13 +76,6 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
 		r.Concurrency = defaultConcurrency
 	}
 	r.Fairness = r.Fairness.withDefaults(r.Concurrency)
-	if r.Fairness.Ordered && r.Arguments["x-single-active-consumer"] == nil {
-		r.Arguments = maps.Clone(r.Arguments)
-		if r.Arguments == nil {
-			r.Arguments = map[string]any{}
-		}
-		r.Arguments["x-single-active-consumer"] = true
-	}
 	if r.MaxDeliveries == 0 {
 		r.MaxDeliveries = defaultMaxDeliveries
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/fairness"
 	"github.com/watershipmq/watership/internal/handlercall"
+	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -27,6 +28,7 @@ type routeHandler struct {
 	outlet       publisher // of outgoing messages
 	breaker      *breaker.Breaker
 	gate         *fairness.Gate // nil: no fairness
+	places       *placelog.Log  // nil: not ordered
 	crashGuard   *crashloop.Guard
 	onHang       func(retry.Attempt) // may be nil
 	runningCalls handlercall.Running
@@ -52,7 +54,7 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 // so that the message must be delivered once more.
 func (h *routeHandler) handle(msg *message.Message) (err error) {
 	ctx := msg.Context()
-	defer func() { settle(msg, err) }()
+	defer func() { h.settle(msg, err) }()
 	verified, err := h.arrived(ctx)
 	var newer *schemas.NewerVersionError
 	if errors.As(err, &newer) {
@@ -219,8 +221,8 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 // handleFailure is messageFlow.handleFailure, and keeps the place of the message in the
 // order of its key.
 func (h *routeHandler) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
-	if a.decision.Action != retry.Poison {
-		h.keepOrder(ctx, &before.State, a.decision.Delay)
+	if err := h.keepOrder(ctx, &before.State, a.decision); err != nil {
+		return err
 	}
 	return h.messageFlow.handleFailure(ctx, before, a)
 }

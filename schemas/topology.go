@@ -1,6 +1,8 @@
 package schemas
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
@@ -125,6 +127,17 @@ func (t Topology) Poison() string { return t.name(".poison") }
 // Parking returns the queue for copies of the messages that a queue's route has given up.
 // Its name has no prefix, since it belongs to the service, as the queue does.
 func (t Topology) Parking(queue string) string { return queue + ".poison" }
+
+// Places returns the queue with the places of the messages of a queue in the order of their
+// keys.
+func (t Topology) Places(queue string) string {
+	name := t.name(".places." + queue)
+	if len(name) > longestName {
+		sum := sha256.Sum256([]byte(queue))
+		return t.name(".places." + hex.EncodeToString(sum[:]))
+	}
+	return name
+}
 
 // Unstorable returns the queue of messages too large for the store.
 func (t Topology) Unstorable() string { return t.name(".unstorable") }

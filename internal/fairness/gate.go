@@ -32,15 +32,20 @@ type Gate struct {
 	present  int          // tickets that are not gone
 	arrived  time.Time    // when the latest ticket did
 	idleWait time.Duration
-	emptied  time.Time // when messages left the process since handlers were idle
+	madeRoom time.Time // when messages left the process since handlers were idle
+	emptied  time.Time // when the queue was empty
 	running  int       // tickets that have a handler
 	probes   int       // tickets with a handler, of keys whose breaker is open
 	ready    []*Ticket // tickets that wait for a handler, but not for their key; oldest first
 	position int64     // the latest that was given
 
-	// places are the positions of messages that left without an outcome, by their ids, if
-	// ordered. They are delivered again, after later messages of their key went to delay queues.
-	places map[string]int64
+	// places are the positions of messages that are not in the process, by their ids, if
+	// ordered. Those that left without an outcome are delivered again, after later messages of
+	// their key went to delay queues.
+	places map[string][]int64
+
+	// returned is the latest time at which a message that has returned was due.
+	returned time.Time
 }
 
 // Delivery is a message that is delivered.
@@ -49,6 +54,14 @@ type Delivery struct {
 	ID          string
 	Position    int64 // if it has waited in a delay queue for its key; 0 if not
 	Redelivered bool
+}
+
+// Place is the place of a message in the order of its key, if ordered.
+type Place struct {
+	Key      string    `json:"key"`
+	ID       string    `json:"id"`
+	Position int64     `json:"position"`
+	Due      time.Time `json:"due,omitzero"` // to return from a delay queue; zero: the process has it
 }
 
 // Config configures a Gate.
@@ -109,9 +122,13 @@ const (
 	// the next ones of its key.
 	returnGrace = 5 * time.Minute
 
-	// lostGrace is how long a message that left without an outcome is waited for: another
-	// process may have it.
-	lostGrace = 30 * time.Second
+	// quietTime is how long no message arrives although there is room, until the queue counts
+	// as empty.
+	quietTime = 10 * time.Second
+
+	// lostGrace is how long a message is waited for that left without an outcome, or that
+	// should have returned before the process started.
+	lostGrace = 10 * time.Second
 )
 
 // New returns a Gate.
@@ -120,7 +137,7 @@ func New(cfg Config, now func() time.Time) *Gate {
 		cfg.PerKey = 1
 	}
 	return &Gate{
-		cfg: cfg, now: now, keys: map[string]*key{}, crowded: map[*key]int{}, places: map[string]int64{}, idleWait: idleWait,
+		cfg: cfg, now: now, keys: map[string]*key{}, crowded: map[*key]int{}, places: map[string][]int64{}, idleWait: idleWait,
 	}
 }
 
@@ -144,9 +161,12 @@ func (g *Gate) Arrive(d Delivery) *Ticket {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := &Ticket{gate: g, id: d.ID, position: d.Position, turn: make(chan outcome, 1)}
+	if g.quiet() {
+		g.emptied = g.now()
+	}
 	g.present++
 	g.arrived = g.now()
-	if g.arrived.Sub(g.emptied) < refillWait {
+	if g.arrived.Sub(g.madeRoom) < refillWait {
 		g.idleWait = idleWait
 	}
 	if d.Key != "" {
@@ -156,6 +176,7 @@ func (g *Gate) Arrive(d Delivery) *Ticket {
 		t.position = g.place(t, d.Redelivered)
 	}
 	if t.key != nil {
+		g.dropPlace(t.id, t.position)
 		t.key.add(t, d.Position > 0)
 	}
 	return t
@@ -168,9 +189,8 @@ func (g *Gate) place(t *Ticket, redelivered bool) int64 {
 		if at := slices.IndexFunc(t.key.tickets, func(other *Ticket) bool { return other.id == t.id }); at >= 0 {
 			return t.key.tickets[at].position
 		}
-		if position, known := g.places[t.id]; known {
-			delete(g.places, t.id)
-			return position
+		if positions := g.places[t.id]; len(positions) > 0 {
+			return positions[0]
 		}
 	}
 	g.position = max(g.position+1, g.now().UnixNano())
@@ -189,8 +209,49 @@ func (g *Gate) keepPlace(t *Ticket) {
 	if len(g.places) >= maxKeys { // those that another process got
 		clear(g.places)
 	}
-	g.places[t.id] = t.position
+	g.addPlace(t.id, t.position)
 	t.key.addAway(t.position, g.now().Add(lostGrace-returnGrace))
+}
+
+func (g *Gate) addPlace(id string, position int64) {
+	at, found := slices.BinarySearch(g.places[id], position)
+	if !found {
+		g.places[id] = slices.Insert(g.places[id], at, position)
+	}
+}
+
+func (g *Gate) dropPlace(id string, position int64) {
+	rest := slices.DeleteFunc(g.places[id], func(other int64) bool { return other == position })
+	if g.places[id] = rest; len(rest) == 0 {
+		delete(g.places, id)
+	}
+}
+
+// Forget removes the places of all messages that are not in the process: another process may
+// have handled them since.
+func (g *Gate) Forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.places)
+	for _, k := range g.keys {
+		k.away = nil
+		k.advance()
+	}
+	g.grant()
+}
+
+// Remember adds the place of a message that is to come: from a delay queue, or once more,
+// since no process has finished it.
+func (g *Gate) Remember(p Place) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	due := p.Due
+	if soon := g.now().Add(lostGrace - returnGrace); due.Before(soon) {
+		due = soon // it is in the queue, unless its place was not removed
+	}
+	g.key(p.Key).addAway(p.Position, due)
+	g.addPlace(p.ID, p.Position)
+	g.position = max(g.position, p.Position)
 }
 
 // Begin waits until a handler may have the message. A message that has to wait longer gets a
@@ -230,11 +291,11 @@ func (g *Gate) checkWait(t *Ticket) {
 		t.giveUp()
 	}
 	latest := g.arrived
-	if g.emptied.After(latest) {
-		latest = g.emptied
+	if g.madeRoom.After(latest) {
+		latest = g.madeRoom
 	}
 	if g.running < g.cfg.Concurrency && now.Sub(latest) >= g.idleWait {
-		g.emptied, g.idleWait = now, min(2*g.idleWait, longestIdleWait)
+		g.madeRoom, g.idleWait = now, min(2*g.idleWait, longestIdleWait)
 		g.makeRoom()
 	}
 }
@@ -269,6 +330,17 @@ func (g *Gate) makeRoom() {
 	for _, t := range tickets[len(tickets)/2:] {
 		t.giveUp()
 	}
+}
+
+// lost reports whether a message has not returned until a time, although later ones have, or
+// the queue has been empty since.
+func (g *Gate) lost(until time.Time) bool {
+	return g.now().After(until) && (g.returned.After(until) || g.emptied.After(until) || g.quiet())
+}
+
+// quiet reports whether no message has arrived for some time, although there is room.
+func (g *Gate) quiet() bool {
+	return g.present < g.cfg.Concurrency+g.cfg.Room && g.now().Sub(g.arrived) > quietTime
 }
 
 // key returns the key of a name.

@@ -104,11 +104,12 @@ func TestBrokenKeyIsPaused(t *testing.T) {
 	}
 }
 
-// Whatever fails and whatever returns when: with Ordered the messages of a key are handled
-// in the order of their arrival, one at a time.
+// Whatever fails, whatever returns when, and however often the process is killed: with Ordered
+// the messages of a key are handled in the order of their arrival, one at a time.
 func TestOrder(t *testing.T) {
-	for seed := range uint64(15) {
+	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
+			const messages = 200
 			random := rand.New(rand.NewPCG(seed, 1))
 			r := newRoute(t, Config{Concurrency: 8, Ordered: true, Room: 16}, func(testMessage) (time.Duration, error) {
 				took := time.Duration(random.IntN(1000)) * time.Millisecond
@@ -120,10 +121,18 @@ func TestOrder(t *testing.T) {
 				}
 				return took, nil
 			})
-			for i := range 200 {
+			for i := range messages {
 				r.put(testMessage{key: fmt.Sprint("k", random.IntN(4)), number: i})
 			}
-			r.run()
+			for done, kills := false, int(seed%8); !done; kills-- {
+				life, kill := t.Context(), func() {}
+				if kills > 0 {
+					life, kill = context.WithTimeout(life, time.Duration(random.IntN(60_000))*time.Millisecond)
+				}
+				done = r.runUntil(life)
+				kill()
+				r.restart()
+			}
 			latest := map[string]int{}
 			for _, h := range r.handled {
 				if h.number < latest[h.key] {
@@ -131,8 +140,11 @@ func TestOrder(t *testing.T) {
 				}
 				latest[h.key] = h.number
 			}
-			if len(r.handled) != 200 {
+			if len(r.handled) != messages {
 				t.Errorf("seed %d: %d messages were handled", seed, len(r.handled))
+			}
+			if len(r.places) > 0 {
+				t.Errorf("seed %d: the places %v are kept for ever", seed, r.places)
 			}
 			for key, most := range r.most {
 				if most > 1 {
@@ -150,7 +162,7 @@ func TestLostDeliveryIsNext(t *testing.T) {
 		g := New(Config{Concurrency: 2, Ordered: true, Room: 8}, time.Now)
 		first, later := g.Arrive(Delivery{Key: "k", ID: "1"}), g.Arrive(Delivery{Key: "k", ID: "2"})
 		later.Settle()
-		later.Away(time.Second)
+		later.Away(time.Second, func([]Place) {})
 		later.Leave()
 		first.Leave()
 		var order []string
@@ -202,13 +214,13 @@ func TestLostMessageBlocksItsKeyForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{Concurrency: 2, Ordered: true, Room: 8, Paused: func(_, _ string) {}}, time.Now)
 		lost := g.Arrive(Delivery{Key: "k"})
-		lost.Away(time.Minute)
+		lost.Away(time.Minute, func([]Place) {})
 		lost.Leave()
 		next := g.Arrive(Delivery{Key: "k"})
 		if wait, err := g.Begin(t.Context(), next, false); wait.Reason != Order || wait.Delay < time.Minute-memoryWait || err != nil {
 			t.Errorf("the next one: %v %v", wait, err)
 		}
-		next.Away(0)
+		next.Away(0, func([]Place) {})
 		next.Leave()
 		time.Sleep(time.Minute + returnGrace + time.Second)
 		next = g.Arrive(Delivery{Key: "k", Position: next.Position()})
@@ -320,7 +332,7 @@ func TestKeysOfLostMessagesAreForgotten(t *testing.T) {
 				time.Sleep(returnGrace + time.Minute)
 			}
 			ticket := g.Arrive(Delivery{Key: fmt.Sprint(i)})
-			ticket.Away(time.Second)
+			ticket.Away(time.Second, func([]Place) {})
 			ticket.Settle()
 			ticket.Leave()
 			if len(g.keys) > maxKeys {
@@ -346,19 +358,25 @@ type testRoute struct {
 	most    map[string]int // of one key at once
 	log     []string
 	handled []testMessage
+
+	placesMu sync.Mutex // guards places; it may be locked with the lock of the gate
+	places   map[int64]Place
 }
 
 type testMessage struct {
 	key      string
 	number   int
 	position int64
-	state    schemas.State
-	due      time.Time
-	after    time.Duration // since the start
+
+	again bool // it is redelivered
+
+	state schemas.State
+	due   time.Time
+	after time.Duration // since the start
 }
 
 func newRoute(t *testing.T, cfg Config, handle func(testMessage) (time.Duration, error)) *testRoute {
-	r := &testRoute{t: t, cfg: cfg, handle: handle, now: map[string]int{}, most: map[string]int{}, start: time.Now()}
+	r := &testRoute{t: t, cfg: cfg, handle: handle, now: map[string]int{}, most: map[string]int{}, places: map[int64]Place{}, start: time.Now()}
 	cfg.Paused = func(key, _ string) { r.log = append(r.log, "paused "+key) }
 	cfg.Resumed = func(key string, _ time.Duration) { r.log = append(r.log, "resumed "+key) }
 	r.gate = New(cfg, time.Now)
@@ -371,34 +389,66 @@ func (r *testRoute) put(m testMessage) {
 }
 
 // run delivers messages until all are handled, as many at once as the route prefetches.
-func (r *testRoute) run() {
+func (r *testRoute) run() { r.runUntil(r.t.Context()) }
+
+// runUntil is run in a process that is killed when life ends: the messages that it has are
+// delivered once more, in their order, before the others. It reports whether all are handled.
+func (r *testRoute) runUntil(life context.Context) (done bool) {
 	slots := make(chan struct{}, r.cfg.Concurrency+r.cfg.Room)
 	var handlers sync.WaitGroup
-	for {
+	var delivered []*testMessage
+	for life.Err() == nil {
 		r.returnDue()
 		if len(r.queue) == 0 {
 			r.mu.Lock()
-			done := len(r.waiting) == 0 && r.present == 0
+			done = len(r.waiting) == 0 && r.present == 0
 			r.mu.Unlock()
 			if done {
-				handlers.Wait()
-				return
+				break
 			}
 			time.Sleep(500 * time.Millisecond)
 			continue
 		}
+		slots <- struct{}{}
+		if life.Err() != nil {
+			break
+		}
 		m := r.queue[0]
 		r.queue = r.queue[1:]
-		slots <- struct{}{}
-		ticket := r.gate.Arrive(Delivery{Key: m.key, Position: m.position})
+		r.mu.Lock()
+		delivered = append(delivered, &m)
+		r.mu.Unlock()
+		ticket := r.gate.Arrive(Delivery{Key: m.key, ID: m.state.Message, Position: m.position, Redelivered: m.again})
 		r.addPresent(1)
 		handlers.Go(func() {
 			defer func() { <-slots }()
 			defer r.addPresent(-1)
 			defer ticket.Leave()
-			defer ticket.Settle()
-			r.try(ticket, m)
+			done := r.try(life, ticket, m)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if done {
+				delivered[slices.Index(delivered, &m)] = nil
+			}
 		})
+	}
+	handlers.Wait()
+	var again []testMessage
+	for _, m := range delivered {
+		if m != nil {
+			m.again = true
+			again = append(again, *m)
+		}
+	}
+	r.queue = append(again, r.queue...)
+	return done
+}
+
+// restart starts another process, which reads the places.
+func (r *testRoute) restart() {
+	r.gate = New(r.gate.cfg, time.Now)
+	for _, place := range r.places {
+		r.gate.Remember(place)
 	}
 }
 
@@ -420,15 +470,17 @@ func (r *testRoute) returnDue() {
 	})
 }
 
-func (r *testRoute) try(ticket *Ticket, m testMessage) {
-	wait, err := r.gate.Begin(r.t.Context(), ticket, false)
+// try reports whether the message has an outcome. A process that is killed causes none.
+func (r *testRoute) try(life context.Context, ticket *Ticket, m testMessage) bool {
+	wait, err := r.gate.Begin(life, ticket, false)
 	if err != nil {
-		r.t.Error(err)
-		return
+		if life.Err() == nil {
+			r.t.Error(err)
+		}
+		return false
 	}
 	if wait.Delay > 0 {
-		r.delay(ticket, m, wait.Delay, true)
-		return
+		return r.delay(life, ticket, m, wait.Delay, true)
 	}
 	r.count(m.key, 1)
 	r.mu.Lock()
@@ -436,29 +488,49 @@ func (r *testRoute) try(ticket *Ticket, m testMessage) {
 	r.mu.Unlock()
 	time.Sleep(took)
 	r.count(m.key, -1)
+	if life.Err() != nil {
+		return false
+	}
 	if err == nil {
 		ticket.Succeeded()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		m.after = time.Since(r.start)
 		r.handled = append(r.handled, m)
-		return
+		ticket.Settle()
+		r.placesMu.Lock()
+		defer r.placesMu.Unlock()
+		delete(r.places, ticket.Position())
+		return true
 	}
 	before := m.state
 	m.state = m.state.Failed(time.Now(), took, "q", schemas.Failure{Message: err.Error()})
 	ticket.Failed(before, breaker.Failure{Cause: breaker.CauseOf(err), Failure: m.state.Failure})
-	r.delay(ticket, m, 5*time.Second, r.cfg.Ordered)
+	return r.delay(life, ticket, m, 5*time.Second, r.cfg.Ordered)
 }
 
-func (r *testRoute) delay(ticket *Ticket, m testMessage, d time.Duration, keepsPlace bool) {
-	ticket.Away(d)
-	m.position, m.due = 0, time.Now().Add(d)
+// delay takes the time of a publish, before whose end the process may be killed.
+func (r *testRoute) delay(life context.Context, ticket *Ticket, m testMessage, d time.Duration, keepsPlace bool) bool {
+	ticket.Away(d, func(places []Place) {
+		r.placesMu.Lock()
+		defer r.placesMu.Unlock()
+		for _, place := range places {
+			r.places[place.Position] = place
+		}
+	})
+	time.Sleep(time.Millisecond)
+	if life.Err() != nil {
+		return false
+	}
+	m.position, m.due, m.again = 0, time.Now().Add(d), false
 	if keepsPlace {
 		m.position = ticket.Position()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = append(r.waiting, m)
+	ticket.Settle()
+	return true
 }
 
 func (r *testRoute) count(key string, by int) {
@@ -466,4 +538,41 @@ func (r *testRoute) count(key string, by int) {
 	defer r.mu.Unlock()
 	r.now[key] += by
 	r.most[key] = max(r.most[key], r.now[key])
+}
+
+// The process starts while the queue has many messages, in front of one that has returned
+// since. Those of its key wait for it however long the others take; if it was lost, they
+// wait until the queue is empty, or a message that was due later returns.
+func TestMessageBehindManyOthersIsNotLost(t *testing.T) {
+	for name, end := range map[string]func(g *Gate){
+		"the queue is empty":       func(*Gate) { time.Sleep(quietTime + time.Second) },
+		"a later message has come": func(g *Gate) { g.Arrive(Delivery{Key: "late", ID: "late", Position: 3}).Leave() },
+		"it comes, and a new one":  nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := New(Config{Concurrency: 2, Ordered: true, Room: 8}, time.Now)
+			g.Remember(Place{Key: "k", ID: "first", Position: 1, Due: time.Now().Add(-time.Hour)})
+			g.Remember(Place{Key: "late", ID: "late", Position: 3, Due: time.Now().Add(returnGrace + time.Minute)})
+			for range 1000 { // of other keys
+				g.Arrive(Delivery{Key: "other"}).Leave()
+				time.Sleep(time.Second)
+			}
+			next := g.Arrive(Delivery{Key: "k", ID: "next"})
+			g.mu.Lock()
+			if next.key.isNext(next) {
+				t.Errorf("%s: the next message does not wait for the first", name)
+			}
+			g.mu.Unlock()
+			if end == nil {
+				first := g.Arrive(Delivery{Key: "k", ID: "first", Position: 1})
+				first.Settle()
+				first.Leave()
+			} else {
+				end(g)
+			}
+			if wait, err := g.Begin(t.Context(), next, false); wait.Delay != 0 || err != nil {
+				t.Errorf("%s: %v %v", name, wait, err)
+			}
+		})
+	}
 }

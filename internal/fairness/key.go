@@ -60,6 +60,9 @@ func (k *key) add(t *Ticket, waited bool) {
 		k.outside = max(0, k.outside-1)
 	}
 	if at, found := k.findAway(t.position); found {
+		if due := k.away[at].due; due.After(k.gate.returned) {
+			k.gate.returned = due
+		}
 		k.away = slices.Delete(k.away, at, at+1)
 	}
 	at, _ := slices.BinarySearchFunc(k.tickets, t.position, func(other *Ticket, position int64) int {
@@ -124,10 +127,10 @@ func (k *key) earlierDue(t *Ticket) (due time.Time) {
 	return k.away[0].due
 }
 
-// expireAway removes the first messages in delay queues that have not returned in time:
-// another process may have them.
+// expireAway removes the first messages in delay queues that have not returned in time,
+// although later ones have, or the queue is empty.
 func (k *key) expireAway() {
-	for len(k.away) > 0 && k.gate.now().After(k.away[0].due.Add(returnGrace)) {
+	for len(k.away) > 0 && k.gate.lost(k.away[0].due.Add(returnGrace)) {
 		k.away = k.away[1:]
 	}
 }

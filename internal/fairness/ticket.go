@@ -15,6 +15,7 @@ type Ticket struct {
 	id        string
 	position  int64
 	settled   bool // the message has an outcome
+	away      bool // and returns from a delay queue
 	exhausted bool
 	waited    bool // in the process
 	probe     bool // of its key, whose breaker is open
@@ -133,10 +134,12 @@ func (t *Ticket) release() {
 }
 
 // Settle is called before Leave if the message has an outcome, so that it is acknowledged.
-func (t *Ticket) Settle() {
+// It reports whether the message does not return.
+func (t *Ticket) Settle() (done bool) {
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
 	t.settled = true
+	return !t.away
 }
 
 // Succeeded records that the attempt succeeded.
@@ -197,11 +200,24 @@ func (t *Ticket) Waited() bool {
 }
 
 // Away is called before Leave if the message goes to a delay queue, and returns after a
-// delay.
-func (t *Ticket) Away(delay time.Duration) {
-	t.gate.mu.Lock()
-	defer t.gate.mu.Unlock()
-	if t.key != nil && t.gate.cfg.Ordered {
-		t.key.addAway(t.position, t.gate.now().Add(delay))
+// delay. If ordered, it calls keep with the places of the message and of all earlier ones of
+// its key in the process: the next process would handle those too late if it knew only the
+// places of later ones. keep is called with the lock of the Gate.
+func (t *Ticket) Away(delay time.Duration, keep func([]Place)) {
+	g := t.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.key == nil || !g.cfg.Ordered {
+		return
 	}
+	t.away = true
+	due := g.now().Add(delay)
+	t.key.addAway(t.position, due)
+	var places []Place
+	for _, other := range t.key.tickets {
+		if other.position < t.position && !other.settled {
+			places = append(places, Place{Key: t.key.name, ID: other.id, Position: other.position})
+		}
+	}
+	keep(append(places, Place{Key: t.key.name, ID: t.id, Position: t.position, Due: due}))
 }

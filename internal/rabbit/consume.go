@@ -28,6 +28,9 @@ type ConsumeConfig struct {
 	// Setup runs on the channel of each new session before basic.consume, and declares
 	// queues and bindings again after a reconnect. Nil: no setup.
 	Setup func(*amqp.Channel) error
+
+	// Ended runs after each session, once the broker has closed its channel. Nil: nothing.
+	Ended func()
 }
 
 // Consume opens a channel, consumes the queue on it and calls each with the
@@ -74,7 +77,11 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 	}
 	r.recovered()
 	err = each(s.ctx, s)
-	return s.end(), err
+	lost = s.end()
+	if q.Ended != nil {
+		q.Ended()
+	}
+	return lost, err
 }
 
 // reporter logs the first consumer failure, and the recovery. It ignores connection

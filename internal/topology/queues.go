@@ -26,7 +26,20 @@ func (c Config) queues() []queue {
 	for _, delay := range c.Delays {
 		queues = append(queues, queue{c.Delay(delay), c.delayArgs(delay.Milliseconds())})
 	}
+	for _, places := range c.placeQueues() {
+		queues = append(queues, queue{places, c.args(nil)})
+	}
 	return queues
+}
+
+// placeQueues returns the names of the queues with the places of messages.
+func (c Config) placeQueues() (names []string) {
+	for _, route := range c.Routes {
+		if route.Ordered {
+			names = append(names, c.Places(route.Queue))
+		}
+	}
+	return names
 }
 
 // singleActiveConsumer delivers a queue's messages to one consumer at a time, in their

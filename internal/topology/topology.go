@@ -48,6 +48,7 @@ type Route struct {
 	Queue     string
 	Bind      []Bind
 	Arguments amqp.Table // of the queue, if it does not exist; they precede the arguments of Config
+	Ordered   bool       // it has a queue for the places of its messages
 }
 
 // Bind binds a route's queue to an exchange, which must exist.
@@ -210,6 +211,9 @@ func (c Config) bindings() []binding {
 	}
 	for _, delay := range c.Delays {
 		bindings = append(bindings, c.directBinding(c.Delay(delay)))
+	}
+	for _, queue := range c.placeQueues() {
+		bindings = append(bindings, c.directBinding(queue))
 	}
 	return bindings
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -22,6 +23,7 @@ type options struct {
 	name           string
 	onRequeue      func(messages int)
 	onArrival      func(*message.Message) (settled func())
+	newLock        func() Lock
 }
 
 const (
@@ -38,6 +40,7 @@ func newOptions(opts []Option) options {
 		name:        "watership",
 		onRequeue:   func(int) {},
 		onArrival:   func(*message.Message) func() { return func() {} },
+		newLock:     func() Lock { return noLock{} },
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -90,6 +93,29 @@ func OnRequeue(f func(messages int)) Option {
 // called when the message is acked or requeued.
 func OnArrival(f func(msg *message.Message) (settled func())) Option {
 	return func(o *options) { o.onArrival = f }
+}
+
+// Lock decides when a subscription may consume its queue.
+type Lock interface {
+	// Acquire returns once the subscription may consume. Its error is logged, and the
+	// subscription tries again.
+	Acquire(ctx context.Context) error
+
+	// Release is called once the channel of the subscription is closed, and the broker
+	// has all its messages back. It may be called more often than Acquire, and not after each:
+	// if the subscription cannot consume after Acquire, it calls Acquire again.
+	Release()
+}
+
+type noLock struct{}
+
+func (noLock) Acquire(context.Context) error { return nil }
+func (noLock) Release()                      {}
+
+// Locked sets a function that returns the lock of each new subscription, such as one that
+// lets only one process consume a queue.
+func Locked(newLock func() Lock) Option {
+	return func(o *options) { o.newLock = newLock }
 }
 
 // Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.

@@ -23,6 +23,7 @@ type subscription struct {
 	topic       string
 	out         chan *message.Message
 	nackCounter *nackCounter
+	lock        Lock
 
 	// One slot for each message in flight. A message keeps its slot after the end of its
 	// session: with concurrency 1 the next message waits for the handler of a message that
@@ -44,6 +45,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 		topic:       topic,
 		out:         make(chan *message.Message),
 		nackCounter: newNackCounter(),
+		lock:        s.opts.newLock(),
 		slots:       make(chan struct{}, s.opts.concurrency),
 		stop:        make(chan struct{}),
 	}
@@ -74,13 +76,14 @@ func (s *subscription) run(ctx context.Context) {
 }
 
 func (s *subscription) consume(ctx context.Context) {
-	err := s.conn.Consume(ctx, s.config(), s.session)
+	defer s.lock.Release()
+	err := s.conn.Consume(ctx, s.config(ctx), s.session)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
 		s.log.Error("subscription ended", err, watermill.LogFields{"topic": s.topic})
 	}
 }
 
-func (s *subscription) config() rabbit.ConsumeConfig {
+func (s *subscription) config(ctx context.Context) rabbit.ConsumeConfig {
 	c := s.cfg.Consume
 	return rabbit.ConsumeConfig{
 		Queue:     s.cfg.Queue.GenerateName(s.topic),
@@ -89,7 +92,13 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 		Exclusive: c.Exclusive,
 		NoLocal:   c.NoLocal,
 		Args:      c.Arguments,
-		Setup:     func(ch *amqp.Channel) error { return s.setup(ch, s.topic) },
+		Setup: func(ch *amqp.Channel) error {
+			if err := s.setup(ch, s.topic); err != nil {
+				return err
+			}
+			return s.lock.Acquire(ctx)
+		},
+		Ended: s.lock.Release,
 	}
 }
 
