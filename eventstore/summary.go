@@ -30,7 +30,7 @@ func Summarize(e schemas.Event) EventSummary {
 		EventID: e.EventID, Sequence: e.Sequence, Time: e.Time.UTC().Truncate(time.Millisecond), Action: e.RecordedAction(),
 		Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID, Message: e.Message, Queue: e.Queue,
 		Class: e.Failure.Class, ErrorType: e.Failure.Type,
-		ErrorGroup: schemas.ErrorGroup(e.Failure.Message, e.Queue, e.Envelope.Exchange),
+		ErrorGroup: e.ErrorGroup(),
 		Replay:     e.Replay, ReplayOf: e.ReplayOf,
 	}
 }

@@ -23,13 +23,18 @@ func ParseDocument(source []byte) (Event, error) {
 func ReadDocument(r *jsonscan.Reader) Event {
 	event := Event{State: State{Version: WireVersion}}
 	version := 0
+	outcome := ""
 	var exact exactParts
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "@timestamp":
 			event.Time = r.Time()
 		case "event":
-			readEventFields(r, &event)
+			outcome = readEventFields(r, &event)
+		case "user":
+			event.Audit.User = readText(r, "name")
+		case "client":
+			event.Audit.Address = readText(r, "address")
 		case "messaging":
 			exact.readMessaging(r, &event)
 		case "error":
@@ -45,6 +50,7 @@ func ReadDocument(r *jsonscan.Reader) Event {
 		}
 	})
 	event.Envelope = exact.envelope()
+	event.Audit.Refused = event.Action == Audited && outcome == Poisoned.Outcome()
 	if event.QuarantinedAction != "" { // event.action is for searches
 		event.Action = Quarantined
 	}
@@ -64,7 +70,7 @@ func checkVersion(version int) error {
 	return nil
 }
 
-func readEventFields(r *jsonscan.Reader, e *Event) {
+func readEventFields(r *jsonscan.Reader, e *Event) (outcome string) {
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "id":
@@ -73,12 +79,17 @@ func readEventFields(r *jsonscan.Reader, e *Event) {
 			e.Action = Action(r.Text())
 		case "duration":
 			e.Duration = time.Duration(r.Int(64))
+		case "outcome":
+			outcome = r.Text()
+		case "reason":
+			e.Audit.Reason = r.Text()
 		case "sequence":
 			e.Sequence = r.Int(64)
 		case "ingested":
 			e.Ingested = r.Time()
 		}
 	})
+	return outcome
 }
 
 func readError(r *jsonscan.Reader, f *Failure) {
@@ -148,6 +159,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.OriginClaimed = r.Text() == originClaimed
 	case "replay":
 		readReplay(r, s)
+	case "audit":
+		readAuditFields(r, s)
 	}
 }
 

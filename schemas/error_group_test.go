@@ -25,7 +25,7 @@ func TestErrorGroup(t *testing.T) {
 		"code: 1062, status 4711":              "code: #, status #",
 		"barcode 123, status 12a, code 20.5":   "barcode #, status #, code #",
 	} {
-		if got := ErrorGroup(message); got != want {
+		if got := (Failure{Message: message}).Group(); got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
 		}
 	}
@@ -34,11 +34,11 @@ func TestErrorGroup(t *testing.T) {
 		"orders-22, orders-2":             "#, orders-2",
 		"shop.v2: orders-2.7":             "shop.v2: orders-2.#",
 	} {
-		if got := ErrorGroup(message, "orders-2", "", "shop.v2"); got != want {
+		if got := (Failure{Message: message}).Group("orders-2", "", "shop.v2"); got != want {
 			t.Errorf("%q with names: %q, want %q", message, got, want)
 		}
 	}
-	if got := ErrorGroup(strings.Repeat("ü", 1000)); len(got) > errorGroupLimit || !utf8.ValidString(got) {
+	if got := (Failure{Message: strings.Repeat("ü", 1000)}).Group(); len(got) > errorGroupLimit || !utf8.ValidString(got) {
 		t.Errorf("of a long one: %d bytes, %q", len(got), got)
 	}
 }

@@ -25,10 +25,13 @@ const (
 	Dropped        Action = "dropped"         // about no message: messages may be missing from the record
 	Paused         Action = "paused"          // about no message: the breaker of a route opened, or is still open
 	Resumed        Action = "resumed"         // about no message: the breaker of a route closed
+	Audited        Action = "audited"         // about no message: somebody used the HTTP server, see State.Audit
 )
 
 // OfNoMessage reports whether events of the action are about no message.
-func (a Action) OfNoMessage() bool { return a == Dropped || a == Paused || a == Resumed }
+func (a Action) OfNoMessage() bool {
+	return a == Dropped || a == Paused || a == Resumed || a == Audited
+}
 
 // Outcome returns the value of event.outcome (ECS).
 func (a Action) Outcome() string {
@@ -121,6 +124,9 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 	}
 	event := dec.event(Action(d.RoutingKey), envelope, state)
 	event.Sequence, event.TimeSource = sequence, TimeOfEvent
+	if event.Action == Audited {
+		event.readAudit(arrived.Headers)
+	}
 	if storable(event.Time).IsZero() {
 		event.Time, event.TimeSource = received, TimeOfIngest
 	}

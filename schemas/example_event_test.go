@@ -56,8 +56,8 @@ func ExampleAction() {
 }
 
 // Failures of one kind have one text.
-func ExampleErrorGroup() {
-	fmt.Println(schemas.ErrorGroup("order 4711 of customer c-17 has no lines"))
+func ExampleFailure_Group() {
+	fmt.Println(schemas.Failure{Message: "order 4711 of customer c-17 has no lines"}.Group())
 	// Output: order # of customer # has no lines
 }
 

@@ -45,6 +45,7 @@ const (
 	headerProgress    = "watership-progress"
 	headerClaimed     = "watership-origin-claimed"
 	headerReplay      = "watership-replay"
+	headerAudit       = "watership-audit"
 	headerReplayOf    = "watership-replay-of"
 	headerBodySize    = "watership-body-size"
 	headerSignature   = "watership-signature"

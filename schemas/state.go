@@ -63,6 +63,17 @@ type State struct {
 
 	Replay   string // id of the replay job
 	ReplayOf string // id of the event that the job replayed
+
+	// Audit is what somebody did, or was refused, in an `audited` event.
+	Audit struct {
+		User      string // name of the person or the program
+		Method    string // how it was authenticated
+		Address   string // of the client
+		Operation string // such as replay
+		Object    string // what it was done to
+		Reason    string // in the words of the user
+		Refused   bool   // or failed; Failure says why
+	}
 }
 
 // Failure is the reason why an attempt failed.
@@ -134,6 +145,7 @@ func (s State) write(h typedTable) {
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
 	h.setText(headerReplayOf, s.ReplayOf)
+	s.writeAudit(h)
 	if len(s.Attempts) > 0 {
 		h[headerAttempts] = writeAttempts(s.Attempts)
 	}

@@ -29,7 +29,7 @@ func TestInZone(t *testing.T) {
 		"@timestamp >= now-1d":                               `@timestamp >= "2026-03-29T00:02:03.000Z"`, // 23 hours
 		"@timestamp >= now-99999y":                           `@timestamp >= "0000-01-01T00:00:00.000Z"`,
 		"event.in* >= 2026":                                  `event.ingested >= "2025-12-31T23:00:00.000Z"`,
-		"event.* > 2026":                                     `event.action > 2026 or event.duration > 2026 or event.id > 2026 or event.ingested > "2026-01-01T22:59:59.999Z" or event.outcome > 2026 or event.sequence > 2026`,
+		"event.* > 2026":                                     `event.action > 2026 or event.duration > 2026 or event.id > 2026 or event.ingested > "2026-01-01T22:59:59.999Z" or event.outcome > 2026 or event.reason > 2026 or event.sequence > 2026`,
 		"@*: 2026-03-29":                                     `@timestamp >= "2026-03-28T23:00:00.000Z" and @timestamp <= "2026-03-29T21:59:59.999Z"`,
 		"event.* >= now-1h":                                  "event.* >= now-1h",
 		"event.act*: 2026-01-31":                             "event.act*: 2026-01-31",

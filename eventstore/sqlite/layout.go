@@ -18,8 +18,15 @@ type layout struct {
 	textColumns []string             // the columns of the table text
 }
 
-// attemptsPrefix begins the names of fields with a value for each attempt.
-const attemptsPrefix = "watership.attempts."
+// hasColumn reports whether a field is a column. It is not if it has a value for each
+// attempt, nor if only `audited` events have it, which are few.
+func hasColumn(field string) bool {
+	switch field {
+	case "user.name", "client.address", "event.reason":
+		return false
+	}
+	return !strings.HasPrefix(field, "watership.attempts.") && !strings.HasPrefix(field, "watership.audit.")
+}
 
 func newLayout(labels []string) (layout, error) {
 	fields, err := eventstore.Fields()
@@ -37,7 +44,7 @@ func newLayout(labels []string) (layout, error) {
 		if field.Type == kql.Text {
 			l.textColumns = append(l.textColumns, field.Name)
 		}
-		if !strings.HasPrefix(field.Name, attemptsPrefix) {
+		if hasColumn(field.Name) {
 			l.columnIndex[field.Name] = len(l.columns)
 			l.columns = append(l.columns, field.Name)
 		}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -120,9 +119,3 @@ func (a *App) serverTLS() (*tls.Config, error) {
 	}
 	return conf, nil
 }
-
-// unrecorded is a Recorder for servers without a connection to RabbitMQ.
-type unrecorded struct{}
-
-func (unrecorded) Record(context.Context, access.Record) error { return nil }
-func (unrecorded) Ready() error                                { return nil }

@@ -102,7 +102,8 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 	if s.handlers, err = pipeline.New(s.config); err != nil {
 		return nil, err
 	}
-	if s.guard, err = a.newGuard(unrecorded{}); err != nil {
+	s.audit = &auditor{App: a}
+	if s.guard, err = a.newGuard(s.audit); err != nil {
 		return nil, err
 	}
 	if s.tls, err = a.serverTLS(); err != nil {

@@ -38,6 +38,7 @@ type Server struct {
 	http     net.Listener             // nil: http.listen is off
 	tls      *tls.Config              // of http.listen; nil: none
 	guard    *access.Guard            // of http.listen
+	audit    *auditor                 // records for the guard
 	started  time.Time
 }
 
@@ -98,6 +99,8 @@ func (s *Server) serveHTTP(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, watching.Close()) }()
+	s.audit.conn, s.audit.publisher = watching, rabbit.NewPublisher(watching, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(s.audit.publisher.Close(), err) }()
 	server := newHTTPServer(s.routes(newGauges(s, watching)))
 	server.ErrorLog = slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug) // of connections that fail
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -131,7 +131,7 @@ func failureGroup(f schemas.Failure) string {
 		f.Message, _, _ = strings.Cut(f.Message, ": ")
 		return f.Message
 	}
-	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, schemas.ErrorGroup(f.Message))
+	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, f.Group())
 }
 
 // statusErrorType is the result of retry.TypeOf for an HTTP response.

@@ -30,8 +30,28 @@ func usualFields() []field {
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},
 		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", idForShow},
-		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},
+		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", eventError},
 	}
+}
+
+// eventError returns the failure of an event, and what somebody did in an audit event.
+func eventError(e schemas.Event) string {
+	if e.RecordedAction() == schemas.Audited {
+		return auditText(e)
+	}
+	return e.Failure.Message
+}
+
+// auditText tells who did what, from where, why, and whether it was refused.
+func auditText(e schemas.Event) string {
+	text := fmt.Sprintf("%s %s by %s (%s) from %s", e.Audit.Operation, e.Audit.Object, e.Audit.User, e.Audit.Method, e.Audit.Address)
+	if e.Audit.Reason != "" {
+		text += ": " + e.Audit.Reason
+	}
+	if e.Audit.Refused {
+		text = "refused or failed: " + text + " (" + e.Failure.Message + ")"
+	}
+	return text
 }
 
 // actionText names the action by which a query finds the event, and says whether the store

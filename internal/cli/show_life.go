@@ -84,6 +84,8 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 		text = "sent again" + replayedEventText(e.ReplayOf, life)
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
+	case schemas.Audited:
+		text = terminal.Cell(auditText(e), 200)
 	case schemas.Quarantined:
 		text = quarantinedText(e)
 	}
