@@ -49,6 +49,8 @@ func inHelpOf(command, key string) bool {
 	switch key {
 	case "amqp.url", "store.url", "log.level":
 		return true
+	case "http.auth.tokens_file":
+		return slices.Contains([]string{"create", "revoke"}, command)
 	case "http.listen":
 		return slices.Contains([]string{"dev", "serve", "healthcheck"}, command)
 	case "data", "amqp.listen":

@@ -41,6 +41,9 @@ func retentionPeriod(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseDuration parses a duration as settings have them, with days: 90d, 1d12h, 15m.
+func ParseDuration(s string) (time.Duration, error) { return parseDuration(s) }
+
 // parseDuration parses a duration of Go with an optional number of days before it.
 func parseDuration(s string) (time.Duration, error) {
 	days, rest, found := strings.Cut(s, "d")
