@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/publishtime"
 )
 
 // Only one unit of a number gives a plausible time.
@@ -156,7 +158,7 @@ func FuzzTimeHeaders(f *testing.F) {
 				if event.TimeSource == TimeOfIngest && event.Time.Equal(received) {
 					continue
 				}
-				if event.TimeSource != TimeOfPublisher || !plausible(event.Time, received) {
+				if event.TimeSource != TimeOfPublisher || !publishtime.IsPlausible(event.Time, received) {
 					t.Errorf("%T %v gave %v by %s", value, value, event.Time, event.TimeSource)
 				}
 			}
