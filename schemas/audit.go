@@ -46,12 +46,8 @@ func (e *Event) outcome() string {
 
 // appendAudit appends the fields of an `audited` event outside of watership.
 func appendAudit(o *jsonappend.Object, e *Event) {
-	user := o.Open("user")
-	o.String("name", e.Audit.User)
-	o.Close(user)
-	client := o.Open("client")
-	o.String("address", e.Audit.Address)
-	o.Close(client)
+	o.Member("user", "name", e.Audit.User)
+	o.Member("client", "address", e.Audit.Address)
 }
 
 // appendWatershipAudit appends its fields that ECS does not have.

@@ -79,7 +79,7 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	appendAudit(&o, &e)
 	appendMessaging(&o, &e)
 	appendError(&o, e.Failure)
-	appendTrace(&o, &e)
+	o.Member("trace", "id", traceID(e.Envelope.Headers))
 	appendWatership(&o, &e, DocumentVersion)
 	if e.Action != Quarantined {
 		f.appendHeaders(&o, e.Envelope.Headers, headers)
@@ -196,12 +196,6 @@ func appendFailure(o *jsonappend.Object, f Failure) {
 	o.String("type", f.Type)
 	o.String("message", f.Message)
 	o.String("stack_trace", f.Stack)
-}
-
-func appendTrace(o *jsonappend.Object, e *Event) {
-	trace := o.Open("trace")
-	o.String("id", traceID(e.Envelope.Headers))
-	o.Close(trace)
 }
 
 func appendWatership(o *jsonappend.Object, e *Event, version int64) {

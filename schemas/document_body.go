@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/schemas/internal/flattened"
@@ -25,24 +24,8 @@ func (f DocumentFormat) appendBody(o *jsonappend.Object, body []byte) {
 	o.Dst = jsonappend.Quoted(o.Dst, body)
 	if !f.NoBodyJSON && flattened.Accepts(body, f.maxValues()) {
 		o.Key("json")
-		o.Dst = appendOneLine(o.Dst, body)
+		o.Dst = jsonappend.OneLine(o.Dst, body)
 	}
-}
-
-// appendOneLine appends valid JSON without line breaks, which JSON has only between
-// values: a document must be one line in a bulk request and in lists.
-func appendOneLine(dst, body []byte) []byte {
-	begin := len(dst)
-	dst = append(dst, body...)
-	if bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 {
-		return dst
-	}
-	for i := begin; i < len(dst); i++ {
-		if dst[i] == '\n' || dst[i] == '\r' {
-			dst[i] = ' '
-		}
-	}
-	return dst
 }
 
 func appendRaw(o *jsonappend.Object, body []byte) {

@@ -69,6 +69,13 @@ func (o *Object) String(name, value string) {
 	}
 }
 
+// Member appends an object with one text, unless it is empty.
+func (o *Object) Member(object, name, value string) {
+	begun := o.Open(object)
+	o.String(name, value)
+	o.Close(begun)
+}
+
 // Int appends a number.
 func (o *Object) Int(name string, value int64) {
 	o.Key(name)
