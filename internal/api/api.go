@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/idempotency"
 )
 
 // Prefix begins the path of each operation.
@@ -27,6 +28,9 @@ type API struct {
 	huma       huma.API
 	document   []byte // OpenAPI, as JSON
 	operations map[string]operation
+	runs       *runs
+	responses  *idempotency.Responses
+	diagnosing chan struct{} // has an element while doctor runs
 	slots      chan struct{} // one element for each request under way
 	streams    chan struct{} // one element for each of them that is a stream
 }
@@ -42,12 +46,21 @@ const (
 func New(a *app.App) *API {
 	api := &API{
 		app: a, mux: http.NewServeMux(), operations: map[string]operation{},
-		slots: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+		runs: newRuns(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, *errOtherRequest()) })),
+		diagnosing: make(chan struct{}, 1),
+		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}
 	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
 	api.registerEvents()
 	api.registerCounts()
 	api.registerMessages()
+	api.registerPublish()
+	api.registerExport()
+	api.registerTail()
+	api.registerFailures()
+	api.registerReplays()
+	api.registerRoutes()
+	api.registerDoctor()
 	api.registerVersion()
 	api.document = api.describe()
 	return api

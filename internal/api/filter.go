@@ -24,6 +24,15 @@ type QueryFilter struct {
 	DSL string `query:"dsl" maxLength:"10000" doc:"Query in Elasticsearch's query DSL, as JSON"`
 }
 
+// text returns the query. A star alone searches all fields of an event, with bodies, which
+// not every caller may read; it means every event.
+func (f Filter) text() string {
+	if strings.TrimSpace(f.Query) == "*" {
+		return "*: *"
+	}
+	return f.Query
+}
+
 func (f Filter) period() app.Period { return app.Period{Since: f.Since, From: f.From, To: f.To} }
 
 // selection returns the events that match and that the caller may see.
@@ -34,7 +43,7 @@ func (f QueryFilter) selection(ctx context.Context, a *app.App) (eventstore.Sele
 
 // node returns the restricted query of a filter, and of a query in DSL unless it is empty.
 func (f Filter) node(ctx context.Context, a *app.App, dsl string) (kql.Node, error) {
-	node, err := a.ParseQuery(f.Query)
+	node, err := a.ParseQuery(f.text())
 	if err != nil {
 		return nil, err
 	}

@@ -294,3 +294,25 @@ func testConversation(t *testing.T, r rig) {
 		}
 	}
 }
+
+func TestExport(t *testing.T) { inEachStore(t, testExport) }
+
+func testExport(t *testing.T, r rig) {
+	var events []schemas.Event
+	for n := range 3 {
+		events = append(events, r.event(n+1, schemas.Published))
+	}
+	r.keep(t, events...)
+	got := r.do(t, http.MethodGet, "/events/export"+query("query", "*", "limit", "2"), "")
+	lines := strings.Split(strings.TrimSpace(string(got.body)), "\n")
+	if len(lines) != 2 || got.Header.Get("Content-Type") != "application/x-ndjson" || got.Trailer.Get("Watership-Unreadable") != "0" {
+		t.Fatalf("%v %v %s", got.Header, got.Trailer, got.body)
+	}
+	for i, line := range lines {
+		e, err := schemas.ParseDocument([]byte(line))
+		if err != nil || e.EventID != events[i].EventID || string(e.Envelope.Body) != string(events[i].Envelope.Body) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	r.do(t, http.MethodGet, "/events/export", "").wantProblem(t, http.StatusBadRequest, "expected query")
+}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/watershipmq/watership/internal/idempotency"
 )
 
 // Bounds of the transfer of a request and its response. Between them, the time of the
@@ -40,12 +42,34 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	if problem := readBody(w, r, op); problem != nil {
+	body, problem := readBody(w, r, op)
+	if problem != nil {
 		writeProblem(w, *problem)
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.limit() + writeTimeout))
+	defer abortFailedWrites()
+	if r.Method == http.MethodPost && r.Header.Get(idempotency.Header) != "" {
+		a.serveOnce(w, r, body)
+		return
+	}
 	a.mux.ServeHTTP(w, r)
+}
+
+// abortFailedWrites replaces the panic with which huma reports that a response cannot be
+// written, as to a client that has gone, by the one that net/http does not log.
+func abortFailedWrites() {
+	switch cause := recover().(type) {
+	case nil:
+	case error:
+		var broken interface{ RuntimeError() }
+		if errors.As(cause, &broken) {
+			panic(cause)
+		}
+		panic(http.ErrAbortHandler)
+	default:
+		panic(cause)
+	}
 }
 
 // acquire takes a slot for a request. free is false if there is none.
@@ -71,7 +95,7 @@ func (a *API) acquire(op operation) (release func(), free bool) {
 // readBody replaces the body of a request by its bytes, which it reads within a time and
 // a size. Then it removes the deadline of the server for reading: net/http cancels the
 // context of a request when that passes.
-func readBody(w http.ResponseWriter, r *http.Request, op operation) *Problem {
+func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *Problem) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.bodyLimit()))
@@ -79,29 +103,35 @@ func readBody(w http.ResponseWriter, r *http.Request, op operation) *Problem {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return &Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.bodyLimit()>>20, 10) + " MiB" + "."}
+		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.bodyLimit()>>20, 10) + " MiB" + "."}
 	case err != nil:
-		return &Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
+		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	return nil
+	return body, nil
 }
 
 // writeNoOperation answers a request for no operation, with the methods that its path
 // has.
 func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
-	answer := httptest.NewRecorder()
-	a.mux.ServeHTTP(answer, r)
-	if answer.Code == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", answer.Header().Get("Allow"))
-		writeProblem(w, Problem{Status: answer.Code, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + answer.Header().Get("Allow") + "."})
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := a.mux.Handler(other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		writeProblem(w, Problem{Status: http.StatusMethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
 		return
 	}
 	writeProblem(w, Problem{Status: http.StatusNotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
 }
 
-// Run runs what requests started until ctx ends, and then waits for it.
+// Run runs the jobs that requests start until ctx ends, which pauses them.
 func (a *API) Run(ctx context.Context) error {
-	<-ctx.Done()
+	a.runs.run(ctx, a.app.Logger())
 	return nil
 }

@@ -136,6 +136,9 @@ func (a *App) VHost() string { return a.vhost }
 // Login returns the user of amqp.url.
 func (a *App) Login() string { return a.login }
 
+// Logger returns the logger of the running parts.
+func (a *App) Logger() *slog.Logger { return a.logger }
+
 // DocumentFormat returns the format in which events are stored.
 func (a *App) DocumentFormat() schemas.DocumentFormat {
 	index := a.settings.Clone().Index

@@ -22,6 +22,10 @@ type ReplayRequest struct {
 	DSL    json.RawMessage // in Elasticsearch's language
 	Period Period
 
+	// Restrict limits the query to the events of which the caller may replay the
+	// messages; nil: no limits.
+	Restrict func(query kql.Node) (kql.Node, error)
+
 	// Job has the target and the options; its query is set from the criteria.
 	Job replayer.Job
 }
@@ -68,7 +72,11 @@ func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
 	if len(all) == 1 {
 		node = all[0]
 	}
-	return request.Period.Limit(node)
+	node, err := request.Period.Limit(node)
+	if err != nil || request.Restrict == nil {
+		return node, err
+	}
+	return request.Restrict(node)
 }
 
 // relativeTime is date math from now on

@@ -49,7 +49,12 @@ const chunkSize = 1000
 // thousand at a time with the events that decide about them, so its memory does not
 // grow with their number.
 func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
-	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}}
+	return f.OpenAfter(ctx, node, eventstore.Cursor{}, either...)
+}
+
+// OpenAfter is Open for the failures after a cursor.
+func (f Failures) OpenAfter(ctx context.Context, node kql.Node, after eventstore.Cursor, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after}
 	return func(yield func(eventstore.EventSummary, error) bool) {
 		chunk := make([]eventstore.EventSummary, 0, chunkSize)
 		for summary, err := range f.Store.Summaries(ctx, failures, either...) {

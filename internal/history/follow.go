@@ -44,7 +44,8 @@ type Receiver interface {
 }
 
 // Follow passes the newest matching events, at most last, and then each new event once,
-// soon after it becomes visible, until ctx ends. It waits for an unavailable store.
+// soon after it becomes visible, until ctx ends. It waits for an unavailable store. With
+// a cursor in the selection, it passes the events after that place instead of the newest.
 //
 // It reads on after the highest sequence it has seen. Then it counts the events below,
 // back to a bound: if there are more than it has passed, an event became visible late,
@@ -52,6 +53,7 @@ type Receiver interface {
 func Follow(ctx context.Context, store FollowedStore, selection eventstore.Selection, last int, to Receiver) error {
 	selection.Order = eventstore.BySequence
 	f := &follower{store: store, selected: selection, to: to, seen: map[string]int64{}}
+	f.newest, f.selected.After = selection.After, eventstore.Cursor{}
 	err := f.begin(ctx, last)
 	for err == nil {
 		select {
@@ -84,18 +86,21 @@ func (f *follower) begin(ctx context.Context, last int) error {
 	if err := f.store.Check(ctx); err != nil {
 		return err
 	}
-	highest, err := f.store.HighestSequence(ctx)
-	if err != nil {
-		return err
+	isResumed := f.newest != eventstore.Cursor{}
+	if !isResumed {
+		highest, err := f.store.HighestSequence(ctx)
+		if err != nil {
+			return err
+		}
+		f.newest.Sequence = highest
 	}
-	f.newest.Sequence = highest
 	for summary, err := range f.store.Summaries(ctx, f.recent()) {
 		if err != nil {
 			return err
 		}
 		f.seen[summary.EventID] = summary.Sequence
 	}
-	if last == 0 {
+	if last == 0 || isResumed {
 		return nil
 	}
 	return f.passLast(ctx, last)

@@ -1,0 +1,269 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func (a *API) registerFailures() {
+	register(a, operation{
+		method: http.MethodGet, path: "/failures", id: "listFailures", tag: "failures", role: access.Viewer, timeout: time.Minute,
+		summary: "List unresolved failures, in the order in which they were recorded",
+		text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
+	}, a.listFailures)
+	register(a, operation{
+		method: http.MethodGet, path: "/failures/groups", id: "groupFailures", tag: "failures", role: access.Viewer, timeout: time.Minute,
+		summary: "Group unresolved failures by queue and error, the most frequent first",
+	}, a.groupFailures)
+	register(a, operation{
+		method: http.MethodPost, path: "/failures/discard", id: "discardFailures", tag: "failures", role: access.Operator, timeout: 2 * time.Minute,
+		summary: "Mark failures as resolved, with a reason",
+		text:    "Nothing is deleted: each failure gets an event, and can still be replayed. A repeated request finds nothing that is left to discard.",
+	}, a.discardFailures)
+}
+
+type failuresInput struct {
+	QueryFilter
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of failures"`
+	Cursor string `query:"cursor" maxLength:"2000" doc:"Cursor of the page before, for the same query"`
+}
+
+type failuresOutput struct{ Body FailurePage }
+
+// FailurePage is a page of failures.
+type FailurePage struct {
+	Failures []Failure `json:"failures" nullable:"false"`
+	Cursor   string    `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+}
+
+// Failure is a message that was given up.
+type Failure struct {
+	EventID     string    `json:"event_id" doc:"Id of the event that gave the message up"`
+	Time        time.Time `json:"time"`
+	Queue       string    `json:"queue"`
+	MessageID   string    `json:"message_id,omitempty" doc:"Id that the publisher set"`
+	Message     string    `json:"message,omitempty" doc:"Id that the message got at its first failure"`
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Class       string    `json:"class,omitempty"`
+	Type        string    `json:"type,omitempty" doc:"Type of the error"`
+	Group       string    `json:"error_group" doc:"Text of the error, with ids and numbers as #"`
+}
+
+func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
+	sel, err := in.selection(ctx, a.app)
+	if err != nil {
+		return nil, err
+	}
+	after, err := parseCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	failures, err := a.app.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := FailurePage{Failures: []Failure{}}
+	for f, err := range failures.OpenAfter(ctx, sel.Query, after) {
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Failures) == in.Limit {
+			page.Cursor = formatCursor(after)
+			break
+		}
+		after = eventstore.Cursor{Sequence: f.Sequence, EventID: f.EventID}
+		page.Failures = append(page.Failures, Failure{
+			f.EventID, f.Time, f.Queue, f.MessageID, f.Message, f.Fingerprint, f.Class, f.ErrorType, f.ErrorGroup,
+		})
+	}
+	if len(page.Failures) == 0 {
+		err = a.app.CheckStore(ctx) // may be the reason
+	}
+	return &failuresOutput{page}, err
+}
+
+type groupsInput struct {
+	QueryFilter
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of groups"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
+}
+
+type groupsOutput struct{ Body GroupPage }
+
+// GroupPage is a page of groups of failures.
+type GroupPage struct {
+	Groups   []*history.Group `json:"groups" nullable:"false"`
+	Failures int              `json:"failures" doc:"Number of failures in all groups"`
+	Cursor   string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+}
+
+func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
+	sel, err := in.selection(ctx, a.app)
+	if err != nil {
+		return nil, err
+	}
+	begin := 0
+	if in.Cursor != "" {
+		if begin, err = strconv.Atoi(in.Cursor); err != nil || begin < 0 {
+			return nil, badRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+		}
+	}
+	failures, err := a.app.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := failures.Groups(ctx, sel.Query)
+	if err == nil && len(groups) == 0 {
+		err = a.app.CheckStore(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	page := GroupPage{Groups: []*history.Group{}}
+	for _, g := range groups {
+		page.Failures += g.Count
+	}
+	rest := groups[min(begin, len(groups)):]
+	page.Groups = append(page.Groups, rest[:min(in.Limit, len(rest))]...)
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
+	return &groupsOutput{page}, nil
+}
+
+type discardInput struct {
+	IdempotencyKey
+	Body Discard
+}
+
+// Discard selects failures to discard.
+type Discard struct {
+	Filter
+	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
+	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
+	Reason string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why nothing more is to be done"`
+	Expect *int           `json:"expect,omitempty" minimum:"0" doc:"Discard nothing unless exactly this many failures match"`
+	DryRun bool           `json:"dry_run,omitempty" doc:"Only count the failures"`
+}
+
+type discardOutput struct{ Body Discarded }
+
+// Discarded is the result of a Discard.
+type Discarded struct {
+	Matched   int      `json:"matched" doc:"Unresolved failures that matched"`
+	Discarded int      `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
+	Unknown   []string `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Missing   int      `json:"missing" doc:"Events that the store does not have yet"`
+	Parked    []Parked `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+}
+
+// Parked are the messages in the parking queue of a route.
+type Parked struct {
+	Queue    string `json:"queue"`
+	Messages int    `json:"messages"`
+}
+
+const maxUnknown = 1000
+
+func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOutput, error) {
+	d := in.Body
+	access.Describe(ctx, access.Action{Name: "discard", Object: d.object(), Reason: d.Reason})
+	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+		return nil, badRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
+	}
+	node, err := d.node(ctx, a.app, textOfDSL(d.DSL))
+	if err != nil {
+		return nil, err
+	}
+	failures, err := a.app.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := failures.OpenByID(ctx, node, sortedIDs(d.IDs))
+	if err != nil {
+		return nil, err
+	}
+	out := &discardOutput{Discarded{Matched: len(ids), Unknown: []string{}, Parked: []Parked{}}}
+	if err := a.addUnknown(ctx, &out.Body.Unknown, d.IDs); err != nil {
+		return nil, err
+	}
+	if d.Expect != nil && *d.Expect != len(ids) {
+		return nil, &Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(ids), "failure"), *d.Expect),
+			Remedy: "Look at the failures, and send their number.",
+		}
+	}
+	if d.DryRun || len(ids) == 0 {
+		return out, nil
+	}
+	return out, a.discard(ctx, ids, d.Reason, &out.Body)
+}
+
+func (a *API) discard(ctx context.Context, ids []string, reason string, out *Discarded) error {
+	done, err := a.app.Discard(ctx, ids, app.Decision{Operator: access.FromContext(ctx).Name, Reason: reason})
+	out.Discarded = done.Failures
+	if err != nil {
+		return err
+	}
+	if out.Parked, err = a.parked(ctx, done.Queues); err != nil {
+		return err
+	}
+	out.Missing, err = a.app.AwaitDiscarded(ctx, ids)
+	return err
+}
+
+func (a *API) parked(ctx context.Context, queues []string) ([]Parked, error) {
+	copies, err := a.app.ParkedCopies(ctx, queues)
+	parked := make([]Parked, len(copies))
+	for i, c := range copies {
+		parked[i] = Parked(c)
+	}
+	return parked, err
+}
+
+// addUnknown adds the ids that name nothing which the caller may see.
+func (a *API) addUnknown(ctx context.Context, to *[]string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return err
+	}
+	unknown, err := history.UnknownIDs(ctx, store, sortedIDs(ids))
+	*to = append(*to, unknown[:min(len(unknown), maxUnknown)]...)
+	return err
+}
+
+func sortedIDs(ids []string) []string {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (d Discard) object() string {
+	if len(d.IDs) > 0 {
+		return wording.Plural(len(d.IDs), "id")
+	}
+	return d.Query
+}
+
+// textOfDSL returns the JSON of a query in DSL; "" for none.
+func textOfDSL(dsl map[string]any) string {
+	if len(dsl) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(dsl) // it came from JSON
+	return string(text)
+}

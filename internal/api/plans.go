@@ -1,0 +1,255 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/edit"
+)
+
+// Replay selects messages to send again, and their destination.
+type Replay struct {
+	Filter
+	DSL   map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL, with absolute times"`
+	IDs   []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
+	Group string         `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
+
+	Target  Target  `json:"target"`
+	Changes Changes `json:"changes,omitzero"`
+
+	Again           bool    `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
+	UncheckedRoutes bool    `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
+	Rate            float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
+	Limit           int     `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
+	StopAfter       int     `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
+	Expect          *int    `json:"expect,omitempty" minimum:"0" doc:"Send nothing unless exactly this many messages match"`
+	Reason          string  `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
+}
+
+// Target is the destination of a replay.
+type Target struct {
+	Kind     string  `json:"kind" enum:"origin,failed_queue,queue,exchange" doc:"The original exchange and routing key, only the queue that failed, another queue, or another exchange"`
+	Queue    string  `json:"queue,omitempty" maxLength:"255" doc:"Of the kind queue"`
+	Exchange string  `json:"exchange,omitempty" maxLength:"255" doc:"Of the kind exchange"`
+	Key      *string `json:"routing_key,omitempty" maxLength:"255" doc:"Of the kind exchange; none: each message keeps its own"`
+}
+
+// Changes are changes of the messages of a replay.
+type Changes struct {
+	SetHeaders       []string `json:"set_headers,omitempty" maxItems:"100" nullable:"false" doc:"NAME=VALUE, or NAME:TYPE=VALUE with string, int, float, bool or time"`
+	RemoveHeaders    []string `json:"remove_headers,omitempty" maxItems:"100" nullable:"false"`
+	ClearHeaders     bool     `json:"clear_headers,omitempty" doc:"Remove all headers, except CC and keep_headers"`
+	KeepHeaders      []string `json:"keep_headers,omitempty" maxItems:"100" nullable:"false"`
+	SetProperties    []string `json:"set_properties,omitempty" maxItems:"100" nullable:"false" doc:"NAME=VALUE"`
+	RemoveProperties []string `json:"remove_properties,omitempty" maxItems:"100" nullable:"false"`
+	KeepReplyTo      bool     `json:"keep_reply_to,omitempty" doc:"Keep reply_to, so that the clients of requests get another reply"`
+}
+
+// Plan describes what a replay would send.
+type Plan struct {
+	Total          int            `json:"total" doc:"Messages to send"`
+	Problem        string         `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	First          *time.Time     `json:"first,omitempty" doc:"Time of the first event"`
+	Last           *time.Time     `json:"last,omitempty" doc:"Time of the last event"`
+	Routes         []PlanRoute    `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
+	LeftOut        map[string]int `json:"left_out" doc:"Events that are left out, by reason"`
+	Quarantined    int            `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
+	Bodiless       int            `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
+	Replies        int            `json:"replies" doc:"Requests whose clients would get another reply"`
+	RepliesDropped int            `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
+	Sample         []Document     `json:"sample" nullable:"false" doc:"The first few events"`
+	Unknown        []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Parked         []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	LogEvents      int            `json:"log_events" doc:"Events that the store does not have yet"`
+	LogConsumers   int            `json:"log_consumers" doc:"Processes that store them"`
+}
+
+// PlanRoute is a destination of messages.
+type PlanRoute struct {
+	Exchange   string `json:"exchange,omitempty"`
+	RoutingKey string `json:"routing_key,omitempty"`
+	Queue      string `json:"queue,omitempty" doc:"The single queue"`
+	Others     bool   `json:"others,omitempty" doc:"All other routing keys of the exchange"`
+	Messages   int    `json:"messages"`
+	Unroutable int    `json:"unroutable" doc:"Messages that would reach no queue"`
+	Unchecked  bool   `json:"unchecked,omitempty" doc:"RabbitMQ was not asked"`
+}
+
+const maxPlanRoutes = 1000
+
+type planInput struct{ Body Replay }
+
+type planOutput struct{ Body Plan }
+
+func (a *API) planReplay(ctx context.Context, in *planInput) (*planOutput, error) {
+	plan, err := a.plan(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.describePlan(ctx, in.Body, plan)
+	return &planOutput{out}, err
+}
+
+// plan plans a replay, within the limits of the caller.
+func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
+	job, err := a.replayJob(ctx, r)
+	if err != nil {
+		return replayer.Plan{}, err
+	}
+	replays, err := a.app.Planner(ctx, r.UncheckedRoutes)
+	if err != nil {
+		return replayer.Plan{}, err
+	}
+	return replays.Plan(ctx, job)
+}
+
+func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
+	caller := access.FromContext(ctx)
+	if err := a.checkReplay(caller, r); err != nil {
+		return replayer.Job{}, err
+	}
+	request := app.ReplayRequest{
+		Query: r.text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.period(),
+		Restrict: func(query kql.Node) (kql.Node, error) {
+			node, err := caller.Restrict(query)
+			if err == nil && r.Target.Kind == string(replayer.ToOrigin) {
+				node, err = restrictOrigins(caller, node)
+			}
+			return node, err
+		},
+		Job: replayer.Job{
+			Target:   replayer.Target{Kind: replayer.Kind(r.Target.Kind), Queue: r.Target.Queue, Exchange: r.Target.Exchange, Key: r.Target.Key},
+			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate,
+			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.edits(),
+		},
+	}
+	if text := textOfDSL(r.DSL); text != "" {
+		raw, err := parseDSL(ctx, text)
+		if err != nil {
+			return replayer.Job{}, err
+		}
+		request.DSL = json.RawMessage(raw.JSON)
+	}
+	return a.app.ReplayJob(request)
+}
+
+func (c Changes) edits() edit.Changes {
+	return edit.Changes{
+		Clear: c.ClearHeaders || len(c.KeepHeaders) > 0, Keep: c.KeepHeaders, Set: c.SetHeaders, Remove: c.RemoveHeaders,
+		SetProperties: c.SetProperties, RemoveProperties: c.RemoveProperties,
+	}
+}
+
+// checkReplay refuses requests that cannot be meant, and targets that the caller may not
+// use.
+func (a *API) checkReplay(caller access.Identity, r Replay) error {
+	topology := a.app.Topology()
+	switch t := r.Target; {
+	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
+		return badRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
+	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
+		return badRequest("target.queue is for the kind queue, which needs it", "")
+	case t.Kind != string(replayer.ToExchange) && (t.Exchange != "" || t.Key != nil):
+		return badRequest("target.exchange and target.routing_key are for the kind exchange", "")
+	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
+		return badRequest("the target is one of Watership's own", "Choose a queue or an exchange of your system.")
+	case t.Queue != "" && !caller.MayQueue(t.Queue):
+		return notAllowed(caller, "queue", t.Queue)
+	case t.Kind == string(replayer.ToExchange):
+		key := ""
+		if t.Key != nil {
+			key = *t.Key
+		}
+		if err := a.checkRoute(caller, t.Exchange, key); err != nil {
+			return err
+		}
+	}
+	if caller.Limited() {
+		for _, header := range r.Changes.SetHeaders {
+			if name, _, _ := strings.Cut(header, "="); isCopyHeader(strings.Split(name, ":")[0]) {
+				return forbidden("the headers CC and BCC reach other queues, and "+caller.Name+" is limited to some", "Replay to each queue.")
+			}
+		}
+	}
+	if err := r.Changes.edits().Check(); err != nil {
+		return badRequest("changes: "+err.Error(), "")
+	}
+	return nil
+}
+
+func notAllowed(caller access.Identity, kind, name string) *Problem {
+	return forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
+}
+
+func isCopyHeader(name string) bool {
+	return strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC")
+}
+
+// checkRoute refuses an exchange that the caller may not publish to. The default exchange
+// routes to the queue of the routing key.
+func (a *API) checkRoute(caller access.Identity, exchange, key string) error {
+	switch {
+	case !caller.MayExchange(exchange):
+		return notAllowed(caller, "exchange", fmt.Sprintf("%q", exchange))
+	case exchange == "" && caller.Limited() && !caller.MayQueue(key):
+		return notAllowed(caller, "queue", key)
+	}
+	return nil
+}
+
+// restrictOrigins limits a query to messages whose original exchange the caller may publish
+// to.
+func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
+	if !caller.Limited() {
+		return query, nil
+	}
+	var either kql.Or
+	for _, text := range caller.Exchanges {
+		pattern := kql.Pattern(strings.Split(text, "*"))
+		either = append(either, kql.Is{
+			Field: kql.Pattern{"messaging.destination.name"}, Value: kql.Value{Pattern: pattern, Quoted: !pattern.Wild()},
+		})
+	}
+	if len(either) == 0 {
+		return nil, forbidden(caller.Name+" may publish to no exchange, and the origin of a message is one", "Use the target failed_queue.")
+	}
+	return kql.And{query, either}, nil
+}
+
+func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
+	plan := Plan{
+		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
+		Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
+		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers,
+	}
+	if p.Total > 0 {
+		plan.First, plan.Last = &p.First, &p.Last
+	}
+	if err := app.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
+		plan.Problem = err.Error()
+	}
+	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
+		plan.Routes = append(plan.Routes, PlanRoute{
+			route.Exchange, route.RoutingKey, route.Queue, route.Others, route.Messages, route.Unroutable, route.Unchecked,
+		})
+	}
+	for reason, n := range p.LeftOut {
+		plan.LeftOut[reason] = n
+	}
+	for _, e := range p.Sample {
+		plan.Sample = append(plan.Sample, a.documentOf(e))
+	}
+	if err := a.addUnknown(ctx, &plan.Unknown, r.IDs); err != nil {
+		return plan, err
+	}
+	var err error
+	plan.Parked, err = a.parked(ctx, p.FailedAt)
+	return plan, err
+}

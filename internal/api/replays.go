@@ -1,0 +1,353 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/sse"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// planTimeout bounds a plan, which reads all events of the query.
+const planTimeout = 5 * time.Minute
+
+func (a *API) registerReplays() {
+	register(a, operation{
+		method: http.MethodPost, path: "/replays/plan", id: "planReplay", tag: "replays", role: access.Operator, timeout: planTimeout,
+		summary: "Plan a replay: what it would send, and where", text: "Nothing is sent or stored.",
+	}, a.planReplay)
+	register(a, operation{
+		method: http.MethodPost, path: "/replays", id: "startReplay", tag: "replays", role: access.Operator, timeout: planTimeout, status: http.StatusAccepted,
+		summary: "Start a replay",
+		text: "Plans the replay and starts its job, unless the plan has a problem. The job runs in the server; if that ends, the job is paused. " +
+			"A repeated request with the same Idempotency-Key gets the same job for 24 hours.",
+	}, a.startReplay)
+	register(a, operation{
+		method: http.MethodGet, path: "/replays", id: "listReplays", tag: "replays", role: access.Viewer,
+		summary: "List the jobs of replays, newest first",
+	}, a.listReplays)
+	register(a, operation{
+		method: http.MethodGet, path: "/replays/{id}", id: "getReplay", tag: "replays", role: access.Viewer,
+		summary: "Get the job of a replay",
+	}, a.getReplay)
+	register(a, operation{
+		method: http.MethodGet, path: "/replays/{id}/outcomes", id: "getOutcomes", tag: "replays", role: access.Viewer,
+		summary: "Get what became of the messages that a job has sent",
+	}, a.getOutcomes)
+	register(a, operation{
+		method: http.MethodGet, path: "/replays/{id}/watch", id: "watchReplay", tag: "replays", role: access.Viewer, stream: true,
+		summary:   "Watch a job until it stops",
+		text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
+		responses: streamResponse(sse.ContentType, "Server-sent events"),
+	}, a.watchReplay)
+	register(a, operation{
+		method: http.MethodPost, path: "/replays/{id}/cancel", id: "cancelReplay", tag: "replays", role: access.Operator,
+		summary: "Cancel a job", text: "If it is running, it stops within seconds. Messages that were sent stay sent.",
+	}, a.cancelReplay)
+	register(a, operation{
+		method: http.MethodPost, path: "/replays/{id}/resume", id: "resumeReplay", tag: "replays", role: access.Operator, status: http.StatusAccepted,
+		summary: "Resume a job that stopped",
+	}, a.resumeReplay)
+}
+
+// IdempotencyKey is the header with which a repeated request acts once.
+type IdempotencyKey struct {
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
+}
+
+type startInput struct {
+	IdempotencyKey
+	Body Replay
+}
+
+type jobOutput struct{ Body Job }
+
+// Job is a replay.
+type Job struct {
+	ID        string         `json:"id"`
+	State     replayer.State `json:"state" enum:"planned,running,paused,failed,done,cancelled"`
+	Running   bool           `json:"running" doc:"A process is sending its messages"`
+	Problem   string         `json:"problem,omitempty" doc:"Why it does not run"`
+	Query     string         `json:"query" doc:"With full names and absolute times, and within the limits of the operator"`
+	DSL       any            `json:"dsl,omitempty"`
+	Target    Target         `json:"target"`
+	Changes   Changes        `json:"changes"`
+	Again     bool           `json:"again"`
+	Limit     int            `json:"limit"`
+	Rate      float64        `json:"rate"`
+	Operator  string         `json:"operator"`
+	Reason    string         `json:"reason,omitempty"`
+	Total     int            `json:"total" doc:"Messages to send"`
+	Sent      int            `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
+	Skipped   int            `json:"skipped" doc:"Messages that another job has replayed"`
+	Failed    int            `json:"failed" doc:"Messages that could not be sent"`
+	Failures  []SendFailure  `json:"failures" nullable:"false" doc:"The first 1000 of them"`
+	Created   time.Time      `json:"created"`
+	Started   *time.Time     `json:"started,omitempty"`
+	Updated   time.Time      `json:"updated"`
+	Ended     *time.Time     `json:"ended,omitempty"`
+	CanResume bool           `json:"can_resume"`
+}
+
+// SendFailure is a message that could not be sent.
+type SendFailure struct {
+	EventID   string `json:"event_id"`
+	MessageID string `json:"message_id,omitempty"`
+	Reason    string `json:"reason"`
+}
+
+func newJob(j replayer.Job) Job {
+	now := time.Now()
+	job := Job{
+		ID: j.ID, State: j.State, Running: j.Running(now), Problem: j.Problem, Query: j.Query,
+		Target: Target{string(j.Target.Kind), j.Target.Queue, j.Target.Exchange, j.Target.Key},
+		Changes: Changes{
+			j.Changes.Set, j.Changes.Remove, j.Changes.Clear, j.Changes.Keep, j.Changes.SetProperties, j.Changes.RemoveProperties, !j.DropReplyTo,
+		},
+		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
+		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{},
+		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now),
+	}
+	if len(j.DSL) > 0 {
+		job.DSL = j.DSL
+	}
+	for _, f := range j.Failures {
+		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason})
+	}
+	if !j.Started.IsZero() {
+		job.Started = &j.Started
+	}
+	if !j.Ended.IsZero() {
+		job.Ended = &j.Ended
+	}
+	return job
+}
+
+func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
+	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
+	key := newRequestKey(ctx, in.Key, in.Body)
+	replays, err := a.app.Replayer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := key.find(ctx, replays)
+	if err != nil || known.ID != "" {
+		return &jobOutput{newJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
+	}
+	plan, err := a.plan(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if n := in.Body.Expect; n != nil && *n != plan.Total {
+		return nil, &Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *n),
+			Remedy: "Look at the plan, and send its total.",
+		}
+	}
+	if err := app.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
+		return nil, &Problem{Status: http.StatusConflict, Detail: err.Error(), Remedy: "See the plan of the same request."}
+	}
+	plan.Job.Key, plan.Job.Digest = key.key, key.digest
+	created, err := replays.Create(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	job, err := key.settle(ctx, replays, created)
+	if err != nil {
+		return nil, err
+	}
+	access.Describe(ctx, access.Action{Object: "job " + job.ID})
+	return &jobOutput{newJob(job)}, a.startPlanned(ctx, job, in.Body.StopAfter)
+}
+
+// startPlanned starts a job that no process has started.
+func (a *API) startPlanned(ctx context.Context, job replayer.Job, stopAfter int) error {
+	if job.State != replayer.Planned {
+		return nil
+	}
+	return a.runs.start(ctx, job, stopAfter)
+}
+
+type jobsInput struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"Maximum number of jobs"`
+	Cursor string `query:"cursor" maxLength:"100" doc:"Cursor of the page before"`
+}
+
+type jobsOutput struct{ Body JobPage }
+
+// JobPage is a page of jobs.
+type JobPage struct {
+	Jobs       []Job    `json:"jobs" nullable:"false"`
+	Cursor     string   `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+	Unreadable []string `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
+}
+
+func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
+	replays, err := a.app.Replayer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := JobPage{Jobs: []Job{}}
+	for job, err := range replays.Jobs(ctx) {
+		var failed *eventstore.Error
+		switch {
+		case errors.As(err, &failed):
+			return nil, err
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err.Error())
+			continue
+		case in.Cursor != "" && job.ID >= in.Cursor, !maySee(ctx, job):
+			continue
+		case len(page.Jobs) == in.Limit:
+			page.Cursor = page.Jobs[len(page.Jobs)-1].ID
+			return &jobsOutput{page}, nil
+		}
+		page.Jobs = append(page.Jobs, newJob(job))
+	}
+	return &jobsOutput{page}, ctx.Err()
+}
+
+// maySee reports whether the caller may see a job. Queries and counts tell about queues, so
+// a caller with limits sees its own jobs alone.
+func maySee(ctx context.Context, job replayer.Job) bool {
+	caller := access.FromContext(ctx)
+	return !caller.Limited() || job.Operator == caller.Name
+}
+
+type jobInput struct {
+	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
+}
+
+func (a *API) getReplay(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	_, job, err := a.job(ctx, in.ID)
+	return &jobOutput{newJob(job)}, err
+}
+
+// job reads a job that the caller may see.
+func (a *API) job(ctx context.Context, id string) (*replayer.Replayer, replayer.Job, error) {
+	replays, err := a.app.Replayer(ctx)
+	if err != nil {
+		return nil, replayer.Job{}, err
+	}
+	job, err := replays.Job(ctx, id)
+	if err == nil && !maySee(ctx, job) {
+		err = &replayer.NoJobError{ID: id}
+	}
+	return replays, job, err
+}
+
+type outcomesOutput struct{ Body Outcomes }
+
+// Outcomes are what became of the messages that a job has sent.
+type Outcomes struct {
+	Sent        int      `json:"sent"`
+	Handled     int      `json:"handled"`
+	Failed      int      `json:"failed"`
+	Pending     int      `json:"pending" doc:"Messages about which no consumer has reported"`
+	Problems    []string `json:"problems" nullable:"false" doc:"A few distinct errors"`
+	NotReported []string `json:"not_reported" nullable:"false" doc:"Queues that reported about a message before, and not yet about its replay"`
+}
+
+func (a *API) getOutcomes(ctx context.Context, in *jobInput) (*outcomesOutput, error) {
+	replays, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	o, err := replays.Outcomes(ctx, job)
+	caller := access.FromContext(ctx)
+	silent := slices.DeleteFunc(o.NotReported, func(queue string) bool { return !caller.MayQueue(queue) })
+	return &outcomesOutput{Outcomes{
+		job.Sent, o.Handled, o.Failed, max(0, job.Sent-o.Handled-o.Failed), append([]string{}, o.Problems...), append([]string{}, silent...),
+	}}, err
+}
+
+const watchInterval = time.Second
+
+func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamResponse, error) {
+	replays, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return newEventStream(func(ctx context.Context, to *sse.Writer) error {
+		for shown := (time.Time{}); ; {
+			if !job.Updated.Equal(shown) {
+				shown = job.Updated
+				if err := to.Send("job", "", newJob(job)); err != nil {
+					return err
+				}
+			} else if err := to.KeepAlive(); err != nil {
+				return err
+			}
+			if job.State != replayer.Planned && !job.Running(time.Now()) {
+				return nil
+			}
+			select {
+			case <-time.After(watchInterval):
+			case <-ctx.Done():
+				return nil
+			}
+			if job, err = replays.Job(ctx, job.ID); err != nil {
+				return err
+			}
+		}
+	}), nil
+}
+
+type cancelInput struct {
+	ID   string `path:"id" maxLength:"100" doc:"Id of the job"`
+	Body struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
+	}
+}
+
+func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, error) {
+	access.Describe(ctx, access.Action{Name: "cancel", Object: "job " + in.ID, Reason: in.Body.Reason})
+	replays, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if job.State == replayer.Cancelled {
+		return &jobOutput{newJob(job)}, nil
+	}
+	why := "by " + access.FromContext(ctx).Name
+	if in.Body.Reason != "" {
+		why += ": " + in.Body.Reason
+	}
+	if job.Finished() {
+		return nil, &Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
+	}
+	job, err = replays.Cancel(ctx, in.ID, why)
+	return &jobOutput{newJob(job)}, err
+}
+
+type resumeInput struct {
+	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
+	IdempotencyKey
+	Body struct {
+		StopAfter int `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
+	}
+}
+
+func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, error) {
+	access.Describe(ctx, access.Action{Name: "resume", Object: "job " + in.ID})
+	_, job, err := a.job(ctx, in.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case job.Finished():
+		return nil, &Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)}
+	case job.Running(time.Now()):
+		return nil, &replayer.BusyError{ID: job.ID}
+	}
+	return &jobOutput{newJob(job)}, a.runs.start(ctx, job, in.Body.StopAfter)
+}

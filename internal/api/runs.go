@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// runs runs the jobs that requests start. Its goroutine is that of API.Run, which ends
+// when all jobs have stopped.
+type runs struct {
+	app    *app.App
+	starts chan start
+}
+
+// maxRuns bounds the jobs that run at a time.
+const maxRuns = 8
+
+// startTimeout is the longest wait for a server that starts or stops.
+const startTimeout = 5 * time.Second
+
+// start is a request to run a job. err gets the reason why it is refused, or nil.
+type start struct {
+	job       replayer.Job
+	stopAfter int
+	err       chan error
+}
+
+func newRuns(a *app.App) *runs { return &runs{a, make(chan start)} }
+
+// start asks for a run of a job. A job that another process runs is left to it.
+func (r *runs) start(ctx context.Context, job replayer.Job, stopAfter int) error {
+	asked := start{job, stopAfter, make(chan error, 1)}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case r.starts <- asked:
+		return <-asked.err
+	case <-ctx.Done():
+		return &Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping, so job " + job.ID + " was not started", Remedy: "Resume the job."}
+	}
+}
+
+// run runs jobs until ctx ends, which pauses them.
+func (r *runs) run(ctx context.Context, logger *slog.Logger) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	free := make(chan struct{}, maxRuns)
+	for {
+		select {
+		case s := <-r.starts:
+			select {
+			case free <- struct{}{}:
+				s.err <- nil
+			default:
+				s.err <- &Problem{
+					Status: http.StatusServiceUnavailable, Detail: "too many jobs are running, so job " + s.job.ID + " was not started",
+					Remedy: "Resume the job when another one has ended.", retryAfter: retryLater,
+				}
+				continue
+			}
+			group.Go(func() {
+				defer func() { <-free }()
+				r.runJob(ctx, logger, s)
+			})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// runJob logs only an error that left no trace in the job.
+func (r *runs) runJob(ctx context.Context, logger *slog.Logger, s start) {
+	replays, err := r.app.Replayer(ctx)
+	var ran replayer.Job
+	if err == nil {
+		ran, err = replays.Run(ctx, s.job.ID, replayer.RunOptions{StopAfter: s.stopAfter, Expected: &s.job})
+	}
+	var busy *replayer.BusyError
+	if err != nil && ran.ID == "" && !errors.As(err, &busy) {
+		logger.Error("a job did not start: resume it", "job", s.job.ID, "error", err)
+	}
+}

@@ -1,0 +1,445 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+)
+
+// system is a running server with a route, whose handler fails while it is broken.
+type system struct {
+	rig
+	broker  rabbittest.Broker
+	restart func(t *testing.T) (url string) // serves a second API, as another process would
+	broken  *atomic.Bool
+	handled *atomic.Int32
+}
+
+// onEvery runs a test on the embedded broker and store, and on each RabbitMQ with
+// Elasticsearch.
+func onEvery(t *testing.T, test func(t *testing.T, s system)) {
+	t.Parallel() // most of it is waiting
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		t.Parallel()
+		test(t, newSystem(t, broker))
+	})
+}
+
+func newSystem(t *testing.T, broker rabbittest.Broker) system {
+	t.Helper()
+	broker = broker.VHost(t)
+	store := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
+	if !broker.Own {
+		if store = os.Getenv("WATERSHIP_TEST_STORE_URL"); store == "" {
+			t.Skip("WATERSHIP_TEST_STORE_URL is not set")
+		}
+	}
+	stream := "test-" + strings.ToLower(rand.Text()[:12])
+	cfg, err := config.Load(config.Sources{Environ: []string{
+		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + broker.ManagementURL,
+		"WATERSHIP_STORE_URL=" + store, "WATERSHIP_STORE_STREAM=" + stream,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := system{broker: broker, broken: &atomic.Bool{}, handled: &atomic.Int32{}}
+	s.rig = rig{source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
+	s.rig = s.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
+	ch := broker.Channel(t)
+	if err := ch.ExchangeDeclare("shop", "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	handler := api.New(a)
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: recorder{}, Tokens: s.tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(guard.Handler(handler))
+	s.url = server.URL + api.Prefix
+	s.restart = func(t *testing.T) string {
+		t.Helper()
+		other := api.New(a)
+		server := httptest.NewServer(guard.Handler(other))
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan error, 1)
+		go func() { ended <- other.Run(ctx) }()
+		t.Cleanup(func() { server.Close(); stop(); <-ended })
+		return server.URL + api.Prefix
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended, ready := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- a.Serve(ctx, app.Extension{
+			Taps: []pipeline.Tap{{Exchange: "shop", Type: "topic"}}, Routes: []pipeline.Route{s.route()}, API: handler,
+			Run: func(ctx context.Context, server *app.Server) error {
+				for server.Ready(ctx) != nil && ctx.Err() == nil {
+					time.Sleep(20 * time.Millisecond)
+				}
+				close(ready)
+				<-ctx.Done()
+				return nil
+			},
+		})
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		stop()
+		if err := errors.Join(<-ended, a.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s system) route() pipeline.Route {
+	never := &retry.Policy{}
+	return pipeline.Route{
+		Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Policy: never,
+		Handler: func(*message.Message) ([]*message.Message, error) {
+			if s.broken.Load() {
+				return nil, retry.Permanent(errors.New("no such table: violins"))
+			}
+			s.handled.Add(1)
+			return nil, nil
+		},
+	}
+}
+
+// eventually repeats a check until it holds.
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// post sends a request that has to succeed.
+func (r rig) post(t *testing.T, path, body string, headers ...string) map[string]any {
+	t.Helper()
+	got := r.do(t, http.MethodPost, path, body, headers...)
+	if got.StatusCode >= http.StatusMultipleChoices {
+		t.Fatalf("POST %s %s: %s %s", path, body, got.Status, got.body)
+	}
+	return got.json(t)
+}
+
+// fail publishes messages that become failures.
+func (s system) fail(t *testing.T, ids ...string) {
+	t.Helper()
+	s.broken.Store(true)
+	for _, id := range ids {
+		s.post(t, "/messages", `{"exchange":"shop","routing_key":"order.created","text":"{\"order\":1}","headers":{"tenant":"acme","n":7},"properties":{"message_id":"`+id+`"}}`)
+	}
+	eventually(t, "the failures are stored", func() bool {
+		return s.get(t, "/events/count"+query("query", "action: poisoned"))["count"] == float64(len(ids))
+	})
+	s.broken.Store(false)
+}
+
+func TestReplays(t *testing.T) { onEvery(t, testReplays) }
+
+func testReplays(t *testing.T, s system) {
+	s.fail(t, "m-1", "m-2", "m-3")
+	const request = `{"query":"action: poisoned and queue: orders","target":{"kind":"failed_queue"},"reason":"fixed"}`
+	plan := s.post(t, "/replays/plan", request)
+	if plan["total"] != 3.0 || plan["problem"] != nil || member(plan["routes"].([]any)[0], "queue") != "orders" {
+		t.Fatalf("%v", plan)
+	}
+	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "{", `{"expect":2,`, 1)).wantProblem(t, http.StatusConflict, "3 messages would be sent, 2 expected")
+	started := s.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "once")
+	again := s.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "once")
+	id, _ := started.json(t)["id"].(string)
+	if started.StatusCode != http.StatusAccepted || string(started.body) != string(again.body) || id == "" {
+		t.Fatalf("%s %s, again %s %s", started.Status, started.body, again.Status, again.body)
+	}
+	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "fixed", "other", 1), "Idempotency-Key", "once").
+		wantProblem(t, http.StatusUnprocessableEntity, "Idempotency-Key")
+	last := s.watch(t, id)
+	if !strings.Contains(last, `"state":"done"`) || !strings.Contains(last, `"sent":3`) {
+		t.Errorf("the last event is %s", last)
+	}
+	eventually(t, "all are handled", func() bool { return s.get(t, "/replays/"+id+"/outcomes")["handled"] == 3.0 })
+	if got := s.handled.Load(); got != 3 {
+		t.Errorf("%d messages were handled", got)
+	}
+	jobs, _ := s.get(t, "/replays")["jobs"].([]any)
+	if len(jobs) != 1 || member(jobs[0], "operator") != "ada" || member(jobs[0], "reason") != "fixed" {
+		t.Errorf("%v", jobs)
+	}
+	if groups := s.get(t, "/failures/groups"); groups["failures"] != 0.0 {
+		t.Errorf("unresolved: %v", groups)
+	}
+	s.do(t, http.MethodPost, "/replays/"+id+"/resume", "{}").wantProblem(t, http.StatusConflict, "nothing left")
+	s.do(t, http.MethodPost, "/replays/"+id+"/cancel", "{}").wantProblem(t, http.StatusConflict, "nothing left")
+	s.do(t, http.MethodGet, "/replays/nobody", "").wantProblem(t, http.StatusNotFound, "nobody")
+}
+
+// watch returns the data of the last event about a job.
+func (s system) watch(t *testing.T, id string) (last string) {
+	t.Helper()
+	events, end := s.stream(t, "/replays/"+id+"/watch", "")
+	defer end()
+	for events.Scan() {
+		if data, is := strings.CutPrefix(events.Text(), "data: "); is {
+			last = data
+		}
+	}
+	if err := events.Err(); err != nil {
+		t.Error(err)
+	}
+	return last
+}
+
+// stream opens a stream of events.
+func (r rig) stream(t *testing.T, path, lastID string) (lines *bufio.Scanner, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.secret)
+	if lastID != "" {
+		request.Header.Set("Last-Event-ID", lastID)
+	}
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s %v", got.Status, got.Header)
+	}
+	lines = bufio.NewScanner(got.Body)
+	lines.Buffer(nil, 1<<20)
+	return lines, func() { cancel(); _ = got.Body.Close() }
+}
+
+// A job stops after its canaries, and goes on when it is resumed.
+func TestResumeAndCancel(t *testing.T) { onEvery(t, testResumeAndCancel) }
+
+func testResumeAndCancel(t *testing.T, s system) {
+	s.fail(t, "m-1", "m-2", "m-3")
+	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"},"stop_after":1,"rate":1000}`
+	id, _ := s.post(t, "/replays", request)["id"].(string)
+	state := func(want string) func() bool {
+		return func() bool { return s.get(t, "/replays/"+id)["state"] == want }
+	}
+	eventually(t, "it is paused", state("paused"))
+	if job := s.get(t, "/replays/"+id); job["sent"] != 1.0 || job["can_resume"] != true {
+		t.Errorf("%v", job)
+	}
+	s.post(t, "/replays/"+id+"/resume", `{"stop_after":1}`)
+	eventually(t, "it has sent another", func() bool { return s.get(t, "/replays/"+id)["sent"] == 2.0 })
+	eventually(t, "it is paused again", state("paused"))
+	cancelled := s.post(t, "/replays/"+id+"/cancel", `{"reason":"wrong"}`)
+	if cancelled["state"] != "cancelled" || cancelled["problem"] != "by ada: wrong" {
+		t.Errorf("%v", cancelled)
+	}
+}
+
+// The key of a request finds its job in another process, too.
+func TestAKeyOutlivesTheProcess(t *testing.T) { onEvery(t, testAKeyOutlivesTheProcess) }
+
+func testAKeyOutlivesTheProcess(t *testing.T, s system) {
+	s.fail(t, "m-1")
+	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"}}`
+	first := s.post(t, "/replays", request, "Idempotency-Key", "k")
+	s.url = s.restart(t)
+	if again := s.post(t, "/replays", request, "Idempotency-Key", "k"); again["id"] != first["id"] {
+		t.Errorf("job %v, then %v", first["id"], again["id"])
+	}
+	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "failed_queue", "origin", 1), "Idempotency-Key", "k").
+		wantProblem(t, http.StatusUnprocessableEntity, "Idempotency-Key")
+	if jobs, _ := s.get(t, "/replays")["jobs"].([]any); len(jobs) != 1 {
+		t.Errorf("%d jobs", len(jobs))
+	}
+}
+
+func TestDiscard(t *testing.T) { onEvery(t, testDiscard) }
+
+func testDiscard(t *testing.T, s system) {
+	s.fail(t, "m-1", "m-2")
+	page := s.get(t, "/failures?limit=1")
+	list, _ := page["failures"].([]any)
+	cursor, _ := page["cursor"].(string)
+	if len(list) != 1 || member(list[0], "queue") != "orders" || cursor == "" {
+		t.Fatalf("%v", page)
+	}
+	second, _ := s.get(t, "/failures"+query("limit", "1", "cursor", cursor))["failures"].([]any)
+	if len(second) != 1 || member(second[0], "event_id") == member(list[0], "event_id") {
+		t.Errorf("%v", second)
+	}
+	s.do(t, http.MethodPost, "/failures/discard", `{"reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query")
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantProblem(t, http.StatusConflict, "nothing was discarded")
+	if got := s.post(t, "/failures/discard", `{"query":"*","reason":"x","dry_run":true}`); got["matched"] != 2.0 || got["discarded"] != 0.0 {
+		t.Errorf("%v", got)
+	}
+	got := s.post(t, "/failures/discard", `{"ids":["m-1","nobody"],"reason":"test orders"}`)
+	if got["discarded"] != 1.0 || got["missing"] != 0.0 || len(got["unknown"].([]any)) != 1 {
+		t.Errorf("%v", got)
+	}
+	if groups := s.get(t, "/failures/groups"); groups["failures"] != 1.0 {
+		t.Errorf("%v", groups)
+	}
+	if got := s.post(t, "/failures/discard", `{"ids":["m-1"],"reason":"test orders"}`); got["matched"] != 0.0 {
+		t.Errorf("again: %v", got)
+	}
+}
+
+func TestPublish(t *testing.T) { onEvery(t, testPublish) }
+
+func testPublish(t *testing.T, s system) {
+	const request = `{"exchange":"shop","routing_key":"order.created","base64":"AAH/","headers":{"n":1,"x":1.5,"list":[true,null,"a"]}}`
+	first := s.post(t, "/messages", request, "Idempotency-Key", "k")
+	if again := s.post(t, "/messages", request, "Idempotency-Key", "k"); again["message_id"] != first["message_id"] || first["message_id"] == nil {
+		t.Errorf("%v, again %v", first, again)
+	}
+	id, _ := first["fingerprint"].(string)
+	eventually(t, "it is recorded", func() bool { return s.do(t, http.MethodGet, "/messages/"+id, "").StatusCode == http.StatusOK })
+	if got := s.do(t, http.MethodGet, "/messages/"+id+"/body", ""); string(got.body) != "\x00\x01\xff" {
+		t.Errorf("the body is %q", got.body)
+	}
+	eventually(t, "it is handled", func() bool { return s.handled.Load() > 0 })
+	if got := s.handled.Load(); got != 1 {
+		t.Errorf("handled %d times", got)
+	}
+	for _, test := range []struct {
+		body   string
+		status int
+		detail string
+	}{
+		{`{"exchange":"","routing_key":"nowhere"}`, http.StatusConflict, "nowhere"},
+		{`{"exchange":"watership.events","routing_key":"discarded"}`, http.StatusForbidden, "Watership's own"},
+		{`{"exchange":"","routing_key":"watership.log"}`, http.StatusForbidden, "Watership's own"},
+		{`{"exchange":"shop","text":"a","base64":"AAAA"}`, http.StatusBadRequest, "cannot be combined"},
+		{`{"routing_key":"order.created"}`, http.StatusUnprocessableEntity, "validation"},
+	} {
+		s.do(t, http.MethodPost, "/messages", test.body).wantProblem(t, test.status, test.detail)
+	}
+}
+
+func TestActionsOfLimitedCallers(t *testing.T) { onEvery(t, testActionsOfLimitedCallers) }
+
+func testActionsOfLimitedCallers(t *testing.T, s system) {
+	s.fail(t, "m-1")
+	bob := s.as(t, access.Token{Name: "bob", Role: access.Operator, Queues: []string{"mails"}, Exchanges: []string{"post"}})
+	for _, test := range []struct{ path, body string }{
+		{"/messages", `{"exchange":"shop","routing_key":"order.created"}`},
+		{"/messages", `{"exchange":"","routing_key":"orders"}`},
+		{"/replays/plan", `{"query":"*","target":{"kind":"queue","queue":"orders"}}`},
+		{"/replays/plan", `{"query":"*","target":{"kind":"exchange","exchange":"shop"}}`},
+		{"/replays/plan", `{"query":"*","target":{"kind":"queue","queue":"mails"},"changes":{"set_headers":["CC=orders"]}}`},
+	} {
+		bob.do(t, http.MethodPost, test.path, test.body).wantProblem(t, http.StatusForbidden, "")
+	}
+	bob.do(t, http.MethodGet, "/doctor", "").wantProblem(t, http.StatusForbidden, "limited")
+	for _, kind := range []string{"failed_queue", "origin"} {
+		if plan := bob.post(t, "/replays/plan", `{"query":"*","target":{"kind":"`+kind+`"}}`); plan["total"] != 0.0 {
+			t.Errorf("bob may replay to %s: %v", kind, plan)
+		}
+	}
+	if got := bob.post(t, "/failures/discard", `{"query":"*","reason":"mine"}`); got["matched"] != 0.0 {
+		t.Errorf("bob may discard: %v", got)
+	}
+	if got := bob.get(t, "/failures/groups"); got["failures"] != 0.0 {
+		t.Errorf("bob sees %v", got)
+	}
+	s.post(t, "/replays", `{"query":"action: poisoned","target":{"kind":"failed_queue"}}`)
+	for path, member := range map[string]string{"/replays": "jobs", "/routes": "routes", "/queues": "queues"} {
+		if got, _ := bob.get(t, path)[member].([]any); len(got) != 0 {
+			t.Errorf("bob sees %s %v", path, got)
+		}
+	}
+	viewer := s.as(t, access.Token{Name: "eve", Role: access.Viewer})
+	viewer.do(t, http.MethodPost, "/messages", `{"exchange":"shop"}`).wantProblem(t, http.StatusForbidden, "operator")
+	viewer.do(t, http.MethodGet, "/events/export?query=*", "").wantProblem(t, http.StatusForbidden, "bodies")
+}
+
+func TestSystem(t *testing.T) { onEvery(t, testSystem) }
+
+func testSystem(t *testing.T, s system) {
+	routes, _ := s.get(t, "/queues")["queues"].([]any)
+	if len(routes) < 5 {
+		t.Errorf("%v", routes)
+	}
+	findings, _ := s.get(t, "/doctor")["findings"].([]any)
+	if len(findings) < 5 {
+		t.Errorf("%v", findings)
+	}
+	if got := s.get(t, "/version"); member(got, "caller", "role") != "admin" {
+		t.Errorf("%v", got)
+	}
+}
+
+// A tail gives each event once, also over a broken connection.
+func TestTail(t *testing.T) { onEvery(t, testTail) }
+
+func testTail(t *testing.T, s system) {
+	publish := func(id string) {
+		s.post(t, "/messages", `{"exchange":"shop","routing_key":"other","properties":{"message_id":"`+id+`"}}`)
+	}
+	// next returns the message id and the event id of the next event.
+	next := func(lines *bufio.Scanner) (message, id string) {
+		for lines.Scan() {
+			if text, is := strings.CutPrefix(lines.Text(), "id: "); is {
+				id = text
+			}
+			if data, is := strings.CutPrefix(lines.Text(), "data: "); is {
+				_, after, _ := strings.Cut(data, `"message":{"id":"`)
+				message, _, _ = strings.Cut(after, `"`)
+				return message, id
+			}
+		}
+		t.Fatal("the stream ended:", lines.Err())
+		return "", ""
+	}
+	lines, end := s.stream(t, "/events/tail"+query("query", "action: published"), "")
+	publish("m-1")
+	message, id := next(lines)
+	if message != "m-1" || id == "" {
+		t.Errorf("%s %s", message, id)
+	}
+	end()
+	publish("m-2")
+	publish("m-3")
+	lines, end = s.stream(t, "/events/tail"+query("query", "action: published"), id)
+	defer end()
+	for _, want := range []string{"m-2", "m-3"} {
+		if message, _ := next(lines); message != want {
+			t.Errorf("%s came, want %s", message, want)
+		}
+	}
+}

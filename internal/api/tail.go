@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/sse"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func (a *API) registerTail() {
+	register(a, operation{
+		method: http.MethodGet, path: "/events/tail", id: "tailEvents", tag: "events", role: access.Viewer, stream: true,
+		summary: "Follow new events",
+		text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
+			"The id of an event, as Last-Event-ID, continues after it.",
+		responses: streamResponse(sse.ContentType, "Server-sent events"),
+	}, a.tailEvents)
+}
+
+type tailInput struct {
+	Query       string `query:"query" maxLength:"10000" doc:"Query in Kibana's language (KQL); none: all events"`
+	WithBody    bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
+	Last        int    `query:"last" minimum:"0" maximum:"1000" doc:"Start with this many earlier events"`
+	LastEventID string `header:"Last-Event-ID" maxLength:"2000" doc:"Id of the last event that the client has received"`
+}
+
+func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamResponse, error) {
+	node, err := Filter{Query: in.Query}.node(ctx, a.app, "")
+	if err != nil {
+		return nil, err
+	}
+	if in.WithBody {
+		if err := access.ReadBodies(ctx, in.Query); err != nil {
+			return nil, err
+		}
+	}
+	after, err := parseCursor(in.LastEventID)
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.app.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Check(ctx); err != nil {
+		return nil, err
+	}
+	sel := eventstore.Selection{Query: node, WithoutBody: !in.WithBody, After: after}
+	return newEventStream(func(ctx context.Context, to *sse.Writer) error {
+		return history.Follow(ctx, store, sel, in.Last, tail{a, to})
+	}), nil
+}
+
+// tail writes the events of history.Follow.
+type tail struct {
+	api *API
+	to  *sse.Writer
+}
+
+// Receive implements history.Receiver.
+func (t tail) Receive(e schemas.Event) error {
+	id := formatCursor(eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID})
+	return t.to.Event("event", id, t.api.documentOf(e))
+}
+
+// Flush implements history.Receiver.
+func (t tail) Flush() error {
+	if err := t.to.Flush(); err != nil {
+		return err
+	}
+	return t.to.KeepAlive()
+}
+
+// Unreadable implements history.Receiver. A failed write ends the next one.
+func (t tail) Unreadable(err error) {
+	_ = t.to.Event("unreadable", "", &Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+}
+
+// Unavailable implements history.Receiver.
+func (t tail) Unavailable(err error) {
+	_ = t.to.Send("unavailable", "", newProblem(context.Background(), err))
+}
