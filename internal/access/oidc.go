@@ -130,7 +130,29 @@ func (p *provider) finish(ctx context.Context, s signIn, code string) (claims, e
 	if verified.Nonce != s.Nonce {
 		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token is of another sign-in: try again"}
 	}
-	return c, nil
+	return c, p.addUserInfo(ctx, found, c, oauth2.StaticTokenSource(token))
+}
+
+// addUserInfo adds the claims that a provider gives only at its endpoint for them. Those of
+// the ID token, which is signed, stay.
+func (p *provider) addUserInfo(ctx context.Context, found *oidc.Provider, c claims, token oauth2.TokenSource) error {
+	if found.UserInfoEndpoint() == "" || c[p.NameClaim] != nil && c.texts(p.RolesClaim) != nil {
+		return nil
+	}
+	info, err := found.UserInfo(ctx, token)
+	if err != nil {
+		return &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider does not tell who signs in: try again", Cause: err}
+	}
+	var more claims
+	if err := info.Claims(&more); err != nil || info.Subject != c["sub"] {
+		return &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider tells about somebody else: try again", Cause: err}
+	}
+	for name, value := range more {
+		if _, has := c[name]; !has {
+			c[name] = value
+		}
+	}
+	return nil
 }
 
 // bearer returns the claims of an ID token that a program sent.

@@ -18,6 +18,8 @@ func Exposures(cfg config.Config) []Finding {
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
+		"http.tls.key":        cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
+		"http.auth.oidc.client_secret_file": cfg.HTTP.Auth.OIDC.ClientSecretFile,
 		"store.password_file": cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
 	}
 	for i, r := range cfg.Routes {
