@@ -28,8 +28,8 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	switch {
 	case !has:
 		return Identity{}, g.errNoCredentials()
-	case err != nil:
-		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: err.Error()}
+	case err != nil: // as after a restart: no attempt to sign in, since nobody guesses the key
+		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: err.Error(), missing: true}
 	}
 	return g.sessionIdentity(found)
 }

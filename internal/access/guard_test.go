@@ -131,6 +131,7 @@ func TestWithoutConfigurationOnlyThisMachine(t *testing.T) {
 		"an unspecified address":     {"GET", header{"Host": "0.0.0.0"}, 421},
 		"the same origin":            {"POST", header{"Host": "localhost", "Origin": "http://localhost"}, 200},
 		"another port of origin":     {"POST", header{"Host": "localhost", "Origin": "http://localhost:81"}, 403},
+		"two origins":                {"GET", header{"Host": "localhost", "Origin": "http://localhost, https://evil.example"}, 403},
 		"another site":               {"POST", header{"Origin": "https://evil.example"}, 403},
 		"another site reads":         {"GET", header{"Origin": "https://evil.example"}, 403},
 		"a sandbox":                  {"POST", header{"Origin": "null"}, 403},

@@ -177,6 +177,14 @@ func TestSignInWithAProvider(t *testing.T) {
 		t.Errorf("%+v", records)
 	}
 
+	// After a restart with another key the browser has a cookie that cannot be read.
+	for range attemptBurst + 1 {
+		response, _ := s.send(t, "GET", "/", header{"Accept": "text/html", "Cookie": s.guard.sessions.cookieName(sessionPurpose) + "=forged"})
+		if to := response.Header.Get("Location"); response.StatusCode != 303 || !strings.HasPrefix(to, pathLogin) {
+			t.Fatalf("%d, to %s", response.StatusCode, to)
+		}
+	}
+
 	r, _ := http.NewRequest(http.MethodPost, s.URL+"/act", nil)
 	if response, err := ada.Do(r); err != nil || response.StatusCode != 200 {
 		t.Errorf("an action: %v", err)

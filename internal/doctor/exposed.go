@@ -20,7 +20,7 @@ func Exposures(cfg config.Config) []Finding {
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
 		"http.tls.key":        cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
 		"http.auth.oidc.client_secret_file": cfg.HTTP.Auth.OIDC.ClientSecretFile,
-		"store.password_file": cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
+		"store.password_file":               cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
 	}
 	for i, r := range cfg.Routes {
 		files[fmt.Sprintf("routes[%d].handler.http.secret_file", i)] = r.Handler.HTTP.SecretFile
