@@ -2,15 +2,30 @@ package amqpstream
 
 import "errors"
 
-// restore reverses stash: it returns the frame with the original headers, nil for a
-// frame without UnreadableHeaders. A header set since then takes precedence over the
-// original.
+// restore returns the frame with the headers in EncodedHeaders, and with those that stash
+// has moved; nil for a frame that has neither.
 func restore(frame []byte) []byte {
 	start, end, ok := headersOf(frame)
 	if !ok {
 		return nil
 	}
-	table := frame[start:end]
+	table, changed := frame[start:end], false
+	if encoded, is := encodedTable(table); is {
+		table, changed = encoded, true
+	}
+	if merged := restoreUnreadable(table); merged != nil {
+		table, changed = merged, true
+	}
+	if !changed {
+		return nil
+	}
+	return replaceHeaders(frame, start, end, table)
+}
+
+// restoreUnreadable reverses stash: it returns the table with the original headers, nil for
+// a table without UnreadableHeaders. A header set since then takes precedence over the
+// original.
+func restoreUnreadable(table []byte) []byte {
 	for at := 0; at < len(table); {
 		value := valueOffset(table, at)
 		content, next := contentOffsets(table, value)
@@ -18,7 +33,7 @@ func restore(frame []byte) []byte {
 			break
 		}
 		if table[value] == 'x' && string(table[at+1:value]) == UnreadableHeaders {
-			return replaceHeaders(frame, start, end, merge(table, table[content:next]))
+			return merge(table, table[content:next])
 		}
 		at = next
 	}

@@ -5,11 +5,17 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/amqpstream"
 )
 
 // sweepAfter is how long a received confirm waits for an older, missing one. Queues
 // differ in speed, and a stalled queue must not delay the messages of others.
 const sweepAfter = 5 * time.Millisecond
+
+// maxEncoded is the size of encoded headers up to which amqpstream sends them, in bytes. RabbitMQ
+// takes 128 KiB by default.
+const maxEncoded = 1 << 20
 
 // window holds the messages of one channel that were sent and have no outcome yet.
 // Only the publisher's run goroutine uses it.
@@ -32,13 +38,16 @@ type window struct {
 	suspect *Pending   // sent alone, not yet processed by the broker
 	resends []*Pending // to send again, alone
 
+	headers amqp.Table // of the message that was published last, encoded
+	buffer  []byte     // the same
+
 	sent  []*Pending // oldest first, from head on; removed ones are cut off once they are the oldest
 	head  int
 	timer *time.Timer
 }
 
 func (p *Publisher) newWindow() (*window, error) {
-	w := &window{publisher: p, timer: time.NewTimer(time.Hour)}
+	w := &window{publisher: p, timer: time.NewTimer(time.Hour), headers: amqp.Table{}}
 	ch, conn, err := p.conn.open(p.ctx, func(ch *amqp.Channel) error {
 		w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		w.returns = ch.NotifyReturn(make(chan amqp.Return, 2*p.cfg.Window))
@@ -67,7 +76,7 @@ func (w *window) publish(m *Pending) {
 	w.sent = append(w.sent, m)
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
-		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, m.message.Publishing)
+		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, w.encoded(m.message.Publishing))
 	switch {
 	case err == nil:
 		return
@@ -78,6 +87,21 @@ func (w *window) publish(m *Pending) {
 	m.confirm = nil
 	w.uncork()
 	w.end(<-w.closed)
+}
+
+// encoded returns a message with encoded headers, for the client library to write before the
+// next call. Headers with a value that cannot be encoded stay for the client library, which
+// refuses them.
+func (w *window) encoded(p amqp.Publishing) amqp.Publishing {
+	if len(p.Headers) == 0 {
+		return p
+	}
+	headers, err := amqpstream.AppendTable(w.buffer[:0], p.Headers)
+	if w.buffer = headers; err == nil && len(headers) <= maxEncoded {
+		w.headers[amqpstream.EncodedHeaders] = headers
+		p.Headers = w.headers
+	}
+	return p
 }
 
 func (w *window) cork() {
