@@ -153,8 +153,13 @@ func (t Tap) Copies(exchange, key string) bool {
 	if exchange != t.Exchange {
 		return false
 	}
-	return t.Type == amqp.ExchangeFanout || t.Type == amqp.ExchangeHeaders ||
-		slices.Contains(t.configuredKeys(), key) || slices.Contains(t.configuredKeys(), "#")
+	switch t.Type {
+	case amqp.ExchangeTopic:
+		return len(t.Keys) == 0 || slices.Contains(t.Keys, key) || slices.Contains(t.Keys, "#")
+	case amqp.ExchangeDirect:
+		return slices.Contains(t.Keys, key)
+	}
+	return t.Type == amqp.ExchangeFanout || t.Type == amqp.ExchangeHeaders
 }
 
 // bindingArgs returns the arguments of a headers binding that matches every message.

@@ -34,7 +34,7 @@ func NewSelfHealingPublisher(publisher *rabbit.Publisher, reconciler Reconciler)
 func (p *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) error {
 	before := p.repairs.Load()
 	err := p.publisher.Publish(ctx, m)
-	if !p.exchangeMissing(m, err) && !p.bindingMissing(m, err) {
+	if err == nil || !p.exchangeMissing(m, err) && !p.bindingMissing(m, err) {
 		return err
 	}
 	repairErr := p.repair(ctx, before)
