@@ -27,31 +27,56 @@ import (
 // the meaning of the request for the service or for a proxy.
 const messageHeader = "Watership-Header-"
 
-func (p *poster) setHeaders(h http.Header, e schemas.Envelope, attempt retry.Attempt) {
-	setIf(h, "Idempotency-Key", idempotencyKey(e, attempt))
+func (p *poster) setHeaders(h *requestHeaders, e schemas.Envelope, attempt retry.Attempt, idempotencyKey string) {
+	h.setIf("Idempotency-Key", idempotencyKey)
 	p.setMessageHeaders(h, e)
-	h.Set("Content-Type", "application/octet-stream")
-	setIf(h, "Content-Type", e.Properties.ContentType)
+	h.set("Content-Type", "application/octet-stream")
+	h.setIf("Content-Type", e.Properties.ContentType)
 	if isContentCoding(e.Properties.ContentEncoding) {
-		h.Set("Content-Encoding", e.Properties.ContentEncoding)
+		h.set("Content-Encoding", e.Properties.ContentEncoding)
 	} else { // such as utf-8, which Celery sets on every message
-		setIf(h, "Watership-Content-Encoding", e.Properties.ContentEncoding)
+		h.setIf("Watership-Content-Encoding", e.Properties.ContentEncoding)
 	}
-	h.Set("Watership-Fingerprint", attempt.Fingerprint)
-	h.Set("Watership-Attempt", strconv.Itoa(attempt.Number))
-	setIf(h, "Watership-Queue", attempt.Queue)
-	setIf(h, "Watership-Exchange", e.Exchange)
-	setIf(h, "Watership-Routing-Key", e.RoutingKey)
-	setIf(h, "Watership-Replay", attempt.Replay)
-	setIf(h, progressHeader, attempt.Progress)
-	setIf(h, "Watership-Message-Id", e.Properties.MessageID)
-	setIf(h, "Watership-Correlation-Id", e.Properties.CorrelationID)
-	setIf(h, "Watership-Type", e.Properties.Type)
+	h.set("Watership-Fingerprint", attempt.Fingerprint)
+	h.set("Watership-Attempt", strconv.Itoa(attempt.Number))
+	h.setIf("Watership-Queue", attempt.Queue)
+	h.setIf("Watership-Exchange", e.Exchange)
+	h.setIf("Watership-Routing-Key", e.RoutingKey)
+	h.setIf("Watership-Replay", attempt.Replay)
+	h.setIf(progressHeader, attempt.Progress)
+	h.setIf("Watership-Message-Id", e.Properties.MessageID)
+	h.setIf("Watership-Correlation-Id", e.Properties.CorrelationID)
+	h.setIf("Watership-Type", e.Properties.Type)
+}
+
+// requestHeaders sets the headers of a request, whose values share an array: http.Header.Set
+// allocates one for each.
+type requestHeaders struct {
+	http.Header
+	values []string
+}
+
+const usualHeaders = 24
+
+func newRequestHeaders() *requestHeaders {
+	return &requestHeaders{Header: make(http.Header, usualHeaders), values: make([]string, 0, usualHeaders)}
+}
+
+func (h *requestHeaders) set(name, value string) {
+	h.values = append(h.values, value)
+	n := len(h.values)
+	h.Header[http.CanonicalHeaderKey(name)] = h.values[n-1 : n : n]
+}
+
+func (h *requestHeaders) setIf(name, value string) {
+	if value != "" && isFieldValue(value) {
+		h.set(name, value)
+	}
 }
 
 // setMessageHeaders sets the headers of the message: the names of Config.Headers
 // unchanged, every other one with the prefix messageHeader.
-func (p *poster) setMessageHeaders(h http.Header, e schemas.Envelope) {
+func (p *poster) setMessageHeaders(h *requestHeaders, e schemas.Envelope) {
 	headers := e.PublisherHeaders()
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		text, ok := headerText(headers[name])
@@ -59,7 +84,7 @@ func (p *poster) setMessageHeaders(h http.Header, e schemas.Envelope) {
 			continue
 		}
 		if p.headers[http.CanonicalHeaderKey(name)] {
-			h.Set(name, text)
+			h.set(name, text)
 		} else {
 			h.Add(messageHeader+name, text)
 		}
@@ -87,12 +112,6 @@ func isContentCoding(encoding string) bool {
 		}
 	}
 	return true
-}
-
-func setIf(h http.Header, name, value string) {
-	if value != "" && isFieldValue(value) {
-		h.Set(name, value)
-	}
 }
 
 // headerText returns a message header as text: bytes as base64, times as RFC 3339,

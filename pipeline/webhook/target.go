@@ -117,7 +117,9 @@ func (p *poster) request(ctx context.Context, e schemas.Envelope, attempt retry.
 	if err != nil {
 		return nil, fmt.Errorf("creating a request to %s: %w", shown(to), withoutURL(err))
 	}
-	p.setHeaders(request.Header, e, attempt)
+	key, headers := idempotencyKey(e, attempt), newRequestHeaders()
+	p.setHeaders(headers, e, attempt, key)
+	request.Header = headers.Header
 	for name, template := range p.templates.headers {
 		text, err := template.Fill(value)
 		if err != nil {
@@ -125,7 +127,7 @@ func (p *poster) request(ctx context.Context, e schemas.Envelope, attempt retry.
 		}
 		request.Header.Set(name, text)
 	}
-	p.sign(request.Header, idempotencyKey(e, attempt), e.Body)
+	p.sign(request.Header, key, e.Body)
 	return request, nil
 }
 
