@@ -42,7 +42,7 @@ func newSite(t *testing.T, cfg Config) *site {
 
 func pages() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, FromContext(r.Context()).Name) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, FromContext(r.Context()).Name) })
 	mux.HandleFunc("POST /search", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "found") })
 	mux.HandleFunc("POST /act", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "done") })
 	mux.HandleFunc("DELETE /queues/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -51,6 +51,8 @@ func pages() http.Handler {
 			http.Error(w, "no such queue", http.StatusNotFound)
 		}
 	})
+	mux.HandleFunc("GET /jobs", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, FromContext(r.Context()).Name) })
+	mux.HandleFunc("/several/", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	mux.HandleFunc("GET /body", func(w http.ResponseWriter, r *http.Request) {
 		if err := ReadBodies(r.Context(), "event.id: 1"); err != nil {
@@ -193,7 +195,7 @@ func TestTokensAndRoles(t *testing.T) {
 		"viewer acts by another path":   {"POST /search/../act", bearer(secrets["viewer"]), 403},
 		"viewer acts by slashes":        {"POST //act", bearer(secrets["viewer"]), 403},
 		"viewer acts by escapes":        {"POST /%61ct", bearer(secrets["viewer"]), 403},
-		"viewer overrides the method":   {"GET /act", header{"Authorization": "Bearer " + secrets["viewer"], "X-HTTP-Method-Override": "POST"}, 200},
+		"viewer overrides the method":   {"GET /jobs", header{"Authorization": "Bearer " + secrets["viewer"], "X-HTTP-Method-Override": "POST"}, 200},
 		"operator acts":                 {"POST /act", bearer(secrets["operator"]), 200},
 		"unknown method":                {"PROPFIND /", bearer(secrets["viewer"]), 403},
 		"lower case scheme":             {"GET /", header{"Authorization": "bearer " + secrets["viewer"]}, 200},
@@ -264,8 +266,9 @@ func TestEveryActionIsRecorded(t *testing.T) {
 		{"GET /", "admin", ""},
 		{"POST /search", "viewer", ""},
 		{"POST /act", "operator", "operator|POST /act|/act||200"},
-		{"POST /nothing", "operator", "operator|POST|/nothing||405"},
+		{"POST /nothing", "operator", "operator|POST|/nothing||404"},
 		{"DELETE /queues/orders?reason=stale", "operator", "operator|purge|orders|stale|200"},
+		{"PUT /several/routes", "operator", "operator|PUT|/several/routes||200"},
 		{"DELETE /queues/missing", "operator", "operator|purge|missing||404"},
 		{"POST /act", "viewer", "viewer|POST|/act||403"},
 		{"GET /", "expired", "expired|GET|/||401"},
@@ -315,6 +318,28 @@ func TestNothingIsDoneUnrecorded(t *testing.T) {
 		if response, body := s.send(t, method, path, nil); response.StatusCode != want || strings.Contains(body, "secret") || strings.Contains(body, "done") {
 			t.Errorf("%s: %d: %s", request, response.StatusCode, body)
 		}
+	}
+}
+
+// What was done and could not be recorded is no success.
+func TestDoneAndUnrecorded(t *testing.T) {
+	s := newSite(t, Config{})
+	s.Config.Handler = s.guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.recorded.err = errors.New("the broker has gone")
+		fmt.Fprint(w, "done")
+	}))
+	if response, body := s.send(t, "POST", "/act", nil); response.StatusCode != 500 || strings.Contains(body, "done") || !strings.Contains(body, "could not be recorded") {
+		t.Errorf("%d: %s", response.StatusCode, body)
+	}
+}
+
+func TestRecordsOfRefusalsAreLimited(t *testing.T) {
+	s := newSite(t, Config{})
+	for range 2 * refusalBurst {
+		s.send(t, "POST", "/act", header{"Origin": "https://evil.example"})
+	}
+	if n := len(s.recorded.take()); n < refusalBurst || n == 2*refusalBurst {
+		t.Errorf("%d of %d refusals are recorded", n, 2*refusalBurst)
 	}
 }
 

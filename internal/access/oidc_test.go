@@ -243,6 +243,9 @@ func TestCallbacksOfOthers(t *testing.T) {
 type fakeProvider struct {
 	*httptest.Server
 	key *rsa.PrivateKey
+
+	// redeem returns the response for a code, with its PKCE verifier.
+	redeem func(verifier string) string
 }
 
 func newFakeProvider(t *testing.T) *fakeProvider {
@@ -255,7 +258,11 @@ func newFakeProvider(t *testing.T) *fakeProvider {
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
-			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["RS256"]}`, p.URL, p.URL+"/keys")
+			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"token_endpoint":%q,"id_token_signing_alg_values_supported":["RS256"]}`,
+				p.URL, p.URL+"/keys", p.URL+"/authorize", p.URL+"/token")
+		case "/token":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, p.redeem(r.FormValue("code_verifier")))
 		case "/keys":
 			fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"1","alg":"RS256","use":"sig","n":%q,"e":"AQAB"}]}`, base64.RawURLEncoding.EncodeToString(key.N.Bytes()))
 		}
@@ -282,6 +289,56 @@ func (p *fakeProvider) sign(t *testing.T, key *rsa.PrivateKey, changed map[strin
 		t.Fatal(err)
 	}
 	return content + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+// The ID token for a code must be that of the sign-in, and the code is protected by PKCE.
+func TestCodesOfOtherSignIns(t *testing.T) {
+	p := newFakeProvider(t)
+	public, _ := url.Parse("http://127.0.0.1")
+	s := newSite(t, Config{URL: public, OIDC: &OIDC{Issuer: p.URL, ClientID: "watership", NameClaim: "email", RolesClaim: "groups", Roles: []Grant{{Claim: "ops", Role: Admin}}}})
+	for name, test := range map[string]struct {
+		nonce func(string) string
+		want  int
+	}{
+		"its nonce":     {func(nonce string) string { return nonce }, 303},
+		"another nonce": {func(string) string { return "other" }, 401},
+		"no nonce":      {func(string) string { return "" }, 401},
+	} {
+		response, _ := s.send(t, "GET", pathLogin+"?return=/jobs", nil)
+		to, err := url.Parse(response.Header.Get("Location"))
+		if err != nil || len(response.Cookies()) != 1 {
+			t.Fatalf("%v: %v", err, response.Header)
+		}
+		asked := to.Query()
+		p.redeem = func(verifier string) string {
+			sum := sha256.Sum256([]byte(verifier))
+			if asked.Get("code_challenge_method") != "S256" || base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
+				t.Errorf("%s: the verifier is not that of %v", name, asked)
+			}
+			return fmt.Sprintf(`{"access_token":"a","token_type":"Bearer","id_token":%q}`, p.sign(t, p.key, map[string]any{"nonce": test.nonce(asked.Get("nonce"))}))
+		}
+		cookie := response.Cookies()[0]
+		response, body := s.send(t, "GET", pathCallback+"?code=c&state="+asked.Get("state"), header{"Cookie": cookie.Name + "=" + cookie.Value})
+		if response.StatusCode != test.want {
+			t.Errorf("%s: %d: %s", name, response.StatusCode, body)
+		}
+		if test.want == 303 && (len(response.Cookies()) != 2 || response.Cookies()[0].MaxAge >= 0 || response.Header.Get("Location") != "/jobs") {
+			t.Errorf("%s: %v", name, response.Header)
+		}
+	}
+}
+
+// Whoever sends wrong ID tokens cannot make the server verify any number of them.
+func TestWrongIDTokensAreLimited(t *testing.T) {
+	p := newFakeProvider(t)
+	public, _ := url.Parse("https://watership.example")
+	s := newSite(t, Config{URL: public, OIDC: &OIDC{Issuer: p.URL, ClientID: "watership", NameClaim: "email", RolesClaim: "groups", Bearer: true, Roles: []Grant{{Claim: "ops", Role: Admin}}}})
+	for range attemptBurst {
+		s.send(t, "GET", "/", bearer("eyJhbGciOiJub25lIn0.e30."))
+	}
+	if response, _ := s.send(t, "GET", "/", bearer(p.sign(t, p.key, nil))); response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
+		t.Errorf("got %d: %v", response.StatusCode, response.Header)
+	}
 }
 
 func TestIDTokensOfPrograms(t *testing.T) {

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (a *audit) describe(r *http.Request) Action {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	described := a.action
-	if described.Name == "" && r.Pattern != "/" { // of the handler of everything
+	if described.Name == "" && strings.Contains(r.Pattern, " ") { // with the method, so not one of several routes
 		described.Name = r.Pattern
 	}
 	if described.Name == "" {

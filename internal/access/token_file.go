@@ -44,7 +44,7 @@ type tokenList struct {
 }
 
 // errNoToken is returned by find for a secret of no token.
-var errNoToken = errors.New("the token is unknown or was revoked")
+var errNoToken = errors.New("the token is unknown or was revoked: watership token list shows those that are valid")
 
 // find returns the token with a secret. It reads the file again if it has changed, so that
 // a token is revoked without a restart.

@@ -44,12 +44,16 @@ func eventError(e schemas.Event) string {
 
 // auditText tells who did what, from where, why, and whether it was refused.
 func auditText(e schemas.Event) string {
-	text := fmt.Sprintf("%s %s by %s (%s) from %s", e.Audit.Operation, e.Audit.Object, e.Audit.User, e.Audit.Method, e.Audit.Address)
+	user := "nobody known"
+	if e.Audit.User != "" {
+		user = fmt.Sprintf("%s (%s)", e.Audit.User, e.Audit.Method)
+	}
+	text := fmt.Sprintf("%s %s by %s from %s", e.Audit.Operation, e.Audit.Object, user, e.Audit.Address)
 	if e.Audit.Reason != "" {
 		text += ": " + e.Audit.Reason
 	}
 	if e.Audit.Refused {
-		text = "refused or failed: " + text + " (" + e.Failure.Message + ")"
+		text = fmt.Sprintf("refused or failed (%s): %s", strings.TrimSuffix(e.Failure.Type+": "+e.Failure.Message, ": "), text)
 	}
 	return text
 }

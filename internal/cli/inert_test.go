@@ -26,6 +26,7 @@ const hostile = "=evil\x1b]0;x\a\x1b[2J\u009b31m\x7f\r\n\u202e\u2066\u2028\u200b
 
 func hostileEvent(e *schemas.Event) {
 	e.Source, e.VHost, e.Queue, e.Message, e.Parent, e.Replay = hostile, hostile, hostile, hostile, hostile, hostile
+	e.Audit.User, e.Audit.Method, e.Audit.Address, e.Audit.Operation, e.Audit.Object, e.Audit.Reason = hostile, hostile, hostile, hostile, hostile, hostile
 	e.Failure = schemas.Failure{Message: hostile, Type: hostile, Class: hostile, Stack: hostile}
 	e.Envelope.Exchange, e.Envelope.RoutingKey = hostile, hostile
 	e.Envelope.Headers = amqp.Table{hostile: hostile, "table": amqp.Table{hostile: []any{hostile}}, "tenant": hostile}
@@ -45,7 +46,7 @@ func TestNothingSteersATerminal(t *testing.T) { inEachStore(t, testNothingSteers
 func testNothingSteersATerminal(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
 	for n, action := range []schemas.Action{
-		schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded, schemas.Dropped,
+		schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded, schemas.Dropped, schemas.Audited,
 	} {
 		a.keep(t, a.event(n+1, action, hostileEvent, func(e *schemas.Event) { e.EventID += hostile; e.ReplayOf = "x" + hostile }))
 	}
