@@ -268,6 +268,14 @@ func TestPoliciesOfARole(t *testing.T) {
 	}
 }
 
+// A pipeline without handlers keeps the topology for a process that only indexes.
+func TestAPipelineWithoutHandlersEnds(t *testing.T) {
+	r := start(t, rabbittest.Newest(t), func(c *Config) { c.Standalone = false })
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRolesAreChecked(t *testing.T) {
 	_, err := New(Config{URL: "amqp://localhost", Roles: []Role{"boss"}, Routes: []Route{{Queue: "invoices"}}})
 	want := "role \"boss\": expected any of [retry due poison]\n" +

@@ -213,10 +213,7 @@ func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
 // topology cannot be declared as configured.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.reconciler.Declare(ctx); err != nil {
-		if ctx.Err() != nil { // stopped before the broker answered
-			return p.close()
-		}
-		return errors.Join(fmt.Errorf("declaring the topology: %w", err), p.close())
+		return errors.Join(ignoreEnd(ctx, fmt.Errorf("declaring the topology: %w", err)), p.close())
 	}
 	if err := p.checkBroker(ctx); err != nil {
 		return errors.Join(ignoreEnd(ctx, err), p.close())
@@ -226,6 +223,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
 	work.Go(func() { p.watchRoles(ctx) })
+	if len(p.router.Handlers()) == 0 { // the router would wait for one, also after the end of ctx
+		defer context.AfterFunc(ctx, func() { _ = p.router.Close() })()
+	}
 	err := p.router.Run(ctx)
 	stop()
 	work.Wait()
