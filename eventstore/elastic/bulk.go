@@ -1,9 +1,7 @@
 package elastic
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"unicode/utf8"
@@ -11,6 +9,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -60,15 +59,12 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 
 func createOperation(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
 
-// sendBulk sends one request. It reuses the body only after a complete response: net/http
-// can still read from it after an early response or an error.
+// sendBulk sends one request.
 func (s *Store) sendBulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
-	body := s.newBulkBody(s.bulkSize(docs))
-	for _, doc := range docs {
-		body = s.appendCreate(body, doc)
-	}
+	body := bulkbody.New(s.stream, docs)
+	defer body.Release()
 	response, err := s.send(ctx, s.withoutRetries, createOperation(len(docs)), esapi.BulkRequest{
-		Body:              bytes.NewReader(body),
+		Body:              body,
 		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
 		RequireDataStream: new(true), // else a missing template makes an ordinary index
 		FilterPath:        []string{"items.*._id", "items.*.status", "items.*.error"},
@@ -76,18 +72,7 @@ func (s *Store) sendBulk(ctx context.Context, docs []schemas.Document) ([]events
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.parseBulk(response, docs)
-	if err == nil {
-		s.bulkBodies.Put(&body)
-	}
-	return results, err
-}
-
-func (s *Store) newBulkBody(size int) []byte {
-	if used, ok := s.bulkBodies.Get().(*[]byte); ok && cap(*used) >= size {
-		return (*used)[:0]
-	}
-	return make([]byte, 0, size)
+	return s.parseBulk(response, docs)
 }
 
 // checkSendable returns the reason if Elasticsearch would refuse more than the document.
@@ -103,58 +88,4 @@ func checkSendable(doc schemas.Document) string {
 		return fmt.Sprintf("the document has an unknown stream %q", doc.Stream)
 	}
 	return ""
-}
-
-const (
-	bulkIndexPrefix = `{"create":{"_index":"`
-	bulkIDPrefix    = `","_id":`
-	bulkActionEnd   = "}}\n"
-)
-
-func (s *Store) appendCreate(dst []byte, doc schemas.Document) []byte {
-	dst = append(dst, bulkIndexPrefix...)
-	dst = append(dst, s.stream...)
-	dst = append(dst, '-')
-	dst = append(dst, doc.Stream...)
-	dst = append(dst, bulkIDPrefix...)
-	dst = appendID(dst, doc.ID)
-	dst = append(dst, bulkActionEnd...)
-	dst = appendOneLine(dst, doc.Source)
-	return append(dst, '\n')
-}
-
-func (s *Store) bulkSize(docs []schemas.Document) int {
-	size := 0
-	for _, doc := range docs {
-		size += len(bulkIndexPrefix) + len(s.stream) + 1 + len(doc.Stream) +
-			len(bulkIDPrefix) + len(doc.ID) + 2 + len(bulkActionEnd) + len(doc.Source) + 1
-	}
-	return size
-}
-
-// appendID appends an id as a JSON string. Most need no escape.
-func appendID(dst []byte, id string) []byte {
-	for i := range len(id) {
-		if c := id[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			escaped, _ := json.Marshal(id) // strings always marshal
-			return append(dst, escaped...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, id...)
-	return append(dst, '"')
-}
-
-// appendOneLine appends JSON without its line breaks, which would end the document
-// in a bulk request. In JSON they are white space between tokens (RFC 8259 §2).
-func appendOneLine(dst, source []byte) []byte {
-	for {
-		end := bytes.IndexByte(source, '\n')
-		if end < 0 {
-			return append(dst, source...)
-		}
-		dst = append(dst, source[:end]...)
-		dst = append(dst, ' ')
-		source = source[end+1:]
-	}
 }

@@ -2,9 +2,11 @@ package elastic
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -13,7 +15,6 @@ const inABulk = 1000
 // BenchmarkBulkBody and BenchmarkBulkResponse are the whole cost of a bulk request
 // except for the network; one operation is one document.
 func BenchmarkBulkBody(b *testing.B) {
-	s := &Store{stream: DefaultStream}
 	docs := make([]schemas.Document, inABulk)
 	for i := range docs {
 		docs[i] = document(benchmarkID(i))
@@ -22,9 +23,8 @@ func BenchmarkBulkBody(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if n%inABulk == 0 {
-			body := make([]byte, 0, s.bulkSize(docs))
-			for _, doc := range docs {
-				body = s.appendCreate(body, doc)
+			if _, err := io.Copy(io.Discard, bulkbody.New(DefaultStream, docs)); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -49,7 +50,7 @@ func allCreated(response []byte, docs []schemas.Document) bool {
 			want = append(want, ',')
 		}
 		want = append(want, `{"create":{"_id":`...)
-		want = appendID(want, doc.ID)
+		want = bulkbody.AppendID(want, doc.ID)
 		want = append(want, `,"status":201}}`...)
 		if rest, ok = bytes.CutPrefix(rest, want); !ok {
 			return false

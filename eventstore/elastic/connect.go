@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
+
+	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
 )
 
 // A search in a new index answers 503 until its shards are allocated, which takes a
@@ -65,8 +67,12 @@ type productCheck struct{ *elastictransport.Client }
 
 var errNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
 
-// Perform implements esapi.Transport.
+// Perform implements esapi.Transport. It sets the length of a bulk request, which esapi
+// does not know.
 func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
+	if bulk, ok := request.Body.(*bulkbody.Body); ok {
+		request.ContentLength = bulk.Size()
+	}
 	response, err := c.Client.Perform(request)
 	if err != nil || response.StatusCode/100 != 2 || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
 		return response, err

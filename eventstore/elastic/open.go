@@ -22,7 +22,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
@@ -83,8 +82,7 @@ type Store struct {
 	withoutRetries, withRetries esapi.Transport
 	httpTransport               *http.Transport
 
-	bulkBodies sync.Pool // of *[]byte, for bulks
-	fields     kql.Fields
+	fields kql.Fields
 }
 
 // Open checks a configuration and makes a store. It does not connect. No error of the

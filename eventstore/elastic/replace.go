@@ -11,6 +11,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -265,7 +266,10 @@ func (o bulkOperation) append(dst []byte) []byte {
 	}})
 	dst = append(append(dst, action...), '\n')
 	if o.source != nil {
-		dst = append(appendOneLine(dst, o.source), '\n')
+		begin := len(dst)
+		dst = append(dst, o.source...)
+		bulkbody.ReplaceLineBreaks(dst[begin:])
+		dst = append(dst, '\n')
 	}
 	return dst
 }
