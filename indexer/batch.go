@@ -24,7 +24,7 @@ func (x *Indexer) replace(it *item, event schemas.Event) {
 // batch is a group of events for one bulk request and one acknowledgement.
 type batch struct {
 	items             []item
-	encoded           []byte // the JSON documents, concatenated
+	documents         documentBuffer
 	messages          int
 	redeliveredEvents int
 	bodyBytes         int              // bytes of the messages' bodies
@@ -34,19 +34,14 @@ type batch struct {
 	writeResult       chan error
 }
 
-// add encodes an event. Earlier documents stay valid when sources is reallocated.
+// add encodes an event.
 func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
-	begin := len(b.encoded)
-	b.encoded = format.Append(b.encoded, event)
 	if d.Redelivered {
 		b.redeliveredEvents++
 	}
 	b.items = append(b.items, item{
 		event: event, redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
-		document: schemas.Document{
-			ID: event.EventID, Stream: event.Action.Stream(),
-			Source: b.encoded[begin:len(b.encoded):len(b.encoded)],
-		},
+		document: schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: b.documents.append(format, event)},
 	})
 }
 
@@ -85,25 +80,12 @@ func (b *batch) highestSequence() (sequence int64) {
 	return sequence
 }
 
-// reserve reserves room in an empty batch.
-func (b *batch) reserve(items, bytes int) {
-	if cap(b.items) < items {
-		b.items = make([]item, 0, items)
-	}
-	if cap(b.encoded) < bytes {
-		b.encoded = make([]byte, 0, bytes)
-	}
-}
-
-// maxReusedBuffer is the largest buffer that a batch keeps for the next messages.
-const maxReusedBuffer = 16 << 20 // bytes
+// bytes returns the memory of the bodies and the documents.
+func (b *batch) bytes() int { return b.bodyBytes + b.documents.bytes }
 
 // reset empties the batch for the next messages.
 func (b *batch) reset() {
 	clear(b.items) // frees the messages
-	b.items, b.messages, b.redeliveredEvents, b.bodyBytes, b.startsRedelivered, b.stored = b.items[:0], 0, 0, 0, false, nil
-	b.last = amqp.Delivery{}
-	if b.encoded = b.encoded[:0]; cap(b.encoded) > maxReusedBuffer {
-		b.encoded = nil
-	}
+	b.documents.reset()
+	*b = batch{items: b.items[:0], documents: b.documents, writeResult: b.writeResult}
 }

@@ -13,7 +13,7 @@ import (
 // acknowledged. Cancelling the consumer first would make another one active at once,
 // which breaks the order.
 func (s *session) collect(ctx, workCtx context.Context) error {
-	current, progress := s.newBatch(nil), s.progress[s.queue]
+	current, progress := s.newBatch(), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for first := true; ; {
@@ -42,7 +42,7 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 		if len(current.items) == 0 {
 			continue
 		}
-		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bodyBytes) {
+		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bytes()) {
 			return nil
 		}
 		if err := s.removeForgedMarks(workCtx, current); err != nil {
@@ -51,12 +51,11 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 		if err := s.matchStored(workCtx, current); err != nil {
 			return err
 		}
-		retuned := !current.allRedelivered() && s.state.tuner.observe(current.messages, current.bodyBytes)
-		next := s.newBatch(current)
+		retuned := !current.allRedelivered() && s.state.tuner.observe(current.messages, current.bytes())
 		if err := s.submit(workCtx, current); err != nil || retuned {
 			return err
 		}
-		current = next
+		current = s.newBatch()
 	}
 }
 
@@ -71,10 +70,10 @@ func (s *session) addDelivery(b *batch, d amqp.Delivery, timer *time.Timer) bool
 	s.state.lastSequence = b.items[len(b.items)-1].event.Sequence
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
-		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || len(b.encoded) >= s.cfg.Memory/2
+		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documents.bytes >= s.cfg.Memory/2
 	}
 	maxEvents, maxBytes := s.sizer.size()
-	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || len(b.encoded) >= maxBytes
+	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || b.documents.bytes >= maxBytes
 }
 
 // submit passes a batch to the writers. It blocks while these are busy, so that
@@ -104,16 +103,12 @@ func (s *session) submitLast(workCtx context.Context, b *batch) error {
 	return s.submit(workCtx, b)
 }
 
-// newBatch returns an empty batch with half as much room again as the previous one
-// used: batches grow, and moving their documents costs as much as encoding them.
-func (s *session) newBatch(previous *batch) *batch {
-	b := &batch{writeResult: make(chan error, 1)}
+// newBatch returns an empty batch.
+func (s *session) newBatch() *batch {
 	select {
-	case b = <-s.free:
+	case b := <-s.free:
+		return b
 	default:
+		return &batch{documents: documentBuffer{pool: &s.documentBlocks}, writeResult: make(chan error, 1)}
 	}
-	if previous != nil {
-		b.reserve(len(previous.items)*3/2, min(len(previous.encoded)*3/2, maxReusedBuffer))
-	}
-	return b
 }

@@ -112,9 +112,8 @@ type Config struct {
 	Batch  Batch
 
 	// Memory limits the memory of messages, in bytes: one half for the unacknowledged
-	// messages of each queue, one half for documents being written. Redelivered messages
-	// need up to one half more for each queue, since they are encoded before the first
-	// one is written. A single message may exceed the limit. So may messages that
+	// messages of each queue, with their documents. Of the three queues at most two are
+	// busy for long. A single message may exceed the limit. So may messages that
 	// suddenly grow, until the indexer has adapted the prefetch. Zero: 64 MiB.
 	Memory int
 
@@ -168,13 +167,14 @@ func orDefault[T int | time.Duration](value, fallback T) T {
 
 // Indexer writes the events of the queues to the store.
 type Indexer struct {
-	cfg         Config
-	sequence    clock
-	writeMemory *semaphore.Weighted // bytes of documents
-	sizer       *batchSizer
-	metrics     metrics
-	progress    map[string]*queueProgress // by queue
-	jobs        jobCache
+	cfg            Config
+	sequence       clock
+	writeMemory    *semaphore.Weighted // bytes of documents
+	documentBlocks sync.Pool           // of *documentBlock
+	sizer          *batchSizer
+	metrics        metrics
+	progress       map[string]*queueProgress // by queue
+	jobs           jobCache
 
 	readFailure, writeFailure storeFailure // of the store
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted

@@ -47,7 +47,7 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 		latency: factory.NewHistogramVec(histogram("latency_seconds",
 			"Time from the publishing of the newest message of a batch to its acknowledgement.",
 			prometheus.ExponentialBuckets(0.01, 3, 14)), []string{"queue"}),
-		inFlight:    factory.NewGauge(gauge("in_flight_bytes", "Documents being written, their copies in requests included.")),
+		inFlight:    factory.NewGauge(gauge("in_flight_bytes", "Documents being written.")),
 		batchEvents: factory.NewHistogram(histogram("batch_events", "Documents in a bulk request.", prometheus.ExponentialBuckets(1, 4, 7))),
 		batchBytes:  factory.NewHistogram(histogram("batch_bytes", "Size of the documents of a bulk request.", prometheus.ExponentialBuckets(1<<10, 4, 9))),
 		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
@@ -69,7 +69,7 @@ func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	for action, count := range counts {
 		m.events.WithLabelValues(actionLabel(action)).Add(float64(count))
 	}
-	m.bytes.Add(float64(len(b.encoded)))
+	m.bytes.Add(float64(b.documents.bytes))
 	m.latency.WithLabelValues(queue).Observe(max(0, time.Since(newest).Seconds()))
 }
 

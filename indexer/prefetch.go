@@ -18,7 +18,8 @@ const (
 	maxPrefetchGrowth = 128                 // factor of one change
 	maxPrefetch       = 65535               // AMQP 0-9-1 basic.qos: a short
 
-	// messageOverhead counts the headers of a message and its decoded event.
+	// messageOverhead counts the headers of a message and its decoded event, but not its
+	// body and document.
 	messageOverhead = 2 << 10 // bytes
 
 	// largestMessage is the default limit of RabbitMQ 4 (max_message_size).

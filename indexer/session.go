@@ -96,7 +96,7 @@ func (s *session) writeBatches(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		bytes := min(2*int64(len(b.encoded)), int64(s.cfg.Memory/2)) // the request has a copy
+		bytes := int64(min(b.documents.bytes, s.cfg.Memory/2))
 		if err := s.writeMemory.Acquire(ctx, bytes); err != nil {
 			return err
 		}
