@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
@@ -31,7 +32,7 @@ import (
 // five alternating ways. Run it with
 // -benchtime 1x; WATERSHIP_BENCH_MESSAGES says how many messages (200,000).
 func BenchmarkIndexer(b *testing.B) {
-	gctuning.Apply(0) // as `watership serve` does
+	gctuning.Apply(gctuning.ServeLimit(64 << 20)) // as `watership serve` does
 	count := 200_000
 	if text := os.Getenv("WATERSHIP_BENCH_MESSAGES"); text != "" {
 		var err error
@@ -89,19 +90,49 @@ func (s *system) load(count int) {
 	}
 }
 
+// benchMessage has 1 KiB of JSON and 8 headers of several types.
 func (s *system) benchMessage(n int) schemas.Envelope {
 	e := s.message("bench", n)
-	body := fmt.Appendf(nil, `{"order":%d`, n)
-	for key := range 19 {
-		body = fmt.Appendf(body, `,"key_%02d":"value %d of order %d, and words"`, key, key, n)
-	}
-	body = append(body, '}')
-	e.Body = append(body, bytes.Repeat([]byte(" "), max(0, 1024-len(body)))...)
+	at := time.Unix(1760000000, 0).Add(time.Duration(n) * 10 * time.Millisecond)
+	e.RoutingKey, e.Body = fmt.Sprintf("order.step_%02d", n%20), benchBody(n)
+	e.Properties.CorrelationID, e.Properties.Timestamp = fmt.Sprintf("corr-%010d", n/3), at
+	e.Properties.Type, e.Properties.AppID = "domain.event", "bench"
 	e.Headers = amqp091.Table{
-		"tenant": "acme", "region": "eu-central-1", "attempt": int32(n), "priority": int64(3), "sampled": true,
-		"weight": 1.5, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "source": "checkout",
+		"x-tenant": fmt.Sprint("t", n%40), "x-source": "billing-service", "x-trace-id": fmt.Sprintf("%032x", n*7919),
+		"x-attempt": int64(n % 5), "x-size": int32(1024 + n%512), "x-test": n%2 == 0, "x-produced-at": at,
+		"x-origin": amqp091.Table{"region": "eu-west-1", "zone": int64(n % 3), "canary": false},
 	}
 	return e
+}
+
+func benchBody(n int) []byte {
+	random := rand.New(rand.NewPCG(1, uint64(n)))
+	words := []string{
+		"delivered", "to the \"front\" desk", "customer asked for a call\nbefore noon", "naïve café", "priority handling",
+		"gift wrap", "left with neighbour", "signature <required>", "fragile & heavy", "paid by card",
+	}
+	var lines []any
+	for line := range 4 {
+		lines = append(lines, map[string]any{
+			"sku": fmt.Sprintf("SKU-%06d", random.IntN(1000000)), "qty": line + 1, "price": float64(random.IntN(10000)) / 100,
+		})
+	}
+	var notes []string
+	for size := 0; size < 575; {
+		note := words[random.IntN(len(words))]
+		notes, size = append(notes, note), size+len(note)+len(`"",`)
+	}
+	body, _ := json.Marshal(map[string]any{
+		"id": fmt.Sprintf("evt-%09d", n), "tenant": fmt.Sprintf("t%02d", n%40), "version": 3,
+		"occurred_at": time.Unix(1760000000+int64(n/100), 0).UTC(),
+		"actor": map[string]any{
+			"id": random.IntN(100000), "name": fmt.Sprintf("user%05d", random.IntN(100000)),
+			"ip": fmt.Sprintf("10.%d.%d.%d", random.IntN(256), random.IntN(256), random.IntN(256)), "roles": []string{"buyer", "admin"},
+		},
+		"amount": float64(random.IntN(1000000)) / 100, "currency": "EUR", "ok": random.IntN(2) == 0,
+		"lines": lines, "notes": notes,
+	})
+	return body
 }
 
 func discard(b *testing.B, s *system, count int) func() {

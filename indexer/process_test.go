@@ -82,7 +82,7 @@ func TestProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(config), &h); err != nil {
 		t.Fatal(err)
 	}
-	gctuning.Apply(0) // as `watership serve` does
+	gctuning.Apply(gctuning.ServeLimit(64 << 20)) // as `watership serve` does
 	s := &system{
 		Broker: rabbittest.Broker{URL: h.Broker}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}

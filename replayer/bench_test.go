@@ -33,7 +33,7 @@ import (
 // heap-MB is the largest heap during the replay: it should not depend on the number of
 // messages, except for the set of sent messages.
 func BenchmarkReplay(b *testing.B) {
-	gctuning.Apply(0)
+	gctuning.Apply(gctuning.ReplayLimit)
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, messages := range []int{20_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/%d", kind, messages), func(b *testing.B) { benchReplay(b, kind, messages) })

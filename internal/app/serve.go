@@ -53,13 +53,12 @@ type API interface {
 func (a *App) Serve(ctx context.Context, with Extension) error {
 	defer a.embedded.closeExternalAfter(ctx)()
 	a.logExposures()
-	gctuning.Apply(a.settings.Index.Memory)
 	s, err := a.newServer(ctx, with)
 	if err != nil {
 		return err
 	}
 	parts := []func(context.Context) error{
-		s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
+		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
 	}
 	if s.has(role.Index) {
 		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
@@ -79,6 +78,16 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 	err = group.Wait()
 	a.logger.Info("stopped")
 	return err
+}
+
+// tuneGC gives the garbage collector the memory that serve may take.
+func (s *Server) tuneGC(ctx context.Context) error {
+	indexing := 0
+	if s.has(role.Index) {
+		indexing = s.settings.Index.Memory
+	}
+	gctuning.Follow(ctx, gctuning.ServeLimit(indexing))
+	return nil
 }
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {

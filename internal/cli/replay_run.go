@@ -66,7 +66,7 @@ func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 // runJob runs the rest of a job with a progress bar, and prints failures to send as
 // they happen.
 func runJob(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
-	gctuning.Apply(0)
+	gctuning.Apply(gctuning.ReplayLimit)
 	bar := terminal.NewBar(t.Err, job.Total)
 	bar.StartAt(job.Sent + job.Failed + job.Skipped)
 	failed := job.Failed
