@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // TestSoakMemoryIsFlat indexes two million messages of 1 KiB into a stub of Elasticsearch,
@@ -43,6 +44,53 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 		}
 	}
 	m.process.stop()
+}
+
+// TestSoakMemoryOfServe measures `watership serve` with the role index, from a full queue,
+// with messages of 1 KiB and of 1 MiB.
+func TestSoakMemoryOfServe(t *testing.T) {
+	soak(t)
+	binary := buildCommand(t)
+	for _, test := range []struct {
+		name, settings  string
+		messages, bytes int
+		limit           int // MiB
+	}{
+		{"500,000 of 1 KiB", "", 500_000, 1 << 10, 128},
+		{"500 of 1 MiB", "", 500, 1 << 20, 128},
+		{"200,000 of 1 KiB with 32 MiB", "index: {memory: 32MiB}", 200_000, 1 << 10, 96},
+		{"500 of 1 MiB with 32 MiB", "index: {memory: 32MiB}", 500, 1 << 20, 96},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newSystem(t, rabbittest.Newest(t))
+			for first := 0; first < test.messages; first += 500 {
+				var chunk []schemas.Envelope
+				for n := range 500 {
+					e := s.benchMessage(first + n)
+					e.Body = largerBody(e.Body, test.bytes)
+					chunk = append(chunk, e)
+				}
+				s.publish(chunk...)
+			}
+			w := s.serveIntoStub(binary, test.settings)
+			began := time.Now()
+			w.await(t, test.messages)
+			peak := w.peakMemory() >> 20
+			w.stop()
+			t.Logf("at most %d MiB, after %s", peak, time.Since(began).Round(time.Second))
+			if peak > test.limit {
+				t.Errorf("its peak is %d MiB, want at most %d", peak, test.limit)
+			}
+		})
+	}
+}
+
+// largerBody makes a JSON object larger, unless it is large enough.
+func largerBody(body []byte, size int) []byte {
+	if missing := size - len(body); missing > 0 {
+		body = fmt.Appendf(body[:len(body)-1], `,"more":%q}`, bytes.Repeat([]byte("a word "), missing/len("a word ")))
+	}
+	return body
 }
 
 // countingStub is the stub; it counts documents.
