@@ -79,7 +79,8 @@ func startServing(t *testing.T, b rabbittest.Broker, environ ...string) serving 
 	}
 }
 
-// request sends a request, again while the server refuses the connection or is not ready.
+// request sends a request, again while the server refuses the connection or is not ready. A
+// test begins with /readyz: a server that stops before it has started returns an error.
 func (s serving) request(t *testing.T, client *http.Client, method, url, token string) (status int, body string) {
 	t.Helper()
 	rabbittest.Eventually(t, method+" "+url, func() bool {
@@ -192,7 +193,7 @@ func TestServesTLS(t *testing.T) {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "watership.example"}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	if status, body := s.request(t, &http.Client{Transport: transport}, "GET", "https://"+s.address+"/healthz", ""); status != 200 {
+	if status, body := s.request(t, &http.Client{Transport: transport}, "GET", "https://"+s.address+"/readyz", ""); status != 200 {
 		t.Errorf("%d: %s", status, body)
 	}
 	listening := s.Settings().HTTP
@@ -229,7 +230,7 @@ func writeCertificate(t *testing.T) (cert, key string) {
 // Headers that are too large, too slow or ambiguous end the connection or the request.
 func TestMalformedRequests(t *testing.T) {
 	s := startServing(t, rabbittest.Embedded(t))
-	if status, _ := s.request(t, http.DefaultClient, "GET", "http://"+s.address+"/healthz", ""); status != 200 {
+	if status, _ := s.request(t, http.DefaultClient, "GET", "http://"+s.address+"/readyz", ""); status != 200 {
 		t.Fatal(status)
 	}
 	for name, test := range map[string]struct{ request, want string }{
