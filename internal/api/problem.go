@@ -23,7 +23,7 @@ import (
 
 // Problem is the body of every error response, as RFC 9457 describes it.
 type Problem struct {
-	Type   string `json:"type" doc:"about:blank: the status says the kind of the problem"`
+	Type   string `json:"type,omitempty" doc:"about:blank, which is the default: the status says the kind of the problem"`
 	Title  string `json:"title" doc:"The text of the status"`
 	Status int    `json:"status"`
 	Detail string `json:"detail" doc:"What is wrong"`
@@ -78,13 +78,9 @@ func (p Problem) complete() *Problem {
 	return &p
 }
 
-const problemSchema = "#/components/schemas/Problem"
-
 func problemResponse(schemas huma.Registry) *huma.Response {
-	huma.SchemaFromType(schemas, reflect.TypeFor[Problem]())
-	return &huma.Response{
-		Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: &huma.Schema{Ref: problemSchema}}},
-	}
+	schema := schemas.Schema(reflect.TypeFor[Problem](), true, "")
+	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
 }
 
 // problemOfHuma replaces the errors of huma, which are about a request that does not fit
