@@ -110,6 +110,7 @@ type operation struct {
 	maxBody       int64         // bytes of the request's body; 0: maxBody
 	stream        bool          // the response ends with the client, or is long
 	responses     map[string]*huma.Response
+	valued        []string // query parameters that are no texts
 }
 
 const (
@@ -134,7 +135,6 @@ func (op operation) bodyLimit() int64 {
 // register adds an operation. This is the one place that checks roles, and that bounds
 // the time of requests.
 func register[I, O any](a *API, op operation, do func(ctx context.Context, in *I) (*O, error)) {
-	a.operations[op.method+" "+Prefix+op.path] = op
 	described := huma.Operation{
 		Method: op.method, Path: op.path, OperationID: op.id, Summary: op.summary, Description: op.text, Tags: []string{op.tag},
 		DefaultStatus: op.status, MaxBodyBytes: op.bodyLimit(), BodyReadTimeout: -1, // ServeHTTP has read the body
@@ -157,6 +157,13 @@ func register[I, O any](a *API, op operation, do func(ctx context.Context, in *I
 		}
 		return out, nil
 	})
+	path := a.huma.OpenAPI().Paths[op.path]
+	for _, registered := range []*huma.Operation{path.Get, path.Post} {
+		if registered != nil && registered.OperationID == op.id {
+			op.valued = valuedParameters(registered)
+		}
+	}
+	a.operations[op.method+" "+Prefix+op.path] = op
 }
 
 func (a *API) checkRole(role access.Role) func(huma.Context, func(huma.Context)) {

@@ -36,7 +36,7 @@ func (a *API) registerFailures() {
 type failuresInput struct {
 	QueryFilter
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of failures"`
-	Cursor string `query:"cursor" maxLength:"2000" doc:"Cursor of the page before, for the same query"`
+	Cursor string `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
 }
 
 type failuresOutput struct{ Body FailurePage }
@@ -153,7 +153,7 @@ type Discard struct {
 	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
 	Reason string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why nothing more is to be done"`
-	Expect *int           `json:"expect,omitempty" minimum:"0" doc:"Discard nothing unless exactly this many failures match"`
+	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Discard nothing unless exactly this many failures match"`
 	DryRun bool           `json:"dry_run,omitempty" doc:"Only count the failures"`
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Filter selects events. All criteria must match.
 type Filter struct {
-	Query string `query:"query" json:"query,omitempty" maxLength:"10000" doc:"Query in Kibana's language (KQL); none: all events" example:"action: poisoned and headers.tenant: acme"`
+	Query string `query:"query" json:"query,omitempty" maxLength:"4000" doc:"Query in Kibana's language (KQL); none: all events" example:"action: poisoned and headers.tenant: acme"`
 	Since string `query:"since" json:"since,omitempty" maxLength:"100" doc:"Only events of the last 15m, 1h30m, 7d, and so on" example:"1h"`
 	From  string `query:"from" json:"from,omitempty" maxLength:"100" doc:"Only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d"`
 	To    string `query:"to" json:"to,omitempty" maxLength:"100" doc:"Only events before this time"`
@@ -21,7 +21,7 @@ type Filter struct {
 // QueryFilter is a Filter in the query of a URL.
 type QueryFilter struct {
 	Filter
-	DSL string `query:"dsl" maxLength:"10000" doc:"Query in Elasticsearch's query DSL, as JSON"`
+	DSL string `query:"dsl" maxLength:"4000" doc:"Query in Elasticsearch's query DSL, as JSON"`
 }
 
 // text returns the query. A star alone searches all fields of an event, with bodies, which

@@ -29,7 +29,7 @@ type Replay struct {
 	Rate            float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
 	Limit           int     `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
 	StopAfter       int     `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
-	Expect          *int    `json:"expect,omitempty" minimum:"0" doc:"Send nothing unless exactly this many messages match"`
+	Expect          *int    `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
 	Reason          string  `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 }
 
@@ -38,7 +38,7 @@ type Target struct {
 	Kind     string  `json:"kind" enum:"origin,failed_queue,queue,exchange" doc:"The original exchange and routing key, only the queue that failed, another queue, or another exchange"`
 	Queue    string  `json:"queue,omitempty" maxLength:"255" doc:"Of the kind queue"`
 	Exchange string  `json:"exchange,omitempty" maxLength:"255" doc:"Of the kind exchange"`
-	Key      *string `json:"routing_key,omitempty" maxLength:"255" doc:"Of the kind exchange; none: each message keeps its own"`
+	Key      *string `json:"routing_key,omitempty" maxLength:"255" nullable:"true" doc:"Of the kind exchange; none: each message keeps its own"`
 }
 
 // Changes are changes of the messages of a replay.

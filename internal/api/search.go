@@ -38,7 +38,7 @@ type searchInput struct {
 	Fields   []string `query:"fields" maxItems:"100" doc:"Fields to return, by full or short names; none: all except the body"`
 	WithBody bool     `query:"body" doc:"Return bodies, too, if the caller may read them"`
 	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of events"`
-	Cursor   string   `query:"cursor" maxLength:"2000" doc:"Cursor of the page before, for the same query"`
+	Cursor   string   `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
 }
 
 type searchOutput struct{ Body EventPage }

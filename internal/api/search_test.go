@@ -146,10 +146,11 @@ func testMistakesInSearches(t *testing.T, r rig) {
 		{query("since", "yesterday"), "since", http.StatusBadRequest},
 		{query("since", "1h", "from", "now-1d"), "cannot be combined", http.StatusBadRequest},
 		{query("dsl", "{"), "dsl", http.StatusBadRequest},
-		{query("cursor", "%%%"), "cursor", http.StatusBadRequest},
+		{query("cursor", "%%%"), "validation failed", http.StatusUnprocessableEntity},
 		{query("cursor", "e30x"), "cursor", http.StatusBadRequest},
 		{query("fields", "nonsense"), "nonsense", http.StatusBadRequest},
 		{query("limit", "0"), "validation failed", http.StatusUnprocessableEntity},
+		{query("limit", ""), "validation failed", http.StatusUnprocessableEntity},
 		{query("limti", "1"), "validation failed", http.StatusUnprocessableEntity},
 	} {
 		r.do(t, http.MethodGet, "/events"+test.query, "").wantProblem(t, test.status, test.detail)
@@ -160,6 +161,9 @@ func testMistakesInSearches(t *testing.T, r rig) {
 	}
 	r.do(t, http.MethodGet, "/nothing", "").wantProblem(t, http.StatusNotFound, "no such path")
 	r.do(t, http.MethodDelete, "/events", "").wantProblem(t, http.StatusMethodNotAllowed, "DELETE")
+	if got := r.do(t, http.MethodOptions, "/replays/plan", "").Header.Get("Allow"); got != "POST" {
+		t.Errorf("the path of plans has the methods %s", got)
+	}
 }
 
 func TestCounts(t *testing.T) { inEachStore(t, testCounts) }

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/internal/idempotency"
 )
@@ -33,6 +36,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op, known := a.operations[pattern]
 	if !known {
 		a.writeNoOperation(w, r)
+		return
+	}
+	if problem := op.checkEmptyValues(r); problem != nil {
+		writeProblem(w, *problem)
 		return
 	}
 	release, free := a.acquire(op)
@@ -114,15 +121,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *Pr
 // writeNoOperation answers a request for no operation, with the methods that its path
 // has.
 func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		other := r.Clone(r.Context())
-		other.Method = method
-		if _, pattern := a.mux.Handler(other); pattern != "" {
-			allowed = append(allowed, method)
-		}
-	}
-	if len(allowed) > 0 {
+	if allowed := a.methodsOf(r); len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		writeProblem(w, Problem{Status: http.StatusMethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
 		return
@@ -134,4 +133,48 @@ func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 func (a *API) Run(ctx context.Context) error {
 	a.runs.run(ctx, a.app.Logger())
 	return nil
+}
+
+// methodsOf returns the methods of the path of a request: those of the path itself, or else
+// those of a path with a variable.
+func (a *API) methodsOf(r *http.Request) (exact []string) {
+	var others []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		switch _, pattern := a.mux.Handler(other); pattern {
+		case "":
+		case method + " " + r.URL.Path:
+			exact = append(exact, method)
+		default:
+			others = append(others, method)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return others
+}
+
+// checkEmptyValues refuses a number or a boolean without a value, which huma takes for
+// one that is not there.
+func (op operation) checkEmptyValues(r *http.Request) *Problem {
+	for name, values := range r.URL.Query() {
+		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
+			return &Problem{
+				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []Mistake{{"query." + name, "expected a value, or no such parameter"}},
+			}
+		}
+	}
+	return nil
+}
+
+// valuedParameters returns the parameters that are no texts.
+func valuedParameters(of *huma.Operation) (names []string) {
+	for _, p := range of.Parameters {
+		if p.In == "query" && p.Schema.Type != huma.TypeString && p.Schema.Type != huma.TypeArray {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }

@@ -24,7 +24,7 @@ func (a *API) registerTail() {
 }
 
 type tailInput struct {
-	Query       string `query:"query" maxLength:"10000" doc:"Query in Kibana's language (KQL); none: all events"`
+	Query       string `query:"query" maxLength:"4000" doc:"Query in Kibana's language (KQL); none: all events"`
 	WithBody    bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
 	Last        int    `query:"last" minimum:"0" maximum:"1000" doc:"Start with this many earlier events"`
 	LastEventID string `header:"Last-Event-ID" maxLength:"2000" doc:"Id of the last event that the client has received"`

@@ -3,17 +3,16 @@ package api
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // visibleEvents is a store without the events that a caller may not see.
 type visibleEvents struct {
-	app.EventStore
+	history.CheckedStore
 	caller access.Identity
 }
 
@@ -23,55 +22,24 @@ func (a *API) visible(ctx context.Context) (visibleEvents, error) {
 	return visibleEvents{store, access.FromContext(ctx)}, err
 }
 
-func (v visibleEvents) restrict(sel eventstore.Selection) (eventstore.Selection, error) {
-	node, err := v.caller.Restrict(sel.Query)
-	sel.Query = node
-	return sel, err
-}
-
-// Events implements app.EventStore.
+// Events implements history.EventStore.
 func (v visibleEvents) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	sel, err := v.restrict(sel)
+	node, err := v.caller.Restrict(sel.Query)
 	if err != nil {
 		return only[schemas.Event](err)
 	}
-	return v.EventStore.Events(ctx, sel)
+	sel.Query = node
+	return v.CheckedStore.Events(ctx, sel)
 }
 
-// Summaries implements app.EventStore.
+// Summaries implements history.Store.
 func (v visibleEvents) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
-	sel, err := v.restrict(sel)
+	node, err := v.caller.Restrict(sel.Query)
 	if err != nil {
 		return only[eventstore.EventSummary](err)
 	}
-	return v.EventStore.Summaries(ctx, sel, either...)
-}
-
-// Count implements app.EventStore.
-func (v visibleEvents) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
-	sel, err := v.restrict(sel)
-	if err != nil {
-		return 0, err
-	}
-	return v.EventStore.Count(ctx, sel)
-}
-
-// TopValues implements app.EventStore.
-func (v visibleEvents) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
-	sel, err := v.restrict(sel)
-	if err != nil {
-		return eventstore.Aggregation{}, err
-	}
-	return v.EventStore.TopValues(ctx, sel, field, n)
-}
-
-// Histogram implements app.EventStore.
-func (v visibleEvents) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
-	sel, err := v.restrict(sel)
-	if err != nil {
-		return eventstore.Aggregation{}, err
-	}
-	return v.EventStore.Histogram(ctx, sel, field, n, zone)
+	sel.Query = node
+	return v.CheckedStore.Summaries(ctx, sel, either...)
 }
 
 // only is a sequence of an error.

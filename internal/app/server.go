@@ -64,7 +64,7 @@ const serverTimeout = 3 * time.Second
 const (
 	listenConnections = 64 // more wait until one ends
 	listenTimeout     = 5 * time.Second
-	listenHeaderBytes = 16 << 10
+	listenHeaderBytes = 128 << 10 // a query of 4,000 characters has up to 48,000 bytes in a URL
 )
 
 // newHTTPServer makes the HTTP server of http.listen. The guard gives the requests that it
