@@ -233,7 +233,7 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		plan.First, plan.Last = &p.First, &p.Last
 	}
 	if err := app.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
-		plan.Problem = err.Error()
+		plan.Problem = namesOfAPI(err.Error())
 	}
 	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
 		plan.Routes = append(plan.Routes, PlanRoute{

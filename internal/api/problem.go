@@ -133,7 +133,7 @@ func newProblem(ctx context.Context, err error) *Problem {
 		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, field.Problem, correction(field)
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
-		p.Status = http.StatusBadRequest
+		p.Status, p.Detail = http.StatusBadRequest, namesOfAPI(err.Error())
 	case errors.As(err, &noJob), errors.As(err, &noMessage):
 		p.Status = http.StatusNotFound
 	case isConflict(err):
@@ -147,6 +147,12 @@ func newProblem(ctx context.Context, err error) *Problem {
 		p.Remedy = "Narrow the query or its period, or see doctor."
 	}
 	return p.complete()
+}
+
+// namesOfAPI replaces the flags of commands, which errors of the App name, by the members of
+// requests.
+func namesOfAPI(text string) string {
+	return strings.NewReplacer("--since", "since", "--from", "from", "--to ", "to ", "--dsl", "dsl", "--unchecked-routes", "unchecked_routes").Replace(text)
 }
 
 func correction(err *kql.FieldError) string {

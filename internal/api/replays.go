@@ -155,7 +155,7 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 		}
 	}
 	if err := app.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
-		return nil, &Problem{Status: http.StatusConflict, Detail: err.Error(), Remedy: "See the plan of the same request."}
+		return nil, &Problem{Status: http.StatusConflict, Detail: namesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.key, key.digest
 	created, err := replays.Create(ctx, plan)

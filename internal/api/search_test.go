@@ -143,7 +143,7 @@ func testMistakesInSearches(t *testing.T, r rig) {
 	}{
 		{query("query", "action: ("), "expected", http.StatusBadRequest},
 		{query("query", "nonsense: 1"), "nonsense", http.StatusBadRequest},
-		{query("since", "yesterday"), "since", http.StatusBadRequest},
+		{query("since", "yesterday"), `since "yesterday": expected a duration`, http.StatusBadRequest},
 		{query("since", "1h", "from", "now-1d"), "cannot be combined", http.StatusBadRequest},
 		{query("dsl", "{"), "dsl", http.StatusBadRequest},
 		{query("cursor", "%%%"), "validation failed", http.StatusUnprocessableEntity},
@@ -154,6 +154,9 @@ func testMistakesInSearches(t *testing.T, r rig) {
 		{query("limti", "1"), "validation failed", http.StatusUnprocessableEntity},
 	} {
 		r.do(t, http.MethodGet, "/events"+test.query, "").wantProblem(t, test.status, test.detail)
+	}
+	if got := string(r.do(t, http.MethodGet, "/events?since=yesterday", "").body); strings.Contains(got, "--") {
+		t.Errorf("a flag of the command: %s", got)
 	}
 	problem := r.do(t, http.MethodGet, "/events"+query("query", "acton: poisoned"), "").wantProblem(t, http.StatusBadRequest, "acton")
 	if member(problem, "position", "offset") != 0.0 || member(problem, "position", "query") != "acton: poisoned" || problem["remedy"] == nil {

@@ -30,8 +30,24 @@ func TestGuides(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			newReader(t).follow(t, string(text))
+			r := newReader(t)
+			if files := r.follow(t, string(text)); files < 1 || r.commands < 8 || len(r.terminals) < 2 {
+				t.Errorf("the guide has %d files, %d commands and %d terminals", files, r.commands, len(r.terminals))
+			}
 		})
+	}
+}
+
+// TestAPIPage follows the page of the HTTP API like a guide.
+func TestAPIPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(t)
+	if files := r.follow(t, string(text)); files != 1 || r.commands < 12 || len(r.terminals) != 2 {
+		t.Errorf("the page has %d files, %d commands and %d terminals", files, r.commands, len(r.terminals))
 	}
 }
 
@@ -93,13 +109,13 @@ func blocksOf(t *testing.T, page string) []guideBlock {
 	return blocks
 }
 
-func (r *guideReader) follow(t *testing.T, page string) {
+// follow returns the number of files that it has saved.
+func (r *guideReader) follow(t *testing.T, page string) (files int) {
 	t.Helper()
 	saved := regexp.MustCompile("Save as `([\\w.-]+)`:$")
 	running := regexp.MustCompile(`(first|second|third|fourth) terminal\b.* leave it running:$`)
 	prints := regexp.MustCompile(`The (first|second|third|fourth) terminal prints:$`)
-	files := 0
-	for _, program := range []string{"python3", "openssl", "curl"} {
+	for _, program := range []string{"python3", "openssl", "curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil && strings.Contains(page, program+" ") {
 			missing(t, program+" is not installed")
 		}
@@ -129,9 +145,7 @@ func (r *guideReader) follow(t *testing.T, page string) {
 			t.Fatalf("a reader does not know what to do with the block after %q", block.before)
 		}
 	}
-	if files < 1 || r.commands < 8 || len(r.terminals) < 2 {
-		t.Errorf("the guide has %d files, %d commands and %d terminals", files, r.commands, len(r.terminals))
-	}
+	return files
 }
 
 func commandsOf(text string) (all []command) {
@@ -202,7 +216,7 @@ func (r *guideReader) install(t *testing.T, line, variable string) {
 func (r *guideReader) run(t *testing.T, c command) {
 	t.Helper()
 	r.commands++
-	reads := regexp.MustCompile(`^watership (show|failed|search)\b`).MatchString(c.line)
+	reads := regexp.MustCompile(`^(watership (show|failed|search)\b|curl -sG? )`).MatchString(c.line)
 	var diff, out string
 	agrees := func() bool {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", c.line)
