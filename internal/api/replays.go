@@ -218,10 +218,9 @@ func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 }
 
 // maySee reports whether the caller may see a job. Queries and counts tell about queues, so
-// a caller with limits sees its own jobs alone.
+// a caller with limits sees the jobs that have its limits, as its own do.
 func maySee(ctx context.Context, job replayer.Job) bool {
-	caller := access.FromContext(ctx)
-	return !caller.Limited() || job.Operator == caller.Name
+	return access.FromContext(ctx).Within(job.Query)
 }
 
 type jobInput struct {
@@ -348,6 +347,10 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 		return nil, &Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)}
 	case job.Running(time.Now()):
 		return nil, &replayer.BusyError{ID: job.ID}
+	}
+	target := newJob(job).Target
+	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target}); err != nil {
+		return nil, err
 	}
 	return &jobOutput{newJob(job)}, a.runs.start(ctx, job, in.Body.StopAfter)
 }

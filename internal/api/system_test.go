@@ -383,6 +383,16 @@ func testActionsOfLimitedCallers(t *testing.T, s system) {
 			t.Errorf("bob sees %s %v", path, got)
 		}
 	}
+	carol := s.as(t, access.Token{Name: "carol", Role: access.Operator, Queues: []string{"ord*", "mails"}, Exchanges: []string{"shop"}})
+	own, _ := carol.post(t, "/replays", `{"query":"queue: orders or action: poisoned","target":{"kind":"failed_queue"},"again":true,"stop_after":1}`)["id"].(string)
+	if jobs, _ := carol.get(t, "/replays")["jobs"].([]any); len(jobs) != 1 || member(jobs[0], "id") != own {
+		t.Errorf("carol sees %v, started %s", jobs, own)
+	}
+	other := s.as(t, access.Token{Name: "carol2", Role: access.Operator, Queues: []string{"ord*"}, Exchanges: []string{"shop"}})
+	for _, path := range []string{"/replays/" + own, "/replays/" + own + "/outcomes", "/replays/" + own + "/watch"} {
+		other.do(t, http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, own)
+	}
+	other.do(t, http.MethodPost, "/replays/"+own+"/cancel", "{}").wantProblem(t, http.StatusNotFound, own)
 	viewer := s.as(t, access.Token{Name: "eve", Role: access.Viewer})
 	viewer.do(t, http.MethodPost, "/messages", `{"exchange":"shop"}`).wantProblem(t, http.StatusForbidden, "operator")
 	viewer.do(t, http.MethodGet, "/events/export?query=*", "").wantProblem(t, http.StatusForbidden, "bodies")
