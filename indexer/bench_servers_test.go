@@ -9,72 +9,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
-
-// services are the processes of RabbitMQ and Elasticsearch that scripts/services started.
-type services map[string]int // by name
-
-func findServices(b *testing.B) services {
-	b.Helper()
-	found := services{}
-	dir := filepath.Join(filepath.Dir(os.Getenv("WATERSHIP_TEST_SERVICES")), "..", ".services")
-	for name, file := range map[string]string{"broker": "rabbitmq4.pid", "store": "elasticsearch.pid"} {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			continue
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		if pid, err := strconv.Atoi(strings.TrimSpace(first)); err == nil {
-			found[name] = pid
-		}
-	}
-	return found
-}
-
-// cpu returns the CPU time of each service with its child processes, and of this process.
-func (s services) cpu() map[string]time.Duration {
-	used := map[string]time.Duration{"own": ownCPU()}
-	parents, times := processes()
-	for name, service := range s {
-		for pid := range times {
-			for ancestor := pid; ancestor > 1; ancestor = parents[ancestor] {
-				if ancestor == service {
-					used[name] += times[pid]
-					break
-				}
-			}
-		}
-	}
-	return used
-}
-
-// processes reads /proc/PID/stat (proc_pid_stat(5)), where a second has 100 ticks.
-func processes() (parents map[int]int, times map[int]time.Duration) {
-	parents, times = map[int]int{}, map[int]time.Duration{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		name := bytes.LastIndexByte(stat, ')')
-		fields := strings.Fields(string(stat[name+1:]))
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if len(fields) < 13 {
-			continue
-		}
-		parents[pid], _ = strconv.Atoi(fields[1])
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		times[pid] = time.Duration(user+system) * 10 * time.Millisecond
-	}
-	return parents, times
-}
 
 // startStub starts this test binary again as an Elasticsearch that accepts and discards
 // everything. Its CPU time does not count as the indexer's.

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -60,17 +59,18 @@ func BenchmarkIndexer(b *testing.B) {
 type way func(b *testing.B, s *system, count int) func()
 
 func measure(b *testing.B, count int, way way) {
-	services := findServices(b)
+	pids := rabbittest.Servers(b)
+	pids["own"] = os.Getpid()
 	for b.Loop() {
 		b.StopTimer()
 		s := newSystem(b, rabbittest.NewestServer(b))
 		s.load(count)
 		drain := way(b, s, count)
-		before, began := services.cpu(), time.Now()
+		before, began := rabbittest.CPU(pids), time.Now()
 		b.StartTimer()
 		drain()
 		b.StopTimer()
-		elapsed, after := time.Since(began), services.cpu()
+		elapsed, after := time.Since(began), rabbittest.CPU(pids)
 		b.ReportMetric(float64(count)/elapsed.Seconds(), "msg/s")
 		for name, used := range after {
 			b.ReportMetric(float64((used-before[name]).Nanoseconds())/1000/float64(count), name+"-µs/msg")
@@ -305,13 +305,4 @@ func deliveryOf(e schemas.Envelope) amqp091.Delivery {
 		Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,
 		ContentType: e.Properties.ContentType, DeliveryMode: 2, MessageId: e.Properties.MessageID,
 	}
-}
-
-// ownCPU returns the CPU time of this process.
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -87,12 +87,12 @@ type worker struct {
 // count.
 func (w *worker) report(b *testing.B, count int) {
 	b.Helper()
-	services := findServices(b)
-	services["own"] = w.pid
+	pids := rabbittest.Servers(b)
+	pids["own"] = w.pid
 	first := w.await(b, 1)
-	before, began := services.cpu(), time.Now()
+	before, began := rabbittest.CPU(pids), time.Now()
 	last := w.await(b, count)
-	after, elapsed := services.cpu(), time.Since(began)
+	after, elapsed := rabbittest.CPU(pids), time.Since(began)
 	messages := float64(last - first)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(messages/elapsed.Seconds(), "msg/s")

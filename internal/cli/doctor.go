@@ -14,20 +14,28 @@ import (
 
 func newDoctor(from *settings) *cobra.Command {
 	var format outputFormat
+	var plan bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check servers and topology, with a remedy for each problem",
 		Long: `Check the broker, the store and the topology, and print a remedy for each problem.
 doctor changes nothing. It exits with 1 if there are errors, and with 0 if there are
-only warnings.`,
-		Example: "  watership doctor\n  watership doctor -o json",
+only warnings.
+
+With --sizing it estimates instead what the traffic of the last 24 hours needs: cores,
+disk space and shards.`,
+		Example: "  watership doctor\n  watership doctor -o json\n  watership doctor --sizing",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+				if plan {
+					return reportSizing(ctx, a, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+				}
 				return reportFindings(a.Diagnose(ctx), printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&plan, "sizing", false, "estimate what the traffic of the last 24 hours needs")
 	format.addFlag(cmd, "table", "json")
 	return cmd
 }

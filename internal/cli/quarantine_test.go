@@ -187,8 +187,8 @@ func TestQuarantineAfterAMappingConflict(t *testing.T) {
 	wantRun(t, i.run(t, "quarantine", "rewrite", "--yes"), exitOK, "0 events to write again")
 }
 
-// askStore sends a request to the Elasticsearch of an installation.
-func (i *installation) askStore(t *testing.T, method, path, body string) {
+// askStore sends a request to the Elasticsearch of an installation, and returns the answer.
+func (i *installation) askStore(t *testing.T, method, path, body string) []byte {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, i.store+"/"+path, strings.NewReader(body))
 	if err != nil {
@@ -200,9 +200,11 @@ func (i *installation) askStore(t *testing.T, method, path, body string) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s %s", method, path, response.Status, text)
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s %s (%v)", method, path, response.Status, text, err)
 	}
+	return text
 }
 
 // TestReplayFromQuarantine: the preview names what is in quarantine, and what arrives is

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/sizing"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// sizingRow is the plan for a multiple of the traffic.
+type sizingRow struct {
+	Times   int            `json:"times"`
+	Traffic sizing.Traffic `json:"traffic"`
+	Plan    sizing.Plan    `json:"plan"`
+}
+
+func reportSizing(ctx context.Context, a *app.App, to printer, format outputFormat) error {
+	traffic, settings, err := readTraffic(ctx, a)
+	if err != nil {
+		return err
+	}
+	var rows []sizingRow
+	for _, times := range []int{1, 10} {
+		t := traffic.Times(float64(times))
+		rows = append(rows, sizingRow{times, t, sizing.New(t, settings)})
+	}
+	return writeItems(to.Out, format, rows, func() error { return to.sizing(rows) })
+}
+
+// readTraffic returns the traffic that the store has of the last 24 hours, and the settings to plan
+// for it.
+func readTraffic(ctx context.Context, a *app.App) (sizing.Traffic, sizing.Settings, error) {
+	settings := sizing.Settings{Retention: a.Settings().Store.Retention.Traffic, Replicas: 1}
+	events, err := a.Store(ctx)
+	if err != nil {
+		return sizing.Traffic{}, settings, err
+	}
+	var selections [2]eventstore.Selection
+	for i, action := range []schemas.Action{schemas.Published, schemas.Handled} {
+		text := fmt.Sprintf("event.action: %s and @timestamp >= now-%dh", action, int(sizing.Period.Hours()))
+		if selections[i].Query, err = a.ParseQuery(text); err != nil {
+			return sizing.Traffic{}, settings, err
+		}
+	}
+	traffic, err := sizing.Read(ctx, events, selections[0], selections[1])
+	return traffic, settings, err
+}
+
+func (p printer) sizing(rows []sizingRow) error {
+	t := rows[0].Traffic
+	err := p.printf("The last 24 hours: %s messages a second in the busiest minute, %s a day, bodies of %s, %.0f %% handled by Watership.\n",
+		sizing.Amount(t.Peak), sizing.Amount(t.Daily), sizing.Bytes(t.Size), 100*t.Handled)
+	if err != nil {
+		return err
+	}
+	columns := []terminal.Column{{Title: "TRAFFIC"}}
+	for _, title := range sizing.Columns() {
+		columns = append(columns, terminal.Column{Title: title})
+	}
+	table := terminal.NewTable(p.Out, p.screen, columns...)
+	for _, row := range rows {
+		name := "now"
+		if row.Times > 1 {
+			name = strconv.Itoa(row.Times) + " times"
+		}
+		if err := table.Row(append([]string{name}, row.Plan.Texts()...)...); err != nil {
+			return err
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return p.printf("\nAn estimate: docs/sizing.md has its assumptions.")
+}
