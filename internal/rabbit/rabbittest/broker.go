@@ -226,8 +226,12 @@ func (b Broker) Alarm(t testing.TB) (lift func()) {
 	lift = func() { b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.7") } // as in scripts/services.d
 	t.Cleanup(lift)
 	b.Service(t, "ctl", "set_vm_memory_high_watermark", "0.000001")
+	b.Service(t, "ctl", "eval", awaitAlarm) // it measures its memory once a second
 	return lift
 }
+
+// awaitAlarm is Erlang that returns once the node has an alarm.
+const awaitAlarm = `Await = fun Await() -> case rabbit_alarm:get_local_alarms() of [] -> timer:sleep(10), Await(); _ -> ok end end, Await().`
 
 // Service runs scripts/services for this broker, such as Service(t, "restart") or
 // Service(t, "ctl", "status"). It is safe for concurrent use.
