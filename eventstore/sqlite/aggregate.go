@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -17,6 +19,9 @@ type fieldValues struct {
 	sql      string
 	args     []any
 	location location
+
+	// counts is a SELECT of each value with its number of events.
+	counts string
 }
 
 func (s *Store) newFieldValues(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
@@ -25,22 +30,59 @@ func (s *Store) newFieldValues(operation string, sel eventstore.Selection, field
 		return fieldValues{}, err
 	}
 	v := fieldValues{filter: filter, location: s.layout.locate(field)}
-	switch at := v.location; {
+	at := v.location
+	keys := at.keyFilter()
+	v.args = slices.Concat(keys.args, filter.args)
+	inFilter := "IN (SELECT event.n FROM event WHERE " + filter.sql + ")"
+	terms := `FROM key CROSS JOIN posting ON posting.term >= printf('%x=', key.id) AND posting.term < printf('%x>', key.id)
+		WHERE key.id IN (` + keys.sql + ") AND doc " + inFilter
+	switch {
 	case at.column != "":
 		v.sql = fmt.Sprintf("SELECT %s AS value FROM event WHERE %[1]s IS NOT NULL AND (%s)", quoteName(at.column), filter.sql)
 		v.args = filter.args
+	case at.field == "":
+		v.sql, v.args = "SELECT NULL AS value WHERE FALSE", nil
+	case at.numeric:
+		v.sql = "SELECT DISTINCT value, n FROM number WHERE key IN (" + keys.sql + ") AND n " + inFilter
 	default:
-		keys := at.keyFilter()
-		v.sql = fmt.Sprintf("SELECT DISTINCT value, n FROM term WHERE %s AND n IN (SELECT event.n FROM event WHERE %s)", keys.sql, filter.sql)
-		v.args = append(keys.args, filter.args...)
+		v.sql = "SELECT DISTINCT term_value(posting.term) AS value, doc AS n " + terms
+	}
+	v.counts = "SELECT value, count(*) AS events FROM (" + v.sql + ") GROUP BY value"
+	switch {
+	case v.isIndexed():
+		v.counts = fmt.Sprintf(`WITH RECURSIVE list (value) AS (SELECT min(%[1]s) FROM event WHERE %[1]s IS NOT NULL
+			UNION ALL SELECT (SELECT min(%[1]s) FROM event WHERE %[1]s > value) FROM list WHERE value IS NOT NULL)
+			SELECT value, (SELECT count(*) FROM event WHERE %[1]s = value AND (%[2]s)) AS events FROM list`,
+			quoteName(at.column), filter.sql)
+	case at.field != "" && !at.numeric && !at.allKeys && filter.sql == "TRUE":
+		v.args = keys.args
+		v.counts = `SELECT term_value(term) AS value, doc AS events FROM key CROSS JOIN frequency
+			ON frequency.term >= printf('%x=', key.id) AND frequency.term < printf('%x>', key.id) WHERE key.id IN (` + keys.sql + ")"
+	case at.field != "" && !at.numeric && !at.allKeys:
+		v.counts = "SELECT term_value(term) AS value, count(*) AS events " + terms + " GROUP BY term"
 	}
 	return v, nil
 }
 
-// countMissing counts the events without a value.
-func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout) (n int64, err error) {
-	absent := allOf([]condition{v.filter, not(l.hasValue(v.location, notNull))})
-	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+absent.sql, absent.args...).Scan(&n)
+// isIndexed reports whether the index of the column counts the events of one value by
+// itself. A filter with a subquery, such as of headers, would be evaluated for each value.
+func (v fieldValues) isIndexed() bool {
+	return (v.location.column == "event.action" || v.location.column == "watership.queue") && !strings.Contains(v.filter.sql, "SELECT")
+}
+
+// countMissing counts the events without a value. Of a field with a single value each event
+// has one of the counted values, or none.
+func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, counted eventstore.Aggregation) (n int64, err error) {
+	if !v.location.single {
+		absent := allOf([]condition{v.filter, not(l.hasValue(v.location, notNull()))})
+		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+absent.sql, absent.args...).Scan(&n)
+		return n, err
+	}
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+v.filter.sql, v.filter.args...).Scan(&n)
+	n -= counted.Others
+	for _, bucket := range counted.Values {
+		n -= bucket.Count
+	}
 	return n, err
 }
 
@@ -62,7 +104,7 @@ func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field s
 		if aggregation, err = values.topValues(ctx, tx, n); err != nil {
 			return err
 		}
-		aggregation.Without, err = values.countMissing(ctx, tx, s.layout)
+		aggregation.Without, err = values.countMissing(ctx, tx, s.layout, aggregation)
 		return err
 	})
 	return aggregation, err
@@ -76,7 +118,7 @@ func (s *Store) cannotAggregate(operation string, field kql.Field) error {
 
 // topValues reads the most frequent values, and equally frequent ones in ascending order.
 func (v fieldValues) topValues(ctx context.Context, tx *sql.Tx, n int) (aggregation eventstore.Aggregation, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT value, count(*) FROM ("+v.sql+") GROUP BY value ORDER BY count(*) DESC, value", v.args...)
+	rows, err := tx.QueryContext(ctx, "SELECT value, events FROM ("+v.counts+") ORDER BY events DESC, value", v.args...)
 	if err != nil {
 		return aggregation, err
 	}
@@ -86,6 +128,9 @@ func (v fieldValues) topValues(ctx context.Context, tx *sql.Tx, n int) (aggregat
 		var count int64
 		if err := rows.Scan(&value, &count); err != nil {
 			return aggregation, err
+		}
+		if count == 0 {
+			continue // a value of other events
 		}
 		if len(aggregation.Values) == n {
 			aggregation.Others += count

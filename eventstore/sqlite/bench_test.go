@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // million is the number of events that the benchmarks search.
@@ -72,9 +74,34 @@ func millionEvents(b *testing.B) *Store {
 	}
 	const batch = 5000
 	for n := int(highest); n < million; n += batch {
-		create(b, s, eventDocuments("", n+1, n+batch)...)
+		docs := make([]schemas.Document, batch)
+		for i := range docs {
+			docs[i] = schemas.DocumentFormat{}.Document(mixedEvent(n + 1 + i))
+		}
+		create(b, s, docs...)
 	}
 	return s
+}
+
+// mixedEvent is event number n of a system: half of the events are `published`, one of 50
+// is `retry_scheduled`, one of 100 `poisoned`, and the others `handled`, in ten queues.
+func mixedEvent(n int) schemas.Event {
+	e := event("", n)
+	if n%2 == 0 {
+		return e
+	}
+	e.Action, e.Queue, e.Attempt, e.Duration = schemas.Handled, fmt.Sprint("queue-", n/2%10), 1, time.Duration(n%1000)*time.Millisecond
+	switch {
+	case n%100 == 1:
+		e.Action = schemas.Poisoned
+	case n%50 == 3:
+		e.Action = schemas.RetryScheduled
+	}
+	if e.Action != schemas.Handled {
+		e.Failure = schemas.Failure{Message: "cannot connect", Type: "*net.OpError", Class: "unavailable"}
+		e.Message = fmt.Sprint("instance-", n)
+	}
+	return e
 }
 
 func BenchmarkCreate(b *testing.B) {

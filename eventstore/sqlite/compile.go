@@ -184,7 +184,7 @@ func (c compiler) compileFieldExists(f kql.Field) condition {
 	if _, marked := c.columnIndex[at.field]; marked && at.allKeys {
 		at = location{column: at.field}
 	}
-	return c.hasValue(at, notNull)
+	return c.hasValue(at, notNull())
 }
 
 // compileFieldRange compares the words of a text one by one, as Elasticsearch does.

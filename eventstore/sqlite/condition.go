@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 )
 
 // condition is a boolean SQL expression on a row of the table event. Values of a
@@ -104,44 +106,129 @@ func unionOf(conditions []condition) condition {
 	return inSubquery(strings.Join(parts, " UNION ALL "), args...)
 }
 
-// predicate makes a condition on the SQL expression of one value.
-type predicate func(value string) condition
+// predicate is a condition on a value. For the table term, it also says which texts can
+// satisfy the condition.
+type predicate struct {
+	test func(value string) condition // of the SQL expression of a value
+
+	texts []string // all of them, if not nil; otherwise:
+	from  string   // the lowest one
+	to    string   // a text above the highest one; "" for no limit
+	above bool     // from itself does not satisfy it
+
+	// rest is the part of test that texts between from and to may not satisfy; or nil.
+	rest func(value string) condition
+}
 
 // compareWith compares a value with an operand.
 func compareWith(operator string, operand any) predicate {
-	return func(value string) condition { return where(value+" "+operator+" ?", operand) }
+	p := predicate{test: func(value string) condition { return where(value+" "+operator+" ?", operand) }}
+	text, _ := operand.(string)
+	switch operator {
+	case "=":
+		p.texts = []string{text}
+	case ">", ">=":
+		p.from, p.above = text, operator == ">"
+	case "<":
+		if p.to = text; text == "" {
+			p.texts = []string{} // no text is below the empty one
+		}
+	case "<=":
+		p.to = text + "\x00"
+	}
+	return p
 }
 
 func between(low, high any) predicate {
-	return func(value string) condition { return where(value+" BETWEEN ? AND ?", low, high) }
+	return predicate{test: func(value string) condition { return where(value+" BETWEEN ? AND ?", low, high) }}
 }
 
-func notNull(value string) condition { return where(value + " IS NOT NULL") }
+func notNull() predicate {
+	return predicate{test: func(value string) condition { return where(value + " IS NOT NULL") }}
+}
 
 // oneOf checks that a value is one of the texts.
 func oneOf(texts []string) predicate {
-	list, _ := json.Marshal(append([]string{}, texts...)) // strings always marshal
-	return func(value string) condition {
-		return where(value+" IN (SELECT value FROM json_each(?))", string(list))
-	}
+	texts = append([]string{}, texts...)
+	list := jsonList(texts)
+	return predicate{texts: texts, test: func(value string) condition {
+		return where(value+" IN (SELECT value FROM json_each(?))", list)
+	}}
+}
+
+func jsonList(texts []string) string {
+	list, _ := json.Marshal(texts) // strings always marshal
+	return string(list)
 }
 
 // hasValue is true where a value of a field satisfies a predicate.
 func (l layout) hasValue(location location, satisfies predicate) condition {
 	switch {
 	case location.column != "":
-		return satisfies("event." + quoteName(location.column))
+		return satisfies.ofColumn(location.column)
 	case location.field == "":
 		return where("FALSE")
+	case location.numeric:
+		keys, value := location.keyFilter(), satisfies.test("value")
+		return inSubquery("SELECT n FROM number WHERE key IN ("+keys.sql+") AND ("+value.sql+") AND n >= ?", append(slices.Concat(keys.args, value.args), lowestNumber{})...)
 	}
-	keys, value := location.keyFilter(), satisfies("value")
-	return inSubquery("SELECT n FROM term WHERE "+keys.sql+" AND ("+value.sql+") AND n >= ?", append(slices.Concat(keys.args, value.args), lowestNumber{})...)
+	return satisfies.ofTerm(location)
 }
 
-// keyFilter selects the rows of the table term at a location.
+// ofColumn uses the index of the ends of ids, if the column has one.
+func (p predicate) ofColumn(column string) condition {
+	quoted := "event." + quoteName(column)
+	test := p.test(quoted)
+	if p.texts == nil || column != "event.id" && column != "watership.fingerprint" {
+		return test
+	}
+	if len(p.texts) == 1 {
+		return where("(substr("+quoted+", -16) = substr(?, -16) AND "+test.sql+")", append([]any{p.texts[0]}, test.args...)...)
+	}
+	return where("(substr("+quoted+", -16) IN (SELECT substr(value, -16) FROM json_each(?)) AND "+test.sql+")", append([]any{jsonList(p.texts)}, test.args...)...)
+}
+
+// ofTerm is true where a term of the location satisfies the predicate.
+func (p predicate) ofTerm(location location) condition {
+	keys := location.keyFilter()
+	words := "SELECT " + keyBeginningSQL + " AS beginning FROM key WHERE id IN (" + keys.sql + ")"
+	switch {
+	case len(p.texts) == 1 && !location.allKeys:
+		return inSubquery("SELECT rowid AS n FROM term WHERE term MATCH coalesce((SELECT '\"' || beginning || ? || '\"' FROM ("+words+")), '\"\"') AND rowid >= ?",
+			slices.Concat([]any{strings.ReplaceAll(analyzer.Keyword(p.texts[0]), `"`, `""`)}, keys.args, []any{lowestNumber{}})...)
+	case p.texts != nil:
+		escaped := make([]string, len(p.texts))
+		for i, text := range p.texts {
+			escaped[i] = analyzer.Keyword(text)
+		}
+		return inSubquery("SELECT doc AS n FROM ("+words+") CROSS JOIN json_each(?) AS list CROSS JOIN posting ON posting.term = beginning || list.value WHERE doc >= ?",
+			append(slices.Clone(keys.args), jsonList(escaped), lowestNumber{})...)
+	}
+	return p.ofTermRange(words, keys.args)
+}
+
+func (p predicate) ofTermRange(words string, args []any) condition {
+	from := "posting.term >= beginning || ?"
+	if p.above {
+		from = "posting.term > beginning || ?"
+	}
+	to, end := "posting.term < beginning || ?", analyzer.Keyword(p.to)
+	if p.to == "" {
+		to, end = "posting.term < rtrim(beginning, '=') || ?", ">"
+	}
+	args = append(slices.Clone(args), analyzer.Keyword(p.from), end)
+	test := where("TRUE")
+	if p.rest != nil {
+		test = p.rest("term_value(posting.term)")
+	}
+	return inSubquery("SELECT doc AS n FROM ("+words+") CROSS JOIN posting ON "+from+" AND "+to+" WHERE "+test.sql+" AND doc >= ?",
+		append(slices.Concat(args, test.args), lowestNumber{})...)
+}
+
+// keyFilter selects the ids of the keys of a location.
 func (p location) keyFilter() condition {
 	if p.allKeys {
-		return where("key IN (SELECT id FROM key WHERE field = ?)", p.field)
+		return where("SELECT id FROM key WHERE field = ?", p.field)
 	}
-	return where("key = (SELECT id FROM key WHERE field = ? AND name = ?)", p.field, p.key)
+	return where("SELECT id FROM key WHERE field = ? AND name = ?", p.field, p.key)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) createAll(ctx context.Context, tx *sql.Tx, documents map[int]par
 	}
 	for i := range results {
 		if document, ok := documents[i]; ok {
-			if results[i], err = w.create(ctx, document); err != nil {
+			if results[i], err = w.create(ctx, s.layout, document); err != nil {
 				return err
 			}
 		}
@@ -60,13 +61,16 @@ func (s *Store) createAll(ctx context.Context, tx *sql.Tx, documents map[int]par
 
 // eventWriter has the prepared statements that write and remove events in a transaction.
 type eventWriter struct {
-	insertEvent, insertDocument, insertText, insertTerm, deleteTerm, selectStream *sql.Stmt
-	keys                                                                          keyIDs
+	tx *sql.Tx
+
+	insertEvent, insertDocument, insertText, insertTerm, insertNumber, selectStream *sql.Stmt
+	keys                                                                            keyIDs
+	compressor                                                                      *compressor
 }
 
 // newEventWriter prepares the statements, which are closed with the transaction.
-func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (*eventWriter, error) {
-	w := &eventWriter{keys: keyIDs{cached: map[[2]string]int64{}}}
+func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter, err error) {
+	w = &eventWriter{tx: tx, keys: keyIDs{cached: map[[2]string]int64{}}}
 	for _, statement := range []struct {
 		into **sql.Stmt
 		text string
@@ -74,47 +78,64 @@ func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (*eventWriter, e
 		{&w.insertEvent, s.layout.insertEventSQL()},
 		{&w.insertDocument, "INSERT INTO document (n, head, body) VALUES (?, ?, ?)"},
 		{&w.insertText, s.layout.insertTextSQL()},
-		{&w.insertTerm, "INSERT INTO term (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
-		{&w.deleteTerm, "DELETE FROM term WHERE key = ? AND value = ? AND n = ?"},
-		{&w.selectStream, `SELECT stream FROM event WHERE "event.id" = ?`},
+		{&w.insertTerm, "INSERT INTO term (rowid, value) VALUES (?, ?)"},
+		{&w.insertNumber, "INSERT INTO number (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
+		{&w.selectStream, `SELECT stream FROM event WHERE substr("event.id", -16) = substr(?1, -16) AND "event.id" = ?1`},
 		{&w.keys.selectKey, "SELECT id FROM key WHERE field = ? AND name = ?"},
 		{&w.keys.insertStatement, "INSERT INTO key (field, name) VALUES (?, ?)"},
 	} {
-		prepared, err := tx.PrepareContext(ctx, statement.text)
-		if err != nil {
+		if *statement.into, err = tx.PrepareContext(ctx, statement.text); err != nil {
 			return nil, err
 		}
-		*statement.into = prepared
 	}
-	return w, nil
+	w.compressor, err = s.newestCompressor(ctx, tx)
+	return w, err
 }
 
-func (w *eventWriter) create(ctx context.Context, e parsedDocument) (eventstore.Result, error) {
-	written, err := w.insertEvent.ExecContext(ctx, append([]any{e.stream}, e.values...)...)
-	if err != nil {
-		return eventstore.Result{}, err
-	}
-	if rows, err := written.RowsAffected(); err != nil || rows == 0 {
-		return w.conflict(ctx, e.id, err)
-	}
-	n, err := written.LastInsertId()
-	if err != nil {
-		return eventstore.Result{}, err
-	}
-	return eventstore.Result{Status: eventstore.Created}, w.insertParts(ctx, n, e)
-}
-
-func (w *eventWriter) conflict(ctx context.Context, id string, err error) (eventstore.Result, error) {
+// create relies on there being one writer at a time: nobody else writes the id after it was
+// not found.
+func (w *eventWriter) create(ctx context.Context, l layout, e parsedDocument) (eventstore.Result, error) {
 	result := eventstore.Result{Status: eventstore.Conflict}
-	if err != nil {
+	err := w.selectStream.QueryRowContext(ctx, e.id).Scan(&result.Index)
+	if !errors.Is(err, sql.ErrNoRows) {
 		return result, err
 	}
-	return result, w.selectStream.QueryRowContext(ctx, id).Scan(&result.Index)
+	return eventstore.Result{Status: eventstore.Created}, w.insert(ctx, l, 0, e)
+}
+
+// insert writes an event to all tables, with the next n if it is 0.
+func (w *eventWriter) insert(ctx context.Context, l layout, n int64, e parsedDocument) error {
+	written, err := w.insertEvent.ExecContext(ctx, l.eventRow(n, e)...)
+	if err != nil {
+		return err
+	}
+	if n, err = written.LastInsertId(); err != nil {
+		return err
+	}
+	if err := w.insertParts(ctx, n, e); err != nil {
+		return err
+	}
+	if n+1 < nextDictionary(w.compressor.dictionary) {
+		return nil
+	}
+	return w.renewDictionary(ctx, n+1)
+}
+
+// eventRow returns the arguments of insertEventSQL. The usual id, of the source and the
+// fingerprint, is not written twice.
+func (l layout) eventRow(n int64, e parsedDocument) []any {
+	row := append([]any{sql.NullInt64{Int64: n, Valid: n != 0}, e.stream == string(schemas.Failures)}, e.values...)
+	source, _ := e.values[l.columnIndex["watership.source"]].(string)
+	fingerprint, known := e.values[l.columnIndex["watership.fingerprint"]].(string)
+	if known && e.id == source+":"+fingerprint {
+		row[2+l.columnIndex["event.id"]] = nil
+	}
+	return row
 }
 
 // insertParts writes an event to all tables but event.
 func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument) error {
-	if _, err := w.insertDocument.ExecContext(ctx, n, e.head, e.body); err != nil {
+	if _, err := w.insertDocument.ExecContext(ctx, n, w.compressor.Compress(e.head), w.compressor.Compress(e.body)); err != nil {
 		return err
 	}
 	if e.hasText() {
@@ -122,16 +143,32 @@ func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument
 			return err
 		}
 	}
-	for _, t := range e.terms {
+	return w.insertTerms(ctx, n, e.terms)
+}
+
+// insertTerms writes the texts to the table term, and the other values to number.
+func (w *eventWriter) insertTerms(ctx context.Context, n int64, terms []term) error {
+	var tokens []byte
+	for _, t := range terms {
 		key, err := w.keys.id(ctx, t)
 		if err != nil {
 			return err
 		}
-		if _, err := w.insertTerm.ExecContext(ctx, key, t.value, n); err != nil {
+		if text, ok := t.value.(string); ok {
+			tokens = append(tokens, keyBeginning(key)...)
+			tokens = append(tokens, analyzer.Keyword(text)...)
+			tokens = append(tokens, ' ')
+			continue
+		}
+		if _, err := w.insertNumber.ExecContext(ctx, key, t.value, n); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(tokens) == 0 {
+		return nil
+	}
+	_, err := w.insertTerm.ExecContext(ctx, n, string(tokens))
+	return err
 }
 
 func (e parsedDocument) hasText() bool {

@@ -1,12 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
@@ -36,6 +36,7 @@ func (s *Store) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[
 type storedDocument struct {
 	id, stream string
 	head, body []byte
+	broken     error // of a document that cannot be decompressed
 }
 
 func (s *Store) documents(ctx context.Context, sel eventstore.Selection) iter.Seq2[storedDocument, error] {
@@ -54,7 +55,7 @@ func (s *Store) documents(ctx context.Context, sel eventstore.Selection) iter.Se
 		defer read.Close()
 		for _, n := range numbers {
 			var found storedDocument
-			err := read.QueryRowContext(ctx, n).Scan(&found.id, &found.stream, &found.head, &found.body)
+			err := found.read(ctx, s.decompressors, s.readers, read.QueryRowContext(ctx, n))
 			if errors.Is(err, sql.ErrNoRows) {
 				continue // Retain has removed it
 			}
@@ -72,11 +73,25 @@ func selectDocument(withBody bool) string {
 	if withBody {
 		body = "body"
 	}
-	return `SELECT "event.id", stream, head, ` + body + ` FROM event JOIN document USING (n) WHERE n = ?`
+	return `SELECT "event.id", stream, head, ` + body + `, (SELECT max(dictionary.n) FROM dictionary WHERE dictionary.n <= document.n)
+		FROM event JOIN document USING (n) WHERE n = ?`
 }
 
-func (d storedDocument) document() schemas.Document {
-	return schemas.Document{ID: d.id, Stream: schemas.Stream(d.stream), Source: slices.Concat(d.head, d.body)}
+// read reads a row of selectDocument.
+func (d *storedDocument) read(ctx context.Context, known *decompressors, from queryer, row *sql.Row) error {
+	var head, body []byte
+	var dictionary sql.NullInt64
+	if err := row.Scan(&d.id, &d.stream, &head, &body, &dictionary); err != nil {
+		return err
+	}
+	decompressor, err := known.decompressor(ctx, from, dictionary.Int64)
+	if err != nil {
+		return err
+	}
+	if d.head, d.broken = decompressor.Decompress(head); d.broken == nil {
+		d.body, d.broken = decompressor.Decompress(body)
+	}
+	return nil
 }
 
 func (d storedDocument) event(withBody bool) (schemas.Event, error) {
@@ -85,7 +100,7 @@ func (d storedDocument) event(withBody bool) (schemas.Event, error) {
 		source = append(d.head, '}')
 	}
 	event, err := schemas.ParseDocument(source)
-	if err != nil {
+	if err = cmp.Or(d.broken, err); err != nil {
 		return schemas.Event{}, fmt.Errorf("document %q of stream %s: %w", d.id, d.stream, err)
 	}
 	if !withBody {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 )
 
 // The table text stores words with spaces between them. Its tokenizer splits at
@@ -13,12 +14,9 @@ import (
 // joinWords makes a text for the table, or a phrase to search it for.
 func joinWords(words []string) string { return strings.Join(words, " ") }
 
-// isSeparator reports whether the table's tokenizer splits at a character.
-func isSeparator(r rune) bool { return r <= ' ' || r == '\x7f' }
-
 // anyWord is true where a text has any of the words.
 func anyWord(column, text string) condition {
-	list := words(text)
+	list := analyzer.Words(text)
 	for i, word := range list {
 		list[i] = ftsString(word)
 	}
@@ -27,7 +25,7 @@ func anyWord(column, text string) condition {
 
 // phrase is true where a text has the words in this order.
 func phrase(column, text string) condition {
-	list := words(text)
+	list := analyzer.Words(text)
 	if len(list) == 0 {
 		return where("FALSE")
 	}
@@ -52,7 +50,7 @@ func matchText(column, expression string) condition {
 func wordPattern(column string, pattern kql.Pattern) condition {
 	lower := make(kql.Pattern, len(pattern))
 	for i, part := range pattern {
-		if strings.ContainsFunc(part, isSeparator) {
+		if strings.ContainsFunc(part, analyzer.IsSeparator) {
 			return where("FALSE") // words have no separators
 		}
 		lower[i] = strings.ToLower(part)
@@ -64,7 +62,7 @@ func wordPattern(column string, pattern kql.Pattern) condition {
 }
 
 func wordWhere(column string, satisfies predicate) condition {
-	word := satisfies("term")
+	word := satisfies.test("term")
 	return inSubquery("SELECT doc AS n FROM word WHERE col = ? AND "+word.sql, append([]any{column}, word.args...)...)
 }
 

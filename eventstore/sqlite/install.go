@@ -19,7 +19,7 @@ var schema string
 
 const (
 	// schemaVersion is the version of schema.sql (PRAGMA user_version).
-	schemaVersion = 3
+	schemaVersion = 4
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -40,10 +40,38 @@ func (s *Store) Install(ctx context.Context) error {
 	if err != nil || version == schemaVersion {
 		return err
 	}
+	if err := s.enableVacuum(ctx, version); err != nil {
+		return s.storeError("creating the file", err)
+	}
 	if err := s.enableWAL(ctx); err != nil {
 		return s.storeError("creating the file", err)
 	}
-	return s.write(ctx, "creating the tables", func(tx *sql.Tx) error { return s.createSchema(ctx, tx) })
+	if err := s.write(ctx, "creating the tables", func(tx *sql.Tx) error { return s.createSchema(ctx, tx) }); err != nil {
+		return err
+	}
+	return s.vacuumUpgraded(ctx, version)
+}
+
+// enableVacuum lets Retain shrink the file. SQLite ignores it once a file has tables,
+// until a VACUUM.
+func (s *Store) enableVacuum(ctx context.Context, version int) error {
+	if version > 0 {
+		return nil
+	}
+	_, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL")
+	return err
+}
+
+// vacuumUpgraded makes an upgraded file as small as a new one. The file is complete
+// without it, so that a failure, such as another process that reads, is only logged.
+func (s *Store) vacuumUpgraded(ctx context.Context, version int) error {
+	if version == 0 {
+		return nil
+	}
+	if _, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM"); err != nil {
+		s.logger.Warn("the upgraded store keeps its size", "path", s.path, "error", err)
+	}
+	return ctx.Err()
 }
 
 // enableWAL turns on the write-ahead log. SQLite does not wait here for the lock of

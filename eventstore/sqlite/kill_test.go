@@ -116,12 +116,14 @@ func wantConsistent(t *testing.T, s *Store) {
 	t.Helper()
 	for statement, want := range map[string]string{
 		"PRAGMA integrity_check": "ok",
-		"SELECT count(*) FROM event LEFT JOIN document USING (n) WHERE head IS NULL":                               "0",
-		"SELECT count(*) FROM document WHERE n NOT IN (SELECT n FROM event)":                                       "0",
-		"SELECT count(*) FROM term WHERE n NOT IN (SELECT n FROM event) OR key NOT IN (SELECT id FROM key)":        "0",
-		`SELECT count(*) FROM event WHERE headers AND n NOT IN (SELECT n FROM term)`:                               "0",
-		`SELECT count(*) FROM event WHERE "body.text" AND n NOT IN (SELECT doc FROM word WHERE col = 'body.text')`: "0",
-		"SELECT count(*) FROM word WHERE doc NOT IN (SELECT n FROM event)":                                         "0",
+		"SELECT count(*) FROM event LEFT JOIN document USING (n) WHERE head IS NULL":                                      "0",
+		"SELECT count(*) FROM document WHERE n NOT IN (SELECT n FROM event)":                                              "0",
+		"SELECT count(*) FROM number WHERE n NOT IN (SELECT n FROM event) OR key NOT IN (SELECT id FROM key)":             "0",
+		"SELECT count(*) FROM posting WHERE doc NOT IN (SELECT n FROM event)":                                             "0",
+		"SELECT count(*) FROM posting WHERE substr(term, 1, instr(term, '=')) NOT IN (SELECT printf('%x=', id) FROM key)": "0",
+		`SELECT count(*) FROM event WHERE headers AND n NOT IN (SELECT doc FROM posting)`:                                 "0",
+		`SELECT count(*) FROM event WHERE "body.text" AND n NOT IN (SELECT doc FROM word WHERE col = 'body.text')`:        "0",
+		"SELECT count(*) FROM word WHERE doc NOT IN (SELECT n FROM event)":                                                "0",
 	} {
 		var got string
 		if err := s.readers.QueryRowContext(t.Context(), statement).Scan(&got); err != nil || got != want {

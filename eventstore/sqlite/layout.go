@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -18,14 +19,36 @@ type layout struct {
 	textColumns []string             // the columns of the table text
 }
 
-// hasColumn reports whether a field is a column. It is not if it has a value for each
-// attempt, nor if only `audited` events have it, which are few.
-func hasColumn(field string) bool {
-	switch field {
+// isSingle reports whether an event has at most one value of a field: all but those of
+// attempts and `audited` events.
+func isSingle(field kql.Field) bool {
+	switch field.Name {
 	case "user.name", "client.address", "event.reason":
 		return false
 	}
-	return !strings.HasPrefix(field, "watership.attempts.") && !strings.HasPrefix(field, "watership.audit.")
+	return !strings.HasPrefix(field.Name, "watership.attempts.") && !strings.HasPrefix(field.Name, "watership.audit.")
+}
+
+// hasColumn reports whether a field is a column. Of the keywords only those are that events
+// are counted, joined or summarized by.
+func hasColumn(field kql.Field) bool {
+	switch field.Name {
+	case "event.id", "event.action", "error.type", "messaging.message.id", "watership.source",
+		"watership.fingerprint", "watership.message", "watership.queue", "watership.class", "watership.error_group",
+		"watership.quarantined_action", "watership.replay.job", "watership.replay.of":
+		return true
+	}
+	return field.Type != kql.Keyword && isSingle(field)
+}
+
+// hasTerms reports whether the values of a field are in the table term or number. Those of
+// two fields also have columns without indexes.
+func hasTerms(field kql.Field) bool {
+	switch field.Name {
+	case "messaging.message.id", "watership.source":
+		return true
+	}
+	return !hasColumn(field)
 }
 
 func newLayout(labels []string) (layout, error) {
@@ -44,7 +67,7 @@ func newLayout(labels []string) (layout, error) {
 		if field.Type == kql.Text {
 			l.textColumns = append(l.textColumns, field.Name)
 		}
-		if hasColumn(field.Name) {
+		if hasColumn(field) {
 			l.columnIndex[field.Name] = len(l.columns)
 			l.columns = append(l.columns, field.Name)
 		}
@@ -52,10 +75,12 @@ func newLayout(labels []string) (layout, error) {
 	return l, nil
 }
 
-// insertEventSQL is the SQL statement that writes a row of event.
+// insertEventSQL is the SQL statement that writes a row of event. event.id is a
+// generated column.
 func (l layout) insertEventSQL() string {
-	return fmt.Sprintf("INSERT INTO event (stream, %s) VALUES (?%s) ON CONFLICT DO NOTHING",
-		quoteNames(l.columns), strings.Repeat(", ?", len(l.columns)))
+	columns := slices.Clone(l.columns)
+	columns[l.columnIndex["event.id"]] = "id"
+	return fmt.Sprintf("INSERT INTO event (n, failure, %s) VALUES (?, ?%s)", quoteNames(columns), strings.Repeat(", ?", len(columns)))
 }
 
 // insertTextSQL is the SQL statement that writes the words of an event.
@@ -74,21 +99,29 @@ func quoteNames(columns []string) string {
 
 func quoteName(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
 
-// location is a column of event, or keys of the table term, for the values of a
-// field. The zero value is for an unknown field.
+// location is a column of event, or keys of the tables term or number, for the values of
+// a field. The zero value is for an unknown field.
 type location struct {
 	column  string
-	field   string // of keys in the table term
+	field   string // of keys
 	key     string // name of the key
 	allKeys bool   // all keys of the field
+	numeric bool   // in the table number
+	single  bool   // an event has at most one value
 }
 
 func (l layout) locate(f kql.Field) location {
+	found := l.locateKeys(f)
+	found.numeric = f.Type == kql.Long || f.Type == kql.Double || f.Type == kql.Date
+	return found
+}
+
+func (l layout) locateKeys(f kql.Field) location {
 	if root, ok := strings.CutSuffix(f.Name, ".*"); ok {
 		return location{field: root, allKeys: true}
 	}
 	if _, known := l.mapped[f.Name]; known {
-		return l.locateMapped(f)
+		return locateMapped(f)
 	}
 	if f.Parent != "" {
 		return location{field: f.Parent, key: strings.TrimPrefix(f.Name, f.Parent+".")}
@@ -100,13 +133,13 @@ func (l layout) locate(f kql.Field) location {
 	return location{}
 }
 
-func (l layout) locateMapped(f kql.Field) location {
-	switch _, isColumn := l.columnIndex[f.Name]; {
+func locateMapped(f kql.Field) location {
+	switch {
 	case f.Type == kql.Flattened:
 		return location{field: f.Name, allKeys: true}
-	case isColumn:
-		return location{column: f.Name}
+	case hasTerms(f):
+		return location{field: f.Name, single: isSingle(f)}
 	default:
-		return location{field: f.Name}
+		return location{column: f.Name, single: true}
 	}
 }

@@ -42,7 +42,7 @@ func (s *Store) scanByID(ctx context.Context, operation string, ids []string, vi
 	if len(ids) == 0 {
 		return nil
 	}
-	byID := oneOf(ids)(`"event.id"`)
+	byID := oneOf(ids).ofColumn("event.id")
 	rows, err := s.readers.QueryContext(ctx, `SELECT stream, "event.id", "event.sequence" FROM event WHERE `+byID.sql, byID.args...)
 	if err != nil {
 		return s.storeError(operation, err)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -25,6 +26,9 @@ type Store struct {
 	timeout   time.Duration // for locks of other processes
 	logger    *slog.Logger
 	layout    layout
+
+	compressor    atomic.Pointer[compressor] // of the newest dictionary that a write has seen
+	decompressors *decompressors
 
 	// writer has one connection, since SQLite allows one writer at a time. The
 	// connections of readers do not wait for it.
@@ -53,8 +57,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		path: cfg.Path, retention: cfg.Retention, timeout: cfg.Timeout, logger: cfg.Logger, layout: layout,
-		writer:  sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
-		readers: sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
+		decompressors: newDecompressors(),
+		writer:        sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
+		readers:       sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
 	}
 	s.writer.SetMaxOpenConns(1)
 	s.readers.SetMaxOpenConns(maxReaders)

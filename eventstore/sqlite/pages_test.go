@@ -77,7 +77,7 @@ func TestPatternsInSQL(t *testing.T) {
 		if random.IntN(2) == 0 {
 			value = pattern.Join(text(2), func(part string) string { return part })
 		}
-		c := ofPattern(pattern)("value")
+		c := ofPattern(pattern).test("value")
 		var got bool
 		err := s.readers.QueryRowContext(t.Context(), "SELECT ("+c.sql+") FROM (SELECT ? AS value)", append(slices.Clone(c.args), value)...).Scan(&got)
 		if want := pattern.Match(value); err != nil || got != want {
@@ -91,7 +91,7 @@ func TestPatternsInSQL(t *testing.T) {
 		t.Errorf("only %d values matched", matched)
 	}
 	for _, value := range []any{nil, int64(1), 1.5, []byte("a")} {
-		c := ofPattern(kql.Pattern{"", ""})("value")
+		c := ofPattern(kql.Pattern{"", ""}).test("value")
 		var got bool
 		if err := s.readers.QueryRowContext(t.Context(), "SELECT ("+c.sql+") FROM (SELECT ? AS value)", append(slices.Clone(c.args), value)...).Scan(&got); err != nil || got {
 			t.Errorf("%T is taken for a text: %v", value, err)

@@ -19,7 +19,7 @@ type parsedDocument struct {
 	terms      []term
 }
 
-// term is a searchable value without a column.
+// term is a value of a key: a text, or a number.
 type term struct {
 	field, name string
 	value       any

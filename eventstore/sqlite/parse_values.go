@@ -1,10 +1,11 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/scalar"
 )
 
 // addValue adds the value at a path according to the mapping. Fields without a mapping
@@ -48,7 +49,7 @@ func (r *documentParser) addObject(path string, members map[string]any, listed b
 func (r *documentParser) addDynamic(root string, template kql.Field, members map[string]any) error {
 	for name, member := range members {
 		template.Name = root + "." + name
-		value, err := scalar(template, member)
+		value, err := scalar.Convert(template, member)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (r *documentParser) addMapped(field kql.Field, value any, listed bool) erro
 	if values, ok := value.([]any); ok {
 		return r.addList(field.Name, values)
 	}
-	value, err := scalar(field, value)
+	value, err := scalar.Convert(field, value)
 	if err != nil || value == nil {
 		return err
 	}
@@ -77,12 +78,17 @@ func (r *documentParser) addMapped(field kql.Field, value any, listed bool) erro
 }
 
 func (r *documentParser) addScalar(field kql.Field, value any, listed bool) error {
+	if listed && isSingle(field) {
+		return fmt.Errorf("%s has a list, but this store allows one value", field.Name)
+	}
+	if hasTerms(field) {
+		r.terms = append(r.terms, term{field.Name, "", value})
+	}
 	index, isColumn := r.columnIndex[field.Name]
 	switch {
 	case !isColumn:
-		r.terms = append(r.terms, term{field.Name, "", value})
 		return nil
-	case listed || r.values[index] != nil:
+	case r.values[index] != nil:
 		return fmt.Errorf("%s has a list, but this store allows one value", field.Name)
 	case field.Type == kql.Text:
 		r.addWords(field.Name, value)
@@ -95,7 +101,7 @@ func (r *documentParser) addScalar(field kql.Field, value any, listed bool) erro
 func (r *documentParser) addWords(name string, value any) {
 	for i, column := range r.textColumns {
 		if column == name {
-			r.words[i] = joinWords(words(value.(string)))
+			r.words[i] = joinWords(analyzer.Words(value.(string)))
 		}
 	}
 }
@@ -105,7 +111,7 @@ func (r *documentParser) addWords(name string, value any) {
 func (r *documentParser) addFlattened(field kql.Field, value any) error {
 	members, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return fmt.Errorf("%s is %s, expected an object", field.Name, describeType(value))
+		return fmt.Errorf("%s is %s, expected an object", field.Name, scalar.Describe(value))
 	}
 	for key, member := range members {
 		r.flatten(field.Name, key, member)
@@ -127,23 +133,8 @@ func (r *documentParser) flatten(field, path string, value any) {
 			r.flatten(field, path, element)
 		}
 	default:
-		if text, ok := keywordText(v); ok {
+		if text, ok := scalar.KeywordText(v); ok {
 			r.terms = append(r.terms, term{field, path, text})
 		}
 	}
-}
-
-// describeType names a value of the wrong type for an error.
-func describeType(value any) string {
-	switch v := value.(type) {
-	case map[string]any:
-		return "an object"
-	case []any:
-		return "a list"
-	case string:
-		return fmt.Sprintf("%.100q", v)
-	case json.Number:
-		return fmt.Sprintf("the number %.100s", v)
-	}
-	return fmt.Sprint(value)
 }

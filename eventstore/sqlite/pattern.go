@@ -9,14 +9,19 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// newDriver returns a driver of SQLite with the function matches(value, part, ...),
-// which matches a value against a pattern. GLOB would stop at a NUL in the value.
+// newDriver returns a driver of SQLite with two functions: matches(value, part, ...)
+// matches a value against a pattern, since GLOB would stop at a NUL in the value, and
+// term_value(word) returns the value of a word of the table term.
 func newDriver() (*sqlite.Driver, error) {
 	d := &sqlite.Driver{}
 	err := d.RegisterFunction("matches", &sqlite.FunctionImpl{
 		NArgs: -1, Deterministic: true, Scalar: matchesArguments,
 		VolatileArgs: true, // matches does not retain them, and strings keep their NULs
 	})
+	if err != nil {
+		return nil, err
+	}
+	err = d.RegisterFunction("term_value", &sqlite.FunctionImpl{NArgs: 1, Deterministic: true, Scalar: termValue})
 	return d, err
 }
 
@@ -33,13 +38,21 @@ func matchesArguments(_ *sqlite.FunctionContext, args []driver.Value) (driver.Va
 // ofPattern matches a value against a pattern with wildcards. The text before the first
 // wildcard uses an index.
 func ofPattern(pattern kql.Pattern) predicate {
-	return func(value string) condition {
+	p := predicate{from: pattern[0]}
+	if pattern[0] != "" {
+		p.to = afterPrefix(pattern[0])
+	}
+	if _, isPrefix := pattern.Prefix(); !isPrefix {
+		p.rest = func(value string) condition { return matchesPattern(value, pattern) }
+	}
+	p.test = func(value string) condition {
 		conditions := []condition{hasPrefix(value, pattern[0])}
-		if _, isPrefix := pattern.Prefix(); !isPrefix {
-			conditions = append(conditions, matchesPattern(value, pattern))
+		if p.rest != nil {
+			conditions = append(conditions, p.rest(value))
 		}
 		return allOf(conditions)
 	}
+	return p
 }
 
 func matchesPattern(value string, pattern kql.Pattern) condition {
@@ -55,7 +68,13 @@ func hasPrefix(value, prefix string) condition {
 	if prefix == "" {
 		return where("typeof(" + value + ") = 'text'")
 	}
+	return where(value+" >= ? AND "+value+" < ?", prefix, afterPrefix(prefix))
+}
+
+// afterPrefix returns a text above all texts with a prefix. UTF-8 has no byte 0xff, so the
+// addition does not overflow.
+func afterPrefix(prefix string) string {
 	end := []byte(prefix)
-	end[len(end)-1]++ // UTF-8 has no byte 0xff, so this does not overflow
-	return where(value+" >= ? AND "+value+" < ?", prefix, string(end))
+	end[len(end)-1]++
+	return string(end)
 }

@@ -64,13 +64,13 @@ func (s *Store) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id stri
 	case written.n != 0 && written.n != quarantined.n && written.sequence != quarantined.sequence:
 		return eventstore.Result{Status: eventstore.Conflict, Index: written.stream}, nil
 	}
-	if err := s.remove(ctx, tx, w, quarantined.n); err != nil {
+	if err := remove(ctx, tx, quarantined.n); err != nil {
 		return eventstore.Result{}, err
 	}
 	if written.n != 0 && written.n != quarantined.n {
 		return eventstore.Result{Status: eventstore.Created}, nil
 	}
-	return w.create(ctx, e)
+	return w.create(ctx, s.layout, e)
 }
 
 // storedEvent is the row of an event; n is 0 if there is none.
@@ -81,8 +81,8 @@ type storedEvent struct {
 }
 
 func findStored(ctx context.Context, tx *sql.Tx, id string) (found storedEvent, err error) {
-	row := tx.QueryRowContext(ctx, `SELECT n, "event.sequence", stream, "watership.quarantined_action" IS NOT NULL OR "event.action" = ?
-		FROM event WHERE "event.id" = ?`, schemas.Quarantined, id)
+	row := tx.QueryRowContext(ctx, `SELECT n, "event.sequence", stream, "watership.quarantined_action" IS NOT NULL OR "event.action" = ?1
+		FROM event WHERE substr("event.id", -16) = substr(?2, -16) AND "event.id" = ?2`, schemas.Quarantined, id)
 	if err = row.Scan(&found.n, &found.sequence, &found.stream, &found.quarantined); errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

@@ -3,21 +3,21 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Retain removes this much in one transaction, so that other writers do not wait long,
-// and loads one event at a time.
+// Retain removes this much in one transaction, so that other writers do not wait long.
 const (
-	maxRemovedEvents = 200      // events
-	maxRemovedBytes  = 16 << 20 // of documents; a single one can be larger
+	maxRemovedEvents = 500      // events
+	maxRemovedBytes  = 16 << 20 // of compressed documents; a single one can be larger
 )
 
 // Retain removes the events that exceed the retention of their stream, by their
-// sequence, and returns their number. The server calls it every minute. The file does
-// not shrink: SQLite reuses the free pages.
+// sequence, and returns their number. The server calls it every minute. Then it gives
+// most of the freed pages of the file back.
 func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	now := time.Now()
 	for stream, retention := range s.retention {
@@ -29,10 +29,13 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 			}
 		}
 	}
-	if removed > 0 {
-		err = s.removeKeys(ctx)
+	if removed == 0 {
+		return 0, nil
 	}
-	return removed, err
+	if err := s.removeUnused(ctx); err != nil {
+		return removed, err
+	}
+	return removed, s.shrink(ctx)
 }
 
 // removeOldest removes some of the oldest events of a stream from before a time, and
@@ -43,12 +46,8 @@ func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before 
 		if old, more, err = selectOldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
 		}
-		w, err := s.newEventWriter(ctx, tx)
-		if err != nil {
-			return err
-		}
 		for _, n := range old {
-			if err := s.remove(ctx, tx, w, n); err != nil {
+			if err := remove(ctx, tx, n); err != nil {
 				return err
 			}
 		}
@@ -61,7 +60,7 @@ func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before 
 // selectOldest selects the events that one transaction removes.
 func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []int64, more bool, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT event.n, length(head) + length(body) FROM event JOIN document USING (n)
-		WHERE stream = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, string(stream), before.UnixMicro(), maxRemovedEvents)
+		WHERE failure = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, stream == schemas.Failures, before.UnixMicro(), maxRemovedEvents)
 	if err != nil {
 		return nil, false, err
 	}
@@ -80,19 +79,12 @@ func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before
 	return old, len(old) == maxRemovedEvents, rows.Err()
 }
 
-// remove deletes an event from all tables. It parses the document again to find the
-// event's terms: an index on term.n would be as large as the whole table.
-func (s *Store) remove(ctx context.Context, tx *sql.Tx, w *eventWriter, n int64) error {
-	var found storedDocument
-	row := tx.QueryRowContext(ctx, `SELECT "event.id", stream, head, body FROM event JOIN document USING (n) WHERE n = ?`, n)
-	if err := row.Scan(&found.id, &found.stream, &found.head, &found.body); err != nil {
-		return err
-	}
-	if err := s.removeTerms(ctx, tx, w, n, found.document()); err != nil {
-		return err
-	}
+// remove deletes an event from all tables. SQLite removes its words from term and text
+// when it merges their parts, and leaves it out of their results until then.
+func remove(ctx context.Context, tx *sql.Tx, n int64) error {
 	for _, statement := range []string{
-		"DELETE FROM text WHERE rowid = ?", "DELETE FROM document WHERE n = ?", "DELETE FROM event WHERE n = ?",
+		"DELETE FROM number WHERE n = ?", "DELETE FROM term WHERE rowid = ?", "DELETE FROM text WHERE rowid = ?",
+		"DELETE FROM document WHERE n = ?", "DELETE FROM event WHERE n = ?",
 	} {
 		if _, err := tx.ExecContext(ctx, statement, n); err != nil {
 			return err
@@ -101,31 +93,43 @@ func (s *Store) remove(ctx context.Context, tx *sql.Tx, w *eventWriter, n int64)
 	return nil
 }
 
-// removeTerms scans the whole table for a document that cannot be parsed, which has to
-// be removed too.
-func (s *Store) removeTerms(ctx context.Context, tx *sql.Tx, w *eventWriter, n int64, doc schemas.Document) error {
-	e, err := s.layout.parse(doc)
-	if err != nil {
-		s.logger.Warn("removing an event that cannot be parsed", "event", doc.ID, "error", err)
-		_, err := tx.ExecContext(ctx, "DELETE FROM term WHERE n = ?", n)
-		return err
-	}
-	for _, t := range e.terms {
-		key, err := w.keys.id(ctx, t)
-		if err == nil {
-			_, err = w.deleteTerm.ExecContext(ctx, key, t.value, n)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeKeys deletes the keys without terms.
-func (s *Store) removeKeys(ctx context.Context) error {
+// removeUnused deletes the keys without terms and the dictionaries without documents. The
+// newest dictionary is for documents to come.
+func (s *Store) removeUnused(ctx context.Context) error {
 	return s.write(ctx, "removing keys", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM key WHERE NOT EXISTS (SELECT 1 FROM term WHERE term.key = key.id)")
+		_, err := tx.ExecContext(ctx, `
+			DELETE FROM key WHERE NOT EXISTS (SELECT 1 FROM number WHERE number.key = key.id)
+				AND NOT EXISTS (SELECT 1 FROM posting WHERE term >= printf('%x=', id) AND term < printf('%x>', id));
+			DELETE FROM dictionary WHERE n < (SELECT max(n) FROM dictionary AS later
+				WHERE later.n <= coalesce((SELECT min(n) FROM document), later.n))`)
 		return err
 	})
+}
+
+// The free pages of a file are used again. Retain returns those that exceed a part of the
+// file, some at a time, so that other writers do not wait long.
+const (
+	maxFreePart  = 8   // an eighth
+	shrunkAtOnce = 256 // pages
+)
+
+func (s *Store) shrink(ctx context.Context) error {
+	const operation = "shrinking the file"
+	for {
+		var pages, free int64
+		row := s.writer.QueryRowContext(ctx, "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count")
+		if err := row.Scan(&pages, &free); err != nil {
+			return s.storeError(operation, err)
+		}
+		if free <= pages/maxFreePart {
+			return nil
+		}
+		var vacuum int64
+		if err := s.writer.QueryRowContext(ctx, "SELECT auto_vacuum FROM pragma_auto_vacuum").Scan(&vacuum); err != nil || vacuum == 0 {
+			return s.storeError(operation, err)
+		}
+		if _, err := s.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrunkAtOnce)); err != nil {
+			return s.storeError(operation, err)
+		}
+	}
 }

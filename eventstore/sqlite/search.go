@@ -113,8 +113,10 @@ func (s *Store) selectNewest(ctx context.Context, filter condition, sel eventsto
 	return queryNumbers(ctx, tx, statement, args)
 }
 
+// queryer is a database or a transaction.
 type queryer interface {
 	QueryContext(ctx context.Context, statement string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, statement string, args ...any) *sql.Row
 }
 
 func queryNumbers(ctx context.Context, from queryer, statement string, args []any) ([]int64, error) {
@@ -122,8 +124,11 @@ func queryNumbers(ctx context.Context, from queryer, statement string, args []an
 	if err != nil {
 		return nil, err
 	}
+	return scanNumbers(rows)
+}
+
+func scanNumbers(rows *sql.Rows) (numbers []int64, err error) {
 	defer rows.Close()
-	var numbers []int64
 	for rows.Next() {
 		var n int64
 		if err := rows.Scan(&n); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,8 +86,8 @@ func TestDocumentsAreStoredByteForByte(t *testing.T) {
 		create(t, s, doc)
 		stored := 0
 		for found, err := range s.documents(t.Context(), eventstore.Selection{Query: node(t, "event.id: "+doc.ID)}) {
-			if got := found.document(); err != nil || got.ID != doc.ID || got.Stream != doc.Stream || !bytes.Equal(got.Source, doc.Source) {
-				t.Errorf("got %+v, %v, want %s", got, err, doc.Source)
+			if err != nil || found.id != doc.ID || found.stream != string(doc.Stream) || !bytes.Equal(slices.Concat(found.head, found.body), doc.Source) {
+				t.Errorf("got %+v, %v, want %s", found, err, doc.Source)
 			}
 			stored++
 		}

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -15,7 +15,11 @@ const selectSummary = `SELECT "event.id", "event.sequence", "@timestamp",
 	coalesce("watership.quarantined_action", "event.action"), "watership.fingerprint",
 	"messaging.message.id", "watership.message", "watership.queue", "watership.class", "error.type",
 	"watership.error_group", "watership.replay.job", "watership.replay.of"
-	FROM event WHERE n = ?`
+	FROM json_each(?) AS list CROSS JOIN event ON event.n = list.value`
+
+// maxSummariesAtOnce is the number of events that one statement reads. The first reads one,
+// for callers that stop early.
+const maxSummariesAtOnce = 512
 
 // Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. Like
@@ -29,22 +33,39 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either 
 			yield(eventstore.EventSummary{}, err)
 			return
 		}
-		read, err := s.readers.PrepareContext(ctx, selectSummary)
-		if err != nil {
-			yield(eventstore.EventSummary{}, s.storeError(operation, err))
-			return
-		}
-		defer read.Close()
-		for _, n := range numbers {
-			summary, err := scanSummary(read.QueryRowContext(ctx, n))
-			if errors.Is(err, sql.ErrNoRows) {
-				continue // Retain has removed it
+		for count := 1; len(numbers) > 0; count = min(2*count, maxSummariesAtOnce) {
+			some := numbers[:min(count, len(numbers))]
+			numbers = numbers[len(some):]
+			summaries, err := s.readSummaries(ctx, some)
+			for _, summary := range summaries {
+				if !yield(summary, nil) {
+					return
+				}
 			}
-			if !yield(summary, s.storeError(operation, err)) || err != nil {
+			if err != nil {
+				yield(eventstore.EventSummary{}, s.storeError(operation, err))
 				return
 			}
 		}
 	}
+}
+
+// readSummaries leaves out the events that Retain has removed.
+func (s *Store) readSummaries(ctx context.Context, numbers []int64) (summaries []eventstore.EventSummary, err error) {
+	list, _ := json.Marshal(numbers) // numbers always marshal
+	rows, err := s.readers.QueryContext(ctx, selectSummary, string(list))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		summary, err := scanSummary(rows)
+		if err != nil {
+			return summaries, err
+		}
+		summaries = append(summaries, summary)
+	}
+	return summaries, rows.Err()
 }
 
 func (s *Store) anyFilter(either []eventstore.FieldIn) []condition {
@@ -59,7 +80,7 @@ func (s *Store) anyFilter(either []eventstore.FieldIn) []condition {
 	return []condition{unionOf(conditions)}
 }
 
-func scanSummary(row *sql.Row) (eventstore.EventSummary, error) {
+func scanSummary(row *sql.Rows) (eventstore.EventSummary, error) {
 	var summary eventstore.EventSummary
 	var millis int64
 	texts := make([]sql.NullString, 10)

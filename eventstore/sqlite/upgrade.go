@@ -5,71 +5,76 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
-// upgrade migrates a file of an older version to schema.sql, in one transaction.
+// upgrade writes the events of a file of an older version to the tables of schema.sql, in
+// one transaction.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
-	steps := []func(context.Context, *sql.Tx) error{
-		1: s.createHandoverTable,
-		2: s.reindexWords,
-	}
 	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", schemaVersion)
-	for _, step := range steps[version:] {
-		if err := step(ctx, tx); err != nil {
-			return err
-		}
+	handovers := "ALTER TABLE handover RENAME TO former_handover;"
+	if version == 1 {
+		handovers = "CREATE TABLE former_handover (name TEXT PRIMARY KEY, document BLOB NOT NULL);"
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
+	_, err := tx.ExecContext(ctx, handovers+`
+		ALTER TABLE job RENAME TO former_job;
+		CREATE TABLE former_event AS SELECT * FROM event JOIN document USING (n) ORDER BY n;
+		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
+		`+schema+`;
+		INSERT INTO handover SELECT * FROM former_handover;
+		INSERT INTO job SELECT * FROM former_job;
+		DROP TABLE former_handover; DROP TABLE former_job`)
+	if err != nil {
+		return err
+	}
+	if err := s.copyEvents(ctx, tx); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("DROP TABLE former_event; PRAGMA user_version = %d", schemaVersion))
 	return err
 }
 
-// reindexWords fills the table of words from the documents: before version 3 words
-// were runs of letters and digits.
-func (s *Store) reindexWords(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, "DROP TABLE word; DROP TABLE text;"+textTables()); err != nil {
-		return err
-	}
-	write, err := tx.PrepareContext(ctx, s.layout.insertTextSQL())
+// copyEvents writes each former event again. A document that cannot be parsed stays in the
+// file, with the columns of its former row.
+func (s *Store) copyEvents(ctx context.Context, tx *sql.Tx) error {
+	w, err := s.newEventWriter(ctx, tx)
 	if err != nil {
 		return err
 	}
-	read, err := tx.PrepareContext(ctx, `SELECT event.n, "event.id", stream, head, body FROM event JOIN document USING (n)
-		WHERE event.n > ? ORDER BY event.n LIMIT 1`)
+	read, err := tx.PrepareContext(ctx, "SELECT rowid, n, stream, head, body, "+quoteNames(s.layout.columns)+
+		" FROM former_event WHERE rowid > ? ORDER BY rowid LIMIT 1")
 	if err != nil {
 		return err
 	}
-	for last := int64(0); ; {
-		var found storedDocument
-		err := read.QueryRowContext(ctx, last).Scan(&last, &found.id, &found.stream, &found.head, &found.body)
+	for last, n := int64(0), int64(0); ; {
+		former := parsedDocument{values: make([]any, len(s.layout.columns)), words: make([]any, len(s.layout.textColumns))}
+		targets := []any{&last, &n, &former.stream, &former.head, &former.body}
+		for i := range former.values {
+			targets = append(targets, &former.values[i])
+		}
+		err := read.QueryRowContext(ctx, last).Scan(targets...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		parsed, err := s.layout.parse(found.document())
-		if err != nil {
-			s.logger.Warn("cannot parse an event: its words are no longer searchable", "event", found.id, "error", err)
-			continue
-		}
-		if !parsed.hasText() {
-			continue
-		}
-		if _, err := write.ExecContext(ctx, append([]any{last}, parsed.words...)...); err != nil {
+		if err := w.insert(ctx, s.layout, n, s.parseFormer(former)); err != nil {
 			return err
 		}
 	}
 }
 
-// textTables is the part of schema.sql that creates the tables of words.
-func textTables() string {
-	_, after, _ := strings.Cut(schema, "CREATE VIRTUAL TABLE text")
-	tables, _, _ := strings.Cut(after, "-- Replay jobs")
-	return "CREATE VIRTUAL TABLE text" + tables
-}
-
-func (s *Store) createHandoverTable(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, "CREATE TABLE handover (name TEXT PRIMARY KEY, document BLOB NOT NULL)")
-	return err
+func (s *Store) parseFormer(former parsedDocument) parsedDocument {
+	former.id, _ = former.values[s.layout.columnIndex["event.id"]].(string)
+	parsed, err := s.layout.parse(schemas.Document{
+		ID: former.id, Stream: schemas.Stream(former.stream), Source: slices.Concat(former.head, former.body),
+	})
+	if err != nil {
+		s.logger.Warn("cannot parse an event: its words and headers are no longer searchable", "event", former.id, "error", err)
+		return former
+	}
+	return parsed
 }

@@ -16,9 +16,11 @@ import (
 )
 
 // version1 copies a file of version 1, with five events and a job.
-func version1(t *testing.T) (path string) {
+func version1(t *testing.T) (path string) { return formerFile(t, "version1.db.gz") }
+
+func formerFile(t *testing.T, name string) (path string) {
 	t.Helper()
-	zipped, err := os.Open(filepath.Join("testdata", "version1.db.gz"))
+	zipped, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +82,37 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	wantSameTables(t, s, installed(t, Config{}))
+}
+
+// TestUpgradeOfVersion3: events of a file of version 3, the last of which is poison, are
+// unchanged, and found by all of their fields. The upgraded file can shrink, too.
+func TestUpgradeOfVersion3(t *testing.T) {
+	s := installed(t, Config{Path: formerFile(t, "version3.db.gz"), Labels: []string{"labels.tenant"}})
+	for asked, want := range map[string]int64{
+		"": 5, "event.id: 000005": 1, "watership.queue: Orders*": 1, `watership.queue: "Orders EU"`: 1, "headers.tenant: t5": 1,
+		"headers: t*": 5, "labels.tenant: t5": 1, "numeric_labels.n > 4": 1, "messaging.message.id: m-3": 1, "body.text: hello": 5,
+		`body.text: "hello number"`: 5, "body.json.order: 2": 1, "error.message: connect": 1, "watership.class: unavailable": 1,
+	} {
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+	number := 0
+	for got, err := range s.Events(t.Context(), eventstore.Selection{Order: eventstore.BySequence}) {
+		number++
+		want := event("", number)
+		if err != nil || got.EventID != want.EventID || !bytes.Equal(got.Envelope.Body, want.Envelope.Body) || got.Envelope.Fingerprint() != want.Fingerprint {
+			t.Errorf("event %d is %+v, %v", number, got, err)
+		}
+	}
+	if state := column(t, s, "SELECT document FROM handover")[0]; state != "state" {
+		t.Errorf("its handover is %q", state)
+	}
+	if vacuum := column(t, s, "SELECT auto_vacuum FROM pragma_auto_vacuum")[0]; vacuum != "2" {
+		t.Errorf("auto_vacuum is %s", vacuum)
+	}
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
 }
 
 // wantSameTables compares the schemas of two files.

@@ -100,7 +100,7 @@ func documentWith(n int, member string) schemas.Document {
 	return schemas.Document{ID: fmt.Sprint("document-", n), Stream: schemas.Traffic, Source: []byte(source)}
 }
 
-func node(t *testing.T, text string) kql.Node {
+func node(t testing.TB, text string) kql.Node {
 	t.Helper()
 	parsed, err := kql.Parse(text)
 	if err != nil {

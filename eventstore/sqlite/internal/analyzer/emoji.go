@@ -1,4 +1,4 @@
-package sqlite
+package analyzer
 
 import "unicode"
 

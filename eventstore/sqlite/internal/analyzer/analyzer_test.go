@@ -1,4 +1,4 @@
-package sqlite
+package analyzer
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 		"É e\u0301 İ ß Straße":   {"é", "e\u0301", "i", "ß", "straße"},
 		long + " y":              {long[:255], long[:255], long[:90], "y"},
 	} {
-		if got := words(text); !slices.Equal(got, want) {
+		if got := Words(text); !slices.Equal(got, want) {
 			t.Errorf("%.60q: got %q, want %q", text, got, want)
 		}
 	}
@@ -79,7 +79,7 @@ func pick(random *rand.Rand, list ...string) string { return list[random.IntN(le
 
 func wantSameWords(t *testing.T, server, text string) {
 	t.Helper()
-	got, want := words(text), analyzed(t, server, text)
+	got, want := Words(text), analyzed(t, server, text)
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
 			t.Fatalf("word %d is %+q, Elasticsearch has %+q", i, got[i:min(i+3, len(got))], want[i:min(i+3, len(want))])
@@ -126,13 +126,13 @@ func FuzzWords(f *testing.F) {
 		if !utf8.ValidString(text) {
 			return // JSON has none
 		}
-		list := words(text)
+		list := Words(text)
 		for _, word := range list {
-			if word == "" || strings.ContainsFunc(word, isSeparator) || len(utf16.Encode([]rune(word))) > maxWordLength+1 { // lower case may be longer
+			if word == "" || strings.ContainsFunc(word, IsSeparator) || len(utf16.Encode([]rune(word))) > maxWordLength+1 { // lower case may be longer
 				t.Fatalf("%q has the word %q", text, word)
 			}
 		}
-		if again := strings.Split(joinWords(list), " "); len(list) > 0 && !slices.Equal(again, list) {
+		if again := strings.Split(strings.Join(list, " "), " "); len(list) > 0 && !slices.Equal(again, list) {
 			t.Errorf("%q became %q", list, again)
 		}
 	})
@@ -146,7 +146,7 @@ func BenchmarkWords(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				words(text)
+				Words(text)
 			}
 		})
 	}

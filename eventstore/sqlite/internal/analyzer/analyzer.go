@@ -1,4 +1,6 @@
-package sqlite
+// Package analyzer makes the words that the SQLite store indexes of texts and of keywords.
+// Their indexes split at white space and control characters only.
+package analyzer
 
 import (
 	"strings"
@@ -8,12 +10,12 @@ import (
 	segments "github.com/clipperhouse/uax29/v2/words"
 )
 
-// words splits a text as Elasticsearch's standard analyzer does: at the word
+// Words splits a text as Elasticsearch's standard analyzer does: at the word
 // boundaries of Unicode text segmentation (UAX #29), in lower case. A Chinese
 // character, a Hiragana and an emoji are words by themselves. A segment without
 // letters, digits and emoji is no word
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/analysis-standard-tokenizer.html).
-func words(text string) []string {
+func Words(text string) []string {
 	var list wordList
 	for found := segments.FromString(text); found.Next(); {
 		list.add(found.Value())

@@ -1,4 +1,5 @@
-package sqlite
+// Package scalar converts the values of documents to those that SQL compares.
+package scalar
 
 import (
 	"encoding/json"
@@ -12,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// scalar converts a value to the type that SQL compares; nil if it is not searchable.
-func scalar(field kql.Field, value any) (any, error) {
+// Convert converts a value to the type that SQL compares; nil if it is not searchable.
+func Convert(field kql.Field, value any) (any, error) {
 	var result any
 	ok := true
 	switch {
@@ -30,29 +31,29 @@ func scalar(field kql.Field, value any) (any, error) {
 		return scalarKeyword(field, value)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describeType(value), field.Type)
+		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, Describe(value), field.Type)
 	}
 	return result, nil
 }
 
-// maxKeywordLength is the length of the longest searchable value, in UTF-16 code units
+// MaxKeywordLength is the length of the longest searchable value, in UTF-16 code units
 // (ignore_above in the mapping).
-const maxKeywordLength = 8191
+const MaxKeywordLength = 8191
 
 func scalarKeyword(field kql.Field, value any) (any, error) {
 	if _, ok := scalarText(value); !ok {
-		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, describeType(value), field.Type)
+		return nil, fmt.Errorf("%s is %s, expected a %s", field.Name, Describe(value), field.Type)
 	}
-	if result, ok := keywordText(value); ok {
+	if result, ok := KeywordText(value); ok {
 		return result, nil
 	}
 	return nil, nil
 }
 
-// keywordText returns a value's text, unless it has none or is too long to be searched.
-func keywordText(value any) (string, bool) {
+// KeywordText returns a value's text, unless it has none or is too long to be searched.
+func KeywordText(value any) (string, bool) {
 	result, ok := scalarText(value)
-	if !ok || len(result) > maxKeywordLength && len(utf16.Encode([]rune(result))) > maxKeywordLength {
+	if !ok || len(result) > MaxKeywordLength && len(utf16.Encode([]rune(result))) > MaxKeywordLength {
 		return "", false
 	}
 	return result, true
@@ -98,4 +99,19 @@ func scalarDouble(value any) (float64, bool) {
 	digits, ok := scalarText(value)
 	f, err := strconv.ParseFloat(digits, 64)
 	return f, ok && err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
+// Describe names a value of the wrong type for an error.
+func Describe(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return fmt.Sprintf("%.100q", v)
+	case json.Number:
+		return fmt.Sprintf("the number %.100s", v)
+	}
+	return fmt.Sprint(value)
 }
