@@ -37,7 +37,7 @@ func TestParkingAndHook(t *testing.T) {
 				return errBroken
 			}
 		})
-		for _, body := range []string{"one", "two"} {
+		for i, body := range []string{"one", "two"} {
 			r.publish("", queue, amqp.Publishing{
 				Body: []byte(body), Headers: amqp.Table{"n": int32(1)}, MessageId: body, Expiration: "60000",
 			})
@@ -46,6 +46,7 @@ func TestParkingAndHook(t *testing.T) {
 			if string(e.Envelope.Body) != body || e.Queue != queue || e.Failure.Message != "broken" || e.Action != schemas.Poisoned {
 				t.Errorf("the hook got %+v", e)
 			}
+			rabbittest.Eventually(t, "its copy is parked", func() bool { return b.Len(t, queue+".poison") == i+1 })
 		}
 		rabbittest.Eventually(t, "both failures of the hook are logged", func() bool { return r.log.Count("the hook for poison failed") == 2 })
 		if n := len(r.waitFor(2, schemas.Poisoned)); n != 2 || calls.Load() != 2 {
