@@ -267,7 +267,7 @@ func TestRetainShrinksTheFile(t *testing.T) {
 		return count
 	}
 	const batch, kept = 500, 100
-	for n := 0; n < 10*batch; n += batch {
+	for n := 0; n < 4*batch; n += batch {
 		create(t, s, eventDocuments("", n+1, n+batch)...)
 	}
 	before := pages()
@@ -276,7 +276,7 @@ func TestRetainShrinksTheFile(t *testing.T) {
 		e.Sequence = time.Now().UnixMicro()
 		create(t, s, schemas.DocumentFormat{}.Document(e))
 	}
-	if removed, err := s.Retain(t.Context()); removed != 10*batch || err != nil {
+	if removed, err := s.Retain(t.Context()); removed != 4*batch || err != nil {
 		t.Fatalf("removed %d, %v", removed, err)
 	}
 	if after := pages(); after > before/4 {
