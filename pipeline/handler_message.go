@@ -17,12 +17,11 @@ import (
 // messages that they publish.
 func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
 	e = e.Clone()
-	var copied *message.Message
+	copied := message.NewMessage(arrived.UUID, e.Body)
 	if hasWatershipHeaders(arrived) {
 		copied = transport.Marshaler{}.NewMessage(e)
 	} else {
-		copied = message.NewMessage(arrived.UUID, e.Body)
-		copied.Metadata = maps.Clone(arrived.Metadata)
+		maps.Copy(copied.Metadata, arrived.Metadata)
 	}
 	copied.SetContext(schemas.NewContext(ctx, e))
 	return copied

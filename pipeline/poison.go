@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -22,7 +23,10 @@ type poisoner struct {
 func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, body := p.failedMessage(arrived)
+	e, state, body, err := p.failedMessage(arrived)
+	if err != nil {
+		return err
+	}
 	if err := p.publishPoisoned(ctx, e, state, body); err != nil {
 		return err
 	}
@@ -30,10 +34,12 @@ func (p *poisoner) handle(msg *message.Message) error {
 }
 
 // failedMessage returns a message of the poison queue, its state, and the place of its body.
-func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
-	verified, found, err := p.verifier.VerifyPoison(arrived)
+func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
+	verified, found, err := parseVerified(arrived, p.verifier.VerifyPoison)
 	e, state = verified.Envelope, verified.State
 	switch {
+	case usercode.Aborted(err):
+		return e, state, body, err
 	case err != nil: // headers of a newer version: kept with the message
 		e, state = arrived, schemas.State{Fingerprint: p.verifier.Fingerprints.Of(arrived), Failure: failure(err)}
 	case !found:
@@ -43,9 +49,9 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
 	}
 	if elsewhere, omitted := arrived.OmittedBody(); found && omitted {
-		return e, state, elsewhere
+		return e, state, elsewhere, nil
 	}
-	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
+	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}, nil
 }
 
 func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
