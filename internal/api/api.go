@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 // Prefix begins the path of each operation.
@@ -46,7 +47,7 @@ const (
 func New(a *app.App) *API {
 	api := &API{
 		app: a, mux: http.NewServeMux(), operations: map[string]operation{},
-		runs: newRuns(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, *errOtherRequest()) })),
+		runs: newRuns(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *errOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}
@@ -153,7 +154,7 @@ func register[I, O any](a *API, op operation, do func(ctx context.Context, in *I
 		}
 		out, err := do(ctx, in)
 		if err != nil {
-			return nil, newProblem(ctx, err)
+			return nil, problem.New(ctx, err)
 		}
 		return out, nil
 	})

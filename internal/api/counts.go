@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 func (a *API) registerCounts() {
@@ -118,7 +119,7 @@ type histogramInput struct {
 func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
 	zone, err := time.LoadLocation(in.Zone)
 	if err != nil {
-		return nil, badRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
+		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
 	}
 	sel, err := in.selection(ctx, a.app)
 	if err != nil {

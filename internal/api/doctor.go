@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 func (a *API) registerDoctor() {
@@ -34,7 +35,7 @@ type Finding struct {
 
 func (a *API) runDoctor(ctx context.Context, _ *struct{}) (*doctorOutput, error) {
 	if caller := access.FromContext(ctx); caller.Limited() {
-		return nil, forbidden(caller.Name+" is limited to some queues and exchanges, and findings name all", "Ask for a token without limits.")
+		return nil, problem.Forbidden(caller.Name+" is limited to some queues and exchanges, and findings name all", "Ask for a token without limits.")
 	}
 	select {
 	case a.diagnosing <- struct{}{}:

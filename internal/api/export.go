@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
@@ -35,7 +36,7 @@ const unreadableTrailer = "Watership-Unreadable"
 
 func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
 	if in.Query == "" && in.DSL == "" {
-		return nil, badRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
+		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
 	}
 	sel, err := in.selection(ctx, a.app)
 	if err != nil {

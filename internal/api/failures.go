@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -116,7 +117,7 @@ func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput
 	begin := 0
 	if in.Cursor != "" {
 		if begin, err = strconv.Atoi(in.Cursor); err != nil || begin < 0 {
-			return nil, badRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+			return nil, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
 		}
 	}
 	failures, err := a.app.Failures(ctx)
@@ -180,7 +181,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	d := in.Body
 	access.Describe(ctx, access.Action{Name: "discard", Object: d.object(), Reason: d.Reason})
 	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
-		return nil, badRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
+		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}
 	node, err := d.node(ctx, a.app, textOfDSL(d.DSL))
 	if err != nil {
@@ -199,7 +200,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 		return nil, err
 	}
 	if d.Expect != nil && *d.Expect != len(ids) {
-		return nil, &Problem{
+		return nil, &problem.Problem{
 			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(ids), "failure"), *d.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}

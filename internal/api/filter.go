@@ -8,6 +8,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 // Filter selects events. All criteria must match.
@@ -64,11 +65,11 @@ func (f Filter) node(ctx context.Context, a *app.App, dsl string) (kql.Node, err
 // it is for callers without limits.
 func parseDSL(ctx context.Context, text string) (kql.Raw, error) {
 	if caller := access.FromContext(ctx); caller.Limited() || !caller.Bodies {
-		return kql.Raw{}, forbidden("a query in Elasticsearch's language needs access to all queues, exchanges and bodies", "Write the query in KQL.")
+		return kql.Raw{}, problem.Forbidden("a query in Elasticsearch's language needs access to all queues, exchanges and bodies", "Write the query in KQL.")
 	}
 	raw, err := app.ParseDSL([]byte(text))
 	if err != nil {
-		return raw, badRequest("dsl: "+err.Error(), "")
+		return raw, problem.BadRequest("dsl: "+err.Error(), "")
 	}
 	return raw, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -110,7 +111,7 @@ func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
 		return nil, err
 	}
 	if len(found.List) > 1 {
-		return nil, &Problem{
+		return nil, &problem.Problem{
 			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", in.ID),
 			Remedy: "Give the fingerprint of one: GET /messages/{id} lists them.",
 		}
@@ -120,7 +121,7 @@ func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
 		return nil, err
 	}
 	if event.BodyIn != schemas.BodyHere {
-		return nil, notFound("no event of the message has its body")
+		return nil, problem.NotFound("no event of the message has its body")
 	}
 	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, event.Envelope.Body}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -153,13 +154,13 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 	topology := a.app.Topology()
 	switch t := r.Target; {
 	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
-		return badRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
+		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
 	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
-		return badRequest("target.queue is for the kind queue, which needs it", "")
+		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")
 	case t.Kind != string(replayer.ToExchange) && (t.Exchange != "" || t.Key != nil):
-		return badRequest("target.exchange and target.routing_key are for the kind exchange", "")
+		return problem.BadRequest("target.exchange and target.routing_key are for the kind exchange", "")
 	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
-		return badRequest("the target is one of Watership's own", "Choose a queue or an exchange of your system.")
+		return problem.BadRequest("the target is one of Watership's own", "Choose a queue or an exchange of your system.")
 	case t.Queue != "" && !caller.MayQueue(t.Queue):
 		return notAllowed(caller, "queue", t.Queue)
 	case t.Kind == string(replayer.ToExchange):
@@ -174,18 +175,18 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 	if caller.Limited() {
 		for _, header := range r.Changes.SetHeaders {
 			if name, _, _ := strings.Cut(header, "="); isCopyHeader(strings.Split(name, ":")[0]) {
-				return forbidden("the headers CC and BCC reach other queues, and "+caller.Name+" is limited to some", "Replay to each queue.")
+				return problem.Forbidden("the headers CC and BCC reach other queues, and "+caller.Name+" is limited to some", "Replay to each queue.")
 			}
 		}
 	}
 	if err := r.Changes.edits().Check(); err != nil {
-		return badRequest("changes: "+err.Error(), "")
+		return problem.BadRequest("changes: "+err.Error(), "")
 	}
 	return nil
 }
 
-func notAllowed(caller access.Identity, kind, name string) *Problem {
-	return forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
+func notAllowed(caller access.Identity, kind, name string) *problem.Problem {
+	return problem.Forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
 }
 
 func isCopyHeader(name string) bool {
@@ -218,7 +219,7 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 		})
 	}
 	if len(either) == 0 {
-		return nil, forbidden(caller.Name+" may publish to no exchange, and the origin of a message is one", "Use the target failed_queue.")
+		return nil, problem.Forbidden(caller.Name+" may publish to no exchange, and the origin of a message is one", "Use the target failed_queue.")
 	}
 	return kql.And{query, either}, nil
 }
@@ -233,7 +234,7 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		plan.First, plan.Last = &p.First, &p.Last
 	}
 	if err := app.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
-		plan.Problem = namesOfAPI(err.Error())
+		plan.Problem = problem.NamesOfAPI(err.Error())
 	}
 	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
 		plan.Routes = append(plan.Routes, PlanRoute{

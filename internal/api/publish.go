@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
@@ -95,7 +96,7 @@ func (p Publication) envelope() (schemas.Envelope, error) {
 	body := p.Base64
 	if p.Text != "" {
 		if len(body) > 0 {
-			return schemas.Envelope{}, badRequest("text and base64 cannot be combined", "")
+			return schemas.Envelope{}, problem.BadRequest("text and base64 cannot be combined", "")
 		}
 		body = []byte(p.Text)
 	}
@@ -115,7 +116,7 @@ func tableOf(object map[string]any) (amqp091.Table, error) {
 	table := amqp091.Table{}
 	for name, value := range object {
 		if len(name) > 255 {
-			return nil, badRequest("headers: a name is longer than 255 bytes", "")
+			return nil, problem.BadRequest("headers: a name is longer than 255 bytes", "")
 		}
 		converted, err := valueOf(value)
 		if err != nil {
@@ -153,14 +154,14 @@ func valueOf(value any) (any, error) {
 func (a *API) checkPublication(caller access.Identity, e schemas.Envelope) error {
 	topology := a.app.Topology()
 	if topology.Owns(e.Exchange) || e.Exchange == "" && topology.Owns(e.RoutingKey) {
-		return forbidden("the exchange or queue is one of Watership's own", "Choose one of your system.")
+		return problem.Forbidden("the exchange or queue is one of Watership's own", "Choose one of your system.")
 	}
 	for name := range e.Headers {
 		if isCopyHeader(name) && (caller.Limited() || e.Exchange == "") {
-			return forbidden("the headers CC and BCC reach other queues", "Publish a message for each of them.")
+			return problem.Forbidden("the headers CC and BCC reach other queues", "Publish a message for each of them.")
 		}
 		if strings.HasPrefix(name, "watership-") {
-			return badRequest("headers that begin with watership- are Watership's own", "Choose another name.")
+			return problem.BadRequest("headers that begin with watership- are Watership's own", "Choose another name.")
 		}
 	}
 	return a.checkRoute(caller, e.Exchange, e.RoutingKey)
@@ -172,11 +173,11 @@ func publishProblem(err error) error {
 	var refused *rabbit.RefusedError
 	switch {
 	case errors.As(err, &unroutable):
-		return &Problem{Status: http.StatusConflict, Detail: err.Error(), Remedy: "Bind a queue to the exchange, or change the routing key."}
+		return &problem.Problem{Status: http.StatusConflict, Detail: err.Error(), Remedy: "Bind a queue to the exchange, or change the routing key."}
 	case errors.As(err, &nacked):
-		return &Problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), Remedy: "Wait until the queue has room.", retryAfter: retryLater}
+		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), Remedy: "Wait until the queue has room.", RetryAfter: problem.RetryLater}
 	case errors.As(err, &refused):
-		return badRequest(err.Error(), "")
+		return problem.BadRequest(err.Error(), "")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -149,13 +150,13 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 		return nil, err
 	}
 	if n := in.Body.Expect; n != nil && *n != plan.Total {
-		return nil, &Problem{
+		return nil, &problem.Problem{
 			Status: http.StatusConflict, Detail: fmt.Sprintf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *n),
 			Remedy: "Look at the plan, and send its total.",
 		}
 	}
 	if err := app.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
-		return nil, &Problem{Status: http.StatusConflict, Detail: namesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.key, key.digest
 	created, err := replays.Create(ctx, plan)
@@ -323,7 +324,7 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 		why += ": " + in.Body.Reason
 	}
 	if job.Finished() {
-		return nil, &Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
 	}
 	job, err = replays.Cancel(ctx, in.ID, why)
 	return &jobOutput{newJob(job)}, err
@@ -344,7 +345,7 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 	case err != nil:
 		return nil, err
 	case job.Finished():
-		return nil, &Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)}
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)}
 	case job.Running(time.Now()):
 		return nil, &replayer.BusyError{ID: job.ID}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -74,8 +75,8 @@ func (a *API) serveOnce(w http.ResponseWriter, r *http.Request, body []byte) {
 	a.responses.Serve(w, r, key, idempotency.Digest(r.URL.Path, r.URL.RawQuery, string(body)), a.mux)
 }
 
-func errOtherRequest() *Problem {
-	return &Problem{
+func errOtherRequest() *problem.Problem {
+	return &problem.Problem{
 		Status: http.StatusUnprocessableEntity, Detail: "the Idempotency-Key was used for another request",
 		Remedy: "Send a new key with a new request.",
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -43,7 +44,7 @@ func (r *runs) start(ctx context.Context, job replayer.Job, stopAfter int) error
 	case r.starts <- asked:
 		return <-asked.err
 	case <-ctx.Done():
-		return &Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping, so job " + job.ID + " was not started", Remedy: "Resume the job."}
+		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping, so job " + job.ID + " was not started", Remedy: "Resume the job."}
 	}
 }
 
@@ -59,9 +60,9 @@ func (r *runs) run(ctx context.Context, logger *slog.Logger) {
 			case free <- struct{}{}:
 				s.err <- nil
 			default:
-				s.err <- &Problem{
+				s.err <- &problem.Problem{
 					Status: http.StatusServiceUnavailable, Detail: "too many jobs are running, so job " + s.job.ID + " was not started",
-					Remedy: "Resume the job when another one has ended.", retryAfter: retryLater,
+					Remedy: "Resume the job when another one has ended.", RetryAfter: problem.RetryLater,
 				}
 				continue
 			}

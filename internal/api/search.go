@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -147,7 +148,7 @@ func parseCursor(text string) (c eventstore.Cursor, err error) {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil {
-		return c, badRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+		return c, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
 	}
 	return c, nil
 }
@@ -185,5 +186,5 @@ func (a *API) event(ctx context.Context, id string, withBody bool) (schemas.Even
 	if err := store.Check(ctx); err != nil {
 		return schemas.Event{}, err
 	}
-	return schemas.Event{}, notFound("no event has the id " + id)
+	return schemas.Event{}, problem.NotFound("no event has the id " + id)
 }

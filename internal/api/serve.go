@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 // Bounds of the transfer of a request and its response. Between them, the time of the
@@ -38,20 +39,20 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.writeNoOperation(w, r)
 		return
 	}
-	if problem := op.checkEmptyValues(r); problem != nil {
-		writeProblem(w, *problem)
+	if refused := op.checkEmptyValues(r); refused != nil {
+		problem.Write(w, *refused)
 		return
 	}
 	release, free := a.acquire(op)
 	if !free {
 		w.Header().Set("Retry-After", "1")
-		writeProblem(w, Problem{Status: http.StatusServiceUnavailable, Detail: "too many requests are under way", Remedy: "Send the request again later."})
+		problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: "too many requests are under way", Remedy: "Send the request again later."})
 		return
 	}
 	defer release()
-	body, problem := readBody(w, r, op)
-	if problem != nil {
-		writeProblem(w, *problem)
+	body, refused := readBody(w, r, op)
+	if refused != nil {
+		problem.Write(w, *refused)
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.limit() + writeTimeout))
@@ -102,7 +103,7 @@ func (a *API) acquire(op operation) (release func(), free bool) {
 // readBody replaces the body of a request by its bytes, which it reads within a time and
 // a size. Then it removes the deadline of the server for reading: net/http cancels the
 // context of a request when that passes.
-func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *Problem) {
+func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *problem.Problem) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.bodyLimit()))
@@ -110,9 +111,9 @@ func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *Pr
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.bodyLimit()>>20, 10) + " MiB" + "."}
+		return nil, &problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.bodyLimit()>>20, 10) + " MiB" + "."}
 	case err != nil:
-		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
+		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, nil
@@ -123,10 +124,10 @@ func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *Pr
 func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 	if allowed := a.methodsOf(r); len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		writeProblem(w, Problem{Status: http.StatusMethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
+		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
 		return
 	}
-	writeProblem(w, Problem{Status: http.StatusNotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
+	problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
 }
 
 // Run runs the jobs that requests start until ctx ends, which pauses them.
@@ -158,11 +159,11 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 
 // checkEmptyValues refuses a number or a boolean without a value, which huma takes for
 // one that is not there.
-func (op operation) checkEmptyValues(r *http.Request) *Problem {
+func (op operation) checkEmptyValues(r *http.Request) *problem.Problem {
 	for name, values := range r.URL.Query() {
 		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
-			return &Problem{
-				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []Mistake{{"query." + name, "expected a value, or no such parameter"}},
+			return &problem.Problem{
+				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "query." + name, Message: "expected a value, or no such parameter"}},
 			}
 		}
 	}

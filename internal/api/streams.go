@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 )
 
@@ -41,7 +42,7 @@ func newEventStream(do func(ctx context.Context, to *sse.Writer) error) *huma.St
 		}
 		err = do(ctx, to)
 		if err != nil && ctx.Err() == nil {
-			err = to.Send("problem", "", newProblem(ctx, err))
+			err = to.Send("problem", "", problem.New(ctx, err))
 		}
 		return err
 	})

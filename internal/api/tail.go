@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -79,10 +80,10 @@ func (t tail) Flush() error {
 
 // Unreadable implements history.Receiver. A failed write ends the next one.
 func (t tail) Unreadable(err error) {
-	_ = t.to.Event("unreadable", "", &Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+	_ = t.to.Event("unreadable", "", &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 }
 
 // Unavailable implements history.Receiver.
 func (t tail) Unavailable(err error) {
-	_ = t.to.Send("unavailable", "", newProblem(context.Background(), err))
+	_ = t.to.Send("unavailable", "", problem.New(context.Background(), err))
 }

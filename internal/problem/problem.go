@@ -1,4 +1,5 @@
-package api
+// Package problem has the error responses of the HTTP API, as RFC 9457 describes them.
+package problem
 
 import (
 	"context"
@@ -6,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -32,7 +30,8 @@ type Problem struct {
 	Position *Position `json:"position,omitempty" doc:"Place of a mistake in a query"`
 	Errors   []Mistake `json:"errors,omitempty" nullable:"false" doc:"Mistakes in the parameters or the body of the request"`
 
-	retryAfter time.Duration
+	// RetryAfter is a header of the response; 0: none.
+	RetryAfter time.Duration `json:"-"`
 }
 
 // Position is a place in a query.
@@ -67,49 +66,33 @@ func (p *Problem) ContentType(string) string { return "application/problem+json"
 // GetHeaders implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header {
 	headers := http.Header{}
-	if p.retryAfter > 0 {
-		headers.Set("Retry-After", strconv.Itoa(int(p.retryAfter.Seconds())))
+	if p.RetryAfter > 0 {
+		headers.Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
 	}
 	return headers
 }
 
-func (p Problem) complete() *Problem {
+// Complete sets the members that follow from the status.
+func (p Problem) Complete() *Problem {
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return &p
 }
 
-func problemResponse(schemas huma.Registry) *huma.Response {
-	schema := schemas.Schema(reflect.TypeFor[Problem](), true, "")
-	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
-}
-
-// problemOfHuma replaces the errors of huma, which are about a request that does not fit
-// its schema.
-func problemOfHuma(_ huma.Context, _ string, v any) (any, error) {
-	model, is := v.(*huma.ErrorModel)
-	if !is {
-		return v, nil
-	}
-	problem := Problem{Status: model.Status, Detail: model.Detail}
-	for _, e := range model.Errors {
-		problem.Errors = append(problem.Errors, Mistake{e.Location, e.Message})
-	}
-	return problem.complete(), nil
-}
-
-func writeProblem(w http.ResponseWriter, p Problem) {
+// Write writes a problem as a response.
+func Write(w http.ResponseWriter, p Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p.complete())
+	_ = json.NewEncoder(w).Encode(p.Complete())
 }
 
-const retryLater = 5 * time.Second
+// RetryLater is the pause before a request to a server that is away.
+const RetryLater = 5 * time.Second
 
-// newProblem returns the problem of an error.
-func newProblem(ctx context.Context, err error) *Problem {
+// New returns the problem of an error.
+func New(ctx context.Context, err error) *Problem {
 	var problem *Problem
 	if errors.As(err, &problem) {
-		return problem.complete()
+		return problem.Complete()
 	}
 	p := Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	var refused *access.Error
@@ -133,25 +116,25 @@ func newProblem(ctx context.Context, err error) *Problem {
 		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, field.Problem, correction(field)
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
-		p.Status, p.Detail = http.StatusBadRequest, namesOfAPI(err.Error())
+		p.Status, p.Detail = http.StatusBadRequest, NamesOfAPI(err.Error())
 	case errors.As(err, &noJob), errors.As(err, &noMessage):
 		p.Status = http.StatusNotFound
 	case isConflict(err):
 		p.Status = http.StatusConflict
 	case errors.As(err, &store):
-		p.Status, p.Remedy, p.retryAfter = storeStatus(store)
+		p.Status, p.Remedy, p.RetryAfter = storeStatus(store)
 	case errors.As(err, &broker):
-		p.Status, p.Remedy, p.retryAfter = http.StatusServiceUnavailable, "Wait until RabbitMQ can be reached; see doctor.", retryLater
+		p.Status, p.Remedy, p.RetryAfter = http.StatusServiceUnavailable, "Wait until RabbitMQ can be reached; see doctor.", RetryLater
 	case ctx.Err() != nil:
 		p.Status, p.Detail = http.StatusGatewayTimeout, context.Cause(ctx).Error()
 		p.Remedy = "Narrow the query or its period, or see doctor."
 	}
-	return p.complete()
+	return p.Complete()
 }
 
-// namesOfAPI replaces the flags of commands, which errors of the App name, by the members of
+// NamesOfAPI replaces the flags of commands, which errors of the App name, by the members of
 // requests.
-func namesOfAPI(text string) string {
+func NamesOfAPI(text string) string {
 	return strings.NewReplacer("--since", "since", "--from", "from", "--to ", "to ", "--dsl", "dsl", "--unchecked-routes", "unchecked_routes").Replace(text)
 }
 
@@ -171,21 +154,24 @@ func isConflict(err error) bool {
 func storeStatus(err *eventstore.Error) (status int, remedy string, retryAfter time.Duration) {
 	switch err.Kind {
 	case eventstore.Unavailable, eventstore.Overloaded:
-		return http.StatusServiceUnavailable, "Wait until the store answers; see doctor.", max(err.RetryAfter, retryLater)
+		return http.StatusServiceUnavailable, "Wait until the store answers; see doctor.", max(err.RetryAfter, RetryLater)
 	case eventstore.Unauthorized:
 		return http.StatusBadGateway, "Give the login of store.url the rights that docs/security.md lists; see doctor.", 0
 	}
 	return http.StatusBadRequest, "Change the query.", 0
 }
 
-func badRequest(detail, remedy string) *Problem {
+// BadRequest returns the problem of a request that cannot be meant.
+func BadRequest(detail, remedy string) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Detail: detail, Remedy: remedy}
 }
 
-func forbidden(detail, remedy string) *Problem {
+// Forbidden returns the problem of a request that the caller may not send.
+func Forbidden(detail, remedy string) *Problem {
 	return &Problem{Status: http.StatusForbidden, Detail: detail, Remedy: remedy}
 }
 
-func notFound(detail string) *Problem {
+// NotFound returns the problem of a request for something that does not exist.
+func NotFound(detail string) *Problem {
 	return &Problem{Status: http.StatusNotFound, Detail: detail}
 }
