@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/tlsfiles"
 )
 
@@ -61,9 +62,12 @@ func isLoopback(listen string) bool {
 
 func sessionKeys(file string) ([][]byte, error) {
 	const key = "http.auth.session_key_file"
-	text, err := contentOf(key, file)
-	if err != nil || file == "" {
-		return nil, err
+	text, err := secret.Content(key, file)
+	if err != nil {
+		return nil, InputError{err}
+	}
+	if file == "" {
+		return nil, nil
 	}
 	keys, err := access.ParseSessionKeys(text)
 	if err != nil {
@@ -74,12 +78,12 @@ func sessionKeys(file string) ([][]byte, error) {
 
 // oidcOf returns the provider of the configuration. It sends no request.
 func oidcOf(o config.OIDC) (*access.OIDC, error) {
-	secret, err := ReadSecret("http.auth.oidc.client_secret_file", o.ClientSecretFile)
+	clientSecret, err := secret.Text("http.auth.oidc.client_secret_file", o.ClientSecretFile)
 	if err != nil {
-		return nil, err
+		return nil, InputError{err}
 	}
 	provider := &access.OIDC{
-		Issuer: o.Issuer.Reveal(), ClientID: o.ClientID, ClientSecret: secret, Scopes: o.Scopes,
+		Issuer: o.Issuer.Reveal(), ClientID: o.ClientID, ClientSecret: clientSecret, Scopes: o.Scopes,
 		NameClaim: o.NameClaim, RolesClaim: o.RolesClaim, Bearer: o.Bearer,
 	}
 	for _, g := range o.Roles {

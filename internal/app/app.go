@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -46,7 +47,7 @@ type App struct {
 	topology    schemas.Topology
 	login       string
 	vhost       string
-	secrets     secrets
+	secrets     secret.Secrets
 	embedded    *embedded // broker of this process; nil: none
 	running     running   // broker of another process
 
@@ -93,9 +94,9 @@ func Start(ctx context.Context, cfg Config) (*App, error) {
 
 func newApp(cfg Config) (*App, error) {
 	settings := cfg.Settings
-	files, err := readSecrets(&settings)
+	files, err := secret.Read(&settings)
 	if err != nil {
-		return nil, err
+		return nil, InputError{err}
 	}
 	var uri amqp091.URI
 	if !settings.AMQP.URL.IsEmbedded() {
@@ -150,7 +151,7 @@ func (a *App) DocumentFormat() schemas.DocumentFormat {
 
 // Sign signs the state of a message, if there are keys.
 func (a *App) Sign(m rabbit.Message) rabbit.Message {
-	verifier := schemas.Verifier{Topology: a.topology, Keys: a.secrets.stateKeys}
+	verifier := schemas.Verifier{Topology: a.topology, Keys: a.secrets.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
 }

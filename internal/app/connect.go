@@ -122,7 +122,7 @@ func (a *App) open(purpose string, consuming bool) (*rabbit.Connection, error) {
 
 // brokerConfig returns the configuration of a connection to amqp.url.
 func (a *App) brokerConfig(name string) rabbit.Config {
-	return rabbit.Config{URL: a.settings.AMQP.URL.Reveal(), TLS: a.secrets.amqpTLS, Name: "watership " + name, Instance: a.running.instance}
+	return rabbit.Config{URL: a.settings.AMQP.URL.Reveal(), TLS: a.secrets.AMQPTLS, Name: "watership " + name, Instance: a.running.instance}
 }
 
 // serverURL returns the URL at which a running server reaches the broker.
@@ -138,7 +138,7 @@ func (a *App) Management() (*rabbit.Management, error) {
 	if a.running.noBroker != nil {
 		return nil, a.running.noBroker
 	}
-	return rabbit.NewManagement(a.settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient())
+	return rabbit.NewManagement(a.settings.AMQP.ManagementURL.Reveal(), a.secrets.ManagementClient())
 }
 
 // source returns the name of the RabbitMQ system, which every event has.

@@ -17,7 +17,7 @@ func (a *App) Diagnose(ctx context.Context) []doctor.Finding {
 func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 	return doctor.Config{
 		Settings: a.settings, Topology: a.topology, Pipeline: handlers, Login: a.login, VHost: a.vhost,
-		StateKeys: a.secrets.stateKeys, Client: a.secrets.managementClient(), StoreKind: a.storeKind(), Timeout: RequestTimeout,
+		StateKeys: a.secrets.StateKeys, Client: a.secrets.ManagementClient(), StoreKind: a.storeKind(), Timeout: RequestTimeout,
 		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
 		Management: a.Management,
 		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },

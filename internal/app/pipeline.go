@@ -22,14 +22,14 @@ func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 	settings := a.settings.Clone()
 	cfg := pipeline.Config{
 		Standalone: true,
-		URL:        a.serverURL(), TLS: a.secrets.amqpTLS, Topology: a.topology, StateKeys: a.secrets.stateKeys, Fingerprints: settings.Fingerprint,
+		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint,
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
 		Default: policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
 		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: a.logger,
 	}
 	if !settings.AMQP.URL.IsEmbedded() {
-		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), a.secrets.managementClient()
+		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), a.secrets.ManagementClient()
 	}
 	for _, r := range settings.Routes {
 		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry), secrets[r.Queue]))

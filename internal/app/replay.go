@@ -25,7 +25,7 @@ func (a *App) replayer(ctx context.Context, uncheckedRoutes bool) (*replayer.Rep
 	}
 	broker := a.brokerConfig("replay")
 	cfg := replayer.Config{
-		Store: events, Jobs: events, Topology: a.topology, StateKeys: a.secrets.stateKeys, Fingerprints: a.settings.Fingerprint, Retention: a.settings.Store.Retention.Failures,
+		Store: events, Jobs: events, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: a.settings.Fingerprint, Retention: a.settings.Store.Retention.Failures,
 		URL: broker.URL, TLS: broker.TLS, Instance: broker.Instance, Logger: a.logger,
 		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes,
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -25,6 +26,10 @@ type Extension struct {
 
 	// API serves what is below /api/ on http.listen; nil: nothing.
 	API API
+
+	// Pages serves the other paths of http.listen to browsers; nil: nothing. Its files
+	// below /static/ need no permission.
+	Pages http.Handler
 
 	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
 	Run func(ctx context.Context, s *Server) error
@@ -91,11 +96,11 @@ func (s *Server) tuneGC(ctx context.Context) error {
 }
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
-	s := &Server{App: a, api: with.API, registry: prometheus.NewRegistry(), started: time.Now()}
+	s := &Server{App: a, api: with.API, pages: with.Pages, registry: prometheus.NewRegistry(), started: time.Now()}
 	var secrets map[string][][]byte
 	if s.has(role.Routes) {
-		if secrets, err = readWebhookSecrets(a.settings.Routes); err != nil {
-			return nil, err
+		if secrets, err = secret.Webhooks(a.settings.Routes); err != nil {
+			return nil, InputError{err}
 		}
 	}
 	s.config = a.signingPipeline(secrets)
@@ -171,7 +176,7 @@ func (a *App) indexerConfig(source string) indexer.Config {
 	return indexer.Config{
 		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
 		Decoder: schemas.Decoder{
-			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.stateKeys,
+			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.StateKeys,
 			Fingerprints: a.settings.Fingerprint, TimeHeaders: a.settings.Index.TimeHeaders,
 		},
 		Batch: indexer.Batch{

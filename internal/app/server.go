@@ -29,7 +29,8 @@ import (
 // serves its metrics.
 type Server struct {
 	*App
-	api      API // nil: none
+	api      API          // nil: none
+	pages    http.Handler // nil: none
 	config   pipeline.Config
 	registry *prometheus.Registry
 	events   EventStore // nil without the role that indexes
@@ -136,6 +137,10 @@ func (s *Server) routes(live *gauges) http.Handler {
 	admitted := http.NewServeMux()
 	if s.api != nil {
 		admitted.Handle("/api/", s.api)
+	}
+	if s.pages != nil {
+		admitted.Handle("/", s.pages)
+		mux.Handle("GET /static/", s.pages)
 	}
 	mux.Handle("/", s.guard.Handler(admitted))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

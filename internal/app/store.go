@@ -62,7 +62,7 @@ func (a *App) openStore(ctx context.Context) (interface {
 	}
 	return elastic.Open(elastic.Config{
 		URLs: []string{cfg.URL.Reveal()}, Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: a.logger,
-		TLS: a.secrets.storeTLS, Username: cfg.Username, Password: a.secrets.storePassword, APIKey: a.secrets.storeAPIKey,
+		TLS: a.secrets.StoreTLS, Username: cfg.Username, Password: a.secrets.StorePassword, APIKey: a.secrets.StoreAPIKey,
 	})
 }
 

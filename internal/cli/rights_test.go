@@ -15,7 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -143,7 +143,7 @@ func (s secured) add(t *testing.T, name, lines string) {
 // older mapping. It ends with the first error.
 func (s secured) everything(t *testing.T, user string) error {
 	t.Helper()
-	conf, err := app.ReadTLS("store.tls", s.tls())
+	conf, err := secret.TLS("store.tls", s.tls())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/secret"
 )
 
 // documented gives the JSON block of the page on security: the role at Elasticsearch.
@@ -56,7 +56,7 @@ func newSecured(t *testing.T) secured {
 	if s.url == "" || s.dir == "" {
 		t.Skip("no store with security: WATERSHIP_TEST_SECURE_STORE_URL is not set")
 	}
-	conf, err := app.ReadTLS("store.tls", s.tls())
+	conf, err := secret.TLS("store.tls", s.tls())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/kibana"
+	"github.com/watershipmq/watership/internal/secret"
 )
 
 func newSetup(from *settings) *cobra.Command {
@@ -73,9 +74,9 @@ func (a kibanaFlags) open() (*kibana.Client, error) {
 	if err := a.addLogin(to); err != nil {
 		return nil, err
 	}
-	trusted, err := app.ReadTLS("--kibana", config.TLS{CA: a.ca})
+	trusted, err := secret.TLS("--kibana", config.TLS{CA: a.ca})
 	if err != nil {
-		return nil, err
+		return nil, app.InputError{Err: err}
 	}
 	return kibana.NewClient(to, trusted), nil
 }
@@ -91,7 +92,10 @@ func (a kibanaFlags) addLogin(to *url.URL) error {
 	if to.User != nil {
 		return usagef("--kibana-user: --kibana %s names a user too", config.NewURL(a.url))
 	}
-	password, err := app.ReadSecret("--kibana-password-file", a.passwordFile)
+	password, err := secret.Text("--kibana-password-file", a.passwordFile)
+	if err != nil {
+		return app.InputError{Err: err}
+	}
 	to.User = url.UserPassword(a.user, password)
-	return err
+	return nil
 }

@@ -1,4 +1,7 @@
-package app
+// Package secret reads the files with passwords, keys and certificates that the
+// configuration names. Its errors name the key of the setting and the file, and contain no
+// secret; all of them are mistakes of the configuration.
+package secret
 
 import (
 	"crypto/tls"
@@ -17,19 +20,19 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// secrets holds the content of the files that the configuration names.
-type secrets struct {
-	amqpTLS       *tls.Config // nil: as amqp.url says
-	storeTLS      *tls.Config // nil: the certificates that the operating system trusts
-	storePassword string
-	storeAPIKey   string
-	stateKeys     schemas.StateKeys
+// Secrets has the contents of the files.
+type Secrets struct {
+	AMQPTLS       *tls.Config // nil: as amqp.url says
+	StoreTLS      *tls.Config // nil: the certificates that the operating system trusts
+	StorePassword string
+	StoreAPIKey   string
+	StateKeys     schemas.StateKeys
 }
 
-// readSecrets reads the files, and puts RabbitMQ's password into the URLs that need
-// it. Each error names the key and the file.
-func readSecrets(cfg *config.Config) (s secrets, err error) {
-	password, err := ReadSecret("amqp.password_file", cfg.AMQP.PasswordFile)
+// Read reads the files for RabbitMQ and the store, and puts RabbitMQ's password into the
+// URLs that need it.
+func Read(cfg *config.Config) (s Secrets, err error) {
+	password, err := Text("amqp.password_file", cfg.AMQP.PasswordFile)
 	if err != nil {
 		return s, err
 	}
@@ -38,39 +41,39 @@ func readSecrets(cfg *config.Config) (s secrets, err error) {
 			return s, err
 		}
 	}
-	if s.amqpTLS, err = ReadTLS("amqp.tls", cfg.AMQP.TLS); err != nil {
+	if s.AMQPTLS, err = TLS("amqp.tls", cfg.AMQP.TLS); err != nil {
 		return s, err
 	}
-	if s.storeTLS, err = ReadTLS("store.tls", cfg.Store.TLS); err != nil {
+	if s.StoreTLS, err = TLS("store.tls", cfg.Store.TLS); err != nil {
 		return s, err
 	}
-	if s.storePassword, err = ReadSecret("store.password_file", cfg.Store.PasswordFile); err != nil {
+	if s.StorePassword, err = Text("store.password_file", cfg.Store.PasswordFile); err != nil {
 		return s, err
 	}
-	if s.storeAPIKey, err = ReadSecret("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
+	if s.StoreAPIKey, err = Text("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
 		return s, err
 	}
-	s.stateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
+	s.StateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
 	return s, err
 }
 
 // stateKeys reads the keys; none if no file is named.
 func stateKeys(file string) (schemas.StateKeys, error) {
 	const key = "amqp.state_key_file"
-	text, err := contentOf(key, file)
+	text, err := Content(key, file)
 	if err != nil || file == "" {
 		return schemas.StateKeys{}, err
 	}
 	keys, err := schemas.ParseStateKeys(text)
 	if err != nil {
-		return keys, inputErrorf("%s: %s: %w", key, file, err)
+		return keys, fmt.Errorf("%s: %s: %w", key, file, err)
 	}
 	return keys, nil
 }
 
-// readWebhookSecrets reads the secrets that sign the requests of routes, by queue. Only
+// Webhooks reads the secrets that sign the requests of routes, by queue. Only
 // the process that calls the handlers needs these files.
-func readWebhookSecrets(routes []config.Route) (map[string][][]byte, error) {
+func Webhooks(routes []config.Route) (map[string][][]byte, error) {
 	secrets := map[string][][]byte{}
 	for i, r := range routes {
 		file := r.Handler.HTTP.SecretFile
@@ -78,39 +81,40 @@ func readWebhookSecrets(routes []config.Route) (map[string][][]byte, error) {
 			continue
 		}
 		key := fmt.Sprintf("routes[%d].handler.http.secret_file", i)
-		text, err := contentOf(key, file)
+		text, err := Content(key, file)
 		if err != nil {
 			return nil, err
 		}
 		if secrets[r.Queue], err = webhook.ParseSecrets(text); err != nil {
-			return nil, inputErrorf("%s: %s: %w", key, file, err)
+			return nil, fmt.Errorf("%s: %s: %w", key, file, err)
 		}
 	}
 	return secrets, nil
 }
 
-// ReadSecret returns the text of a file without the line break at its end, or "" if no
+// Text returns the text of a file without the line break at its end, or "" if no
 // file is named. Its errors name the key of the setting.
-func ReadSecret(key, file string) (string, error) {
-	text, err := contentOf(key, file)
+func Text(key, file string) (string, error) {
+	text, err := Content(key, file)
 	if err != nil || file == "" {
 		return "", err
 	}
 	trimmed := strings.TrimRight(string(text), "\r\n")
 	if trimmed == "" {
-		return "", inputErrorf("%s: %s is empty: write the secret into it", key, file)
+		return "", fmt.Errorf("%s: %s is empty: write the secret into it", key, file)
 	}
 	return trimmed, nil
 }
 
-func contentOf(key, file string) ([]byte, error) {
+// Content returns the content of a file, or nil if no file is named.
+func Content(key, file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
 	content, err := os.ReadFile(file)
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		return nil, inputErrorf("%s: %s: %w", key, file, path.Err)
+		return nil, fmt.Errorf("%s: %s: %w", key, file, path.Err)
 	}
 	return content, err
 }
@@ -120,16 +124,16 @@ func contentOf(key, file string) ([]byte, error) {
 func addPassword(amqp *config.AMQP, password string) error {
 	broker, err := url.Parse(amqp.URL.Reveal())
 	if err != nil {
-		return inputErrorf("amqp.url %s cannot be read", amqp.URL)
+		return fmt.Errorf("amqp.url %s cannot be read", amqp.URL)
 	}
 	if _, has := broker.User.Password(); has || broker.User.Username() == "" {
-		return inputErrorf("amqp.password_file: amqp.url %s must name a user and no password", amqp.URL)
+		return fmt.Errorf("amqp.password_file: amqp.url %s must name a user and no password", amqp.URL)
 	}
 	login := broker.User.Username()
 	amqp.URL = withLogin(broker, login, password)
 	management, err := url.Parse(amqp.ManagementURL.Reveal())
 	if err != nil {
-		return inputErrorf("amqp.management_url %s cannot be read", amqp.ManagementURL)
+		return fmt.Errorf("amqp.management_url %s cannot be read", amqp.ManagementURL)
 	}
 	if _, has := management.User.Password(); !has && (management.User == nil || management.User.Username() == login) {
 		amqp.ManagementURL = withLogin(management, login, password)
@@ -142,9 +146,9 @@ func withLogin(u *url.URL, login, password string) config.URL {
 	return config.NewURL(u.String())
 }
 
-// ReadTLS reads the certificates of a setting, whose key its errors name; nil if no file
+// TLS reads the certificates of a setting, whose key its errors name; nil if no file
 // is named.
-func ReadTLS(key string, files config.TLS) (*tls.Config, error) {
+func TLS(key string, files config.TLS) (*tls.Config, error) {
 	if files == (config.TLS{}) {
 		return nil, nil
 	}
@@ -154,10 +158,10 @@ func ReadTLS(key string, files config.TLS) (*tls.Config, error) {
 		tlsfiles.File{Setting: key + ".key", Path: files.Key},
 	)
 	if err != nil {
-		return nil, inputErrorf("%w", err)
+		return nil, fmt.Errorf("%w", err)
 	}
 	return conf, nil
 }
 
-// managementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
-func (s secrets) managementClient() *http.Client { return rabbit.ManagementClient(s.amqpTLS) }
+// ManagementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
+func (s Secrets) ManagementClient() *http.Client { return rabbit.ManagementClient(s.AMQPTLS) }

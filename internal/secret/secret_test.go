@@ -1,4 +1,4 @@
-package app
+package secret
 
 import (
 	"os"
@@ -36,7 +36,7 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 		"no pair":            {config.Config{Store: config.Store{TLS: config.TLS{Cert: text, Key: text}}}, "store.tls.cert " + text + " with store.tls.key " + text + ": tls: failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := readSecrets(&test.cfg)
+			_, err := Read(&test.cfg)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
@@ -57,7 +57,7 @@ func TestPasswordOfTheBroker(t *testing.T) {
 		cfg := config.Config{AMQP: config.AMQP{
 			URL: config.NewURL("amqps://user@host/v"), ManagementURL: config.NewURL(management), PasswordFile: file,
 		}}
-		if _, err := readSecrets(&cfg); err != nil {
+		if _, err := Read(&cfg); err != nil {
 			t.Fatal(err)
 		}
 		if got := cfg.AMQP.URL.Reveal(); got != "amqps://user:p%40ss%2Fword@host/v" {
@@ -76,14 +76,14 @@ func TestSecretsOfRoutes(t *testing.T) {
 	route := func(queue, file string) config.Route {
 		return config.Route{Queue: queue, Handler: config.Handler{HTTP: config.HTTPHandler{SecretFile: file}}}
 	}
-	secrets, err := readWebhookSecrets([]config.Route{route("a", ""), route("b", file)})
+	secrets, err := Webhooks([]config.Route{route("a", ""), route("b", file)})
 	if err != nil || len(secrets) != 1 || len(secrets["b"]) != 1 {
 		t.Errorf("%d queues with secrets, %v", len(secrets), err)
 	}
 	for bad, want := range map[string]string{
 		writeFile(t, "text", "s3cret"): "is no secret: expected base64", "/nowhere/secret": "no such file or directory",
 	} {
-		_, err := readWebhookSecrets([]config.Route{route("a", ""), route("b", bad)})
+		_, err := Webhooks([]config.Route{route("a", ""), route("b", bad)})
 		if err == nil || !strings.HasPrefix(err.Error(), "routes[1].handler.http.secret_file: "+bad+": ") ||
 			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", bad, err)
