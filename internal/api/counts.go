@@ -7,7 +7,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/problem"
 )
 
 func (a *API) registerCounts() {
@@ -21,7 +20,7 @@ func (a *API) registerCounts() {
 	}, a.countValues)
 	register(a, operation{
 		method: http.MethodGet, path: "/events/histogram", id: "countOverTime", tag: "events", role: access.Viewer,
-		summary: "Count events by steps of time",
+		summary: "Count events by steps of time", text: "Days begin at midnight in the zone, or in UTC without one.",
 	}, a.countOverTime)
 	register(a, operation{
 		method: http.MethodGet, path: "/fields", id: "listFields", tag: "events", role: access.Viewer,
@@ -113,13 +112,15 @@ type histogramInput struct {
 	QueryFilter
 	Field string `query:"field" default:"@timestamp" maxLength:"1000" doc:"Field with a time"`
 	Steps int    `query:"steps" minimum:"2" maximum:"1000" default:"40" doc:"Maximum number of steps"`
-	Zone  string `query:"zone" maxLength:"100" default:"UTC" doc:"Time zone in which days begin" example:"Europe/Berlin"`
 }
 
 func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
-	zone, err := time.LoadLocation(in.Zone)
-	if err != nil {
-		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
+	zone := time.UTC
+	if in.Zone != "" {
+		var err error
+		if zone, err = parseZone(in.Zone); err != nil {
+			return nil, err
+		}
 	}
 	sel, err := in.selection(ctx, a.app)
 	if err != nil {

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,6 +19,12 @@ type Document json.RawMessage
 
 // MarshalJSON implements json.Marshaler.
 func (d Document) MarshalJSON() ([]byte, error) { return d, nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Document) UnmarshalJSON(text []byte) error {
+	*d = slices.Clone(text)
+	return nil
+}
 
 // Schema implements huma.SchemaProvider. The members are those of the mapping of
 // Elasticsearch; documents have more, which cannot be searched.

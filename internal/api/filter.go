@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -17,6 +18,7 @@ type Filter struct {
 	Since string `query:"since" json:"since,omitempty" maxLength:"100" doc:"Only events of the last 15m, 1h30m, 7d, and so on" example:"1h"`
 	From  string `query:"from" json:"from,omitempty" maxLength:"100" doc:"Only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d"`
 	To    string `query:"to" json:"to,omitempty" maxLength:"100" doc:"Only events before this time"`
+	Zone  string `query:"zone" json:"zone,omitempty" maxLength:"100" doc:"Time zone of the times without one; none: the zone of the server" example:"Europe/Berlin"`
 }
 
 // QueryFilter is a Filter in the query of a URL.
@@ -34,7 +36,25 @@ func (f Filter) text() string {
 	return f.Query
 }
 
-func (f Filter) period() app.Period { return app.Period{Since: f.Since, From: f.From, To: f.To} }
+func (f Filter) period(zone *time.Location) app.Period {
+	return app.Period{Since: f.Since, From: f.From, To: f.To, Zone: zone}
+}
+
+// location returns the time zone of times without one.
+func (f Filter) location() (*time.Location, error) {
+	if f.Zone == "" {
+		return time.Local, nil
+	}
+	return parseZone(f.Zone)
+}
+
+func parseZone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
+	}
+	return zone, nil
+}
 
 // selection returns the events that match and that the caller may see.
 func (f QueryFilter) selection(ctx context.Context, a *app.App) (eventstore.Selection, error) {
@@ -44,7 +64,11 @@ func (f QueryFilter) selection(ctx context.Context, a *app.App) (eventstore.Sele
 
 // node returns the restricted query of a filter, and of a query in DSL unless it is empty.
 func (f Filter) node(ctx context.Context, a *app.App, dsl string) (kql.Node, error) {
-	node, err := a.ParseQuery(f.text())
+	zone, err := f.location()
+	if err != nil {
+		return nil, err
+	}
+	node, err := a.ParseQueryIn(f.text(), zone)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +79,7 @@ func (f Filter) node(ctx context.Context, a *app.App, dsl string) (kql.Node, err
 		}
 		node = kql.And{node, raw}
 	}
-	if node, err = f.period().Limit(node); err != nil {
+	if node, err = f.period(zone).Limit(node); err != nil {
 		return nil, err
 	}
 	return access.FromContext(ctx).Restrict(node)

@@ -116,8 +116,12 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	if err := a.checkReplay(caller, r); err != nil {
 		return replayer.Job{}, err
 	}
+	zone, err := r.location()
+	if err != nil {
+		return replayer.Job{}, err
+	}
 	request := app.ReplayRequest{
-		Query: r.text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.period(),
+		Query: r.text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.period(zone),
 		Restrict: func(query kql.Node) (kql.Node, error) {
 			node, err := caller.Restrict(query)
 			if err == nil && r.Target.Kind == string(replayer.ToOrigin) {

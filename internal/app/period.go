@@ -13,7 +13,19 @@ import (
 
 // Period limits a query to a period. Since is a duration such as 7d; From and To are
 // times or date math such as now-1d/d. Empty: no limit.
-type Period struct{ Since, From, To string }
+type Period struct {
+	Since, From, To string
+
+	Zone *time.Location // of times without one; nil: the zone of the machine
+}
+
+// now returns the time in the zone of the period.
+func (p Period) now() time.Time {
+	if p.Zone == nil {
+		return time.Now()
+	}
+	return time.Now().In(p.Zone)
+}
 
 // Limit adds the period to a query. Its errors are InputErrors.
 func (p Period) Limit(node kql.Node) (kql.Node, error) {
@@ -35,7 +47,7 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 		if bound.text == "" {
 			continue
 		}
-		compared, err := timeBound(bound.op, bound.text)
+		compared, err := timeBound(bound.op, bound.text, p.now())
 		if err != nil {
 			return nil, inputErrorf(bound.format, bound.flag)
 		}
@@ -62,7 +74,7 @@ func (p Period) checkOrder(from string) error {
 	if from == "" || p.To == "" {
 		return nil
 	}
-	now := time.Now()
+	now := p.now()
 	begin, err := kql.Instant(dateTime(from), now, kql.First)
 	if err != nil {
 		return err
@@ -84,8 +96,8 @@ func ago(duration string) string {
 	return "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(duration, "-$0")
 }
 
-// timeBound compares @timestamp with a time.
-func timeBound(op kql.Op, text string) (kql.Node, error) {
+// timeBound compares @timestamp with a time, which is in the zone of now if it has none.
+func timeBound(op kql.Op, text string, now time.Time) (kql.Node, error) {
 	fields, err := eventstore.Fields()
 	if err != nil {
 		return nil, err
@@ -97,5 +109,5 @@ func timeBound(op kql.Op, text string) (kql.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kql.InZone(compared, fields, time.Now()), nil
+	return kql.InZone(compared, fields, now), nil
 }

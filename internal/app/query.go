@@ -11,9 +11,12 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// ParseQuery parses a query and resolves its fields to their full names. Times without
-// a zone are in the zone of the machine. Its errors are InputErrors.
-func (a *App) ParseQuery(text string) (kql.Node, error) {
+// ParseQuery parses a query as ParseQueryIn does, in the zone of the machine.
+func (a *App) ParseQuery(text string) (kql.Node, error) { return a.ParseQueryIn(text, time.Local) }
+
+// ParseQueryIn parses a query and resolves its fields to their full names. Times without a
+// zone are in the given one. Its errors are InputErrors.
+func (a *App) ParseQueryIn(text string, zone *time.Location) (kql.Node, error) {
 	node, err := kql.Parse(text)
 	if err != nil {
 		return nil, InputError{err}
@@ -26,7 +29,7 @@ func (a *App) ParseQuery(text string) (kql.Node, error) {
 	if err != nil {
 		return nil, InputError{err}
 	}
-	return kql.InZone(node, fields, time.Now()), nil
+	return kql.InZone(node, fields, time.Now().In(zone)), nil
 }
 
 // Fields returns the fields of the mapping, and the labels of the configuration.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,7 +63,7 @@ func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
 		all = append(all, history.GivenUp(), kql.FieldIs("watership.error_group", request.Group))
 	}
 	if request.Query != "" || len(all) == 0 {
-		node, err := a.ParseQuery(request.Query)
+		node, err := a.ParseQueryIn(request.Query, cmp.Or(request.Period.Zone, time.Local))
 		if err != nil {
 			return nil, err
 		}

@@ -91,7 +91,8 @@ const maxPausedAge = pipeline.PausedEvery + 5*time.Minute
 
 // pausedRoutes returns the newest event of each paused route, by queue.
 func (a *App) pausedRoutes(ctx context.Context, events doctor.Events) (map[string]schemas.Event, error) {
-	recent, err := timeBound(kql.GreaterOrEqual, time.Now().Add(-maxPausedAge).UTC().Format(time.RFC3339))
+	now := time.Now()
+	recent, err := timeBound(kql.GreaterOrEqual, now.Add(-maxPausedAge).UTC().Format(time.RFC3339), now)
 	if err != nil {
 		return nil, err
 	}
