@@ -13,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -113,7 +112,11 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.app.Close()) }()
 	d.settings = d.app.Settings()
-	more := app.Extension{API: api.New(d.app), Run: d.run}
+	more, err := httpExtension(d.app)
+	if err != nil {
+		return err
+	}
+	more.Run = d.run
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {

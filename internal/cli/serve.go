@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -33,13 +34,25 @@ remaining messages and exits with 0.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
-			err = a.Serve(cmd.Context(), app.Extension{API: api.New(a)})
+			with, err := httpExtension(a)
+			if err != nil {
+				return err
+			}
+			err = a.Serve(cmd.Context(), with)
 			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)
 			}
 			return err
 		},
 	}
+}
+
+// httpExtension returns the API and the console of an App.
+func httpExtension(a *app.App) (app.Extension, error) {
+	served := api.New(a)
+	settings := a.Settings()
+	pages, err := console.New(console.Config{API: served, Version: app.Version(), Stream: settings.Store.Stream, Logger: a.Logger()})
+	return app.Extension{API: served, Pages: pages}, err
 }
 
 // lossText describes the messages that are lost when the embedded broker ends; "" if there

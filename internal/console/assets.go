@@ -1,0 +1,46 @@
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+)
+
+// files has the pages, and the styles and scripts that they load.
+//
+//go:embed templates static
+var files embed.FS
+
+// assets serves styles and scripts below a path with a hash of all their contents, so
+// that browsers keep them for ever and load those of another version anew.
+type assets struct {
+	prefix  string
+	handler http.Handler
+}
+
+func readAssets() (assets, error) {
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		return assets{}, err
+	}
+	digest := sha256.New()
+	err = fs.WalkDir(static, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(static, path)
+		digest.Write([]byte(path))
+		digest.Write(content)
+		return err
+	})
+	prefix := "/static/" + hex.EncodeToString(digest.Sum(nil)[:6]) + "/"
+	return assets{prefix, http.StripPrefix(prefix, http.FileServerFS(static))}, err
+}
+
+// ServeHTTP implements http.Handler.
+func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	a.handler.ServeHTTP(w, r)
+}

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/problem"
+)
+
+// client asks the API in the same process. The context of a page's request has the
+// identity that the API sees, and gets the action that the server records.
+type client struct{ api http.Handler }
+
+// get reads a path below api.Prefix. out is a pointer to the type of the response, or to
+// bytes. An error is a *problem.Problem, unless the response cannot be read.
+func (c client) get(ctx context.Context, path string, query url.Values, out any) error {
+	return c.do(ctx, http.MethodGet, path, query, "", nil, out)
+}
+
+// post sends in as JSON. Requests with the same key act once; "": each acts.
+func (c client) post(ctx context.Context, path, key string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("writing a request to %s: %w", path, err)
+	}
+	return c.do(ctx, http.MethodPost, path, nil, key, body, out)
+}
+
+func (c client) do(ctx context.Context, method, path string, query url.Values, key string, body []byte, out any) error {
+	to := &url.URL{Path: api.Prefix + path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("making a request to %s: %w", path, err)
+	}
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		request.Header.Set(idempotency.Header, key)
+	}
+	got := &answer{header: http.Header{}}
+	c.api.ServeHTTP(got, request)
+	return got.read(out)
+}
+
+// answer is a response of the API in memory.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+func (a *answer) Write(content []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(content)
+}
+
+func (a *answer) read(out any) error {
+	if a.status >= http.StatusBadRequest {
+		refused := &problem.Problem{}
+		if err := json.Unmarshal(a.body.Bytes(), refused); err != nil {
+			return fmt.Errorf("reading a problem of the API: %w", err)
+		}
+		return refused
+	}
+	switch to := out.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*to = a.body.Bytes()
+		return nil
+	}
+	decoder := json.NewDecoder(&a.body)
+	if err := decoder.Decode(out); err != nil && err != io.EOF {
+		return fmt.Errorf("reading a response of the API: %w", err)
+	}
+	return nil
+}

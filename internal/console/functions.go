@@ -1,0 +1,169 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// functions are the functions of templates.
+func (c *Console) functions() template.FuncMap {
+	return template.FuncMap{
+		"count":    func(n any) (string, error) { return formatCount(n) },
+		"duration": formatDuration,
+		"bytes":    formatBytes,
+		"plural":   pluralOf,
+		"oneline":  wording.OneLine,
+		"dict":     dict,
+		"join":     strings.Join,
+		"mistake":  newMistake,
+	}
+}
+
+// mistake is a query in parts: before, at and after the place that cannot be read.
+type mistake struct{ Before, At, After string }
+
+func newMistake(p *problem.Position) mistake {
+	at := min(max(p.Offset, 0), len(p.Query))
+	before, rest := p.Query[:at], p.Query[at:]
+	if rest == "" {
+		return mistake{before, " ", ""}
+	}
+	_, first := utf8.DecodeRuneInString(rest)
+	end := strings.IndexAny(rest[first:], " \t\r\n():")
+	if end < 0 {
+		return mistake{before, rest, ""}
+	}
+	return mistake{before, rest[:first+end], rest[first+end:]}
+}
+
+// dict makes a map of names and values, as the argument of a part of a page.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errors.New("dict: a name has no value")
+	}
+	made := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, is := pairs[i].(string)
+		if !is {
+			return nil, fmt.Errorf("dict: %v is no name", pairs[i])
+		}
+		made[name] = pairs[i+1]
+	}
+	return made, nil
+}
+
+func wholeNumber(n any) (int64, error) {
+	switch n := n.(type) {
+	case int:
+		return int64(n), nil
+	case int64:
+		return n, nil
+	}
+	return 0, fmt.Errorf("%v is no whole number", n)
+}
+
+// formatCount groups the digits of a number by thousands.
+func formatCount(n any) (string, error) {
+	number, err := wholeNumber(n)
+	digits := strconv.FormatInt(number, 10)
+	sign := ""
+	if number < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return sign + digits, err
+}
+
+func pluralOf(n any, what string) (string, error) {
+	text, err := formatCount(n)
+	if text == "1" {
+		return "1 " + what, err
+	}
+	return text + " " + what + "s", err
+}
+
+// formatDuration rounds to two units at most, such as 1m 20s.
+func formatDuration(d time.Duration) string {
+	if d < 0 {
+		return "-" + formatDuration(-d)
+	}
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Millisecond:
+		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < time.Minute:
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
+	case d < time.Hour:
+		return twoUnits(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return twoUnits(d, time.Hour, "h", time.Minute, "m")
+	}
+	return twoUnits(d, day, "d", time.Hour, "h")
+}
+
+func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d%s", rest, smallName)
+	}
+	return text
+}
+
+func formatBytes(n any) (string, error) {
+	number, err := wholeNumber(n)
+	switch {
+	case number < 1<<10:
+		return fmt.Sprintf("%d B", number), err
+	case number < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(number)/(1<<10)), err
+	}
+	return fmt.Sprintf("%.1f MiB", float64(number)/(1<<20)), err
+}
+
+// Moment returns a time element: the time in the browser's zone, and in UTC as its title.
+func (v view) Moment(t any) (template.HTML, error) {
+	var at time.Time
+	switch t := t.(type) {
+	case time.Time:
+		at = t
+	case *time.Time:
+		if t != nil {
+			at = *t
+		}
+	default:
+		return "", fmt.Errorf("%v is no time", t)
+	}
+	if at.IsZero() {
+		return "", nil
+	}
+	utc := at.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC, %s">%s</time>`,
+		utc.Format(time.RFC3339Nano), utc.Format("2006-01-02 15:04:05.000"), v.ago(at), at.In(v.Zone).Format("2006-01-02 15:04:05.000"))), nil
+}
+
+// ago says how long before or after now a time is.
+func (v view) ago(t time.Time) string {
+	if d := v.Now.Sub(t); d >= 0 {
+		return formatDuration(d.Truncate(time.Second)) + " ago"
+	}
+	return "in " + formatDuration(t.Sub(v.Now).Truncate(time.Second))
+}
+
+// Ago returns a time element with the time since then, and the times in its title.
+func (v view) Ago(at time.Time) template.HTML {
+	utc := at.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s (%s UTC)">%s</time>`,
+		utc.Format(time.RFC3339Nano), at.In(v.Zone).Format("2006-01-02 15:04:05.000"), utc.Format("2006-01-02 15:04:05.000"), v.ago(at)))
+}

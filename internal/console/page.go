@@ -1,0 +1,105 @@
+package console
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+)
+
+// page is a response with a template in the layout.
+type page struct {
+	Title    string
+	Section  string // of the navigation: its path
+	Template string
+	Status   int // 0: 200
+	Data     any
+
+	// Styles and Scripts are files of static that the page needs besides those of the
+	// layout.
+	Styles, Scripts []string
+
+	// Refresh is how often the script reads the page again while somebody looks at it,
+	// to replace the elements with the attribute data-live; 0: never.
+	Refresh time.Duration
+}
+
+// view is what templates see as $: the page and the request that it answers.
+type view struct {
+	page
+	Sections []section
+	Caller   access.Identity
+	Version  string
+	Path     string         // of the request, with its query
+	Zone     *time.Location // in which times are shown
+	NeedZone bool           // the browser has not told its zone yet
+	Now      time.Time
+	prefix   string // of assets
+}
+
+// section is a page of the navigation.
+type section struct{ Path, Name, Key string }
+
+// sections are in the order of the navigation. Key is what goes there after g.
+func sections() []section {
+	return []section{
+		{"/", "Overview", "o"},
+		{"/messages", "Messages", "m"},
+		{"/failures", "Failures", "f"},
+		{"/replays", "Replays", "r"},
+		{"/routes", "Routes", "q"},
+		{"/doctor", "Doctor", "d"},
+	}
+}
+
+func (p page) write(c *Console, w http.ResponseWriter, r *http.Request) {
+	zone, known := zoneOf(r)
+	v := view{
+		page: p, Sections: sections(), Caller: access.FromContext(r.Context()), Version: c.config.Version,
+		Path: r.URL.RequestURI(), Zone: zone, NeedZone: !known, Now: time.Now(), prefix: c.assets.prefix,
+	}
+	var text bytes.Buffer
+	if err := c.templates[p.Template].Execute(&text, v); err != nil {
+		c.config.Logger.Error("a page of the console cannot be made", "page", p.Template, "path", r.URL.Path, "error", err)
+		http.Error(w, "the page cannot be made: see the log of the server", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
+	if p.Status != 0 {
+		w.WriteHeader(p.Status)
+	}
+	_, _ = text.WriteTo(w)
+}
+
+// zoneCookie has the time zone of the browser, which the script sets.
+const zoneCookie = "watership-zone"
+
+// zoneOf returns the time zone of the browser, or UTC before its script has told it.
+func zoneOf(r *http.Request) (zone *time.Location, known bool) {
+	cookie, err := r.Cookie(zoneCookie)
+	if err != nil || cookie.Value == "" || cookie.Value == "Local" {
+		return time.UTC, false
+	}
+	if zone, err = time.LoadLocation(cookie.Value); err != nil {
+		return time.UTC, true // the browser knows a zone that the server does not
+	}
+	return zone, true
+}
+
+// Asset returns the URL of a file of static.
+func (v view) Asset(name string) string { return v.prefix + name }
+
+// May reports whether the caller has a role.
+func (v view) May(role string) bool {
+	needed, err := access.ParseRole(role)
+	return err == nil && v.Caller.May(needed)
+}
+
+// SignedIn reports whether the caller can sign out.
+func (v view) SignedIn() bool { return v.Caller.Method != access.ByLoopback }
+
+// RefreshSeconds is for the script.
+func (v view) RefreshSeconds() int { return int(v.Refresh / time.Second) }

@@ -1,0 +1,208 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/net/html"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// system is a running server on an embedded broker and store, with the console. The
+// exchange shop is tapped, and messages with keys such as order.placed go to the queue
+// orders, whose handler fails for good while the system is broken.
+type system struct {
+	*app.App
+	url    string
+	broken *atomic.Bool
+}
+
+// newSystem starts a system with more settings, as environment variables.
+func newSystem(t *testing.T, settings ...string) system {
+	t.Helper()
+	environ := append([]string{
+		"WATERSHIP_AMQP_URL=" + config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
+		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"), "WATERSHIP_DATA=" + t.TempDir(),
+	}, settings...)
+	cfg, err := config.Load(config.Sources{Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := system{App: a, broken: new(atomic.Bool)}
+	served := api.New(a)
+	pages, err := console.New(console.Config{API: served, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() {
+		ended <- a.Serve(ctx, app.Extension{
+			API: served, Pages: pages,
+			Taps:   []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
+			Routes: []pipeline.Route{{Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Handler: s.handle}},
+			Run: func(ctx context.Context, server *app.Server) error {
+				for server.Ready(ctx) != nil && ctx.Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				ready <- "http://" + server.Address().String()
+				<-ctx.Done()
+				return nil
+			},
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-ended, a.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case s.url = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s system) handle(msg *message.Message) ([]*message.Message, error) {
+	if s.broken.Load() {
+		return nil, retry.Permanent(fmt.Errorf("no table for order %s", msg.UUID))
+	}
+	return nil, nil
+}
+
+// publish publishes an order with a message id and headers, and waits for its confirm.
+func (s system) publish(t *testing.T, id, body string, headers amqp.Table) {
+	t.Helper()
+	publisher, err := s.Publisher(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.placed", Headers: headers, Body: []byte(body),
+		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent},
+	}
+	if err := publisher.Publish(t.Context(), transfer.NewMessage(e)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until n events match a query.
+func (s system) await(t *testing.T, n int64, query string) {
+	t.Helper()
+	node, err := s.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		count, err := store.Count(t.Context(), eventstore.Selection{Query: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if count >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d events match %s, want %d", count, query, n)
+		}
+	}
+}
+
+// document is a page that the console sent.
+type document struct {
+	*http.Response
+	text string
+}
+
+// get reads a page, and follows redirects.
+func (s system) get(t *testing.T, path string, headers ...string) document {
+	t.Helper()
+	return s.do(t, http.MethodGet, path, nil, headers...)
+}
+
+// post sends a form as a browser does.
+func (s system) post(t *testing.T, path string, form url.Values) document {
+	t.Helper()
+	return s.do(t, http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url)
+}
+
+func (s system) do(t *testing.T, method, path string, form url.Values, headers ...string) document {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document{got, string(text)}
+}
+
+// want checks the status of a page, and that it has some texts, with tags left out.
+func (d document) want(t *testing.T, status int, texts ...string) {
+	t.Helper()
+	if d.StatusCode != status {
+		t.Errorf("%s %s: %s, want %d\n%s", d.Request.Method, d.Request.URL, d.Status, status, d.words(t))
+		return
+	}
+	words := d.words(t)
+	for _, text := range texts {
+		if !strings.Contains(words, text) {
+			t.Errorf("%s has no %q:\n%s", d.Request.URL, text, words)
+		}
+	}
+}
+
+// words are the texts of a page, with single blanks.
+func (d document) words(t *testing.T) string {
+	t.Helper()
+	var words []string
+	tokens := html.NewTokenizer(strings.NewReader(d.text))
+	for {
+		switch tokens.Next() {
+		case html.ErrorToken:
+			return strings.Join(words, " ")
+		case html.TextToken:
+			words = append(words, strings.Fields(string(tokens.Text()))...)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// The script of all pages: the browser's time zone, keys, copying, and live numbers.
+
+// The server shows times in the zone that this cookie has.
+function tellZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (!zone) return;
+  const told = document.cookie.split("; ").includes(`watership-zone=${zone}`);
+  if (told) return;
+  document.cookie = `watership-zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  if (document.cookie.includes("watership-zone=") && document.body.hasAttribute("data-need-zone")) location.reload();
+}
+
+// announce tells something to screen readers.
+export function announce(text) {
+  document.getElementById("announce").textContent = text;
+}
+
+// isTyping reports whether keys belong to a field.
+function isTyping(target) {
+  return target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+let prefix = ""; // the first key of two
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && isTyping(event.target)) return event.target.blur();
+  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  const keys = prefix ? `${prefix} ${event.key}` : event.key;
+  prefix = "";
+  const linked = document.querySelector(`[data-key="${CSS.escape(keys)}"]`);
+  if (linked) {
+    event.preventDefault();
+    return linked.click();
+  }
+  switch (keys) {
+    case "g":
+      prefix = "g";
+      return setTimeout(() => (prefix = ""), 1500);
+    case "/":
+      event.preventDefault();
+      return document.querySelector("input[name=q]")?.focus();
+    case "?":
+      return document.getElementById("keys").showModal();
+    case "j":
+      return moveRow(1);
+    case "k":
+      return moveRow(-1);
+  }
+}
+
+// moveRow puts the focus on the first link of the next row.
+function moveRow(step) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step];
+  next?.querySelector("a, button, input")?.focus();
+}
+
+async function onClick(event) {
+  const opener = event.target.closest("[data-open]");
+  if (opener) return document.getElementById(opener.dataset.open)?.showModal();
+  const copier = event.target.closest("[data-copy]");
+  if (copier) {
+    await navigator.clipboard.writeText(copier.dataset.copy);
+    announce("Copied");
+    const text = copier.textContent;
+    copier.textContent = "Copied";
+    setTimeout(() => (copier.textContent = text), 1500);
+  }
+}
+
+// refresh reads the page again and replaces its live elements. An element in which
+// somebody works is left alone.
+export async function refresh(url = location.href) {
+  const response = await fetch(url, { headers: { Accept: "text/html" } });
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  for (const now of document.querySelectorAll("[data-live][id]")) {
+    const next = page.getElementById(now.id);
+    if (!next || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
+    now.replaceWith(document.adoptNode(next));
+  }
+  const seconds = page.body?.dataset.refresh;
+  if (!response.ok) return;
+  if (seconds) document.body.dataset.refresh = seconds;
+  else delete document.body.dataset.refresh;
+}
+
+// keepLive refreshes the page while somebody looks at it.
+async function keepLive() {
+  for (;;) {
+    const seconds = Number(document.body.dataset.refresh);
+    if (!seconds) return;
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+    if (document.hidden) {
+      await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+    }
+    try {
+      await refresh();
+      document.body.classList.remove("stale");
+    } catch {
+      document.body.classList.add("stale"); // the server is away: the next turn tries again
+    }
+  }
+}
+
+// onSubmit sends a form once, however often its button is pressed.
+function onSubmit(event) {
+  if (event.target.method !== "post") return;
+  if (event.target.dataset.sent) return event.preventDefault();
+  event.target.dataset.sent = "yes";
+}
+
+tellZone();
+document.addEventListener("keydown", onKey);
+document.addEventListener("click", onClick);
+document.addEventListener("submit", onSubmit);
+addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent));
+for (const hidden of document.querySelectorAll("[data-open][hidden], [data-copy][hidden], [data-script][hidden]")) hidden.hidden = false;
+keepLive();
