@@ -5,11 +5,12 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 # A static binary runs in an image without an operating system. The version comes from git.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /watership ./cmd/watership
+    CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /watership ./cmd/watership && mkdir /data
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /watership /watership
+COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
 EXPOSE 8181
 ENTRYPOINT ["/watership"]

@@ -37,6 +37,10 @@ type Config struct {
 	// TrustedProxies are networks of proxies whose X-Forwarded-For is the client's address.
 	TrustedProxies []netip.Prefix
 
+	// Stylesheet is the URL of the style of the pages of refusals and of the sign-in; "":
+	// none. It must need no permission.
+	Stylesheet string
+
 	// Queries are patterns, as of http.ServeMux, of requests that change nothing although
 	// their method may, such as searches with POST. Viewers may send them.
 	Queries []string
@@ -53,6 +57,7 @@ type Guard struct {
 	trusted  []netip.Prefix
 	queries  *http.ServeMux
 	signIn   *http.ServeMux
+	style    string // URL of the style of its pages
 
 	crossOrigin *http.CrossOriginProtection
 
@@ -79,7 +84,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	secure := cfg.TLS || cfg.URL != nil && cfg.URL.Scheme == "https"
 	g := &Guard{
-		logger: cfg.Logger, recorder: cfg.Recorder, tokens: cfg.Tokens, public: cfg.URL, trusted: cfg.TrustedProxies,
+		logger: cfg.Logger, recorder: cfg.Recorder, tokens: cfg.Tokens, public: cfg.URL, style: cfg.Stylesheet, trusted: cfg.TrustedProxies,
 		sessions: &sessions{sealer: sealer, secure: secure, ended: map[string]time.Time{}},
 		queries:  http.NewServeMux(),
 		attempts: newLimiters(attemptRate, attemptBurst), requests: newLimiters(requestRate, requestBurst),
@@ -313,13 +318,17 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		http.Redirect(w, r, pathLogin+"?return="+url.QueryEscape(localPath(r.URL.RequestURI())), http.StatusSeeOther)
 		return
 	}
-	var page signInPage
+	page := signInPage{Style: g.style}
 	if statusOf(err) == http.StatusUnauthorized {
-		page = g.signInPage(localPath(r.URL.RequestURI()))
+		back := r.URL.RequestURI()
+		if r.URL.Path == pathToken {
+			back = r.PostFormValue("return")
+		}
+		page = g.signInPage(localPath(back))
 	}
 	refuse(w, r, err, page)
 }
 
 func (g *Guard) signInPage(back string) signInPage {
-	return signInPage{Provider: g.provider != nil, Token: g.tokens != nil, Return: back}
+	return signInPage{Provider: g.provider != nil, Token: g.tokens != nil, Return: back, Style: g.style}
 }

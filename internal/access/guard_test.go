@@ -505,6 +505,33 @@ func (s *site) signIn(t *testing.T, secret, back string) *http.Cookie {
 	return response.Cookies()[0]
 }
 
+// A mistyped token leads back to the form, and then to the page that was asked for.
+func TestWrongTokenIsEnteredAgain(t *testing.T) {
+	file, _ := newTokens(t)
+	s := newSite(t, Config{Tokens: file})
+	form := strings.NewReader(url.Values{"token": {"wst_wrong"}, "return": {"/jobs?a=1"}}.Encode())
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/auth/token", form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "text/html")
+	response, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"incomplete or mistyped", `action="/auth/token"`, `value="/jobs?a=1"`} {
+		if response.StatusCode != 401 || !strings.Contains(string(page), part) {
+			t.Errorf("%s: no %q in %s", response.Status, part, page)
+		}
+	}
+}
+
 func TestLocalPath(t *testing.T) {
 	for to, want := range map[string]string{
 		"/": "/", "/jobs?a=1": "/jobs?a=1", "/a%2fb": "/a%2fb", "": "/", "//evil.example": "/", "https://evil.example/": "/",

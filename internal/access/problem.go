@@ -28,6 +28,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, signIn signInPage
 		w.Header().Set("WWW-Authenticate", `Bearer realm="watership"`)
 	}
 	if wantsPage(r) {
+		if isMissing(err) {
+			p.Title, p.Detail = "Sign in to Watership", signIn.help()
+		}
 		writePage(w, p, signIn)
 		return
 	}
@@ -40,9 +43,11 @@ func writeProblem(w http.ResponseWriter, p problem) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// wantsPage reports whether a browser shows the response as a page.
+// wantsPage reports whether a browser shows the response as a page: that of a link or of a
+// form.
 func wantsPage(r *http.Request) bool {
-	return isSafe(r.Method) && strings.Contains(r.Header.Get("Accept"), "text/html")
+	form := strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
+	return (isSafe(r.Method) || form) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 // signInPage is what the page of a refusal offers.
@@ -50,20 +55,32 @@ type signInPage struct {
 	Provider bool // a link to sign in
 	Token    bool // a form for a token
 	Return   string
+	Style    string // URL of a style sheet; "": none
+}
+
+// help describes how to sign in.
+func (s signInPage) help() string {
+	if s.Provider && !s.Token {
+		return "Sign in with the identity provider of your organization."
+	}
+	return "Enter a token. An administrator creates one with: watership token create NAME"
 }
 
 const pageText = `<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Watership: {{.Title}}</title></head>
-<body>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}} · Watership</title>
+{{- with .SignIn.Style}}<link rel="stylesheet" href="{{.}}">{{end}}</head>
+<body class="sign-in">
+<main class="card">
 <h1>{{.Title}}</h1>
 <p>{{.Detail}}</p>
-{{if .SignIn.Provider}}<p><a href="/auth/login?return={{.SignIn.Return}}">Sign in</a></p>{{end}}
+{{if .SignIn.Provider}}<p><a class="button main" href="/auth/login?return={{.SignIn.Return}}">Sign in</a></p>{{end}}
 {{if .SignIn.Token}}<form method="post" action="/auth/token">
 <input type="hidden" name="return" value="{{.SignIn.Return}}">
-<label>Token <input type="password" name="token" autocomplete="off" required></label>
-<button>Sign in</button>
+<label class="field"><span>Token</span><input type="password" name="token" autocomplete="off" required></label>
+<button{{if not .SignIn.Provider}} class="main"{{end}}>Sign in</button>
 </form>{{end}}
+</main>
 </body>
 </html>
 `

@@ -29,10 +29,19 @@ type Extension struct {
 
 	// Pages serves the other paths of http.listen to browsers; nil: nothing. Its files
 	// below /static/ need no permission.
-	Pages http.Handler
+	Pages Pages
+
+	// FreePort is whether http.listen may be another port, if its own is in use.
+	FreePort bool
 
 	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
 	Run func(ctx context.Context, s *Server) error
+}
+
+// Pages are the pages for browsers, and the URL of their style sheet.
+type Pages interface {
+	http.Handler
+	Stylesheet() string
 }
 
 // API is an HTTP API. Run runs what its requests started until ctx ends.
@@ -117,13 +126,13 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 		return nil, err
 	}
 	s.audit = &auditor{App: a}
-	if s.guard, err = a.newGuard(s.audit); err != nil {
+	if s.guard, err = a.newGuard(s.audit, with.Pages); err != nil {
 		return nil, err
 	}
 	if s.tls, err = a.serverTLS(); err != nil {
 		return nil, err
 	}
-	s.http, err = listen(a.settings.HTTP.Listen)
+	s.http, err = listen(a.settings.HTTP.Listen, with.FreePort)
 	return s, err
 }
 

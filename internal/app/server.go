@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,8 +30,8 @@ import (
 // serves its metrics.
 type Server struct {
 	*App
-	api      API          // nil: none
-	pages    http.Handler // nil: none
+	api      API   // nil: none
+	pages    Pages // nil: none
 	config   pipeline.Config
 	registry *prometheus.Registry
 	events   EventStore // nil without the role that indexes
@@ -78,11 +79,14 @@ func newHTTPServer(handler http.Handler) *http.Server {
 }
 
 // listen opens http.listen; nil if it is off.
-func listen(address string) (net.Listener, error) {
+func listen(address string, freePort bool) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
 	listener, err := net.Listen("tcp", address)
+	if host, _, _ := net.SplitHostPort(address); freePort && errors.Is(err, syscall.EADDRINUSE) {
+		listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w", address, err)
 	}

@@ -90,7 +90,7 @@ func (a *App) importInto(ctx context.Context, to *kibana.Client, report func(sub
 	}
 	ctx, cancel := WithTimeout(ctx)
 	defer cancel()
-	imported, err := to.Import(ctx, a.settings.Store.Stream)
+	imported, err := to.Import(ctx, a.settings.Store.Stream, a.settings.HTTP.URL.Reveal())
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type dev struct {
 	app      *app.App
 	settings config.Config // with the addresses of the embedded broker
 	shop     *shop.Shop    // nil: --empty
+	console  string        // URL; "": http.listen is off
 	limits   broker.Limits
 
 	empty bool
@@ -80,6 +81,9 @@ const maxOrders = 1000 // a second
 // some 8 GB a day.
 const devRetention = 24 * time.Hour
 
+// devListen is the address of the console, or a free port if that is in use.
+const devListen = "127.0.0.1:8181"
+
 // devConfig returns the configuration with the embedded broker and store as defaults. It
 // refuses any other broker, since the example would publish there.
 func devConfig(from *settings) (config.Config, error) {
@@ -89,6 +93,9 @@ func devConfig(from *settings) (config.Config, error) {
 	}
 	if !cfg.AMQP.URL.IsEmbedded() {
 		return cfg, usagef("dev brings its own broker, and amqp.url is %s: leave that out, or run watership serve", cfg.AMQP.URL)
+	}
+	if !cfg.IsSet("http.listen") {
+		cfg.HTTP.Listen = devListen
 	}
 	if cfg.IsSet("store.url") {
 		return cfg, nil
@@ -116,7 +123,7 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	more.Run = d.run
+	more.Run, more.FreePort = d.run, !cfg.IsSet("http.listen")
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {
@@ -162,7 +169,10 @@ func (d *dev) run(ctx context.Context, server *app.Server) error {
 	if !awaitReady(ctx, server) {
 		return nil
 	}
-	d.printAddresses(server)
+	if address := server.Address(); address != nil {
+		d.console = fmt.Sprintf("%s://%s", d.scheme(), address)
+	}
+	d.printAddresses()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	hints := make(chan error, 1)
@@ -217,17 +227,23 @@ func awaitReady(ctx context.Context, server *app.Server) bool {
 	return true
 }
 
-func (d *dev) printAddresses(server *app.Server) {
-	fmt.Fprintf(d.Out, `Watership runs here, on embedded parts. Ctrl-C ends it.
-
-  broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
+func (d *dev) printAddresses() {
+	fmt.Fprint(d.Out, "Watership runs here, on embedded parts. Ctrl-C ends it.\n\n")
+	if d.console != "" {
+		fmt.Fprintf(d.Out, "  console %s\n", d.console)
+	}
+	fmt.Fprintf(d.Out, `  broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s  (keeps traffic for %s, failures for %s)
 `, d.settings.AMQP.URL.Reveal(), d.settings.Store.URL,
 		config.FormatDuration(d.settings.Store.Retention.Traffic), config.FormatDuration(d.settings.Store.Retention.Failures))
-	if address := server.Address(); address != nil {
-		fmt.Fprintf(d.Out, "  http    http://%s/metrics, /healthz, /readyz\n", address)
-	}
 	fmt.Fprintln(d.Out)
+}
+
+func (d *dev) scheme() string {
+	if d.settings.HTTP.TLS.Cert != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // commandPrefix returns the start of a command line for other commands.

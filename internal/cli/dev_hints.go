@@ -103,7 +103,7 @@ Its payment provider fails in a moment, for a few seconds.
 				return firstMessageID(ctx, store, lost, since)
 			},
 			text: func(id string) string {
-				return fmt.Sprintf(`The payment provider is back. Some orders have failed for good:
+				return fmt.Sprintf(`The payment provider is back. Some orders have failed for good: %[4]s
 
   %[1]s failed
   %[1]s show %[2]s
@@ -111,10 +111,18 @@ Its payment provider fails in a moment, for a few seconds.
   %[1]s show %[2]s
   %[1]s replay 'action: poisoned and watership.class: %[3]s' --to-failed-queue --dry-run
 
-`, command, id, shop.PaymentClass)
+`, command, id, shop.PaymentClass, d.page("/failures"))
 			},
 		},
 	}
+}
+
+// page returns the URL of a page of the console, or "" if there is none.
+func (d *dev) page(path string) string {
+	if d.console == "" {
+		return ""
+	}
+	return d.console + path
 }
 
 // maxTried is the number of messages that are searched for one whose id needs no quotes.

@@ -88,7 +88,7 @@ func TestSetupImportsIntoKibana(t *testing.T) {
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	url := strings.Replace(server.URL, "http://", "http://elastic:secret@", 1) + "/kibana/"
-	objects, err := kibana.Objects(i.stream)
+	objects, err := kibana.Objects(i.stream, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -51,8 +53,20 @@ remaining messages and exits with 0.`,
 func httpExtension(a *app.App) (app.Extension, error) {
 	served := api.New(a)
 	settings := a.Settings()
-	pages, err := console.New(console.Config{API: served, Version: app.Version(), Stream: settings.Store.Stream, Logger: a.Logger()})
+	pages, err := console.New(console.Config{
+		API: served, Version: app.Version(), Stream: settings.Store.Stream, Logger: a.Logger(),
+		Kibana: addressOf(settings.Kibana.URL), Server: addressOf(settings.HTTP.URL),
+	})
 	return app.Extension{API: served, Pages: pages}, err
+}
+
+// addressOf returns a URL of the configuration; nil if it has none.
+func addressOf(u config.URL) *url.URL {
+	if u.IsZero() {
+		return nil
+	}
+	parsed, _ := url.Parse(u.Reveal()) // the configuration was checked
+	return parsed
 }
 
 // lossText describes the messages that are lost when the embedded broker ends; "" if there

@@ -44,8 +44,9 @@ type Config struct {
 	// Fingerprint must be the same in every process of Watership.
 	Fingerprint schemas.Fingerprints
 
-	HTTP HTTP
-	Log  Log
+	HTTP   HTTP
+	Kibana Kibana
+	Log    Log
 
 	// StopTimeout is how long serve waits for handlers when it stops; the messages
 	// of handlers that have not finished go back to their queues. Default: 30s.
@@ -338,12 +339,17 @@ type Body struct {
 	MaxValues int // JSON with more values cannot be searched by field; default 5000
 }
 
-// HTTP is the listener for health checks and metrics: /healthz, /readyz, /metrics.
+// Kibana is where browsers find Kibana, to which the console links.
+type Kibana struct {
+	URL URL // empty, the default: no links
+}
+
+// HTTP is the server of the console, the API, health checks and metrics.
 type HTTP struct {
 	Listen string // host:port; empty, the default, is off
 
-	// URL is the address at which browsers find the server. Auth.OIDC needs it. Default:
-	// none.
+	// URL is the address at which browsers find the server. Auth.OIDC needs it, and links
+	// in Kibana lead there. Default: none.
 	URL URL
 
 	TLS  ServerTLS

@@ -11,8 +11,8 @@ import (
 func httpKeys(c *Config) []Key {
 	h := &c.HTTP
 	return []Key{
-		{Name: "http.listen", Help: "listen address of the HTTP server, with health checks and metrics, host:port (default: off)", read: scalar(listenAddress, &h.Listen)},
-		{Name: "http.url", Help: "address at which browsers find the HTTP server, for http.auth.oidc", read: scalar(origin, &h.URL)},
+		{Name: "http.listen", Help: "listen address of the HTTP server, with the console, the API, health checks and metrics, host:port (default: off)", read: scalar(listenAddress, &h.Listen)},
+		{Name: "http.url", Help: "address at which browsers find the HTTP server, for http.auth.oidc and for links in Kibana", read: scalar(origin, &h.URL)},
 		{Name: "http.trusted_proxies", Form: List, Help: "networks of proxies that name the client in X-Forwarded-For", read: scalars(network, &h.TrustedProxies)},
 		{Name: "http.tls.cert", Help: "PEM file with the certificate of the HTTP server", read: scalar(path, &h.TLS.Cert)},
 		{Name: "http.tls.key", Help: "PEM file with the key of http.tls.cert", read: scalar(path, &h.TLS.Key)},
@@ -50,6 +50,19 @@ func origin(s string) (URL, error) {
 	u, err := address("https", "http")(strings.TrimSuffix(s, "/"))
 	if err != nil || strings.ContainsAny(strings.TrimPrefix(strings.TrimPrefix(u.Reveal(), "https://"), "http://"), "/?@") {
 		return URL{}, errors.New("expected a URL such as https://watership.example, without a path")
+	}
+	return u, nil
+}
+
+// kibanaAddress parses the address of Kibana in a browser, which may have the path of a
+// space or of a proxy.
+func kibanaAddress(s string) (URL, error) {
+	if s == "" {
+		return URL{}, nil
+	}
+	u, err := address("https", "http")(strings.TrimSuffix(s, "/"))
+	if err != nil || strings.ContainsAny(u.Reveal(), "?@") {
+		return URL{}, errors.New("expected a URL such as https://kibana.example, without a login")
 	}
 	return u, nil
 }

@@ -91,6 +91,7 @@ var keyCases = map[string]keyCase{
 	"fingerprint.fold_types":        {good: "true", bad: "yes", want: `"yes": expected true or false`},
 	"stop_timeout":                  {good: "20s", bad: "20", want: `"20": ` + durationUpToADay},
 	"http.listen":                   {good: ":8181", bad: ":65536", want: `":65536": ` + listenExpected},
+	"kibana.url":                    {good: "https://kibana.example/s/shop", bad: "https://a:b@kibana.example", want: `"https://a:xxxxx@kibana.example": expected a URL such as https://kibana.example, without a login`},
 	"http.url":                      {good: "https://watership.example", bad: "https://a.example/b", want: `"https://a.example/b": expected a URL such as https://watership.example, without a path`},
 	"http.trusted_proxies":          {good: "10.0.0.0/24", bad: "10.0.0.1", want: `"10.0.0.1": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
 	"http.tls.cert":                 {good: "cert.pem", with: "http.tls.key: key.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},

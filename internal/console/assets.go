@@ -39,6 +39,9 @@ func readAssets() (assets, error) {
 	return assets{prefix, http.StripPrefix(prefix, http.FileServerFS(static))}, err
 }
 
+// Stylesheet returns the URL of the style of all pages, which needs no permission.
+func (c *Console) Stylesheet() string { return c.assets.prefix + "console.css" }
+
 // ServeHTTP implements http.Handler.
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")

@@ -34,10 +34,10 @@ func NewClient(to *url.URL, trusted *tls.Config) *Client {
 // Address is the URL of Kibana without the password.
 func (c *Client) Address() string { return config.NewURL(c.url.String()).String() }
 
-// Import imports the saved objects for data streams whose names begin with stream. It
-// replaces objects with the same ids (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html).
-func (c *Client) Import(ctx context.Context, stream string) (imported int, err error) {
-	objects, err := Objects(stream)
+// Import imports the saved objects for data streams whose names begin with stream, with
+// links to the console at an address; "": none. It replaces objects with the same ids (https://www.elastic.co/guide/en/kibana/8.19/saved-objects-api-import.html).
+func (c *Client) Import(ctx context.Context, stream, console string) (imported int, err error) {
+	objects, err := Objects(stream, console)
 	if err != nil {
 		return 0, err
 	}

@@ -34,8 +34,8 @@ func (b bundle) dataView() savedObject {
 	}
 }
 
-// fieldFormats returns the field formatters. Ids and fingerprints link to the events of
-// their message.
+// fieldFormats returns the field formatters. Ids and fingerprints link to the page of
+// their message in the console, if that has an address, else to its events.
 func (b bundle) fieldFormats() map[string]any {
 	duration := func(input string) map[string]any {
 		return map[string]any{"id": "duration", "params": map[string]any{"inputFormat": input, "outputFormat": "humanizePrecise", "useShortSuffix": true}}
@@ -46,11 +46,24 @@ func (b bundle) fieldFormats() map[string]any {
 		eventstore.LagField:           duration("milliseconds"),
 		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},
 		"messaging.message.body.size": map[string]any{"id": "bytes"},
-		"messaging.message.id":        b.linkToTimeline("messaging.message.id"),
-		"watership.fingerprint":       b.linkToTimeline("watership.fingerprint"),
-		"watership.message":           b.linkToTimeline("watership.message"),
-		"watership.replay.job":        b.linkToTimeline("watership.replay.job"),
+		"messaging.message.id":        b.link("/messages/", "messaging.message.id"),
+		"watership.fingerprint":       b.link("/messages/", "watership.fingerprint"),
+		"watership.message":           b.link("/messages/", "watership.message"),
+		"watership.replay.job":        b.link("/replays/", "watership.replay.job"),
 	}
+}
+
+// link returns a formatter that links a value to a page of the console, or else to the
+// events that have it in the field. Kibana escapes the value in the URL.
+func (b bundle) link(path, field string) map[string]any {
+	if b.console == "" {
+		return b.linkToTimeline(field)
+	}
+	return linkTo(b.console + path + "{{value}}")
+}
+
+func linkTo(url string) map[string]any {
+	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
 }
 
 // linkToTimeline returns a formatter that links a value to the saved search of all
@@ -63,7 +76,7 @@ func (b bundle) fieldFormats() map[string]any {
 func (b bundle) linkToTimeline(field string) map[string]any {
 	filter := fmt.Sprintf(`('$state':(store:appState),meta:(alias:!n,disabled:!f,index:'%s',key:%s,negate:!f,params:(query:'{{value}}'),type:phrase),query:(match_phrase:(%[2]s:'{{value}}')))`, b.stream, field)
 	url := fmt.Sprintf(`discover#/view/%s?_g=(time:(from:now-90d,to:now))&_a=(filters:!(%s))`, b.id("timeline"), filter)
-	return map[string]any{"id": "url", "params": map[string]any{"type": "a", "urlTemplate": url, "labelTemplate": "{{value}}", "openLinkInCurrentTab": false}}
+	return linkTo(url)
 }
 
 // discoverSearch is a search in Discover.

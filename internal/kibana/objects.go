@@ -20,9 +20,10 @@ const (
 
 // Objects returns Kibana's saved objects as NDJSON, for data streams whose names begin
 // with stream: the data view, searches, and a dashboard with its panels. Their ids
-// derive from stream, so an import with overwrite updates them.
-func Objects(stream string) ([]byte, error) {
-	b := bundle{stream}
+// derive from stream, so an import with overwrite updates them. Ids of messages and of
+// jobs link to the console at an address; "": to a search in Kibana.
+func Objects(stream, console string) ([]byte, error) {
+	b := bundle{stream, console}
 	objects := append([]savedObject{b.dataView()}, b.searches()...)
 	panels := b.panels()
 	objects = append(objects, panels...)
@@ -57,7 +58,7 @@ type reference struct {
 }
 
 // bundle makes the saved objects of one Watership.
-type bundle struct{ stream string }
+type bundle struct{ stream, console string }
 
 func (b bundle) id(suffix string) string { return b.stream + "-" + suffix }
 

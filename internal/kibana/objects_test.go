@@ -15,7 +15,7 @@ import (
 
 func objectsOf(t *testing.T) []savedObject {
 	t.Helper()
-	text, err := Objects("shop-messages")
+	text, err := Objects("shop-messages", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +60,22 @@ func kibanaFields(t *testing.T) kql.Fields {
 	}
 	fields.Known = append(fields.Known, kql.Field{Name: eventstore.LagField, Type: kql.Long})
 	return fields
+}
+
+// With the address of the console, ids link to its pages. Kibana escapes them.
+func TestLinksToTheConsole(t *testing.T) {
+	text, err := Objects("shop-messages", "https://watership.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"https://watership.example/messages/{{value}}", "https://watership.example/replays/{{value}}"} {
+		if !bytes.Contains(text, []byte(url)) {
+			t.Errorf("no link to %s", url)
+		}
+	}
+	if bytes.Contains(text, []byte("discover#/view/shop-messages-timeline?")) {
+		t.Error("an id links to a search, too")
+	}
 }
 
 // Every field that the objects name is one of the mapping, of a type that fits.
@@ -268,7 +284,7 @@ func TestKibanaVersions(t *testing.T) {
 
 // The link of a message id leads to the search that is there.
 func TestKibanaTimelineLink(t *testing.T) {
-	b := bundle{"shop"}
+	b := bundle{stream: "shop"}
 	url := b.linkToTimeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
 	if !strings.Contains(url, "/view/"+b.id("timeline")+"?") || !strings.Contains(url, `match_phrase:(messaging.message.id:'{{value}}')`) {
 		t.Error(url)
@@ -284,7 +300,7 @@ func TestKibanaDataViewNamesItsStreams(t *testing.T) {
 
 // A link has a value as a text of Rison, in which only ' and ! mean anything.
 func TestKibanaLinksTakeOddValues(t *testing.T) {
-	template := bundle{"shop-messages"}.linkToTimeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
+	template := bundle{stream: "shop-messages"}.linkToTimeline("messaging.message.id")["params"].(map[string]any)["urlTemplate"].(string)
 	for _, id := range []string{`say "no"`, `C:\dir`, "a b&c=d#e?f", "(a,b:c)", "é*", "%41"} {
 		link := strings.ReplaceAll(template, "{{value}}", strings.ReplaceAll(url.QueryEscape(id), "+", "%20"))
 		_, hash, _ := strings.Cut(link, "#")
