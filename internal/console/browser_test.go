@@ -1,0 +1,182 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a tab of a headless Chromium.
+type browser struct {
+	context.Context
+	url string // of the system
+}
+
+// browserTimeout bounds all that a test does with its browser.
+const browserTimeout = 4 * time.Minute
+
+// newBrowser starts a browser that looks at a system. Without Chromium, the test is
+// skipped.
+func newBrowser(t *testing.T, s system) browser {
+	t.Helper()
+	path := os.Getenv("WATERSHIP_TEST_CHROMIUM")
+	if path == "" {
+		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
+			t.Fatal("WATERSHIP_TEST_CHROMIUM is not set")
+		}
+		t.Skip("WATERSHIP_TEST_CHROMIUM is not set (scripts/fixtures chromium)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
+	)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), browserTimeout)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := browser{ctx, s.url}
+	b.do(t, "opening the browser", emulation.SetTimezoneOverride("Europe/Berlin"))
+	return b
+}
+
+func (b browser) do(t *testing.T, what string, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(b, actions...); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// open shows a page.
+func (b browser) open(t *testing.T, path string) {
+	t.Helper()
+	b.do(t, "opening "+path, chromedp.Navigate(b.url+path), chromedp.WaitReady("main"))
+}
+
+// click presses what a CSS selector finds, once it is visible.
+func (b browser) click(t *testing.T, selector string) {
+	t.Helper()
+	b.do(t, "clicking "+selector, chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
+}
+
+// enter replaces the text of a field.
+func (b browser) enter(t *testing.T, selector, text string) {
+	t.Helper()
+	b.do(t, "entering into "+selector, chromedp.SetValue(selector, "", chromedp.ByQuery), chromedp.SendKeys(selector, text, chromedp.ByQuery))
+}
+
+// sees waits until a CSS selector finds an element with a text.
+func (b browser) sees(t *testing.T, selector, text string) {
+	t.Helper()
+	condition := fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.replace(/\s+/g, " ").includes(%q))`, selector, text)
+	if err := chromedp.Run(b, chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+		var page, at string
+		_ = chromedp.Run(b, chromedp.Evaluate("document.body.innerText", &page), chromedp.Location(&at))
+		t.Fatalf("%s at %s does not have %q: %v\n%s", selector, at, text, err, page)
+	}
+}
+
+// value evaluates an expression of JavaScript.
+func value[T any](t *testing.T, b browser, expression string) (result T) {
+	t.Helper()
+	b.do(t, expression, chromedp.Evaluate(expression, &result))
+	return result
+}
+
+// look sets the width of the window and the colour scheme.
+func (b browser) look(t *testing.T, width int64, scheme string) {
+	t.Helper()
+	b.do(t, "setting the window", emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+}
+
+// barriers returns the serious faults that axe finds in the page.
+func (b browser) barriers(t *testing.T) []string {
+	t.Helper()
+	path := os.Getenv("WATERSHIP_TEST_AXE")
+	if path == "" {
+		t.Fatal("WATERSHIP_TEST_AXE is not set (scripts/fixtures axe)")
+	}
+	script, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.do(t, "loading axe", chromedp.Evaluate(string(script)+"; 0", nil))
+	var text string
+	b.do(t, "running axe", chromedp.Evaluate(`axe.run().then((r) => JSON.stringify(r.violations))`, &text, awaitPromise))
+	var found []struct {
+		ID, Impact, Help string
+		Nodes            []struct{ HTML, FailureSummary string }
+	}
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, f := range found {
+		if f.Impact != "serious" && f.Impact != "critical" {
+			continue
+		}
+		for _, node := range f.Nodes[:min(3, len(f.Nodes))] {
+			list = append(list, fmt.Sprintf("%s (%s): %s: %s", f.ID, f.Help, node.HTML, strings.Join(strings.Fields(node.FailureSummary), " ")))
+		}
+	}
+	return list
+}
+
+func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// widths are those of a phone, a tablet and a large screen.
+func widths() []int64 { return []int64{360, 800, 1600} }
+
+// Each page has no serious barrier, in light and dark, and no page scrolls sideways.
+func TestPagesHaveNoBarriers(t *testing.T) {
+	s := newSystem(t)
+	b := newBrowser(t, s)
+	for _, path := range []string{"/", "/nothing"} {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range widths() {
+				b.look(t, width, scheme)
+				b.open(t, path)
+				if wide := value[int64](t, b, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s is %d pixels wide on a screen of %d", path, wide, width)
+				}
+				for _, barrier := range b.barriers(t) {
+					t.Errorf("%s, %s, %d pixels: %s", path, scheme, width, barrier)
+				}
+				b.picture(t, fmt.Sprintf("%s-%s-%d", pictureName(path), scheme, width))
+			}
+		}
+	}
+}
+
+func pictureName(path string) string {
+	if name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-").Replace(path), "-"); name != "" {
+		return name
+	}
+	return "overview"
+}
+
+// picture writes a picture of the whole page into the folder of WATERSHIP_TEST_PICTURES, if
+// that is set.
+func (b browser) picture(t *testing.T, name string) {
+	t.Helper()
+	folder := os.Getenv("WATERSHIP_TEST_PICTURES")
+	if folder == "" {
+		return
+	}
+	var image []byte
+	b.do(t, "taking a picture", chromedp.FullScreenshot(&image, 100))
+	if err := os.WriteFile(filepath.Join(folder, name+".png"), image, 0o644); err != nil {
+		t.Error(err)
+	}
+}
