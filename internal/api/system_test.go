@@ -328,7 +328,9 @@ func testPublish(t *testing.T, s system) {
 		t.Errorf("%v, again %v", first, again)
 	}
 	id, _ := first["fingerprint"].(string)
-	eventually(t, "it is recorded", func() bool { return s.do(t, http.MethodGet, "/messages/"+id, "").StatusCode == http.StatusOK })
+	eventually(t, "it is recorded with its body", func() bool { // its handled event may come first
+		return s.do(t, http.MethodGet, "/messages/"+id+"/body", "").StatusCode == http.StatusOK
+	})
 	if got := s.do(t, http.MethodGet, "/messages/"+id+"/body", ""); string(got.body) != "\x00\x01\xff" {
 		t.Errorf("the body is %q", got.body)
 	}
