@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -340,9 +341,21 @@ func (g *generator) query(depth int) string {
 
 // The store answers as the model does, after any history of creating, of removing what
 // exceeds the retention, of closing and opening the file.
-func TestStoreIsItsModel(t *testing.T) {
+func TestStoreIsItsModel(t *testing.T) { compareHistories(t, 3, 5) }
+
+// TestSoakStoreIsItsModel compares longer: the race detector makes each query slow.
+func TestSoakStoreIsItsModel(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("WATERSHIP_TEST_SOAK is not set")
+	}
+	compareHistories(t, 20, 15)
+}
+
+// compareHistories compares some histories, each after each of its steps by some queries.
+func compareHistories(t *testing.T, histories uint64, queries int) {
+	t.Helper()
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range histories {
 		cfg := Config{
 			Path: filepath.Join(t.TempDir(), "model.db"), Labels: []string{"labels.tenant", "numeric_labels.n"},
 			Retention: map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour},
@@ -359,7 +372,7 @@ func TestStoreIsItsModel(t *testing.T) {
 			default:
 				createBoth(t, s, m, g)
 			}
-			for range 15 {
+			for range queries {
 				compare(t, s, m, g)
 			}
 		}
