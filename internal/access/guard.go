@@ -122,18 +122,20 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		SetHeaders(w.Header())
 		w.Header().Set("Cache-Control", "no-store")
 		setDeadlines(w)
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if g.authenticates() && strings.HasPrefix(r.URL.Path, pathSignIn) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 			g.serveSignIn(w, r)
 			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		g.serve(w, r, next)
 	})
 }
 
 // Bounds of a request, for clients that send or read slowly.
 const (
-	maxBody      = 1 << 20
+	maxSignIn    = 1 << 20  // bytes
+	maxBody      = 32 << 20 // bytes, of what next may limit further
 	readTimeout  = 15 * time.Second
 	writeTimeout = time.Minute
 )

@@ -84,9 +84,13 @@ func (a *API) countValues(ctx context.Context, in *valuesInput) (*valuesOutput, 
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.app.Aggregate(ctx, sel, in.Field, in.Limit)
+	store, err := a.app.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	field, counts, err := a.app.Aggregate(ctx, store, sel, in.Field, in.Limit)
 	if err == nil && len(counts.Values) == 0 && counts.Without == 0 {
-		err = a.app.CheckStore(ctx)
+		err = store.Check(ctx)
 	}
 	return &valuesOutput{newValues(field.Name, counts)}, err
 }
@@ -111,7 +115,7 @@ func newValues(field string, counts eventstore.Aggregation) Values {
 type histogramInput struct {
 	QueryFilter
 	Field string `query:"field" default:"@timestamp" maxLength:"1000" doc:"Field with a time"`
-	Steps int    `query:"steps" minimum:"2" maximum:"1000" default:"40" doc:"Maximum number of steps"`
+	Steps int    `query:"steps" minimum:"2" maximum:"3000" default:"40" doc:"Maximum number of steps"`
 }
 
 func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
@@ -126,9 +130,13 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.app.Histogram(ctx, sel, in.Field, in.Steps, zone)
+	store, err := a.app.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	field, counts, err := a.app.Histogram(ctx, store, sel, in.Field, in.Steps, zone)
 	if err == nil && len(counts.Values) == 0 {
-		err = a.app.CheckStore(ctx)
+		err = store.Check(ctx)
 	}
 	return &valuesOutput{newValues(field.Name, counts)}, err
 }

@@ -32,7 +32,8 @@ type exportInput struct {
 	Limit int `query:"limit" minimum:"0" doc:"Maximum number of events; 0: no limit"`
 }
 
-const unreadableTrailer = "Watership-Unreadable"
+// UnreadableTrailer is the trailer of an export with the number of documents that cannot be read.
+const UnreadableTrailer = "Watership-Unreadable"
 
 func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
 	if in.Query == "" && in.DSL == "" {
@@ -77,7 +78,7 @@ func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamRe
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		to.SetTrailer(unreadableTrailer, strconv.Itoa(unreadable))
+		to.SetTrailer(UnreadableTrailer, strconv.Itoa(unreadable))
 		return buffered.Flush()
 	}), nil
 }

@@ -179,7 +179,11 @@ const maxUnknown = 1000
 
 func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOutput, error) {
 	d := in.Body
-	access.Describe(ctx, access.Action{Name: "discard", Object: d.object(), Reason: d.Reason})
+	name := "discard"
+	if d.DryRun {
+		name = "discard (dry run)"
+	}
+	access.Describe(ctx, access.Action{Name: name, Object: d.object(), Reason: d.Reason})
 	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}

@@ -18,7 +18,7 @@ type Filter struct {
 	Since string `query:"since" json:"since,omitempty" maxLength:"100" doc:"Only events of the last 15m, 1h30m, 7d, and so on" example:"1h"`
 	From  string `query:"from" json:"from,omitempty" maxLength:"100" doc:"Only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d"`
 	To    string `query:"to" json:"to,omitempty" maxLength:"100" doc:"Only events before this time"`
-	Zone  string `query:"zone" json:"zone,omitempty" maxLength:"100" doc:"Time zone of the times without one; none: the zone of the server" example:"Europe/Berlin"`
+	Zone  string `query:"zone" json:"zone,omitempty" maxLength:"100" doc:"Time zone of the times without one, by its name or its offset from UTC; none: the zone of the server" example:"Europe/Berlin"`
 }
 
 // QueryFilter is a Filter in the query of a URL.
@@ -48,10 +48,14 @@ func (f Filter) location() (*time.Location, error) {
 	return parseZone(f.Zone)
 }
 
-func parseZone(name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name)
+// parseZone returns the zone with a name or an offset from UTC.
+func parseZone(text string) (*time.Location, error) {
+	if at, err := time.Parse("-07:00", text); err == nil {
+		return at.Location(), nil
+	}
+	zone, err := time.LoadLocation(text)
 	if err != nil {
-		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin.")
+		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin, or an offset such as +02:00.")
 	}
 	return zone, nil
 }

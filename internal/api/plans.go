@@ -31,6 +31,7 @@ type Replay struct {
 	Limit           int     `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
 	StopAfter       int     `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
 	Expect          *int    `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
+	UpTo            int64   `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
 	Reason          string  `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 }
 
@@ -70,6 +71,18 @@ type Plan struct {
 	Parked         []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 	LogEvents      int            `json:"log_events" doc:"Events that the store does not have yet"`
 	LogConsumers   int            `json:"log_consumers" doc:"Processes that store them"`
+	Rivals         []Rival        `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
+	Unreadable     int            `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
+	UpTo           int64          `json:"up_to" doc:"Highest sequence of the events that were read"`
+}
+
+// Rival is another job with some of the messages of a plan.
+type Rival struct {
+	Job        string `json:"job"`
+	Operator   string `json:"operator" doc:"Empty if the caller may not see the job"`
+	Running    bool   `json:"running" doc:"It is sending now"`
+	Messages   int    `json:"messages" doc:"Messages that both have"`
+	Unrecorded int64  `json:"unrecorded" doc:"Messages that it has sent, and that the store does not have as replayed yet"`
 }
 
 // PlanRoute is a destination of messages.
@@ -131,7 +144,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		},
 		Job: replayer.Job{
 			Target:   replayer.Target{Kind: replayer.Kind(r.Target.Kind), Queue: r.Target.Queue, Exchange: r.Target.Exchange, Key: r.Target.Key},
-			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate,
+			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate, UpTo: r.UpTo,
 			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.edits(),
 		},
 	}
@@ -232,7 +245,13 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 	plan := Plan{
 		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
 		Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
-		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers,
+		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
+	}
+	for _, r := range p.Rivals {
+		if !maySee(ctx, r.Job) {
+			r.Job.Operator = ""
+		}
+		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
 	}
 	if p.Total > 0 {
 		plan.First, plan.Last = &p.First, &p.Last

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,6 +29,13 @@ func (a *API) registerPublish() {
 		text: "A message that reaches no queue is a problem. On a tapped exchange every message reaches the queue of the tap, so that this cannot be detected. " +
 			"With an Idempotency-Key and without message_id, the message id is derived from the key, so that consumers recognise a message that was published twice.",
 	}, a.publishMessage)
+	register(a, operation{
+		method: http.MethodPost, path: "/messages/batch", id: "publishMessages", tag: "messages", role: access.Operator, status: http.StatusCreated,
+		timeout: 2 * time.Minute, maxBody: maxBatchBody,
+		summary: "Publish messages in the format of the export, and wait for the confirms of RabbitMQ",
+		text: "One document per line. A message goes to its own exchange with its own routing key, properties and headers, without a user id of another login. " +
+			"Nothing is published unless all documents can be read; the first message that is not confirmed ends the request, and published says how many are.",
+	}, a.publishMessages)
 }
 
 type publishInput struct {
@@ -79,17 +90,65 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 	if err != nil {
 		return nil, err
 	}
-	message := transfer.NewMessage(envelope)
-	_, err = transfer.Publish(ctx, publisher, oneMessage(message), 0, func(int) {})
+	envelope = transfer.Complete(envelope)
+	_, err = transfer.Publish(ctx, publisher, all([]rabbit.Message{transfer.NewMessage(envelope)}), 0, func(int) {})
 	if err != nil {
 		return nil, publishProblem(err)
 	}
-	envelope.Properties.ContentType, envelope.Properties.DeliveryMode = message.Publishing.ContentType, message.Publishing.DeliveryMode
 	return &publishOutput{Published{envelope.Properties.MessageID, a.app.Settings().Fingerprint.Of(envelope)}}, nil
 }
 
-func oneMessage(m rabbit.Message) iter.Seq2[rabbit.Message, error] {
-	return func(yield func(rabbit.Message, error) bool) { yield(m, nil) }
+const maxBatchBody = 32 << 20
+
+type batchInput struct {
+	IdempotencyKey
+	RawBody []byte `contentType:"application/x-ndjson"`
+}
+
+type batchOutput struct{ Body Batch }
+
+// Batch has the messages of a request that RabbitMQ has confirmed.
+type Batch struct {
+	Published int `json:"published"`
+}
+
+func (a *API) publishMessages(ctx context.Context, in *batchInput) (*batchOutput, error) {
+	access.Describe(ctx, access.Action{Name: "publish"})
+	var messages []rabbit.Message
+	for e, err := range transfer.Envelopes(bytes.NewReader(in.RawBody)) {
+		if err != nil {
+			return nil, problem.BadRequest(err.Error(), "")
+		}
+		if err := a.checkPublication(access.FromContext(ctx), e); err != nil {
+			return nil, err
+		}
+		messages = append(messages, transfer.ForLogin(e, a.app.Login()))
+	}
+	if len(messages) == 0 {
+		return nil, problem.BadRequest("expected documents, one per line", "")
+	}
+	access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s, the first to %s %s", wording.Plural(len(messages), "message"), messages[0].Exchange, messages[0].RoutingKey)})
+	publisher, err := a.app.Publisher(ctx)
+	if err != nil {
+		return nil, err
+	}
+	published, err := transfer.Publish(ctx, publisher, all(messages), 0, func(int) {})
+	if err != nil {
+		p := problem.New(ctx, publishProblem(err))
+		p.Published = published
+		return nil, p
+	}
+	return &batchOutput{Batch{published}}, nil
+}
+
+func all(messages []rabbit.Message) iter.Seq2[rabbit.Message, error] {
+	return func(yield func(rabbit.Message, error) bool) {
+		for _, m := range messages {
+			if !yield(m, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (p Publication) envelope() (schemas.Envelope, error) {

@@ -98,6 +98,7 @@ type Job struct {
 	Updated   time.Time      `json:"updated"`
 	Ended     *time.Time     `json:"ended,omitempty"`
 	CanResume bool           `json:"can_resume"`
+	Record    any            `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
 }
 
 // SendFailure is a message that could not be sent.
@@ -117,7 +118,7 @@ func newJob(j replayer.Job) Job {
 		},
 		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
 		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{},
-		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now),
+		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
 	}
 	if len(j.DSL) > 0 {
 		job.DSL = j.DSL

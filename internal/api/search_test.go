@@ -201,6 +201,9 @@ func testCounts(t *testing.T, r rig) {
 	if len(steps) < 2 || len(steps) > 10 {
 		t.Errorf("%d steps: %v", len(steps), steps)
 	}
+	if steps, _ := r.get(t, "/events/histogram"+query("steps", "10", "zone", "+05:45"))["values"].([]any); len(steps) < 2 {
+		t.Errorf("in a zone by its offset: %v", steps)
+	}
 	r.do(t, http.MethodGet, "/events/values"+query("field", "error.message"), "").wantProblem(t, http.StatusBadRequest, "error_group")
 	r.do(t, http.MethodGet, "/events/histogram"+query("field", "queue"), "").wantProblem(t, http.StatusBadRequest, "time")
 	r.do(t, http.MethodGet, "/events/histogram"+query("zone", "Nowhere"), "").wantProblem(t, http.StatusBadRequest, "zone")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
@@ -24,6 +26,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // system is a running server with a route, whose handler fails while it is broken.
@@ -174,6 +177,10 @@ func testReplays(t *testing.T, s system) {
 	s.fail(t, "m-1", "m-2", "m-3")
 	const request = `{"query":"action: poisoned and queue: orders","target":{"kind":"failed_queue"},"reason":"fixed"}`
 	plan := s.post(t, "/replays/plan", request)
+	upTo, _ := plan["up_to"].(float64)
+	if before := s.post(t, "/replays/plan", strings.Replace(request, "{", `{"up_to":1,`, 1)); upTo == 0 || before["total"] != 0.0 {
+		t.Errorf("up to the first event there are %v, of %v", before, upTo)
+	}
 	if plan["total"] != 3.0 || plan["problem"] != nil || member(plan["routes"].([]any)[0], "queue") != "orders" {
 		t.Fatalf("%v", plan)
 	}
@@ -353,6 +360,51 @@ func testPublish(t *testing.T, s system) {
 	}
 }
 
+// A batch is published as export writes messages, or not at all if one is refused.
+func TestPublishABatch(t *testing.T) { onEvery(t, testPublishABatch) }
+
+func testPublishABatch(t *testing.T, s system) {
+	document := func(exchange, key string) string {
+		e := s.event(1, schemas.Published)
+		e.Envelope.Exchange, e.Envelope.RoutingKey = exchange, key
+		e.Envelope.Headers = amqp.Table{"small": int8(7), "at": happened.UTC()}
+		return string(schemas.DocumentFormat{}.Append(nil, e)) + "\n"
+	}
+	good := document("shop", "order.created")
+	for _, test := range []struct {
+		body   string
+		status int
+		detail string
+	}{
+		{"", http.StatusBadRequest, ""},
+		{good + "{}\n", http.StatusBadRequest, "line 2: expected a document that export wrote"},
+		{good + document("watership.events", "discarded"), http.StatusForbidden, "Watership's own"},
+	} {
+		s.do(t, http.MethodPost, "/messages/batch", test.body, "Content-Type", "application/x-ndjson").wantProblem(t, test.status, test.detail)
+	}
+	if got := s.do(t, http.MethodPost, "/messages/batch", good+document("", "nowhere")+good, "Content-Type", "application/x-ndjson"); got.wantProblem(t, http.StatusConflict, "nowhere")["published"] != 1.0 && got.json(t)["published"] != 2.0 {
+		t.Errorf("%s", got.body)
+	}
+	before := s.handled.Load()
+	if got := s.do(t, http.MethodPost, "/messages/batch", good+good, "Content-Type", "application/x-ndjson", "Idempotency-Key", "b"); string(got.body) != "{\"published\":2}\n" {
+		t.Errorf("%s", got.body)
+	}
+	s.do(t, http.MethodPost, "/messages/batch", good+good, "Content-Type", "application/x-ndjson", "Idempotency-Key", "b")
+	eventually(t, "both are handled", func() bool { return s.handled.Load() >= before+2 })
+	eventually(t, "they are recorded", func() bool {
+		page := s.get(t, "/events"+query("query", "action: published and routing_key: order.created", "limit", "1"))
+		list, _ := page["events"].([]any)
+		if len(list) == 0 {
+			return false
+		}
+		text, _ := json.Marshal(list[0])
+		e, err := schemas.ParseDocument(text)
+		return err == nil && e.Envelope.Headers["small"] == int8(7) && e.Envelope.Headers["at"] != nil
+	})
+	s.as(t, access.Token{Name: "bob", Role: access.Operator, Exchanges: []string{"post"}}).
+		do(t, http.MethodPost, "/messages/batch", good, "Content-Type", "application/x-ndjson").wantProblem(t, http.StatusForbidden, "shop")
+}
+
 func TestActionsOfLimitedCallers(t *testing.T) { onEvery(t, testActionsOfLimitedCallers) }
 
 func testActionsOfLimitedCallers(t *testing.T, s system) {
@@ -439,10 +491,20 @@ func testTail(t *testing.T, s system) {
 		return "", ""
 	}
 	lines, end := s.stream(t, "/events/tail"+query("query", "action: published"), "")
+	first := ""
+	for first == "" && lines.Scan() {
+		first, _ = strings.CutPrefix(lines.Text(), "id: ")
+		first = strings.TrimPrefix(first, ": connected")
+	}
 	publish("m-1")
 	message, id := next(lines)
 	if message != "m-1" || id == "" {
 		t.Errorf("%s %s", message, id)
+	}
+	end()
+	lines, end = s.stream(t, "/events/tail"+query("query", "action: published"), first)
+	if message, _ := next(lines); message != "m-1" {
+		t.Errorf("after the first id comes %s", message)
 	}
 	end()
 	publish("m-2")

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -19,7 +20,7 @@ func (a *API) registerTail() {
 		method: http.MethodGet, path: "/events/tail", id: "tailEvents", tag: "events", role: access.Viewer, stream: true,
 		summary: "Follow new events",
 		text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
-			"The id of an event, as Last-Event-ID, continues after it.",
+			"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
 		responses: streamResponse(sse.ContentType, "Server-sent events"),
 	}, a.tailEvents)
 }
@@ -53,7 +54,14 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 		return nil, err
 	}
 	sel := eventstore.Selection{Query: node, WithoutBody: !in.WithBody, After: after}
+	highest, err := store.HighestSequence(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return newEventStream(func(ctx context.Context, to *sse.Writer) error {
+		if err := to.ID(formatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
+			return err
+		}
 		return history.Follow(ctx, store, sel, in.Last, tail{a, to})
 	}), nil
 }

@@ -6,15 +6,20 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerVersion() {
 	register(a, operation{
 		method: http.MethodGet, path: "/version", id: "getVersion", tag: "system", role: access.Viewer,
-		summary: "Get the version of the server, and the caller's permissions",
+		summary: "Get the version of the server, its settings, and the caller's permissions",
 	}, func(ctx context.Context, _ *struct{}) (*versionOutput, error) {
 		caller := access.FromContext(ctx)
-		return &versionOutput{Version{app.Version(), Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges}}}, nil
+		return &versionOutput{Version{
+			app.Version(), schemas.DocumentVersion, newSettings(a.app.Settings()),
+			Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
+		}}, nil
 	})
 }
 
@@ -22,8 +27,28 @@ type versionOutput struct{ Body Version }
 
 // Version is the version of the server.
 type Version struct {
-	Version string `json:"version"`
-	Caller  Caller `json:"caller"`
+	Version   string   `json:"version"`
+	Documents int      `json:"documents" doc:"Version of the documents of events"`
+	Settings  Settings `json:"settings"`
+	Caller    Caller   `json:"caller"`
+}
+
+// Settings are those of the server's settings that say how events are stored.
+type Settings struct {
+	Labels           []string `json:"labels" nullable:"false" doc:"Headers that are indexed as labels.NAME (index.labels)"`
+	NumericLabels    []string `json:"numeric_labels" nullable:"false" doc:"Headers that are indexed as numeric_labels.NAME (index.numeric_labels)"`
+	BodyText         bool     `json:"body_text" doc:"Whether the words of bodies are indexed (index.body.text)"`
+	BodyJSON         bool     `json:"body_json" doc:"Whether the JSON fields of bodies are indexed (index.body.json)"`
+	BodyMaxValues    int      `json:"body_max_values" doc:"Maximum number of values in a JSON body that is indexed (index.body.max_values)"`
+	RetentionSeconds int64    `json:"retention_seconds" doc:"Retention of published and handled events; 0: for ever (store.retention.traffic)"`
+}
+
+func newSettings(c config.Config) Settings {
+	index := c.Index
+	return Settings{
+		append([]string{}, index.Labels...), append([]string{}, index.NumericLabels...),
+		index.Body.Text, index.Body.JSON, index.Body.MaxValues, int64(c.Store.Retention.Traffic.Seconds()),
+	}
 }
 
 // Caller is the identity of a request.

@@ -16,14 +16,16 @@ const (
 	TimeSteps = 40
 )
 
+// Counts counts events by the values of a field.
+type Counts interface {
+	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
+}
+
 // Aggregate counts events by the values of a field, at most n values (0: as many as
 // possible), the most frequent first; a date by steps of time. Mistakes are InputErrors.
-func (a *App) Aggregate(ctx context.Context, selection eventstore.Selection, name string, n int) (kql.Field, eventstore.Aggregation, error) {
-	field, err := a.Field(name)
-	if err != nil {
-		return field, eventstore.Aggregation{}, err
-	}
-	events, err := a.Store(ctx)
+func (l Language) Aggregate(ctx context.Context, events Counts, selection eventstore.Selection, name string, n int) (kql.Field, eventstore.Aggregation, error) {
+	field, err := l.Field(name)
 	if err != nil {
 		return field, eventstore.Aggregation{}, err
 	}
@@ -51,15 +53,11 @@ func insteadOf(text string) string {
 
 // Histogram counts events by steps of the time in a field, at most n steps. Days begin in
 // the zone. Mistakes are InputErrors.
-func (a *App) Histogram(ctx context.Context, selection eventstore.Selection, name string, n int, zone *time.Location) (kql.Field, eventstore.Aggregation, error) {
-	field, err := a.Field(name)
+func (l Language) Histogram(ctx context.Context, events Counts, selection eventstore.Selection, name string, n int, zone *time.Location) (kql.Field, eventstore.Aggregation, error) {
+	field, err := l.Field(name)
 	if err == nil && field.Type != kql.Date {
 		err = inputErrorf("%s: expected a field with a time, such as @timestamp", field.Name)
 	}
-	if err != nil {
-		return field, eventstore.Aggregation{}, err
-	}
-	events, err := a.Store(ctx)
 	if err != nil {
 		return field, eventstore.Aggregation{}, err
 	}

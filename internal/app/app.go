@@ -40,6 +40,7 @@ type Config struct {
 // App opens connections to RabbitMQ and the store when they are first asked for. A
 // second caller gets the same connection.
 type App struct {
+	Language
 	settings    config.Config
 	name        string
 	logger      *slog.Logger
@@ -108,13 +109,20 @@ func newApp(cfg Config) (*App, error) {
 		}
 	}
 	a := &App{
-		settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
+		Language: Language{formatOf(settings.Clone().Index)}, settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
 		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files,
 	}
 	if a.storeLogger == nil {
 		a.storeLogger = a.logger
 	}
 	return a, nil
+}
+
+func formatOf(index config.Index) schemas.DocumentFormat {
+	return schemas.DocumentFormat{
+		Labels: index.Labels, NumericLabels: index.NumericLabels,
+		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
+	}
 }
 
 func topologyOf(settings config.Config) schemas.Topology {
@@ -139,15 +147,6 @@ func (a *App) Login() string { return a.login }
 
 // Logger returns the logger of the running parts.
 func (a *App) Logger() *slog.Logger { return a.logger }
-
-// DocumentFormat returns the format in which events are stored.
-func (a *App) DocumentFormat() schemas.DocumentFormat {
-	index := a.settings.Clone().Index
-	return schemas.DocumentFormat{
-		Labels: index.Labels, NumericLabels: index.NumericLabels,
-		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
-	}
-}
 
 // Sign signs the state of a message, if there are keys.
 func (a *App) Sign(m rabbit.Message) rabbit.Message {

@@ -9,19 +9,29 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
+// Language reads queries and the names of fields, as documents of a format have them.
+type Language struct{ format schemas.DocumentFormat }
+
+// NewLanguage returns the language for documents of a format.
+func NewLanguage(format schemas.DocumentFormat) Language { return Language{format} }
+
+// DocumentFormat returns the format in which events are stored.
+func (l Language) DocumentFormat() schemas.DocumentFormat { return l.format }
+
 // ParseQuery parses a query as ParseQueryIn does, in the zone of the machine.
-func (a *App) ParseQuery(text string) (kql.Node, error) { return a.ParseQueryIn(text, time.Local) }
+func (l Language) ParseQuery(text string) (kql.Node, error) { return l.ParseQueryIn(text, time.Local) }
 
 // ParseQueryIn parses a query and resolves its fields to their full names. Times without a
 // zone are in the given one. Its errors are InputErrors.
-func (a *App) ParseQueryIn(text string, zone *time.Location) (kql.Node, error) {
+func (l Language) ParseQueryIn(text string, zone *time.Location) (kql.Node, error) {
 	node, err := kql.Parse(text)
 	if err != nil {
 		return nil, InputError{err}
 	}
-	fields, err := a.Fields()
+	fields, err := l.Fields()
 	if err != nil {
 		return nil, err
 	}
@@ -33,15 +43,15 @@ func (a *App) ParseQueryIn(text string, zone *time.Location) (kql.Node, error) {
 }
 
 // Fields returns the fields of the mapping, and the labels of the configuration.
-func (a *App) Fields() (kql.Fields, error) {
+func (l Language) Fields() (kql.Fields, error) {
 	fields, err := eventstore.Fields()
-	fields.Labels = a.DocumentFormat().LabelFields()
+	fields.Labels = l.format.LabelFields()
 	return fields, err
 }
 
 // Field returns the field with a full or short name. Its errors are InputErrors.
-func (a *App) Field(name string) (kql.Field, error) {
-	fields, err := a.Fields()
+func (l Language) Field(name string) (kql.Field, error) {
+	fields, err := l.Fields()
 	if err != nil {
 		return kql.Field{}, err
 	}

@@ -115,7 +115,10 @@ const outcomesInterval = 500 * time.Millisecond
 
 // AwaitOutcomes waits until consumers have reported about all messages that a job has
 // sent, or until the timeout.
-func AwaitOutcomes(ctx context.Context, replays *replayer.Replayer, job replayer.Job, timeout time.Duration) (replayer.Outcomes, error) {
+func AwaitOutcomes(ctx context.Context, replays interface {
+	Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error)
+}, job replayer.Job, timeout time.Duration,
+) (replayer.Outcomes, error) {
 	deadline := time.Now().Add(timeout)
 	for {
 		outcomes, err := replays.Outcomes(ctx, job)

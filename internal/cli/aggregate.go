@@ -31,7 +31,11 @@ func (p printer) count(ctx context.Context, store app.EventStore, sel eventstore
 
 // aggregate counts events by the values of a field.
 func (q search) aggregate(ctx context.Context, a *app.App, to printer, sel eventstore.Selection) error {
-	field, counts, err := a.Aggregate(ctx, sel, q.by, q.limit)
+	store, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	field, counts, err := a.Aggregate(ctx, store, sel, q.by, q.limit)
 	var mistake app.InputError
 	switch {
 	case errors.As(err, &mistake):

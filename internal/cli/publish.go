@@ -107,7 +107,7 @@ func (p publication) validate(files []string) error {
 func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, files []string) (sent int, err error) {
 	messages, total := p.fileMessages(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
-		messages, total = p.exportedMessages(t.In, files, a.Login()), 0
+		messages, total = p.exportedMessages(t.In, files), 0
 	}
 	bar := terminal.NewBar(t.Err, total)
 	defer bar.End()
@@ -115,21 +115,28 @@ func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, fi
 	if err != nil {
 		return 0, err
 	}
-	return transfer.Publish(ctx, publisher, messages, p.rate, bar.Show)
+	toSend := func(yield func(rabbit.Message, error) bool) {
+		for e, err := range messages {
+			if !yield(transfer.ForLogin(e, a.Login()), err) {
+				return
+			}
+		}
+	}
+	return transfer.Publish(ctx, publisher, toSend, p.rate, bar.Show)
 }
 
 // fileMessages yields a message with the content of each file, or of standard input,
 // --count times.
-func (p publication) fileMessages(in io.Reader, files []string) iter.Seq2[rabbit.Message, error] {
+func (p publication) fileMessages(in io.Reader, files []string) iter.Seq2[schemas.Envelope, error] {
 	headers, _ := parseHeaders(p.headers) // validate has checked them
-	return func(yield func(rabbit.Message, error) bool) {
+	return func(yield func(schemas.Envelope, error) bool) {
 		for _, file := range orStandardInput(files) {
 			body, err := readFile(file, in)
 			if err != nil {
-				yield(rabbit.Message{}, fmt.Errorf("reading a message: %w", err))
+				yield(schemas.Envelope{}, fmt.Errorf("reading a message: %w", err))
 				return
 			}
-			message := transfer.NewMessage(schemas.Envelope{Exchange: p.exchange, RoutingKey: p.key, Properties: p.properties, Headers: headers, Body: body})
+			message := transfer.Complete(schemas.Envelope{Exchange: p.exchange, RoutingKey: p.key, Properties: p.properties, Headers: headers, Body: body})
 			for range p.count {
 				if !yield(message, nil) {
 					return
@@ -147,26 +154,32 @@ func orStandardInput(files []string) []string {
 }
 
 // exportedMessages yields the messages of files that export wrote, --count times.
-func (p publication) exportedMessages(in io.Reader, files []string, login string) iter.Seq2[rabbit.Message, error] {
-	return func(yield func(rabbit.Message, error) bool) {
+func (p publication) exportedMessages(in io.Reader, files []string) iter.Seq2[schemas.Envelope, error] {
+	return func(yield func(schemas.Envelope, error) bool) {
 		for _, file := range orStandardInput(files) {
-			if !p.yieldExported(file, in, login, yield) {
+			if !p.yieldExported(file, in, yield) {
 				return
 			}
 		}
 	}
 }
 
-func (p publication) yieldExported(name string, in io.Reader, login string, yield func(rabbit.Message, error) bool) bool {
+func (p publication) yieldExported(name string, in io.Reader, yield func(schemas.Envelope, error) bool) bool {
 	in, end, err := openInput(in, []string{name})
 	if err != nil {
-		return yield(rabbit.Message{}, err)
+		return yield(schemas.Envelope{}, err)
 	}
 	defer func() { _ = end() }()
-	for message, err := range transfer.Messages(in, login, p.newExchange, p.newKey) {
+	for message, err := range transfer.Envelopes(in) {
 		if err != nil {
-			yield(rabbit.Message{}, err)
+			yield(schemas.Envelope{}, err)
 			return false
+		}
+		if p.newExchange != nil {
+			message.Exchange = *p.newExchange
+		}
+		if p.newKey != nil {
+			message.RoutingKey = *p.newKey
 		}
 		for range p.count {
 			if !yield(message, nil) {

@@ -30,6 +30,8 @@ type Problem struct {
 	Position *Position `json:"position,omitempty" doc:"Place of a mistake in a query"`
 	Errors   []Mistake `json:"errors,omitempty" nullable:"false" doc:"Mistakes in the parameters or the body of the request"`
 
+	Published int `json:"published,omitempty" doc:"Messages that were published before the problem"`
+
 	// RetryAfter is a header of the response; 0: none.
 	RetryAfter time.Duration `json:"-"`
 }

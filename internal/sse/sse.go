@@ -59,6 +59,16 @@ func (w *Writer) comment(text string) error {
 	return w.Flush()
 }
 
+// ID writes and flushes an id without an event: the place from which a client continues
+// that has received no event.
+func (w *Writer) ID(id string) error {
+	w.written = time.Now()
+	if _, err := io.WriteString(w, "id: "+id+"\n\n"); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
 // Send writes and flushes an event.
 func (w *Writer) Send(kind, id string, data any) error {
 	if err := w.Event(kind, id, data); err != nil {

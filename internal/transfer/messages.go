@@ -12,40 +12,42 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// NewMessage returns the message of an envelope. It is persistent, and has a content
-// type if its body is JSON.
-func NewMessage(e schemas.Envelope) rabbit.Message {
+// Complete returns the envelope of a new message: it is persistent, and has a content type
+// if its body is JSON.
+func Complete(e schemas.Envelope) schemas.Envelope {
 	e.Properties.DeliveryMode = amqp091.Persistent
 	if e.Properties.ContentType == "" && indent.IsJSON(e.Body) {
 		e.Properties.ContentType = "application/json"
 	}
+	return e
+}
+
+// NewMessage returns the message of an envelope.
+func NewMessage(e schemas.Envelope) rabbit.Message {
 	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 }
 
-// Messages yields the messages of an export for a publisher with a login. It omits any
-// other user id, which the broker would refuse. Exchange and key, unless nil, replace
-// the exchange and the routing key of each message.
-func Messages(in io.Reader, login string, exchange, key *string) iter.Seq2[rabbit.Message, error] {
-	return func(yield func(rabbit.Message, error) bool) {
+// ForLogin is NewMessage for a publisher with a login. It omits any other user id, which
+// the broker would refuse.
+func ForLogin(e schemas.Envelope, login string) rabbit.Message {
+	if e.Properties.UserID != login {
+		e.Properties.UserID = ""
+	}
+	return NewMessage(e)
+}
+
+// Envelopes yields the messages of an export. An error ends the sequence.
+func Envelopes(in io.Reader) iter.Seq2[schemas.Envelope, error] {
+	return func(yield func(schemas.Envelope, error) bool) {
 		for event, err := range Read(in) {
 			if err == nil && event.BodyIn != schemas.BodyHere {
 				err = fmt.Errorf("event %s was recorded without its body: export the published or poisoned event", event.EventID)
 			}
 			if err != nil {
-				yield(rabbit.Message{}, err)
+				yield(schemas.Envelope{}, err)
 				return
 			}
-			e := event.Envelope
-			if e.Properties.UserID != login {
-				e.Properties.UserID = ""
-			}
-			if exchange != nil {
-				e.Exchange = *exchange
-			}
-			if key != nil {
-				e.RoutingKey = *key
-			}
-			if !yield(rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil) {
+			if !yield(event.Envelope, nil) {
 				return
 			}
 		}
