@@ -46,6 +46,7 @@ type Config struct {
 
 	HTTP   HTTP
 	Kibana Kibana
+	Server Server
 	Log    Log
 
 	// StopTimeout is how long serve waits for handlers when it stops; the messages
@@ -54,6 +55,16 @@ type Config struct {
 
 	settings []Setting
 	keysSet  []string // sorted
+}
+
+// Server is the API through which commands work instead of with RabbitMQ and the store.
+type Server struct {
+	// URL is http or https, with the path at which a proxy serves it. Zero: none.
+	URL URL
+
+	TokenFile string // the token; "": none, which a server on this machine may admit
+	CA        string // certificate authorities in PEM; "": the system's
+	Cleartext bool   // the token may travel without TLS to another machine
 }
 
 // AMQP is the connection to RabbitMQ, or the embedded broker.

@@ -67,6 +67,23 @@ func kibanaAddress(s string) (URL, error) {
 	return u, nil
 }
 
+// apiAddress parses the address of a server whose API commands use. Its login is a token
+// in a file.
+func apiAddress(s string) (URL, error) {
+	const expected = "expected a URL such as https://watership.example, without a user, since the token is in token_file"
+	if s == "" {
+		return URL{}, nil
+	}
+	parsed, err := url.Parse(s)
+	if err != nil || parsed.User != nil || parsed.RawQuery != "" || parsed.ForceQuery {
+		return URL{}, errors.New(expected)
+	}
+	if _, err := address("https", "http")(s); err != nil {
+		return URL{}, errors.New(expected)
+	}
+	return URL{strings.TrimSuffix(s, "/")}, nil
+}
+
 // issuer parses the URL of an OpenID Connect provider. Its keys decide who is an
 // administrator, so they come by TLS or from this machine.
 func issuer(s string) (URL, error) {

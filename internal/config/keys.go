@@ -54,7 +54,7 @@ func Variables() []string {
 
 // keys lists every key with the parser of its field in c.
 func keys(c *Config) []Key {
-	return slices.Concat(serverKeys(c), messageKeys(c), httpKeys(c), []Key{
+	return slices.Concat(serverKeys(c), messageKeys(c), httpKeys(c), clientKeys(c), []Key{
 		{Name: "kibana.url", Help: "address at which browsers find Kibana, for links in the console (default: no links)", read: scalar(kibanaAddress, &c.Kibana.URL)},
 		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},
 		{Name: "log.format", Default: "text", Help: "text or json", read: scalar(oneOf("text", "json"), &c.Log.Format)},
@@ -87,6 +87,16 @@ func serverKeys(c *Config) []Key {
 		{Name: "store.retention.failures", Default: "90d", Help: "retention of all other events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Failures)},
 		{Name: "topology.prefix", Default: "watership", Help: "prefix of the names of Watership's exchanges and queues", read: scalar(topologyPrefix, &c.Topology.Prefix)},
 		{Name: "topology.queue_type", Default: "quorum", Help: "type of Watership's queues: quorum or classic", read: scalar(oneOf("quorum", "classic"), &c.Topology.QueueType)},
+	}
+}
+
+// clientKeys lists the keys of commands that go through the API of a server.
+func clientKeys(c *Config) []Key {
+	return []Key{
+		{Name: "server", Help: "URL of a watership serve: commands go through its API instead of to RabbitMQ and the store", read: scalar(apiAddress, &c.Server.URL)},
+		{Name: "token_file", Help: "file with the token for server, from watership token create", read: scalar(path, &c.Server.TokenFile)},
+		{Name: "server_ca", Help: "PEM file with the certificate authorities to trust for server (default: the system's)", read: scalar(path, &c.Server.CA)},
+		{Name: "server_cleartext", Default: "false", Help: "send the token to server without TLS, where others can read it", read: scalar(boolean, &c.Server.Cleartext)},
 	}
 }
 

@@ -112,6 +112,10 @@ var keyCases = map[string]keyCase{
 	"http.auth.oidc.name_claim":         {good: "name", bad: strings.Repeat("n", 201), want: `"` + strings.Repeat("n", 201) + `": expected text of 1 to 200 bytes`},
 	"http.auth.oidc.roles_claim":        {good: "realm_access.roles", bad: strings.Repeat("n", 201), want: `"` + strings.Repeat("n", 201) + `": expected text of 1 to 200 bytes`},
 	"http.auth.oidc.bearer":             {good: "true", bad: "yes", want: `"yes": expected true or false`},
+	"server":                            {good: "https://watership.example/ops", bad: "https://user:secret@a", want: `"https://user:xxxxx@a": expected a URL such as https://watership.example, without a user, since the token is in token_file`},
+	"token_file":                        {good: "/run/token", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"server_ca":                         {good: "ca.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"server_cleartext":                  {good: "true", bad: "yes", want: `"yes": expected true or false`},
 	"log.level":                         {good: "debug", bad: "trace", want: `"trace": expected debug, info, warn or error`},
 	"log.format":                        {good: "json", bad: "logfmt", want: `"logfmt": expected text or json`},
 }

@@ -199,6 +199,7 @@ func TestDescribeDefaults(t *testing.T) {
 		"http.auth.oidc.name_claim = email (default)",
 		"http.auth.oidc.roles_claim = groups (default)",
 		"http.auth.oidc.bearer = false (default)",
+		"server_cleartext = false (default)",
 		"log.level = info (default)",
 		"log.format = text (default)",
 		"amqp.management_url = http://guest:xxxxx@localhost:15672 (from amqp.url)",

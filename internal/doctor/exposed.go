@@ -18,6 +18,7 @@ func Exposures(cfg config.Config) []Finding {
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
+		"token_file":          cfg.Server.TokenFile,
 		"http.tls.key":        cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
 		"http.auth.oidc.client_secret_file": cfg.HTTP.Auth.OIDC.ClientSecretFile,
 		"store.password_file":               cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
@@ -26,7 +27,7 @@ func Exposures(cfg config.Config) []Finding {
 		files[fmt.Sprintf("routes[%d].handler.http.secret_file", i)] = r.Handler.HTTP.SecretFile
 	}
 	for key, file := range files {
-		if readByAll(file) {
+		if ReadByAll(file) {
 			found = append(found, Finding{"secrets", Warning, fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 " + file})
 		}
 	}
@@ -44,9 +45,9 @@ func Exposures(cfg config.Config) []Finding {
 	return found
 }
 
-// readByAll reports whether every user may read a file. Container engines mount secrets
+// ReadByAll reports whether every user may read a file. Container engines mount secrets
 // with this mode, for the one user in the container, so these do not count.
-func readByAll(file string) bool {
+func ReadByAll(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode()&(fs.ModeType|0o004) == 0o004 &&
 		!strings.HasPrefix(file, "/run/secrets/") && !strings.HasPrefix(file, "/var/run/secrets/")
