@@ -1,0 +1,134 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+)
+
+// maxQuery is the number of characters of a query that the API takes.
+const maxQuery = 4000
+
+// split returns the parts of a query in Kibana's and in Elasticsearch's language, each as
+// text; "" if it has none.
+func split(node kql.Node) (query, dsl string, err error) {
+	var rest kql.And
+	var raw []string
+	for _, part := range conjuncts(node) {
+		switch n := part.(type) {
+		case kql.All:
+		case kql.Raw:
+			raw = append(raw, n.JSON)
+		default:
+			if n.String() != "*" {
+				rest = append(rest, n)
+			}
+		}
+	}
+	switch len(rest) {
+	case 0:
+	case 1:
+		query = rest[0].String()
+	default:
+		query = rest.String()
+	}
+	if dsl = strings.Join(raw, ","); len(raw) > 1 {
+		dsl = `{"bool":{"filter":[` + dsl + `]}}`
+	}
+	return query, dsl, checkLength(query, dsl)
+}
+
+func conjuncts(node kql.Node) []kql.Node {
+	and, is := node.(kql.And)
+	if !is {
+		if node == nil {
+			return nil
+		}
+		return []kql.Node{node}
+	}
+	var all []kql.Node
+	for _, part := range and {
+		all = append(all, conjuncts(part)...)
+	}
+	return all
+}
+
+func checkLength(query, dsl string) error {
+	for _, part := range []struct{ name, text string }{{"query", query}, {"--dsl", dsl}} {
+		if n := utf8.RuneCountInString(part.text); n > maxQuery {
+			return app.InputError{Err: fmt.Errorf("%s: %d characters, with full names of fields, and a server takes %d: use a shorter one, or search without --server", part.name, n, maxQuery)}
+		}
+	}
+	return nil
+}
+
+// parameters returns the query of a URL for a selection.
+func parameters(sel eventstore.Selection) (url.Values, error) {
+	query, dsl, err := split(sel.Query)
+	values := url.Values{}
+	set(values, "query", query)
+	set(values, "dsl", dsl)
+	return values, err
+}
+
+// everything is the query for all events where the API wants one.
+func everything(query, dsl string) string {
+	if query == "" && dsl == "" {
+		return "*"
+	}
+	return query
+}
+
+// set sets a parameter that is not empty.
+func set(values url.Values, name, text string) {
+	if text != "" {
+		values.Set(name, text)
+	}
+}
+
+func setInt(values url.Values, name string, n int) { values.Set(name, strconv.Itoa(n)) }
+
+// objectOf returns a query in Elasticsearch's language as an object; nil for none.
+func objectOf(dsl string) (object map[string]any, err error) {
+	if dsl == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(dsl), &object); err != nil {
+		return nil, app.InputError{Err: fmt.Errorf("--dsl: %w", err)}
+	}
+	return object, nil
+}
+
+// zoneName returns the name of a zone as the API reads it. time.Local has none: then it is
+// that of TZ or of the link /etc/localtime, or else the offset of now.
+func zoneName(zone *time.Location) string {
+	name := zone.String()
+	if zone == time.Local {
+		name = os.Getenv("TZ")
+		if link, err := os.Readlink("/etc/localtime"); name == "" && err == nil {
+			_, name, _ = strings.Cut(link, "zoneinfo/")
+		}
+	}
+	if known, err := time.LoadLocation(name); err == nil && name != "" && name != "Local" && sameNow(known, zone) {
+		return name
+	}
+	return time.Now().In(zone).Format("-07:00")
+}
+
+// sameNow reports whether zones have the same offset now: TZ may have changed since the
+// process was started.
+func sameNow(a, b *time.Location) bool {
+	now := time.Now()
+	_, first := now.In(a).Zone()
+	_, second := now.In(b).Zone()
+	return first == second
+}
