@@ -13,13 +13,13 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
-func (p printer) count(ctx context.Context, store app.EventStore, sel eventstore.Selection, format outputFormat) error {
-	n, err := store.Count(ctx, sel)
+func (p printer) count(ctx context.Context, events reader, sel eventstore.Selection, format outputFormat) error {
+	n, err := events.Count(ctx, sel)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		if err := store.Check(ctx); err != nil {
+		if err := events.Check(ctx); err != nil {
 			return err
 		}
 	}
@@ -30,12 +30,8 @@ func (p printer) count(ctx context.Context, store app.EventStore, sel eventstore
 }
 
 // aggregate counts events by the values of a field.
-func (q search) aggregate(ctx context.Context, a *app.App, to printer, sel eventstore.Selection) error {
-	store, err := a.Store(ctx)
-	if err != nil {
-		return err
-	}
-	field, counts, err := a.Aggregate(ctx, store, sel, q.by, q.limit)
+func (q search) aggregate(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+	field, counts, err := sys.Aggregate(ctx, sys, sel, q.by, q.limit)
 	var mistake app.InputError
 	switch {
 	case errors.As(err, &mistake):
@@ -43,7 +39,7 @@ func (q search) aggregate(ctx context.Context, a *app.App, to printer, sel event
 	case err != nil:
 		return err
 	case len(counts.Values) == 0 && counts.Without == 0:
-		return to.printNothingFound(ctx, a.CheckStore, q.format, `{"values":[],"others":0,"without":0}`)
+		return to.printNothingFound(ctx, sys.Check, q.format, `{"values":[],"others":0,"without":0}`)
 	}
 	return to.aggregation(field, counts, q.format)
 }

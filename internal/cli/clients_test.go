@@ -86,15 +86,15 @@ func clientCases(exception string) map[string]clientCase {
 	}
 }
 
-// client is a program that consumes a queue with an example of docs/examples.
-type client struct {
+// consumerProgram is a program that consumes a queue with an example of docs/examples.
+type consumerProgram struct {
 	exception string // the type of an unexpected failure
 	command   func(t *testing.T) *exec.Cmd
 }
 
 const examples = "../../docs/examples/"
 
-func clients() map[string]client {
+func clients() map[string]consumerProgram {
 	fixture := func(t *testing.T, variable string) string {
 		t.Helper()
 		value := os.Getenv(variable)
@@ -108,7 +108,7 @@ func clients() map[string]client {
 		cmd.Env = append(os.Environ(), environment...)
 		return cmd
 	}
-	return map[string]client{
+	return map[string]consumerProgram{
 		"Python": {"ArithmeticError", func(t *testing.T) *exec.Cmd {
 			path := fixture(t, "WATERSHIP_TEST_PIKA") + string(os.PathListSeparator) + examples
 			return program([]string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1"}, "python3", "testdata/clients/client.py")
@@ -234,7 +234,7 @@ func TestClientsReport(t *testing.T) {
 	})
 }
 
-func (i *installation) checkClient(t *testing.T, c client, queue string) {
+func (i *installation) checkClient(t *testing.T, c consumerProgram, queue string) {
 	t.Helper()
 	channel := i.broker.Channel(t)
 	if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -81,16 +80,16 @@ func actionColours() map[string]terminal.Colour {
 }
 
 // fieldsNamed returns the fields with full or short names.
-func fieldsNamed(a *app.App, names []string) ([]field, error) {
+func fieldsNamed(lang language, names []string) ([]field, error) {
 	var list []field
 	for _, name := range names {
-		full, err := a.Field(strings.TrimSpace(name))
+		full, err := lang.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
 		if full.Type == kql.Date {
-			f.value = func(e schemas.Event) string { return localTime(newRecord(a, e).text(full.Name)) }
+			f.value = func(e schemas.Event) string { return localTime(newRecord(lang, e).text(full.Name)) }
 		}
 		list = append(list, f)
 	}
@@ -110,8 +109,8 @@ func needsBody(fields []field) bool {
 // record has the fields of an event's document by name.
 type record map[string]any
 
-func newRecord(a *app.App, e schemas.Event) record {
-	decoder := json.NewDecoder(bytes.NewReader(a.DocumentFormat().Append(nil, e)))
+func newRecord(lang language, e schemas.Event) record {
+	decoder := json.NewDecoder(bytes.NewReader(lang.DocumentFormat().Append(nil, e)))
 	decoder.UseNumber() // a sequence is more than a float64 holds
 	var fields map[string]any
 	if err := decoder.Decode(&fields); err != nil {

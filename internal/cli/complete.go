@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -36,7 +34,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for flag, list := range map[string]func(context.Context, *app.App) []string{
+		for flag, list := range map[string]func(context.Context, system) []string{
 			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "group": errorGroups,
 		} {
 			if cmd.Flags().Lookup(flag) != nil {
@@ -68,22 +66,22 @@ func configureCompletion(root *cobra.Command) {
 // completion is a completion function of cobra.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-func (s *settings) completeNames(list func(context.Context, *app.App) []string) completion {
+func (s *settings) completeNames(list func(context.Context, system) []string) completion {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		a, err := s.open(cmd)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		sys, err := s.openSystem(ctx, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		defer a.Close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
+		defer sys.Close()
 		before := typed[:strings.LastIndex(typed, ",")+1] // of a list, only the last is typed
-		return matching(typed, before, list(ctx, a)), cobra.ShellCompDirectiveNoFileComp
+		return matching(typed, before, list(ctx, sys)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func fieldNames(_ context.Context, a *app.App) []string {
-	fields, err := a.Fields()
+func fieldNames(_ context.Context, sys system) []string {
+	fields, err := sys.Fields()
 	if err != nil {
 		return nil
 	}
@@ -98,11 +96,11 @@ func fieldNames(_ context.Context, a *app.App) []string {
 
 // shortNames returns the ends of names that mean the same field: queue for
 // watership.queue.
-func shortNames(a *app.App, names []string) []string {
+func shortNames(lang language, names []string) []string {
 	var found []string
 	for _, name := range names {
 		for _, end, more := strings.Cut(name, "."); more; _, end, more = strings.Cut(end, ".") {
-			if field, err := a.Field(end); err == nil && field.Name == name {
+			if field, err := lang.Field(end); err == nil && field.Name == name {
 				found = append(found, end)
 			}
 		}
@@ -111,69 +109,32 @@ func shortNames(a *app.App, names []string) []string {
 }
 
 // errorGroups returns the most frequent error groups of failures.
-func errorGroups(ctx context.Context, a *app.App) []string {
-	return topValues(ctx, a, history.GivenUp(), "watership.error_group")
+func errorGroups(ctx context.Context, sys system) []string {
+	return topValues(ctx, sys, history.GivenUp(), "watership.error_group")
 }
 
-// exchanges returns the exchanges of the configuration and of the broker, without
-// Watership's.
-func exchanges(ctx context.Context, a *app.App) []string {
-	names := map[string]bool{}
-	for _, tap := range a.Settings().Tap.Exchanges {
-		names[tap.Name] = true
-	}
-	for _, route := range a.Settings().Routes {
-		for _, bind := range route.Bind {
-			names[bind.Exchange] = true
-		}
-	}
-	if management, err := a.Management(); err == nil {
-		existing, _ := management.Exchanges(ctx, a.VHost())
-		for _, exchange := range existing {
-			if exchange.Name != "" && !exchange.Internal && !a.Topology().Owns(exchange.Name) {
-				names[exchange.Name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
+func exchanges(ctx context.Context, sys system) []string { return sys.Exchanges(ctx) }
 
-// queues returns the queues of the configuration and of the broker, without
-// Watership's.
-func queues(ctx context.Context, a *app.App) []string {
-	names := map[string]bool{}
-	for _, route := range a.Settings().Routes {
-		names[route.Queue] = true
-	}
-	if management, err := a.Management(); err == nil {
-		existing, _ := management.Queues(ctx, a.VHost())
-		for _, queue := range existing {
-			if !a.Topology().Owns(queue.Name) {
-				names[queue.Name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
+func queues(ctx context.Context, sys system) []string { return sys.Queues(ctx) }
 
 // completeQuery completes the last word of a query: the name of a field, or a known
 // value.
 func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	a, err := s.open(cmd)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	sys, err := s.openSystem(ctx, cmd)
 	if err != nil {
 		return nil, directive
 	}
-	defer a.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
+	defer sys.Close()
 	word := typed[strings.LastIndexAny(typed, " (")+1:]
 	before := strings.TrimSuffix(typed, word)
 	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
 	if !strings.HasSuffix(strings.TrimRight(before, " "), ":") {
-		names := fieldNames(ctx, a)
+		names := fieldNames(ctx, sys)
 		if word != "" {
-			names = append(names, shortNames(a, names)...)
+			names = append(names, shortNames(sys, names)...)
 		}
 		for i := range names {
 			names[i] += ":"
@@ -181,9 +142,9 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) (
 		return matching(typed, before, names), directive
 	}
 	if strings.HasPrefix(word, `"`) {
-		return withClosingQuote(matching(typed, before+`"`, values(ctx, a, field))), directive
+		return withClosingQuote(matching(typed, before+`"`, values(ctx, sys, field))), directive
 	}
-	return matching(typed, before, slices.DeleteFunc(values(ctx, a, field), needsQuotes)), directive
+	return matching(typed, before, slices.DeleteFunc(values(ctx, sys, field), needsQuotes)), directive
 }
 
 // withClosingQuote appends a quote to each value.
@@ -204,8 +165,8 @@ func needsQuotes(value string) bool {
 func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
 
 // values returns the known values of a field.
-func values(ctx context.Context, a *app.App, field string) []string {
-	named, err := a.Field(field)
+func values(ctx context.Context, sys system, field string) []string {
+	named, err := sys.Field(field)
 	if err != nil {
 		return nil
 	}
@@ -213,20 +174,19 @@ func values(ctx context.Context, a *app.App, field string) []string {
 	case "event.action":
 		return actions()
 	case "watership.queue":
-		return queues(ctx, a)
+		return queues(ctx, sys)
 	case "messaging.destination.name":
-		return exchanges(ctx, a)
+		return exchanges(ctx, sys)
 	}
-	return topValues(ctx, a, kql.All{}, named.Name)
+	return topValues(ctx, sys, kql.All{}, named.Name)
 }
 
 // topValues returns the most frequent values of a field among some events; none of a text.
-func topValues(ctx context.Context, a *app.App, among kql.Node, field string) []string {
-	store, err := a.Store(ctx)
-	if err != nil {
+func topValues(ctx context.Context, sys system, among kql.Node, field string) []string {
+	if sys.OpenStore(ctx) != nil {
 		return nil
 	}
-	aggregation, _ := store.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
+	aggregation, _ := sys.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
 	var found []string
 	for _, value := range aggregation.Values {
 		found = append(found, value.Text)
@@ -249,26 +209,25 @@ func (s *settings) completeMessages(cmd *cobra.Command, args []string, typed str
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	a, err := s.open(cmd)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	sys, err := s.openSystem(ctx, cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer a.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	return matching(typed, "", messageIDs(ctx, a, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	defer sys.Close()
+	return matching(typed, "", messageIDs(ctx, sys, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func messageIDs(ctx context.Context, a *app.App, typed string) []string {
-	store, err := a.Store(ctx)
-	if err != nil {
+func messageIDs(ctx context.Context, sys system, typed string) []string {
+	if sys.OpenStore(ctx) != nil {
 		return nil
 	}
 	begins := kql.Is{
 		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}},
 	}
 	var ids []string
-	for event, err := range store.Events(ctx, eventstore.Selection{Query: begins, Limit: maxSearchedEvents, WithoutBody: true}) {
+	for event, err := range sys.Events(ctx, eventstore.Selection{Query: begins, Limit: maxSearchedEvents, WithoutBody: true}) {
 		id := event.Envelope.Properties.MessageID
 		if err == nil && !slices.Contains(ids, id) {
 			ids = append(ids, id)

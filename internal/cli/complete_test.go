@@ -143,7 +143,7 @@ func declare(t *testing.T, broker rabbittest.Broker, name string) {
 }
 
 // No colours but on a terminal.
-func TestColours(t *testing.T) { inEachStore(t, testColours) }
+func TestColours(t *testing.T) { bothWays(t, testColours) }
 
 func testColours(t *testing.T, seed seeder) {
 	a := aFew(t, seed)

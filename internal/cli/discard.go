@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -41,8 +42,8 @@ time and the reason, and can still be replayed.`,
 			if err := d.validate(args); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				node, err := d.filter.node(a, strings.Join(args, " "), d.In)
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				node, err := d.filter.node(sys, strings.Join(args, " "), d.In)
 				if err != nil {
 					return err
 				}
@@ -51,7 +52,7 @@ time and the reason, and can still be replayed.`,
 						return err
 					}
 				}
-				return d.run(ctx, a, node)
+				return d.run(ctx, sys, node)
 			})
 		},
 	}
@@ -76,37 +77,30 @@ func (d discard) validate(args []string) error {
 	return nil
 }
 
-func (d discard) run(ctx context.Context, a *app.App, node kql.Node) error {
-	failures, err := a.Failures(ctx)
+func (d discard) run(ctx context.Context, sys system, node kql.Node) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	found, err := sys.FindFailures(ctx, client.Failures{Query: node, IDs: d.ids}, d.reason)
 	if err != nil {
 		return err
 	}
-	ids, err := failures.OpenByID(ctx, node, d.ids)
-	if err != nil {
+	if err := printUnknownIDs(d.Out, found.unknown); err != nil {
 		return err
 	}
-	if err := printUnknownIDs(ctx, a, d.Out, d.ids); err != nil {
-		return err
-	}
-	if len(ids) == 0 {
+	if found.count == 0 {
 		return errors.New("no unresolved failure matches")
 	}
-	if agreed, err := d.confirm(ctx, len(ids)); !agreed {
+	if agreed, err := d.confirm(ctx, found.count); !agreed {
 		return err
 	}
-	discarded, err := a.Discard(ctx, ids, app.Decision{Operator: operator(), Reason: d.reason})
-	if discarded.Failures > 0 {
-		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(discarded.Failures, "failure"))
+	done, err := sys.Discard(ctx, found, d.reason)
+	if done.failures > 0 {
+		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(done.failures, "failure"))
 	}
-	if err != nil {
-		return err
-	}
-	if err := printParkedCopies(ctx, a, d.Out, discarded.Queues); err != nil {
-		return err
-	}
-	missing, err := a.AwaitDiscarded(ctx, ids)
-	if err == nil && missing > 0 {
-		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(missing, "event"))
+	printParkedCopies(d.Out, done.parked)
+	if err == nil && done.missing > 0 {
+		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(done.missing, "event"))
 	}
 	return err
 }
@@ -124,11 +118,9 @@ func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 
 // printParkedCopies prints the parking queues of some queues whose failures are resolved,
 // since no command takes the copies out of them.
-func printParkedCopies(ctx context.Context, a *app.App, out io.Writer, queues []string) error {
-	parked, err := a.ParkedCopies(ctx, queues)
+func printParkedCopies(out io.Writer, parked []app.ParkedCopies) {
 	for _, p := range parked {
 		fmt.Fprintf(out, "queue %s keeps %s: delete them at the broker when nobody needs them\n",
 			terminal.Cell(p.Queue, 120), wording.Plural(p.Messages, "parked message"))
 	}
-	return err
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -27,11 +26,15 @@ disk space and shards.`,
 		Example: "  watership doctor\n  watership doctor -o json\n  watership doctor --sizing",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
 				if plan {
-					return reportSizing(ctx, a, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+					return reportSizing(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 				}
-				return reportFindings(a.Diagnose(ctx), printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+				findings, err := sys.Diagnose(ctx)
+				if err != nil {
+					return err
+				}
+				return reportFindings(findings, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 			})
 		},
 	}

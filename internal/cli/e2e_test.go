@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,6 +54,7 @@ type installation struct {
 	queue    string
 	listen   string
 	environ  []string // of the commands; nil: ours
+	server   []string // environment of the commands that go through a server; nil: none do
 }
 
 // storeURL is the Elasticsearch of the tests.
@@ -180,6 +182,9 @@ func (i *installation) run(t *testing.T, args ...string) result {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, i.binary, append(args, "--config", i.config)...)
 	cmd.Env = i.environ
+	if i.server != nil && !slices.Contains([]string{"setup", "quarantine", "import"}, args[0]) {
+		cmd.Args, cmd.Env = append([]string{i.binary}, args...), i.server
+	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

@@ -9,9 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -34,13 +32,13 @@ Read the output with import (into another store) or publish --ndjson (as message
 			if err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := filter.selection(a, text, cmd.InOrStdin())
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sel, err := filter.selection(sys, text, cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
 				sel.Limit = limit
-				return export(ctx, a, streamsOf(cmd), sel)
+				return export(ctx, sys, streamsOf(cmd), sel)
 			})
 		},
 	}
@@ -49,28 +47,28 @@ Read the output with import (into another store) or publish --ndjson (as message
 	return cmd
 }
 
-func export(ctx context.Context, a *app.App, t terminal.Streams, sel eventstore.Selection) error {
-	store, err := a.Store(ctx)
+func export(ctx context.Context, sys system, t terminal.Streams, sel eventstore.Selection) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	events, err := sys.Export(ctx, sel)
 	if err != nil {
 		return err
 	}
-	if sel, err = transfer.ExportSelection(ctx, store, sel); err != nil {
-		return err
-	}
-	bar, err := exportBar(ctx, t, store, sel)
+	bar, err := exportBar(ctx, t, sys, sel)
 	if err != nil {
 		return err
 	}
-	found, err := printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(store.Events(ctx, sel), bar))
+	found, err := printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(events, bar))
 	bar.End()
 	if err == nil && found == 0 {
-		err = store.Check(ctx)
+		err = sys.Check(ctx)
 	}
 	return err
 }
 
 // exportBar returns no bar if the events themselves go to the terminal.
-func exportBar(ctx context.Context, t terminal.Streams, store app.EventStore, sel eventstore.Selection) (*terminal.Bar, error) {
+func exportBar(ctx context.Context, t terminal.Streams, sys reader, sel eventstore.Selection) (*terminal.Bar, error) {
 	if terminal.IsTerminal(t.Out) {
 		return terminal.NewBar(io.Discard, 0), nil
 	}
@@ -78,7 +76,7 @@ func exportBar(ctx context.Context, t terminal.Streams, store app.EventStore, se
 	if !bar.IsShown() {
 		return bar, nil
 	}
-	count, err := store.Count(ctx, sel)
+	count, err := sys.Count(ctx, sel)
 	total := int(count)
 	if sel.Limit > 0 {
 		total = min(total, sel.Limit)

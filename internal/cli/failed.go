@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -33,12 +32,12 @@ it. A message whose replay failed again is listed once, with the newer failure.`
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := filter.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, a, sel.Query, format)
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, sys, sel.Query, format)
 			})
 		},
 	}
@@ -48,17 +47,16 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 	return cmd
 }
 
-func (p printer) failed(ctx context.Context, a *app.App, node kql.Node, format outputFormat) error {
-	failures, err := a.Failures(ctx)
-	if err != nil {
+func (p printer) failed(ctx context.Context, sys system, node kql.Node, format outputFormat) error {
+	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	groups, err := failures.Groups(ctx, node)
+	groups, err := sys.Groups(ctx, node)
 	if err != nil {
 		return err
 	}
 	if len(groups) == 0 && format.is("table") {
-		return p.printNothingFound(ctx, a.CheckStore, format, "[]")
+		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}
 	return writeItems(p.Out, format, groups, func() error { return p.groups(groups) })
 }

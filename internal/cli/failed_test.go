@@ -41,7 +41,7 @@ func at(queue string) func(*schemas.Event) { return func(e *schemas.Event) { e.Q
 
 // Each case is the life of one message that was given up at queue orders as
 // event 3. Consumers of orders report, those of foreign do not.
-func TestWhatResolvesAFailure(t *testing.T) { inEachStore(t, testWhatResolvesAFailure) }
+func TestWhatResolvesAFailure(t *testing.T) { bothWays(t, testWhatResolvesAFailure) }
 
 func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 	for name, test := range map[string]struct {
@@ -174,9 +174,8 @@ func testWhatResolvesAFailure(t *testing.T, seed seeder) {
 // A route without a handler only has the policy of the dead letters of its queue. Its
 // consumer reports nothing, so that a replay resolves its failures.
 func TestAReplayToARouteWithoutAHandlerResolves(t *testing.T) {
-	inEachStore(t, func(t *testing.T, seed seeder) {
-		a := seed(t)
-		a.environ = append(a.environ, "WATERSHIP_ROUTES=[{queue: foreign}, {queue: orders, handler: {http: {url: 'http://localhost/'}}}]")
+	bothWays(t, func(t *testing.T, seed seeder) {
+		a := seed(t, "WATERSHIP_ROUTES=[{queue: foreign}, {queue: orders, handler: {http: {url: 'http://localhost/'}}}]")
 		a.keep(t,
 			a.event(4, schemas.Poisoned, sameMessage(4), at("foreign"), instance("i-4")),
 			a.event(5, schemas.Replayed, sameMessage(4), at("foreign"), replayOf(a, 4)),
@@ -205,7 +204,7 @@ func openFailures(t *testing.T, a seeded) []eventstore.EventSummary {
 	return list
 }
 
-func TestFailedGroups(t *testing.T) { inEachStore(t, testFailedGroups) }
+func TestFailedGroups(t *testing.T) { bothWays(t, testFailedGroups) }
 
 func testFailedGroups(t *testing.T, seed seeder) {
 	a := aFew(t, seed)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 
@@ -35,13 +33,13 @@ func (q *filter) addFlags(cmd *cobra.Command) {
 }
 
 // selection returns the selection, and reads the DSL from in if its file is "-".
-func (q *filter) selection(a *app.App, text string, in io.Reader) (eventstore.Selection, error) {
-	node, err := q.node(a, text, in)
+func (q *filter) selection(lang language, text string, in io.Reader) (eventstore.Selection, error) {
+	node, err := q.node(lang, text, in)
 	return eventstore.Selection{Query: node}, err
 }
 
-func (q *filter) node(a *app.App, text string, in io.Reader) (kql.Node, error) {
-	node, err := a.ParseQuery(text)
+func (q *filter) node(lang language, text string, in io.Reader) (kql.Node, error) {
+	node, err := lang.ParseQuery(text)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +119,10 @@ func readIDs(file string, in io.Reader) ([]string, error) {
 
 const maxUnknown = 10
 
-// printUnknownIDs prints the ids that name nothing in the store: mistakes in a list.
-func printUnknownIDs(ctx context.Context, a *app.App, out io.Writer, ids []string) error {
-	if len(ids) == 0 {
+// printUnknownIDs prints the ids that name nothing: mistakes in a list.
+func printUnknownIDs(out io.Writer, unknown []string) error {
+	if len(unknown) == 0 {
 		return nil
-	}
-	store, err := a.Store(ctx)
-	if err != nil {
-		return err
-	}
-	unknown, err := history.UnknownIDs(ctx, store, ids)
-	if err != nil || len(unknown) == 0 {
-		return err
 	}
 	shown := make([]string, min(len(unknown), maxUnknown))
 	for i := range shown {
@@ -142,7 +132,7 @@ func printUnknownIDs(ctx context.Context, a *app.App, out io.Writer, ids []strin
 	if len(unknown) > maxUnknown {
 		more = ", …"
 	}
-	_, err = fmt.Fprintf(out, "  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
+	_, err := fmt.Fprintf(out, "  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
 	return err
 }
 

@@ -37,7 +37,7 @@ func addHelp(root *cobra.Command, from *settings) {
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		for _, key := range from.keys {
-			from.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd.Name(), key.Name)
+			from.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd, key.Name)
 		}
 		printHelp(cmd, args)
 		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is also a flag: see \"watership help settings\".")
@@ -45,10 +45,13 @@ func addHelp(root *cobra.Command, from *settings) {
 }
 
 // inHelpOf reports whether the help of a command has the flag of a setting.
-func inHelpOf(command, key string) bool {
+func inHelpOf(cmd *cobra.Command, key string) bool {
+	command := cmd.Name()
 	switch key {
 	case "amqp.url", "store.url", "log.level":
 		return true
+	case "server", "token_file":
+		return withoutServer(cmd) == ""
 	case "http.auth.tokens_file":
 		return slices.Contains([]string{"create", "revoke"}, command)
 	case "http.listen":

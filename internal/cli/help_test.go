@@ -65,14 +65,14 @@ func TestHelpHasGroups(t *testing.T) {
 // others are completed and understood all the same.
 func TestHelpLeavesSettingsOut(t *testing.T) {
 	for command, flags := range map[string]string{
-		"":        "--amqp-url --store-url --log-level --config",
-		"search":  "--amqp-url --store-url --log-level --config --since --fields --output",
-		"replay":  "--amqp-url --store-url --log-level --config --to-failed-queue",
+		"":        "--amqp-url --store-url --log-level --config --server --token-file",
+		"search":  "--amqp-url --store-url --log-level --config --server --token-file --since --fields --output",
+		"replay":  "--amqp-url --store-url --log-level --config --server --token-file --to-failed-queue",
 		"serve":   "--amqp-url --store-url --log-level --config --http-listen",
 		"dev":     "--amqp-url --store-url --log-level --config --http-listen --amqp-listen --data --rate",
-		"jobs":    "--amqp-url --store-url --log-level --config",
-		"failed":  "--amqp-url --store-url --log-level --config --output",
-		"version": "--amqp-url --store-url --log-level --config",
+		"jobs":    "--amqp-url --store-url --log-level --config --server --token-file",
+		"failed":  "--amqp-url --store-url --log-level --config --server --token-file --output",
+		"version": "--amqp-url --store-url --log-level --config --server --token-file",
 	} {
 		out := help(t, append(strings.Fields(command), "--help")...)
 		for flag := range strings.SplitSeq(flags, " ") {

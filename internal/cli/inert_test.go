@@ -41,7 +41,7 @@ func hostileEvent(e *schemas.Event) {
 
 // Whatever a publisher, a job or a file says, nothing that a command prints could
 // steer a terminal.
-func TestNothingSteersATerminal(t *testing.T) { inEachStore(t, testNothingSteersATerminal) }
+func TestNothingSteersATerminal(t *testing.T) { bothWays(t, testNothingSteersATerminal) }
 
 func testNothingSteersATerminal(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
@@ -141,7 +141,7 @@ func TestInertJSON(t *testing.T) {
 }
 
 // A spreadsheet calculates nothing that a publisher chose.
-func TestSheetsHaveNoFormulas(t *testing.T) { inEachStore(t, testSheetsHaveNoFormulas) }
+func TestSheetsHaveNoFormulas(t *testing.T) { bothWays(t, testSheetsHaveNoFormulas) }
 
 func testSheetsHaveNoFormulas(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_NUMERIC_LABELS=n")

@@ -41,8 +41,8 @@ func newJobsList(from *settings) *cobra.Command {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			return withJobs(cmd, from, func(ctx context.Context, a *app.App, replays *replayer.Replayer) error {
-				return format.jobs(to, func() error { return a.CheckStore(ctx) }, limitJobs(replays.Jobs(ctx), limit))
+			return withJobs(cmd, from, func(ctx context.Context, sys system) error {
+				return format.jobs(to, func() error { return sys.Check(ctx) }, limitJobs(sys.Jobs(ctx), limit))
 			})
 		},
 	}
@@ -58,8 +58,8 @@ func newJobsShow(from *settings) *cobra.Command {
 		Use:     "show JOB",
 		Short:   "Show a job and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
-	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
-		job, err := replays.Job(ctx, id)
+	}, func(ctx context.Context, t terminal.Streams, jobs replays, id string) error {
+		job, err := jobs.Job(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -82,15 +82,15 @@ the store may have changed it. A terminal prompts for confirmation; a script nee
 Confirmed messages are not sent again. After a crash, up to %d messages that were
 in flight may be sent twice. A job that is running is not resumed.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
-	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
-		return resume(ctx, t, replays, id, yes)
+	}, func(ctx context.Context, t terminal.Streams, jobs replays, id string) error {
+		return resume(ctx, t, jobs, id, yes)
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
-func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string, yes bool) error {
-	job, err := replays.Job(ctx, id)
+func resume(ctx context.Context, t terminal.Streams, jobs replays, id string, yes bool) error {
+	job, err := jobs.Job(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -100,12 +100,7 @@ func resume(ctx context.Context, t terminal.Streams, replays *replayer.Replayer,
 	if agreed, err := confirmResume(ctx, t, job, yes); !agreed {
 		return err
 	}
-	ran, err := runJob(ctx, t, replays, job, 0)
-	var busy *replayer.BusyError
-	if errors.As(err, &busy) {
-		return err
-	}
-	return reportJob(t, ran, err)
+	return resumeJob(ctx, t, jobs, job)
 }
 
 // confirmResume prints a job and asks whether to resume it.
@@ -135,12 +130,8 @@ func newJobsCancel(from *settings) *cobra.Command {
 		Long: `Cancel a job. If it is running, it stops within seconds. Messages that were sent stay
 sent.`,
 		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
-	}, func(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, id string) error {
-		why := "by " + operator()
-		if reason != "" {
-			why += ": " + reason
-		}
-		job, err := replays.Cancel(ctx, id, why)
+	}, func(ctx context.Context, t terminal.Streams, jobs replays, id string) error {
+		job, err := jobs.Cancel(ctx, id, reason)
 		if err != nil {
 			return err
 		}
@@ -154,25 +145,24 @@ sent.`,
 // newJobCommand makes a command for one job, which calls do. Completion offers the jobs
 // for which offered is true.
 func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
-	do func(context.Context, terminal.Streams, *replayer.Replayer, string) error,
+	do func(context.Context, terminal.Streams, replays, string) error,
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactArgs(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withJobs(cmd, from, func(ctx context.Context, _ *app.App, replays *replayer.Replayer) error {
-			return do(ctx, streamsOf(cmd), replays, args[0])
+		return withJobs(cmd, from, func(ctx context.Context, sys system) error {
+			return do(ctx, streamsOf(cmd), sys, args[0])
 		})
 	}
 	return cmd
 }
 
-// withJobs calls do with the jobs in the store.
-func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, *app.App, *replayer.Replayer) error) error {
-	return from.with(cmd, func(ctx context.Context, a *app.App) error {
-		replays, err := a.Replayer(ctx)
-		if err != nil {
+// withJobs calls do with the system whose store has the jobs.
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system) error) error {
+	return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+		if err := sys.OpenStore(ctx); err != nil {
 			return err
 		}
-		return do(ctx, a, replays)
+		return do(ctx, sys)
 	})
 }
 
@@ -183,8 +173,8 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
-		err := withJobs(cmd, from, func(ctx context.Context, _ *app.App, replays *replayer.Replayer) (err error) {
-			ids, err = jobCompletions(ctx, replays, wanted)
+		err := withJobs(cmd, from, func(ctx context.Context, sys system) (err error) {
+			ids, err = jobCompletions(ctx, sys, wanted)
 			return err
 		})
 		if err != nil {
@@ -196,11 +186,11 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 
 const maxJobCompletions = 50
 
-func jobCompletions(ctx context.Context, replays *replayer.Replayer, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
+func jobCompletions(ctx context.Context, jobs replays, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
 	ctx, cancel := app.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
-	for job, err := range limitJobs(replays.Jobs(ctx), maxJobCompletions) {
+	for job, err := range limitJobs(jobs.Jobs(ctx), maxJobCompletions) {
 		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -99,12 +100,16 @@ func (p printer) write(w eventWriter, events iter.Seq2[schemas.Event, error]) (f
 	unreadable := 0
 	for event, err := range events {
 		var failed *eventstore.Error
+		var left *client.UnreadableError
 		switch {
 		case errors.As(err, &failed):
 			if found > 0 { // else not even a header
 				err = errors.Join(err, w.end())
 			}
 			return found, err
+		case errors.As(err, &left):
+			unreadable += left.Documents
+			continue
 		case err != nil:
 			unreadable++
 			p.Warn("%v", err)

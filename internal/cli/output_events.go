@@ -5,27 +5,26 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // newEventWriter returns the writer of a format. It writes whole documents, or the fields
 // alone with --fields.
-func newEventWriter(a *app.App, to printer, format outputFormat, fields []field, only bool) eventWriter {
+func newEventWriter(lang language, to printer, format outputFormat, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
-		encode = func(e schemas.Event) []byte { return newRecord(a, e).object(fields) }
+		encode = func(e schemas.Event) []byte { return newRecord(lang, e).object(fields) }
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{a, terminal.NewCSV(to.Out), fields, false}
+		return &csvWriter{lang, terminal.NewCSV(to.Out), fields, false}
 	case "json":
 		return &jsonWriter{bufio.NewWriter(to.Out), encode, "[\n"}
 	case "ndjson":
 		return lineWriter{bufio.NewWriter(to.Out), encode}
 	}
-	return tableWriter{a, terminal.NewTable(to.Out, to.screen, tableColumns(fields)...), fields}
+	return tableWriter{lang, terminal.NewTable(to.Out, to.screen, tableColumns(fields)...), fields}
 }
 
 func document(e schemas.Event) []byte {
@@ -85,7 +84,7 @@ func (w *jsonWriter) end() error {
 
 // csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
-	app    *app.App
+	lang   language
 	out    terminal.CSV
 	fields []field
 	headed bool
@@ -95,7 +94,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	if err := w.head(); err != nil {
 		return err
 	}
-	r := newRecord(w.app, e)
+	r := newRecord(w.lang, e)
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
 		values[i] = csvValue(w.out, r, f.name)
@@ -125,7 +124,7 @@ func (w *csvWriter) end() error {
 
 // tableWriter writes aligned columns.
 type tableWriter struct {
-	app    *app.App
+	lang   language
 	table  *terminal.Table
 	fields []field
 }
@@ -139,7 +138,7 @@ func (w tableWriter) event(e schemas.Event) error {
 			continue
 		}
 		if r == nil {
-			r = newRecord(w.app, e)
+			r = newRecord(w.lang, e)
 		}
 		values[i] = r.text(f.name)
 	}

@@ -72,6 +72,15 @@ func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
 	sideBySide(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })
 }
 
+// bothWays is inEachStore, and through the API of a server.
+func bothWays(t *testing.T, story func(t *testing.T, seed seeder)) {
+	inEachStore(t, story)
+	t.Run("api", func(t *testing.T) {
+		t.Parallel()
+		story(t, newSeededServer)
+	})
+}
+
 func sideBySide(t *testing.T, embedded, servers func(t *testing.T)) {
 	t.Parallel() // most of it is waiting
 	for name, tell := range map[string]func(t *testing.T){"embedded": embedded, "servers": servers} {

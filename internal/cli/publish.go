@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/internal/wording"
@@ -58,8 +56,8 @@ reaches the tap's queue, so this cannot be detected.`,
 			if err := p.validate(files); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sent, err := p.run(ctx, a, streamsOf(cmd), files)
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sent, err := p.run(ctx, sys, streamsOf(cmd), files)
 				if sent > 0 || err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", wording.Plural(sent, "message"))
 				}
@@ -104,25 +102,14 @@ func (p publication) validate(files []string) error {
 	return nil
 }
 
-func (p publication) run(ctx context.Context, a *app.App, t terminal.Streams, files []string) (sent int, err error) {
+func (p publication) run(ctx context.Context, sys system, t terminal.Streams, files []string) (sent int, err error) {
 	messages, total := p.fileMessages(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
 		messages, total = p.exportedMessages(t.In, files), 0
 	}
 	bar := terminal.NewBar(t.Err, total)
 	defer bar.End()
-	publisher, err := a.Publisher(ctx)
-	if err != nil {
-		return 0, err
-	}
-	toSend := func(yield func(rabbit.Message, error) bool) {
-		for e, err := range messages {
-			if !yield(transfer.ForLogin(e, a.Login()), err) {
-				return
-			}
-		}
-	}
-	return transfer.Publish(ctx, publisher, toSend, p.rate, bar.Show)
+	return sys.Publish(ctx, messages, p.rate, bar.Show)
 }
 
 // fileMessages yields a message with the content of each file, or of standard input,

@@ -40,7 +40,7 @@ func (a seeded) quarantine(t *testing.T) {
 
 // doctor reports what is in quarantine, although no broker answers.
 func TestDoctorReportsQuarantine(t *testing.T) {
-	inEachStore(t, func(t *testing.T, seed seeder) {
+	bothWays(t, func(t *testing.T, seed seeder) {
 		a := seed(t)
 		a.environ = append(a.environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
 		finding := func() string {
@@ -96,7 +96,7 @@ func testQuarantineList(t *testing.T, seed seeder) {
 }
 
 // A query by the action finds what is in quarantine, and lists say so.
-func TestSearchingQuarantine(t *testing.T) { inEachStore(t, testSearchingQuarantine) }
+func TestSearchingQuarantine(t *testing.T) { bothWays(t, testSearchingQuarantine) }
 
 func testSearchingQuarantine(t *testing.T, seed seeder) {
 	a := seed(t)

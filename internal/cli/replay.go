@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -54,7 +55,7 @@ failure that it replays, since it carries the id of the failure's event.`,
 			if err := r.validate(); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error { return r.run(ctx, a) })
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return r.run(ctx, sys) })
 		},
 	}
 	r.addFlags(cmd)
@@ -88,7 +89,7 @@ type replay struct {
 	canaryWait         time.Duration
 }
 
-func (r *replay) run(ctx context.Context, a *app.App) error {
+func (r *replay) run(ctx context.Context, sys system) error {
 	if r.ids != "" {
 		names, err := readIDs(r.ids, r.In)
 		if err != nil {
@@ -100,29 +101,17 @@ func (r *replay) run(ctx context.Context, a *app.App) error {
 	if err != nil {
 		return err
 	}
-	job, err := a.ReplayJob(request)
+	plan, err := sys.Plan(ctx, request, r.uncheckedRoutes)
 	if err != nil {
 		return err
 	}
-	replays, err := a.Planner(ctx, r.uncheckedRoutes)
-	if err != nil {
+	if err := r.preview(plan); err != nil {
 		return err
 	}
-	plan, err := replays.Plan(ctx, job)
-	if err != nil {
+	if agreed, err := r.confirm(ctx, plan.Plan); !agreed {
 		return err
 	}
-	if err := r.preview(ctx, a, plan); err != nil {
-		return err
-	}
-	if agreed, err := r.confirm(ctx, plan); !agreed {
-		return err
-	}
-	created, err := replays.Create(ctx, plan)
-	if err != nil {
-		return err
-	}
-	return r.execute(ctx, replays, created)
+	return r.execute(ctx, sys, plan)
 }
 
 // confirmed reports whether to run a plan. If not, the error has the reason; --dry-run
@@ -149,18 +138,11 @@ func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) 
 
 // preview shows a plan. A plan that could not be shown is not sent, so a closed pipe
 // is an error here, unlike in other commands: the user relies on the preview.
-func (r *replay) preview(ctx context.Context, a *app.App, plan replayer.Plan) error {
-	if plan.Total == 0 && len(plan.LeftOut) == 0 {
-		if err := a.CheckStore(ctx); err != nil {
-			return err
-		}
-	}
-	err := writePreview(r.Out, plan)
+func (r *replay) preview(plan client.Plan) error {
+	err := writePreview(r.Out, plan.Plan)
 	if err == nil {
-		err = printParkedCopies(ctx, a, r.Out, plan.FailedAt)
-	}
-	if err == nil {
-		err = printUnknownIDs(ctx, a, r.Out, r.names)
+		printParkedCopies(r.Out, plan.Parked)
+		err = printUnknownIDs(r.Out, plan.Unknown)
 	}
 	if outputClosed(err) && !r.dryRun {
 		return fmt.Errorf("cannot print the preview, so nothing was sent: %v", err)

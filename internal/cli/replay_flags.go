@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -85,7 +84,7 @@ func (r *replay) request() (app.ReplayRequest, error) {
 		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
 		Job: replayer.Job{
 			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,
-			Operator: cmp.Or(r.operator, operator()), Target: r.target(),
+			Operator: r.operator, Target: r.target(),
 		},
 	}
 	if r.dsl == "" {

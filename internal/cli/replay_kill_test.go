@@ -16,7 +16,7 @@ import (
 )
 
 func TestReplayKilled(t *testing.T) {
-	played(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
+	playedDirectly(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
 }
 
 func TestSoakReplayKilled(t *testing.T) {

@@ -2,37 +2,52 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
-// execute runs a new job, the canaries first.
-func (r *replay) execute(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
-	if r.canary > 0 && r.canary < job.Total {
-		ran, err := runJob(ctx, r.Streams, replays, job, r.canary)
-		if err != nil || ran.State != replayer.Paused {
-			return reportJob(r.Streams, ran, err)
-		}
-		if err := r.confirmCanary(ctx, replays, ran); err != nil {
-			return reportJob(r.Streams, ran, err)
-		}
-		job = ran
+// execute runs the job of a plan, the canaries first.
+func (r *replay) execute(ctx context.Context, jobs replays, plan client.Plan) error {
+	stopAfter := 0
+	if r.canary > 0 && r.canary < plan.Total {
+		stopAfter = r.canary
 	}
-	ran, err := runJob(ctx, r.Streams, replays, job, 0)
-	return reportJob(r.Streams, ran, err)
+	ran, err := runJob(r.Streams, replayer.Job{Total: plan.Total}, func(progress func(replayer.Job)) (replayer.Job, error) {
+		return jobs.Start(ctx, plan, stopAfter, progress)
+	})
+	switch {
+	case ran.ID == "":
+		return err
+	case err != nil || stopAfter == 0 || ran.State != replayer.Paused:
+		return reportJob(r.Streams, ran, err)
+	}
+	if err := r.confirmCanary(ctx, jobs, ran); err != nil {
+		return reportJob(r.Streams, ran, err)
+	}
+	return resumeJob(ctx, r.Streams, jobs, ran)
+}
+
+// resumeJob runs the rest of a job, and reports how it ended.
+func resumeJob(ctx context.Context, t terminal.Streams, jobs replays, job replayer.Job) error {
+	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) { return jobs.Resume(ctx, job, progress) })
+	if ran.ID == "" { // it was not resumed
+		return err
+	}
+	return reportJob(t, ran, err)
 }
 
 // confirmCanary waits for the outcomes of the first messages of a job, and asks whether
 // to go on. With --yes there is no question: each of them must have been sent and
 // handled.
-func (r *replay) confirmCanary(ctx context.Context, replays *replayer.Replayer, job replayer.Job) error {
-	outcomes, err := app.AwaitOutcomes(ctx, replays, job, r.canaryWait)
+func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.Job) error {
+	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
 	if err != nil {
 		return err
 	}
@@ -63,26 +78,20 @@ func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	}
 }
 
-// runJob runs the rest of a job with a progress bar, and prints failures to send as
-// they happen.
-func runJob(ctx context.Context, t terminal.Streams, replays *replayer.Replayer, job replayer.Job, stopAfter int) (replayer.Job, error) {
-	gctuning.Apply(gctuning.ReplayLimit)
+// runJob runs a job with a progress bar, and prints failures to send as they happen.
+func runJob(t terminal.Streams, job replayer.Job, run func(progress func(replayer.Job)) (replayer.Job, error)) (replayer.Job, error) {
 	bar := terminal.NewBar(t.Err, job.Total)
 	bar.StartAt(job.Sent + job.Failed + job.Skipped)
 	failed := job.Failed
-	ran, err := replays.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: func(now replayer.Job) {
+	defer bar.End()
+	return run(func(now replayer.Job) {
 		if now.Failed > failed {
 			bar.End()
 			fmt.Fprintf(t.Err, "not sent: %s\n", failureText(now.Latest))
 			failed = now.Failed
 		}
 		bar.Show(now.Sent + now.Failed + now.Skipped)
-	}})
-	bar.End()
-	if ran.ID == "" {
-		ran = job
-	}
-	return ran, err
+	})
 }
 
 func failureText(f replayer.Failure) string {
@@ -94,11 +103,19 @@ func failureText(f replayer.Failure) string {
 
 // reportJob prints how a run ended.
 func reportJob(t terminal.Streams, job replayer.Job, err error) error {
+	var busy *replayer.BusyError
+	if errors.As(err, &busy) {
+		return err
+	}
 	fmt.Fprintf(t.Out, "sent %d of %d, job %s\n", job.Sent, job.Total, terminal.Cell(job.ID, 0))
 	if job.Skipped > 0 {
 		fmt.Fprintf(t.Err, "%s left out: other jobs have replayed them\n", wording.Plural(job.Skipped, "message"))
 	}
-	if err != nil && !job.Finished() {
+	var running *client.RunningError
+	switch {
+	case errors.As(err, &running):
+		fmt.Fprintf(t.Err, "the job goes on in the server: see watership jobs show %s, or stop it with jobs cancel\n", terminal.Cell(job.ID, 0))
+	case err != nil && !job.Finished():
 		// Not part of the error: the error of an interruption is not printed.
 		fmt.Fprintf(t.Err, "go on with: watership jobs resume %s\n", terminal.Cell(job.ID, 0))
 	}

@@ -13,6 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -34,6 +36,18 @@ func newPlayback(t *testing.T) *playback {
 
 // played tells a story of what was recorded earlier.
 func played(t *testing.T, story func(t *testing.T, a *playback)) {
+	playedDirectly(t, story)
+	t.Run("api", func(t *testing.T) {
+		t.Parallel()
+		a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+		s := serveAPI(t, config.Sources{File: a.installation.config})
+		a.server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
+		story(t, a)
+	})
+}
+
+// playedDirectly is played without the API, for what concerns the process that sends.
+func playedDirectly(t *testing.T, story func(t *testing.T, a *playback)) {
 	onBoth(t, func(t *testing.T, p parts) { story(t, play(t, p.install(t, nobody))) })
 }
 
@@ -158,7 +172,11 @@ func testReplayCommand(t *testing.T, a *playback) {
 		t.Fatalf("%d messages were sent", n)
 	}
 
-	wantRun(t, a.run(t, with("--yes", "--expect", "3", "--reason", "stock is back", "--operator", "ann")...), 0, "sent 3 of 3, job ")
+	agreed := with("--yes", "--expect", "3", "--reason", "stock is back")
+	if a.server == nil { // else it is the name of the token
+		agreed = append(agreed, "--operator", "ann")
+	}
+	wantRun(t, a.run(t, agreed...), 0, "sent 3 of 3, job ")
 	job := a.onlyJob(t)
 	if job.State != replayer.Done || job.Operator != "ann" || job.Reason != "stock is back" || job.Sent != 3 ||
 		!strings.Contains(job.Query, "watership.queue: "+a.queue) || job.Target.Kind != replayer.ToFailedQueue {
@@ -298,7 +316,11 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
 	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
 	for _, target := range [][]string{{"--to-queue", a.prefix + ".poison"}, {"--to-exchange", a.prefix + ".events"}} {
-		wantRun(t, a.run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), exitFailed, target[1], "one of Watership's own")
+		code := exitFailed
+		if a.server != nil {
+			code = exitUsage
+		}
+		wantRun(t, a.run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), code, "one of Watership's own")
 	}
 	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
 	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,

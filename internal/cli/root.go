@@ -84,7 +84,10 @@ what fails, sets aside what cannot succeed, and replays any of it to where it
 came from.
 
 In the folder of a running "watership dev", every command connects to it
-automatically.`,
+automatically.
+
+With --server and --token-file, commands go through the HTTP API of a running
+"watership serve", and need no login of RabbitMQ and Elasticsearch.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          rejectUnknownCommand,
@@ -97,6 +100,7 @@ automatically.`,
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	from := addSettings(root.PersistentFlags(), environ)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return from.refuseServer(cmd) }
 	root.AddGroup(groups()...)
 	for _, command := range []struct {
 		group string
@@ -125,7 +129,7 @@ automatically.`,
 		made.GroupID = command.group
 		root.AddCommand(made)
 	}
-	root.AddCommand(newVersion())
+	root.AddCommand(newVersion(from))
 	addHelp(root, from)
 	addCompletions(root, from)
 	return root

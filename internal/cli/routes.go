@@ -22,8 +22,8 @@ single messages until one succeeds.`,
 		Example: "  watership routes\n  watership routes -o json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				states, err := a.RouteStates(ctx)
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				states, err := sys.RouteStates(ctx)
 				if err != nil {
 					return err
 				}

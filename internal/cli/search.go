@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 )
 
 // search holds the arguments of `search`.
@@ -45,13 +45,13 @@ See docs/query.md for the whole language and its differences from Kibana.
 			if err := asked.validate(); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				sel, err := asked.filter.selection(a, strings.Join(args, " "), cmd.InOrStdin())
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sel, err := asked.filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
 				sel.Limit = asked.limit
-				return asked.run(ctx, a, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+				return asked.run(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
 			})
 		},
 	}
@@ -77,35 +77,51 @@ func (q search) validate() error {
 	return nil
 }
 
-func (q search) run(ctx context.Context, a *app.App, to printer, sel eventstore.Selection) error {
-	store, err := a.Store(ctx)
-	if err != nil {
+func (q search) run(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
 	switch {
 	case q.count:
-		return to.count(ctx, store, sel, q.format)
+		return to.count(ctx, sys, sel, q.format)
 	case q.by != "":
-		return q.aggregate(ctx, a, to, sel)
+		return q.aggregate(ctx, sys, to, sel)
 	}
 	fields := usualFields()
 	if len(q.fields) > 0 {
-		if fields, err = fieldsNamed(a, q.fields); err != nil {
+		var err error
+		if fields, err = fieldsNamed(sys, q.fields); err != nil {
 			return err
 		}
 	}
 	chosen := q.format.is("table", "csv") || len(q.fields) > 0
 	sel.WithoutBody = chosen && !needsBody(fields)
-	w := newEventWriter(a, to, q.format, fields, len(q.fields) > 0)
-	found, err := to.write(w, store.Events(ctx, sel))
+	if err := to.checkBodies(sys, fields, sel); err != nil {
+		return err
+	}
+	w := newEventWriter(sys, to, q.format, fields, len(q.fields) > 0)
+	found, err := to.write(w, sys.Events(ctx, sel))
 	if err != nil || found > 0 {
 		return err
 	}
-	err = to.printNothingFound(ctx, store.Check, q.format, "[]")
+	err = to.printNothingFound(ctx, sys.Check, q.format, "[]")
 	if err == nil && q.format.is("csv") {
 		err = w.end() // writes the names of the fields
 	}
 	return err
+}
+
+// checkBodies warns that whole documents are printed without bodies, if the caller may not
+// read them. To name a field of bodies is a mistake then.
+func (p printer) checkBodies(sys reader, fields []field, sel eventstore.Selection) error {
+	switch {
+	case sel.WithoutBody || sys.MayReadBodies():
+		return nil
+	case needsBody(fields):
+		return errors.New("--fields: the token may not read bodies; ask an administrator for one that may (token create --bodies)")
+	}
+	p.Warn("the token may not read bodies: they are left out")
+	return nil
 }
 
 // printNothingFound prints an empty result, or the text empty as JSON. It returns the

@@ -42,7 +42,7 @@ func aFew(t *testing.T, seed seeder) seeded {
 	return a
 }
 
-func TestSearchForms(t *testing.T) { inEachStore(t, testSearchForms) }
+func TestSearchForms(t *testing.T) { bothWays(t, testSearchForms) }
 
 func testSearchForms(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
@@ -75,7 +75,7 @@ func testSearchForms(t *testing.T, seed seeder) {
 }
 
 // Whole documents come out as they went in.
-func TestSearchGivesWholeDocuments(t *testing.T) { inEachStore(t, testSearchGivesWholeDocuments) }
+func TestSearchGivesWholeDocuments(t *testing.T) { bothWays(t, testSearchGivesWholeDocuments) }
 
 func testSearchGivesWholeDocuments(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
@@ -97,7 +97,7 @@ func testSearchGivesWholeDocuments(t *testing.T, seed seeder) {
 	}
 }
 
-func TestSearchBy(t *testing.T) { inEachStore(t, testSearchBy) }
+func TestSearchBy(t *testing.T) { bothWays(t, testSearchBy) }
 
 func testSearchBy(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -297,7 +297,7 @@ func testSearchLabelsByPattern(t *testing.T, seed seeder) {
 
 // What is shown can be searched for as it is shown.
 func TestTimesAreInTheZoneOfTheMachine(t *testing.T) {
-	inEachStore(t, testTimesAreInTheZoneOfTheMachine)
+	bothWays(t, testTimesAreInTheZoneOfTheMachine)
 }
 
 func testTimesAreInTheZoneOfTheMachine(t *testing.T, seed seeder) {

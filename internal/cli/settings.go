@@ -60,6 +60,32 @@ func (s *settings) open(cmd *cobra.Command) (*app.App, error) {
 	return app.New(app.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log)})
 }
 
+// openSystem is open for a command that the API of a server can serve.
+func (s *settings) openSystem(ctx context.Context, cmd *cobra.Command) (system, error) {
+	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Server.URL.IsZero() {
+		return connect(ctx, cmd, cfg.Server)
+	}
+	a, err := s.open(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &direct{App: a}, nil
+}
+
+// withSystem calls do with the system of a command, and closes it.
+func (s *settings) withSystem(cmd *cobra.Command, do func(ctx context.Context, sys system) error) (err error) {
+	sys, err := s.openSystem(cmd.Context(), cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close()) }()
+	return do(cmd.Context(), sys)
+}
+
 // with calls do with the App of a command, and closes the App.
 func (s *settings) with(cmd *cobra.Command, do func(ctx context.Context, a *app.App) error) (err error) {
 	a, err := s.open(cmd)

@@ -3,14 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/schemas"
 )
 
 func newShow(from *settings) *cobra.Command {
@@ -24,20 +24,15 @@ failure.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
 		Args:    exactArgs(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				store, err := a.Store(ctx)
-				if err != nil {
-					return err
-				}
-				found, err := history.Find(ctx, store, args[0])
-				if err != nil {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				if raw {
-					return to.raw(ctx, store, found)
+					return to.raw(ctx, sys, args[0])
 				}
-				return to.lives(ctx, store, found)
+				return to.messages(ctx, sys, args[0])
 			})
 		},
 	}
@@ -46,40 +41,41 @@ failure.`,
 }
 
 // raw writes a body as it was published.
-func (p printer) raw(ctx context.Context, store app.EventStore, found history.Lives) error {
-	if len(found.List) > 1 {
-		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", found.ID)
-	}
-	event, err := found.List[0].Whole(ctx, store)
-	if err != nil {
+func (p printer) raw(ctx context.Context, sys reader, id string) error {
+	body, err := sys.Body(ctx, id)
+	var several *client.SeveralError
+	switch {
+	case errors.As(err, &several):
+		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", id)
+	case err != nil:
 		return err
+	case terminal.IsTerminal(p.Out) && terminal.HasControls(body):
+		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", id)
 	}
-	if event.BodyIn != schemas.BodyHere {
-		return fmt.Errorf("no event of message %s has its body", event.Fingerprint)
-	}
-	if terminal.IsTerminal(p.Out) && terminal.HasControls(event.Envelope.Body) {
-		return fmt.Errorf("the body of message %s has characters that a terminal obeys: write it to a file with >", event.Fingerprint)
-	}
-	_, err = p.Out.Write(event.Envelope.Body)
+	_, err = p.Out.Write(body)
 	return err
 }
 
-// lives prints each message separately.
-func (p printer) lives(ctx context.Context, store app.EventStore, found history.Lives) error {
-	for i, l := range found.List {
+// messages prints each message with an id separately.
+func (p printer) messages(ctx context.Context, sys reader, id string) error {
+	found, more, err := sys.Messages(ctx, id)
+	if err != nil {
+		return err
+	}
+	for i, m := range found {
 		page := page{screen: p.screen}
 		if i > 0 {
 			page.WriteString("\n")
 		}
-		if err := page.message(ctx, store, l); err != nil {
+		if err := page.message(ctx, sys, m); err != nil {
 			return err
 		}
 		if _, err := p.Out.Write(page.Bytes()); err != nil {
 			return err
 		}
 	}
-	if found.More {
-		return p.printf("\nonly the first %d messages that %q names are shown", history.MaxLives, found.ID)
+	if more {
+		return p.printf("\nonly the first %d messages that %q names are shown", history.MaxLives, id)
 	}
 	return nil
 }
@@ -90,18 +86,14 @@ type page struct {
 	screen terminal.Screen
 }
 
-func (p *page) message(ctx context.Context, store app.EventStore, l history.Life) error {
-	whole, err := l.Whole(ctx, store)
-	if err != nil {
+func (p *page) message(ctx context.Context, sys reader, m client.Message) error {
+	p.properties(m.Event)
+	p.life(m.Life)
+	if err := p.failure(ctx, sys, m.Events); err != nil {
 		return err
 	}
-	p.properties(whole)
-	p.life(l)
-	if err := p.failure(ctx, store, l.Events); err != nil {
-		return err
-	}
-	p.headers(whole.Envelope.Headers)
-	p.body(whole)
+	p.headers(m.Event.Envelope.Headers)
+	p.body(m.Event, sys.MayReadBodies())
 	return nil
 }
 

@@ -121,7 +121,7 @@ const (
 	hexPreview  = 1 << 10  // bytes of a body that is not text
 )
 
-func (p *page) body(e schemas.Event) {
+func (p *page) body(e schemas.Event, mayRead bool) {
 	p.title(fmt.Sprintf("body (%s)", wording.Plural(e.BodySize, "byte")))
 	body := e.Envelope.Body
 	switch {
@@ -130,6 +130,9 @@ func (p *page) body(e schemas.Event) {
 		return
 	case e.BodyIn != schemas.BodyHere:
 		p.WriteString("  not in the store\n")
+		return
+	case !mayRead && e.BodySize > 0:
+		p.WriteString("  the token may not read bodies\n")
 		return
 	case len(body) == 0:
 		return

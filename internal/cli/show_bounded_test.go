@@ -17,7 +17,7 @@ import (
 
 // No message makes show take much memory or time, whatever its body, its headers
 // and the number of its events.
-func TestShowIsBounded(t *testing.T) { inEachStore(t, testShowIsBounded) }
+func TestShowIsBounded(t *testing.T) { bothWays(t, testShowIsBounded) }
 
 func testShowIsBounded(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -55,7 +55,7 @@ func testShowIsBounded(t *testing.T, seed seeder) {
 }
 
 // Equal messages without an id are one to show, however many there were.
-func TestShowManyEqualMessages(t *testing.T) { inEachStore(t, testShowManyEqualMessages) }
+func TestShowManyEqualMessages(t *testing.T) { bothWays(t, testShowManyEqualMessages) }
 
 func testShowManyEqualMessages(t *testing.T, seed seeder) {
 	a := seed(t)

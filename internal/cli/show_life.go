@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -151,7 +150,7 @@ func replayedEventText(id string, life []schemas.Event) string {
 }
 
 // failure writes the newest failure in full.
-func (p *page) failure(ctx context.Context, store app.EventStore, events []schemas.Event) error {
+func (p *page) failure(ctx context.Context, sys reader, events []schemas.Event) error {
 	var last schemas.Event
 	for _, e := range events {
 		if e.Action != schemas.Discarded && e.Failure.Message != "" {
@@ -161,7 +160,7 @@ func (p *page) failure(ctx context.Context, store app.EventStore, events []schem
 	if last.EventID == "" {
 		return nil
 	}
-	last, err := history.Whole(ctx, store, last)
+	last, err := sys.Whole(ctx, last)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestShowALife(t *testing.T) { inEachStore(t, testShowALife) }
+func TestShowALife(t *testing.T) { bothWays(t, testShowALife) }
 
 func testShowALife(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
@@ -62,7 +62,7 @@ func testShowALife(t *testing.T, seed seeder) {
 
 // A report that names no queue is poison at none.
 func TestShowAFailureWithoutAQueue(t *testing.T) {
-	inEachStore(t, func(t *testing.T, seed seeder) {
+	bothWays(t, func(t *testing.T, seed seeder) {
 		a := aFew(t, seed)
 		a.keep(t, a.event(10, schemas.Poisoned, poisonedAt("", "it names no queue"), func(e *schemas.Event) { e.Attempt = 1 }))
 		if page := a.must(t, "show", "m-10"); !strings.Contains(page, "attempt 1: it names no queue") {
@@ -71,7 +71,7 @@ func TestShowAFailureWithoutAQueue(t *testing.T) {
 	})
 }
 
-func TestShowAClaimedOrigin(t *testing.T) { inEachStore(t, testShowAClaimedOrigin) }
+func TestShowAClaimedOrigin(t *testing.T) { bothWays(t, testShowAClaimedOrigin) }
 
 func testShowAClaimedOrigin(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
@@ -85,7 +85,7 @@ func testShowAClaimedOrigin(t *testing.T, seed seeder) {
 	}
 }
 
-func TestShowBodies(t *testing.T) { inEachStore(t, testShowBodies) }
+func TestShowBodies(t *testing.T) { bothWays(t, testShowBodies) }
 
 func testShowBodies(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -113,7 +113,7 @@ func testShowBodies(t *testing.T, seed seeder) {
 	}
 }
 
-func TestShowEveryHeaderType(t *testing.T) { inEachStore(t, testShowEveryHeaderType) }
+func TestShowEveryHeaderType(t *testing.T) { bothWays(t, testShowEveryHeaderType) }
 
 func testShowEveryHeaderType(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -139,7 +139,7 @@ func testShowEveryHeaderType(t *testing.T, seed seeder) {
 }
 
 // An id that many messages share shows some of them, and no one's body raw.
-func TestShowASharedID(t *testing.T) { inEachStore(t, testShowASharedID) }
+func TestShowASharedID(t *testing.T) { bothWays(t, testShowASharedID) }
 
 func testShowASharedID(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -158,7 +158,7 @@ func testShowASharedID(t *testing.T, seed seeder) {
 }
 
 // An event that was recorded without a fingerprint is shown for itself.
-func TestShowWithoutAFingerprint(t *testing.T) { inEachStore(t, testShowWithoutAFingerprint) }
+func TestShowWithoutAFingerprint(t *testing.T) { bothWays(t, testShowWithoutAFingerprint) }
 
 func testShowWithoutAFingerprint(t *testing.T, seed seeder) {
 	a := seed(t)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/sizing"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
@@ -19,8 +18,8 @@ type sizingRow struct {
 	Plan    sizing.Plan    `json:"plan"`
 }
 
-func reportSizing(ctx context.Context, a *app.App, to printer, format outputFormat) error {
-	traffic, settings, err := readTraffic(ctx, a)
+func reportSizing(ctx context.Context, sys system, to printer, format outputFormat) error {
+	traffic, settings, err := readTraffic(ctx, sys)
 	if err != nil {
 		return err
 	}
@@ -34,20 +33,20 @@ func reportSizing(ctx context.Context, a *app.App, to printer, format outputForm
 
 // readTraffic returns the traffic that the store has of the last 24 hours, and the settings to plan
 // for it.
-func readTraffic(ctx context.Context, a *app.App) (sizing.Traffic, sizing.Settings, error) {
-	settings := sizing.Settings{Retention: a.Settings().Store.Retention.Traffic, Replicas: 1}
-	events, err := a.Store(ctx)
-	if err != nil {
+func readTraffic(ctx context.Context, sys system) (sizing.Traffic, sizing.Settings, error) {
+	settings := sizing.Settings{Retention: sys.Retention(), Replicas: 1}
+	if err := sys.OpenStore(ctx); err != nil {
 		return sizing.Traffic{}, settings, err
 	}
 	var selections [2]eventstore.Selection
 	for i, action := range []schemas.Action{schemas.Published, schemas.Handled} {
 		text := fmt.Sprintf("event.action: %s and @timestamp >= now-%dh", action, int(sizing.Period.Hours()))
-		if selections[i].Query, err = a.ParseQuery(text); err != nil {
+		var err error
+		if selections[i].Query, err = sys.ParseQuery(text); err != nil {
 			return sizing.Traffic{}, settings, err
 		}
 	}
-	traffic, err := sizing.Read(ctx, events, selections[0], selections[1])
+	traffic, err := sizing.Read(ctx, sys, selections[0], selections[1])
 	return traffic, settings, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestSizing(t *testing.T) { inEachStore(t, testSizing) }
+func TestSizing(t *testing.T) { bothWays(t, testSizing) }
 
 func testSizing(t *testing.T, seed seeder) {
 	a := seed(t)

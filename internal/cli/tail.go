@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -28,24 +28,26 @@ visible. Events that become visible together are printed in order.`,
 			if lines < 0 {
 				return usagef("--lines %d: expected 0 or more", lines)
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				node, err := a.ParseQuery(strings.Join(args, " "))
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				node, err := sys.ParseQuery(strings.Join(args, " "))
 				if err != nil {
 					return err
 				}
 				columns := usualFields()
 				if len(fields) > 0 {
-					if columns, err = fieldsNamed(a, fields); err != nil {
+					if columns, err = fieldsNamed(sys, fields); err != nil {
 						return err
 					}
 				}
-				store, err := a.Store(ctx)
-				if err != nil {
+				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
-				return history.Follow(ctx, store, sel, lines, follower{to, newEventWriter(a, to, format, columns, len(fields) > 0)})
+				if err := to.checkBodies(sys, columns, sel); err != nil {
+					return err
+				}
+				return sys.Follow(ctx, sel, lines, follower{to, newEventWriter(sys, to, format, columns, len(fields) > 0)})
 			})
 		},
 	}
@@ -67,4 +69,11 @@ func (f follower) Flush() error { return f.end() }
 
 func (f follower) Unreadable(err error) { f.Warn("%v", err) }
 
-func (f follower) Unavailable(err error) { f.Warn("waiting for the store: %v", err) }
+func (f follower) Unavailable(err error) {
+	var server *client.Error
+	if errors.As(err, &server) {
+		f.Warn("waiting: %v", err)
+		return
+	}
+	f.Warn("waiting for the store: %v", err)
+}

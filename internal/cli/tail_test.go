@@ -34,7 +34,7 @@ func (s *sink) String() string {
 
 // Events that become visible in any order are printed once each, and Ctrl-C
 // ends it well.
-func TestTailLosesAndRepeatsNothing(t *testing.T) { inEachStore(t, testTailLosesAndRepeatsNothing) }
+func TestTailLosesAndRepeatsNothing(t *testing.T) { bothWays(t, testTailLosesAndRepeatsNothing) }
 
 func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
 	a := seed(t)

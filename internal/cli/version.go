@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -11,16 +12,29 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func newVersion() *cobra.Command {
+func newVersion(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the program and its formats",
-		Args:  exactArgs(0, "no arguments"),
+		Long: `Print the versions of the program and its formats. With --server, print the server's
+version, too, and the name and the role of the token.`,
+		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\nheaders %d, documents %d, templates %d\n",
 				app.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
 				schemas.WireVersion, schemas.DocumentVersion, eventstore.TemplateVersion)
-			return err
+			if err != nil || !from.hasServer() {
+				return err
+			}
+			return from.withSystem(cmd, func(_ context.Context, sys system) error {
+				r, is := sys.(remote)
+				if !is {
+					return nil
+				}
+				caller := r.Server().Caller
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "server %s at %s, used as %s with the role %s\n", r.Server().Version, r.Address(), caller.Name, caller.Role)
+				return err
+			})
 		},
 	}
 }

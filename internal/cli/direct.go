@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// direct is a system by its RabbitMQ and its store.
+type direct struct {
+	*app.App
+	app.EventStore // nil before OpenStore
+}
+
+// OpenStore implements reader.
+func (d *direct) OpenStore(ctx context.Context) (err error) {
+	d.EventStore, err = d.Store(ctx)
+	return err
+}
+
+// Close implements system.
+func (d *direct) Close() error { return d.App.Close() }
+
+// Export implements reader.
+func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
+	sel, err := transfer.ExportSelection(ctx, d.EventStore, sel)
+	return d.Events(ctx, sel), err
+}
+
+// Follow implements reader.
+func (d *direct) Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error {
+	return history.Follow(ctx, d.EventStore, sel, last, to)
+}
+
+// Messages implements reader.
+func (d *direct) Messages(ctx context.Context, id string) (list []client.Message, more bool, err error) {
+	found, err := history.Find(ctx, d.EventStore, id)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, life := range found.List {
+		whole, err := life.Whole(ctx, d.EventStore)
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, client.Message{Life: life, Event: whole})
+	}
+	return list, found.More, nil
+}
+
+// Whole implements reader.
+func (d *direct) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
+	return history.Whole(ctx, d.EventStore, of)
+}
+
+// Body implements reader.
+func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
+	found, err := history.Find(ctx, d.EventStore, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.List) > 1 {
+		return nil, &client.SeveralError{ID: id}
+	}
+	event, err := found.List[0].Whole(ctx, d.EventStore)
+	if err == nil && event.BodyIn != schemas.BodyHere {
+		err = fmt.Errorf("no event of message %s has its body", event.Fingerprint)
+	}
+	return event.Envelope.Body, err
+}
+
+// MayReadBodies implements reader.
+func (d *direct) MayReadBodies() bool { return true }
+
+// Groups implements discarder.
+func (d *direct) Groups(ctx context.Context, node kql.Node) ([]*history.Group, error) {
+	open, err := d.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return open.Groups(ctx, node)
+}
+
+// FindFailures implements discarder.
+func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (failures, error) {
+	open, err := d.Failures(ctx)
+	if err != nil {
+		return failures{}, err
+	}
+	events, err := open.OpenByID(ctx, wanted.Query, wanted.IDs)
+	if err != nil {
+		return failures{}, err
+	}
+	unknown, err := d.unknown(ctx, wanted.IDs)
+	return failures{Failures: wanted, count: len(events), unknown: unknown, events: events}, err
+}
+
+// unknown returns the ids that name nothing in the store: mistakes in a list.
+func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return history.UnknownIDs(ctx, d.EventStore, ids)
+}
+
+// Discard implements discarder.
+func (d *direct) Discard(ctx context.Context, found failures, reason string) (result discarded, err error) {
+	done, err := d.App.Discard(ctx, found.events, app.Decision{Operator: operator(), Reason: reason})
+	result.failures = done.Failures
+	if err != nil {
+		return result, err
+	}
+	if result.parked, err = d.ParkedCopies(ctx, done.Queues); err != nil {
+		return result, err
+	}
+	result.missing, err = d.AwaitDiscarded(ctx, found.events)
+	return result, err
+}
+
+// Plan implements replays.
+func (d *direct) Plan(ctx context.Context, request app.ReplayRequest, uncheckedRoutes bool) (plan client.Plan, err error) {
+	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
+	job, err := d.ReplayJob(request)
+	if err != nil {
+		return plan, err
+	}
+	planner, err := d.Planner(ctx, uncheckedRoutes)
+	if err != nil {
+		return plan, err
+	}
+	if plan.Plan, err = planner.Plan(ctx, job); err != nil {
+		return plan, err
+	}
+	if err = d.OpenStore(ctx); err != nil {
+		return plan, err
+	}
+	if plan.Total == 0 && len(plan.LeftOut) == 0 {
+		if err := d.Check(ctx); err != nil {
+			return plan, err
+		}
+	}
+	if plan.Parked, err = d.ParkedCopies(ctx, plan.FailedAt); err != nil {
+		return plan, err
+	}
+	plan.Unknown, err = d.unknown(ctx, request.IDs)
+	return plan, err
+}
+
+// Start implements replays.
+func (d *direct) Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	job, err := jobs.Create(ctx, plan.Plan)
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	return run(ctx, jobs, job, stopAfter, progress)
+}
+
+// run returns the job as it was before if it could not be read.
+func run(ctx context.Context, jobs *replayer.Replayer, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	gctuning.Apply(gctuning.ReplayLimit)
+	ran, err := jobs.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: progress})
+	if ran.ID == "" {
+		ran = job
+	}
+	return ran, err
+}
+
+// Resume implements replays.
+func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return job, err
+	}
+	return run(ctx, jobs, job, 0, progress)
+}
+
+// Jobs implements replays.
+func (d *direct) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return func(yield func(replayer.Job, error) bool) { yield(replayer.Job{}, err) }
+	}
+	return jobs.Jobs(ctx)
+}
+
+// Job implements replays.
+func (d *direct) Job(ctx context.Context, id string) (replayer.Job, error) {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	return jobs.Job(ctx, id)
+}
+
+// Cancel implements replays.
+func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	why := "by " + operator()
+	if reason != "" {
+		why += ": " + reason
+	}
+	return jobs.Cancel(ctx, id, why)
+}
+
+// Outcomes implements replays.
+func (d *direct) Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error) {
+	jobs, err := d.Replayer(ctx)
+	if err != nil {
+		return replayer.Outcomes{}, err
+	}
+	return jobs.Outcomes(ctx, job)
+}
+
+// Publish implements system.
+func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error) {
+	publisher, err := d.Publisher(ctx)
+	if err != nil {
+		return 0, err
+	}
+	toSend := func(yield func(rabbit.Message, error) bool) {
+		for e, err := range messages {
+			if !yield(transfer.ForLogin(e, d.Login()), err) {
+				return
+			}
+		}
+	}
+	return transfer.Publish(ctx, publisher, toSend, perSecond, progress)
+}
+
+// Diagnose implements system.
+func (d *direct) Diagnose(ctx context.Context) ([]doctor.Finding, error) {
+	return d.App.Diagnose(ctx), nil
+}
+
+// Retention implements system.
+func (d *direct) Retention() time.Duration { return d.Settings().Store.Retention.Traffic }
+
+// Exchanges returns the exchanges of the configuration and of the broker, without
+// Watership's.
+func (d *direct) Exchanges(ctx context.Context) []string {
+	names := map[string]bool{}
+	for _, tap := range d.Settings().Tap.Exchanges {
+		names[tap.Name] = true
+	}
+	for _, route := range d.Settings().Routes {
+		for _, bind := range route.Bind {
+			names[bind.Exchange] = true
+		}
+	}
+	if management, err := d.Management(); err == nil {
+		existing, _ := management.Exchanges(ctx, d.VHost())
+		for _, exchange := range existing {
+			if exchange.Name != "" && !exchange.Internal && !d.Topology().Owns(exchange.Name) {
+				names[exchange.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Queues returns the queues of the configuration and of the broker, without Watership's.
+func (d *direct) Queues(ctx context.Context) []string {
+	names := map[string]bool{}
+	for _, route := range d.Settings().Routes {
+		names[route.Queue] = true
+	}
+	if management, err := d.Management(); err == nil {
+		existing, _ := management.Queues(ctx, d.VHost())
+		for _, queue := range existing {
+			if !d.Topology().Owns(queue.Name) {
+				names[queue.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// remote is a system through the HTTP API of a server.
+type remote struct{ *client.Client }
+
+// connect connects to the server of the configuration. It reads the token from its file,
+// so that it is in no list of processes.
+func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (remote, error) {
+	token, err := secret.Text("token_file", cfg.TokenFile)
+	if err != nil {
+		return remote{}, app.InputError{Err: err}
+	}
+	if doctor.ReadByAll(cfg.TokenFile) {
+		streamsOf(cmd).Warn("token_file: every user of this machine may read %s: chmod 600 %[1]s", cfg.TokenFile)
+	}
+	var trust *tls.Config
+	if cfg.CA != "" {
+		if trust, err = tlsfiles.Load(tlsfiles.File{Setting: "server_ca", Path: cfg.CA}, tlsfiles.File{}, tlsfiles.File{}); err != nil {
+			return remote{}, app.InputError{Err: err}
+		}
+	}
+	c, err := client.Connect(ctx, client.Config{URL: cfg.URL.Reveal(), Token: token, TLS: trust, Cleartext: cfg.Cleartext})
+	return remote{c}, err
+}
+
+// OpenStore implements reader.
+func (r remote) OpenStore(context.Context) error { return nil }
+
+// Export implements reader.
+func (r remote) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
+	return r.Client.Export(ctx, sel), nil
+}
+
+// Whole implements reader.
+func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
+	return r.Event(ctx, of.EventID)
+}
+
+// FindFailures implements discarder.
+func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error) {
+	found, err := r.CountFailures(ctx, wanted, reason)
+	return failures{Failures: wanted, count: found.Matched, unknown: found.Unknown}, err
+}
+
+// Discard implements discarder.
+func (r remote) Discard(ctx context.Context, found failures, reason string) (discarded, error) {
+	done, err := r.Client.Discard(ctx, found.Failures, found.count, reason)
+	result := discarded{failures: done.Discarded, missing: done.Missing}
+	for _, parked := range done.Parked {
+		result.parked = append(result.parked, app.ParkedCopies(parked))
+	}
+	return result, err
+}
+
+// Plan implements replays.
+func (r remote) Plan(ctx context.Context, request app.ReplayRequest, uncheckedRoutes bool) (client.Plan, error) {
+	if request.Job.Operator != "" {
+		return client.Plan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
+	}
+	return r.PlanReplay(ctx, request, uncheckedRoutes)
+}
+
+// Resume implements replays.
+func (r remote) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
+	return r.Client.Resume(ctx, job, 0, progress)
+}
+
+// Queues implements system.
+func (r remote) Queues(ctx context.Context) []string {
+	names, _ := r.Client.Queues(ctx)
+	return names
+}
+
+// Exchanges implements system.
+func (r remote) Exchanges(ctx context.Context) []string {
+	return topValues(ctx, r, kql.All{}, "messaging.destination.name")
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/config"
+)
+
+// hasServer reports whether commands go through a server, or whether a mistake in the
+// configuration of one is to be reported.
+func (s *settings) hasServer() bool {
+	cfg, err := s.load()
+	if err != nil {
+		return s.flags.Changed("server")
+	}
+	return !cfg.Server.URL.IsZero()
+}
+
+// withoutServer returns the reason why a command cannot go through the API of a server;
+// "" if it can, or asks nobody.
+func withoutServer(cmd *cobra.Command) string {
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	switch cmd.Name() {
+	case "dev", "serve":
+		return "it runs a server itself"
+	case "setup", "import", "quarantine":
+		return "it changes RabbitMQ and the store themselves: run it where they are configured (amqp.url, store.url)"
+	case "token":
+		return "it changes the tokens of the server: run it where the file http.auth.tokens_file is"
+	case "healthcheck":
+		return "it asks the process on this machine: for another one, read /readyz there"
+	case "config":
+		return "it is about the configuration of this machine"
+	}
+	return ""
+}
+
+// refuseServer returns an error if a command has a setting that it could only ignore: the
+// user would take what it does for what it does there.
+func (s *settings) refuseServer(cmd *cobra.Command) error {
+	why := withoutServer(cmd)
+	if why == "" {
+		return nil
+	}
+	if s.flags.Changed("server") {
+		return usagef("%s cannot go through --server: %s", nameOf(cmd), why)
+	}
+	if strings.HasPrefix(why, "it is about") {
+		return nil // config shows and checks the setting
+	}
+	cfg, err := s.load()
+	if err != nil || cfg.Server.URL.IsZero() {
+		return nil // the command reports the mistakes
+	}
+	return usagef("%s cannot go through a server, and %s sets one: %s", nameOf(cmd), originOf(cfg, "server"), why)
+}
+
+// nameOf returns the name of a command without that of the program.
+func nameOf(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	return name
+}
+
+func originOf(cfg config.Config, key string) string {
+	for _, setting := range cfg.Describe() {
+		if setting.Key == key {
+			return cmp.Or(setting.Origin.String(), key)
+		}
+	}
+	return key
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// system is a RabbitMQ system with its store of events. Commands use it by its servers
+// (direct), or through the HTTP API of a watership serve (remote).
+type system interface {
+	reader
+	discarder
+	replays
+
+	// Publish publishes messages in order, at most so many per second (0: no limit),
+	// and returns how many are confirmed.
+	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
+
+	Diagnose(ctx context.Context) ([]doctor.Finding, error)
+	RouteStates(ctx context.Context) ([]app.RouteState, error)
+	Queues(ctx context.Context) []string    // for completion, without Watership's
+	Exchanges(ctx context.Context) []string // likewise
+	Retention() time.Duration               // of published and handled events; 0: for ever
+	Close() error
+}
+
+// language reads queries and the names of fields.
+type language interface {
+	ParseQuery(text string) (kql.Node, error)
+	Fields() (kql.Fields, error)
+	Field(name string) (kql.Field, error)
+	DocumentFormat() schemas.DocumentFormat
+	Aggregate(ctx context.Context, events app.Counts, sel eventstore.Selection, name string, n int) (kql.Field, eventstore.Aggregation, error)
+}
+
+// reader reads events. OpenStore comes first.
+type reader interface {
+	language
+	app.Counts
+	OpenStore(ctx context.Context) error
+	Check(ctx context.Context) error // the reason why nothing was found; nil: there is nothing
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
+	Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error)
+	Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error
+	Messages(ctx context.Context, id string) (list []client.Message, more bool, err error)
+	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) // all fields but the body
+	Body(ctx context.Context, id string) ([]byte, error)
+	MayReadBodies() bool
+}
+
+// discarder lists and discards unresolved failures.
+type discarder interface {
+	Groups(ctx context.Context, node kql.Node) ([]*history.Group, error)
+	FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error)
+	Discard(ctx context.Context, found failures, reason string) (discarded, error)
+}
+
+// failures are unresolved failures that a query or ids select.
+type failures struct {
+	client.Failures
+	count   int
+	unknown []string // ids that name nothing
+	events  []string // ids of the failures; nil: the server knows them
+}
+
+// discarded is the result of a Discard.
+type discarded struct {
+	failures int                // whose events are confirmed
+	missing  int                // events that the store does not have yet
+	parked   []app.ParkedCopies // which stay there
+}
+
+// replays plans and runs jobs.
+type replays interface {
+	Plan(ctx context.Context, request app.ReplayRequest, uncheckedRoutes bool) (client.Plan, error)
+
+	// Start creates the job of a plan and runs it to its end, or pauses it after so
+	// many messages (0: not). The job has no id if it could not be created.
+	Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error)
+
+	// Resume runs the rest of a job.
+	Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error)
+
+	Jobs(ctx context.Context) iter.Seq2[replayer.Job, error]
+	Job(ctx context.Context, id string) (replayer.Job, error)
+	Cancel(ctx context.Context, id, reason string) (replayer.Job, error)
+	Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error)
+}
