@@ -15,11 +15,16 @@ import (
 )
 
 //go:embed schema.sql
-var schema string
+var tables string
+
+// failureIndexes are what version 5 added to version 4.
+//
+//go:embed failures.sql
+var failureIndexes string
 
 const (
-	// schemaVersion is the version of schema.sql (PRAGMA user_version).
-	schemaVersion = 4
+	// schemaVersion is the version of both (PRAGMA user_version).
+	schemaVersion = 5
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -62,10 +67,10 @@ func (s *Store) enableVacuum(ctx context.Context, version int) error {
 	return err
 }
 
-// vacuumUpgraded makes an upgraded file as small as a new one. The file is complete
+// vacuumUpgraded makes a file that was written again as small as a new one. The file is complete
 // without it, so that a failure, such as another process that reads, is only logged.
 func (s *Store) vacuumUpgraded(ctx context.Context, version int) error {
-	if version == 0 {
+	if version == 0 || version == withoutFailureIndexes {
 		return nil
 	}
 	if _, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM"); err != nil {
@@ -99,7 +104,7 @@ func (s *Store) createSchema(ctx context.Context, tx *sql.Tx) error {
 	if version > 0 {
 		return s.upgrade(ctx, tx, version)
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d", schema, applicationID, schemaVersion))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; %s; PRAGMA application_id = %d; PRAGMA user_version = %d", tables, failureIndexes, applicationID, schemaVersion))
 	return err
 }
 

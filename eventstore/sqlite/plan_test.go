@@ -3,10 +3,12 @@ package sqlite
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 )
 
 // TestSearchesUseIndexes: no search of the benchmark scans a whole table, so that its time
@@ -33,6 +35,30 @@ func TestSearchesUseIndexes(t *testing.T) {
 					t.Errorf("%s: %s, for %s", test.name, step, statement)
 				}
 			}
+		}
+	}
+}
+
+// TestFailuresUseTheirIndexes: the candidates of unresolved failures come from their own index,
+// and replays are found without the other events of the same message.
+func TestFailuresUseTheirIndexes(t *testing.T) {
+	s := installed(t, Config{})
+	replays := []eventstore.FieldIn{{Field: "watership.fingerprint", Values: []string{"a", "b"}}}
+	for want, test := range map[string]struct {
+		query  kql.Node
+		either []eventstore.FieldIn
+	}{
+		"event given up":                  {query: kql.And{node(t, `@timestamp >= "2026-05-14"`), history.GivenUp()}},
+		"replay by watership.fingerprint": {query: node(t, "event.action: (handled or replayed) and watership.replay.of: *"), either: replays},
+	} {
+		filter, err := s.filter("testing", eventstore.Selection{Query: test.query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		filter = allOf(append(s.anyFilter(test.either), filter))
+		steps := plan(t, s, "SELECT event.n FROM event WHERE "+filter.sql+" ORDER BY "+orderBy(eventstore.BySequence), filter.args)
+		if !strings.Contains(steps[0], "USING INDEX "+want) {
+			t.Errorf("the plan is %q, want one with the index %s", steps, want)
 		}
 	}
 }

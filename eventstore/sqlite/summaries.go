@@ -77,6 +77,9 @@ func (s *Store) anyFilter(either []eventstore.FieldIn) []condition {
 		field, _ := s.layout.fields.Lookup(a.Field)
 		conditions[i] = s.layout.hasValue(s.layout.locate(field), oneOf(a.Values))
 	}
+	if len(conditions) == 1 { // indexes for the other conditions of the query count as well
+		return conditions
+	}
 	return []condition{unionOf(conditions)}
 }
 

@@ -10,10 +10,23 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// upgrade writes the events of a file of an older version to the tables of schema.sql, in
-// one transaction.
+// withoutFailureIndexes is the version that lacks only the indexes of failures.sql.
+const withoutFailureIndexes = 4
+
+// upgrade upgrades a file of an older version in one transaction.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", schemaVersion)
+	if version < withoutFailureIndexes {
+		if err := s.rewrite(ctx, tx, version); err != nil {
+			return err
+		}
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", failureIndexes, schemaVersion))
+	return err
+}
+
+// rewrite writes the events of a file to the tables of schema.sql.
+func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, version int) error {
 	handovers := "ALTER TABLE handover RENAME TO former_handover;"
 	if version == 1 {
 		handovers = "CREATE TABLE former_handover (name TEXT PRIMARY KEY, document BLOB NOT NULL);"
@@ -22,7 +35,7 @@ func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 		ALTER TABLE job RENAME TO former_job;
 		CREATE TABLE former_event AS SELECT * FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+schema+`;
+		`+tables+`;
 		INSERT INTO handover SELECT * FROM former_handover;
 		INSERT INTO job SELECT * FROM former_job;
 		DROP TABLE former_handover; DROP TABLE former_job`)
@@ -32,7 +45,7 @@ func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	if err := s.copyEvents(ctx, tx); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf("DROP TABLE former_event; PRAGMA user_version = %d", schemaVersion))
+	_, err = tx.ExecContext(ctx, "DROP TABLE former_event")
 	return err
 }
 

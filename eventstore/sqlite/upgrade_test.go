@@ -115,6 +115,27 @@ func TestUpgradeOfVersion3(t *testing.T) {
 	wantConsistent(t, s)
 }
 
+// TestUpgradeOfVersion4: only indexes are added.
+func TestUpgradeOfVersion4(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	create(t, former, eventDocuments("", 1, 3)...)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4`)
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 4", "run `watership setup`")
+	s := installed(t, Config{Path: path})
+	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {
+		t.Errorf("counted %d events, %v", n, err)
+	}
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+	if twice := column(t, s, "SELECT idx FROM sqlite_stat1 GROUP BY idx HAVING count(*) > 1"); len(twice) > 0 {
+		t.Errorf("two statistics of %q", twice)
+	}
+}
+
 // wantSameTables compares the schemas of two files.
 func wantSameTables(t *testing.T, upgraded, made *Store) {
 	t.Helper()

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"iter"
+	"sync"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -11,9 +12,13 @@ import (
 
 // Failures finds messages that were given up and are not resolved.
 type Failures struct {
-	Store   Store
-	Reports func(queue string) bool // whether the consumer of a queue reports `handled` events
+	Store     Store
+	Reporters Reporters
 }
+
+// Reporters returns the queues whose consumers report `handled` events. It is called only if
+// an outcome depends on that. Nil: all consumers report.
+type Reporters func(ctx context.Context) (queues map[string]bool, err error)
 
 // ReportingStore tells which consumers report.
 type ReportingStore interface {
@@ -27,19 +32,33 @@ const maxQueues = 10_000
 // NewFailures finds failures by all stored events. The handlers of routes, and consumers of
 // queues that have a `handled` event, report.
 func NewFailures(ctx context.Context, store ReportingStore, routes []string) (Failures, error) {
-	reports := map[string]bool{}
-	f := Failures{Store: store, Reports: func(queue string) bool { return reports[queue] }}
-	if err := store.Refresh(ctx); err != nil {
-		return f, err
+	return Failures{Store: store, Reporters: reportersOf(store, routes)}, store.Refresh(ctx)
+}
+
+// reportersOf reads the queues with `handled` events once, since that takes longer than the
+// failures do in a store with many events.
+func reportersOf(store ReportingStore, routes []string) Reporters {
+	var mu sync.Mutex // guards queues
+	var queues map[string]bool
+	return func(ctx context.Context) (map[string]bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if queues != nil {
+			return queues, nil
+		}
+		handled, err := store.TopValues(ctx, eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
+		if err != nil {
+			return nil, err
+		}
+		queues = map[string]bool{}
+		for _, queue := range routes {
+			queues[queue] = true
+		}
+		for _, queue := range handled.Values {
+			queues[queue.Text] = true
+		}
+		return queues, nil
 	}
-	for _, queue := range routes {
-		reports[queue] = true
-	}
-	handled, err := store.TopValues(ctx, eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
-	for _, queue := range handled.Values {
-		reports[queue.Text] = true
-	}
-	return f, err
 }
 
 const chunkSize = 1000
@@ -77,7 +96,7 @@ func (f Failures) OpenAfter(ctx context.Context, node kql.Node, after eventstore
 // yieldOpen yields the unresolved failures of a chunk. It returns false after an
 // error, and when the consumer of the sequence stops.
 func (f Failures) yieldOpen(ctx context.Context, chunk []eventstore.EventSummary, yield func(eventstore.EventSummary, error) bool) bool {
-	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reports)
+	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reporters)
 	if err != nil {
 		yield(eventstore.EventSummary{}, err)
 		return false

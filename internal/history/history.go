@@ -48,7 +48,7 @@ func (f *followUp) extend(failure eventstore.EventSummary) {
 }
 
 // outcome applies the events in their order. reports tells whether the consumer of a
-// queue reports `handled` events; nil: all do.
+// queue reports `handled` events.
 func (f *followUp) outcome(reports func(queue string) bool) Outcome {
 	slices.SortFunc(f.later, func(a, b eventstore.EventSummary) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.EventID, b.EventID))
@@ -65,7 +65,7 @@ func (f *followUp) outcome(reports func(queue string) bool) Outcome {
 			waits = false
 		case e.Action == schemas.Poisoned && sameQueue:
 			outcome = FailedAgain
-		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && reports != nil && !reports(f.failure.Queue):
+		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && !reports(f.failure.Queue):
 			outcome = Replayed
 		}
 	}

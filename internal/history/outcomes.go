@@ -19,15 +19,21 @@ type Store interface {
 }
 
 // Outcomes returns the outcome of each failure, a thousand or so in one call, by the
-// events up to a sequence (0: by all). reports tells whether the consumer of a queue
-// reports `handled` events; nil: all do.
+// events up to a sequence (0: by all).
 //
 // It reads `poisoned`, `replayed`, `handled` and `discarded` events of the same
 // instances and replays only, so the outcome of a message does not cost more when an
 // equal message was handled a million times.
-func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reports func(queue string) bool) ([]Outcome, error) {
+func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reporters Reporters) ([]Outcome, error) {
 	e := newEventIndex()
-	if err := e.read(ctx, store, failures, upTo); err != nil {
+	err := e.read(ctx, store, failures, upTo)
+	reports := func(string) bool { return true }
+	if err == nil && e.replayed && reporters != nil {
+		var queues map[string]bool
+		queues, err = reporters(ctx)
+		reports = func(queue string) bool { return queues[queue] }
+	}
+	if err != nil {
 		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
 	}
 	outcomes := make([]Outcome, len(failures))
@@ -43,10 +49,14 @@ type eventIndex struct {
 	byInstance    map[string][]eventstore.EventSummary // by instance id
 	byFingerprint map[string][]eventstore.EventSummary // events of replays, for messages with an id
 	byReplayOf    map[string][]eventstore.EventSummary // by the id of the replayed or discarded event
+	replayed      bool                                 // there are `replayed` events
 }
 
 func newEventIndex() *eventIndex {
-	return &eventIndex{map[string]bool{}, map[string][]eventstore.EventSummary{}, map[string][]eventstore.EventSummary{}, map[string][]eventstore.EventSummary{}}
+	return &eventIndex{
+		known: map[string]bool{}, byInstance: map[string][]eventstore.EventSummary{},
+		byFingerprint: map[string][]eventstore.EventSummary{}, byReplayOf: map[string][]eventstore.EventSummary{},
+	}
 }
 
 // read loads the events of instances and replays, step by step from the failures on.
@@ -84,6 +94,7 @@ func (e *eventIndex) collect(ctx context.Context, store Store, selection eventst
 			continue
 		}
 		e.known[summary.EventID] = true
+		e.replayed = e.replayed || summary.Action == schemas.Replayed
 		if summary.Message != "" {
 			e.byInstance[summary.Message] = append(e.byInstance[summary.Message], summary)
 		}
