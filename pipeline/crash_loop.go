@@ -45,8 +45,9 @@ func deliveriesBefore(ctx context.Context, s schemas.State) (deliveries int, cou
 	return s.Deliveries + int(min(max(0, count), 1<<20)), known || !transport.Redelivered(ctx)
 }
 
-// guard waits until the handler may be called with a message; then end must be called after
-// the handler. done is true if a message that was delivered too often has become poison, or
+// guard waits until the handler may be called with a message; then end must be called once the
+// message is acknowledged: until then, another message that ends the process would have this
+// one delivered again. done is true if a message that was delivered too often has become poison, or
 // waits while its deliveries are counted or another suspect is handled.
 func (h *routeHandler) guard(ctx context.Context, verified schemas.VerifiedState) (end func(), done bool, err error) {
 	g, suspect := h.crashGuard, verified.State.Suspect

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -83,7 +84,9 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	if done || err != nil {
 		return err
 	}
-	defer end()
+	if !transport.AfterSettled(ctx, end) {
+		defer end()
+	}
 	produced, why := h.attempt(msg, verified)
 	took := h.now().Sub(started)
 	if why == nil {

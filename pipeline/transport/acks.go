@@ -25,6 +25,8 @@ type acks struct {
 	unsettled unsettled
 	waiting   []uint64 // acked by handlers, not yet sent to the broker
 	spare     []uint64 // replaces waiting while that is sent
+	written   []func() // to be called once waiting is sent
+	ended     bool     // nothing is sent any more
 }
 
 func newAcks(session *rabbit.Session, log watermill.LoggerAdapter) *acks {
@@ -49,12 +51,24 @@ func (a *acks) unsettledCount() int {
 	return len(a.unsettled)
 }
 
-// ack is called once for a tag. After close it does nothing: the broker delivers the
-// message again.
-func (a *acks) ack(tag uint64) {
+// ack is called once for a tag, and calls written, if it is not nil, once the ack is sent. After
+// close it sends nothing: the broker delivers the message again.
+func (a *acks) ack(tag uint64, written func()) {
 	a.mu.Lock()
-	a.waiting = append(a.waiting, tag)
+	ended := a.ended
+	if !ended {
+		a.waiting = append(a.waiting, tag)
+		if written != nil {
+			a.written = append(a.written, written)
+		}
+	}
 	a.mu.Unlock()
+	if ended {
+		if written != nil {
+			written()
+		}
+		return
+	}
 	select {
 	case a.wake <- struct{}{}:
 	default:
@@ -81,16 +95,20 @@ func (a *acks) run() {
 		select {
 		case <-a.wake:
 			runtime.Gosched() // handlers that can finish now, do
-			a.flush()
+			a.flush(false)
 		case <-a.closed:
-			a.flush()
+			a.flush(true)
 			return
 		}
 	}
 }
 
-func (a *acks) flush() {
+// flush sends the acks of handlers, with last those of all.
+func (a *acks) flush(last bool) {
 	a.mu.Lock()
+	a.ended = last
+	written := a.written
+	a.written = nil
 	upTo, single := a.unsettled.collect(a.waiting)
 	a.waiting, a.spare = a.spare[:0], a.waiting
 	a.mu.Unlock()
@@ -103,6 +121,9 @@ func (a *acks) flush() {
 	}
 	if err != nil { // the session has ended, which was logged when it did
 		a.log.Debug("acknowledgements dropped, RabbitMQ delivers the messages again", watermill.LogFields{"reason": err.Error()})
+	}
+	for _, f := range written {
+		f()
 	}
 }
 

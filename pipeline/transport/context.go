@@ -2,19 +2,70 @@ package transport
 
 import (
 	"context"
+	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-type redeliveredKey struct{}
+type deliveryKey struct{}
+
+// deliveryState is in the context of a message, from its delivery to its acknowledgement.
+type deliveryState struct {
+	redelivered bool
+
+	mu      sync.Mutex // guards the fields below, since a message may be nacked while a handler has it
+	settled func()     // of AfterSettled; nil: none
+	taken   bool       // the message is acked or nacked
+}
 
 // Redelivered reports whether the broker marked the message being handled as delivered
 // before: to a handler that failed, or to a process that died.
 func Redelivered(ctx context.Context) bool {
-	redelivered, _ := ctx.Value(redeliveredKey{}).(bool)
-	return redelivered
+	state, found := ctx.Value(deliveryKey{}).(*deliveryState)
+	return found && state.redelivered
 }
 
-func withDelivery(ctx context.Context, d *amqp.Delivery) context.Context {
-	return context.WithValue(ctx, redeliveredKey{}, d.Redelivered)
+// AfterSettled sets a function for the message being handled, which the Subscriber calls once
+// the acknowledgement is written to the connection, so that RabbitMQ gets it even if the process
+// ends. If the message is nacked, or its channel is lost, the Subscriber calls it then. It returns
+// false if the message does not come from a Subscriber. Call it once, before the ack.
+func AfterSettled(ctx context.Context, f func()) bool {
+	state, found := ctx.Value(deliveryKey{}).(*deliveryState)
+	if found && !state.set(f) {
+		f()
+	}
+	return found
+}
+
+// set returns false if the message is acked or nacked.
+func (s *deliveryState) set(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken {
+		return false
+	}
+	s.settled = f
+	return true
+}
+
+func withDelivery(ctx context.Context, d *amqp.Delivery) (context.Context, *deliveryState) {
+	state := &deliveryState{redelivered: d.Redelivered}
+	return context.WithValue(ctx, deliveryKey{}, state), state
+}
+
+// takeSettled returns the function of AfterSettled; nil if there is none. It is called after the
+// ack or nack.
+func (s *deliveryState) takeSettled() func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.settled
+	s.settled, s.taken = nil, true
+	return f
+}
+
+// end calls the function of AfterSettled, unless it was taken.
+func (s *deliveryState) end() {
+	if f := s.takeSettled(); f != nil {
+		f()
+	}
 }

@@ -17,6 +17,7 @@ type inFlight struct {
 	size     int // in the budget
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
+	state    *deliveryState     // in the message's context
 	settled  func()             // of the option OnArrival
 	acks     *acks
 	onStop   func() // called if the subscription stops before the ack; may be nil
@@ -47,9 +48,10 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 	select {
 	case <-h.message.Acked():
 		s.nackCounter.acked(h.delivery)
-		h.acks.ack(h.delivery.DeliveryTag)
+		h.acks.ack(h.delivery.DeliveryTag, h.state.takeSettled())
 	case <-h.message.Nacked():
 		h.done()
+		h.state.end()
 		s.requeueAfterPause(ctx, h)
 	case <-s.expired.Done():
 	}
@@ -57,7 +59,7 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 
 // message returns the Watermill message of a delivery. A delivery that the configured
 // marshaler refuses would be requeued for ever: Marshaler converts it instead.
-func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, context.CancelFunc) {
+func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, *deliveryState, context.CancelFunc) {
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
 		s.warnOnce.Do(func() {
@@ -66,10 +68,10 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 		})
 		msg, _ = Marshaler{}.Unmarshal(*d)
 	}
-	messageCtx := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d)
+	messageCtx, state := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d)
 	messageCtx, cancel := context.WithCancel(messageCtx)
 	msg.SetContext(messageCtx)
-	return msg, cancel
+	return msg, state, cancel
 }
 
 // requeueAfterPause requeues a nacked message after a pause, or at once when the session

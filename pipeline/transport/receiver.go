@@ -135,8 +135,8 @@ func (in *receiver) cancel(ctx context.Context) bool {
 // here, since a new goroutine would first have to grow its stack for that.
 func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	in.acks.begin(d.DeliveryTag)
-	msg, done := in.message(ctx, d)
-	h := inFlight{delivery: d, size: size, message: msg, done: done, settled: in.opts.onArrival(msg), acks: in.acks}
+	msg, state, done := in.message(ctx, d)
+	h := inFlight{delivery: d, size: size, message: msg, done: done, state: state, settled: in.opts.onArrival(msg), acks: in.acks}
 	if in.opts.concurrency == 1 {
 		h.onStop = func() { in.requeueRest(ctx) }
 		in.handle(ctx, h)
