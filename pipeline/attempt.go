@@ -34,7 +34,7 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 	}
 	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
 	input := handlerMessage(ctx, msg, verified.Envelope)
-	produced, err = usercode.Call(func() ([]*message.Message, error) { return h.route.Handler(input) })
+	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) { return h.route.Handler(input) })
 	return produced, errorOrNack(input, err)
 }
 
@@ -59,7 +59,7 @@ func (h *routeHandler) reportHang(a retry.Attempt) {
 	if h.onHang == nil {
 		return
 	}
-	if err := usercode.Run(func() error { h.onHang(a); return nil }); err != nil {
+	if err := h.goroutines.Run(func() error { h.onHang(a); return nil }); err != nil {
 		h.logger.Error("the hook for hanging handlers failed", "queue", a.Queue, "error", err)
 	}
 }

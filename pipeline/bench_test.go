@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -34,7 +36,10 @@ const (
 // by the client library alone, publishes one of the size of a `handled` event for each, and
 // acknowledges when that is confirmed.
 func BenchmarkHandling(b *testing.B) {
-	gctuning.Apply(0) // as `watership serve` does
+	ctx, stop := context.WithCancel(b.Context())
+	var tuning sync.WaitGroup
+	tuning.Go(func() { gctuning.Follow(ctx, gctuning.ServeLimit(64<<20)) }) // as `watership serve` does
+	b.Cleanup(func() { stop(); tuning.Wait() })
 	broker := rabbittest.NewestServer(b)
 	post := webhook.New(webhook.Config{URL: startService(b)})
 	for _, queues := range []QueueType{Classic, Quorum} {

@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
@@ -134,6 +135,8 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
 	metrics := newMetrics(nil)
+	goroutines := &usercode.Goroutines{}
+	defer goroutines.Close()
 	b := breaker.New(m.breaker, time.Now)
 	ids := 0
 	for i := range m.messages {
@@ -145,7 +148,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	rh := &routeHandler{
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: &heldMessages{gauge: metrics.held},
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: &heldMessages{gauge: metrics.held}, goroutines: goroutines,
 			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
@@ -162,6 +165,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	routing.Go(func() {
 		for msg := range messages {
 			routing.Go(func() {
+				defer subscriber.Settled(msg)
 				if rh.handle(msg) != nil {
 					msg.Nack()
 					return

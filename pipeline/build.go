@@ -41,6 +41,9 @@ const (
 // the roles.
 func (p *Pipeline) build() (err error) {
 	logger := watermill.NewSlogLogger(p.cfg.Logger)
+	if !p.cfg.Logger.Enabled(context.Background(), watermill.LevelTrace) {
+		logger = withoutTrace{logger}
+	}
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
@@ -56,6 +59,16 @@ func (p *Pipeline) build() (err error) {
 		}
 	}
 	return nil
+}
+
+// withoutTrace drops what the router logs at the level trace, about every message: the
+// adapter of slog would convert it first.
+type withoutTrace struct{ watermill.LoggerAdapter }
+
+func (withoutTrace) Trace(string, watermill.LogFields) {}
+
+func (l withoutTrace) With(fields watermill.LogFields) watermill.LoggerAdapter {
+	return withoutTrace{l.LoggerAdapter.With(fields)}
 }
 
 func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
@@ -102,9 +115,16 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	p.breakers[route.Queue] = b
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: guard}
 	rh.gate = rh.newGate()
-	options := []transport.Option{transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued)}
-	if rh.gate != nil {
-		options = append(options, transport.OnArrival(rh.arrive))
+	var subscriber *breaker.Subscriber
+	options := []transport.Option{
+		transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued),
+		transport.OnArrival(func(msg *message.Message) (settled func()) {
+			leave := rh.arrive(msg)
+			return func() {
+				leave()
+				subscriber.Settled(msg)
+			}
+		}),
 	}
 	if route.Fairness.Ordered {
 		rh.places = placelog.New(placelog.Config{
@@ -121,7 +141,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	subscriber := rh.subscriber(concurrent, single, p.cfg.StopTimeout)
+	subscriber = rh.subscriber(concurrent, single, p.cfg.StopTimeout)
 	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
 }
@@ -149,7 +169,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
+		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout,
 	}
 }

@@ -102,9 +102,12 @@ func arrivalOf(ctx context.Context) (a arrival, found bool) {
 
 // arrive is called with each message in the order of the queue. A message that cannot be
 // verified has no ticket: handle decides about it.
-func (h *routeHandler) arrive(msg *message.Message) (settled func()) {
+func (h *routeHandler) arrive(msg *message.Message) (leave func()) {
+	if h.gate == nil {
+		return func() {}
+	}
 	ctx := msg.Context()
-	verified, err := h.verify(ctx)
+	verified, err := usercode.Recover(func() (schemas.VerifiedState, error) { return h.verify(ctx) })
 	if err != nil {
 		return func() {}
 	}
@@ -116,7 +119,7 @@ func (h *routeHandler) arrive(msg *message.Message) (settled func()) {
 }
 
 func (h *routeHandler) keyOf(e schemas.Envelope) string {
-	key, err := usercode.CallWithin(readTimeout, func() (string, error) { return h.route.Fairness.Key(e), nil })
+	key, err := usercode.CallWithin(h.goroutines, readTimeout, func() (string, error) { return h.route.Fairness.Key(e), nil })
 	if err != nil {
 		h.logger.Error("the key of a message cannot be read; it is handled without one", "queue", h.route.Queue, "error", err)
 	}

@@ -374,6 +374,7 @@ func deliverWithoutOutcome(t *testing.T, b rabbittest.Broker, queue string, mess
 func TestMessageThatWaitsHasAPosition(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		m := newModel(t, 0)
+		t.Cleanup(m.goroutines.Close)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		h := &routeHandler{
 			messageFlow: m.flow(), outlet: m.broker, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, time.Now),

@@ -29,8 +29,8 @@ type queueHandler struct {
 	onFault func(ctx context.Context, arrived schemas.Envelope, fault error) error
 }
 
-// run calls handle. A message over which handle panics, ends its goroutine or never
-// returns would do the same at each delivery: it becomes poison after so many tries.
+// run calls handle. A message over which handle panics or ends its goroutine would do the
+// same at each delivery: it becomes poison after so many tries.
 func (h queueHandler) run(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
@@ -42,35 +42,14 @@ func (h queueHandler) run(msg *message.Message) error {
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = usercode.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
+	if err = h.goroutines.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
 		return err
 	}
-	return usercode.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
+	return h.goroutines.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })
 }
 
 func (h queueHandler) try(msg *message.Message) error {
-	return usercode.Run(func() error { return h.handle(msg) })
-}
-
-// parseTimeout bounds the reading of a message in memory.
-const parseTimeout = 30 * time.Second
-
-// parse calls f, which reads headers that others have written.
-func parse[T any](f func() (T, error)) (T, error) { return usercode.CallWithin(parseTimeout, f) }
-
-// parseVerified verifies a message in one of Watership's queues as parse does.
-func parseVerified(
-	arrived schemas.Envelope, verify func(schemas.Envelope) (schemas.VerifiedState, bool, error),
-) (verified schemas.VerifiedState, found bool, err error) {
-	type result struct {
-		schemas.VerifiedState
-		found bool
-	}
-	h, err := parse(func() (h result, err error) {
-		h.VerifiedState, h.found, err = verify(arrived)
-		return h, err
-	})
-	return h.VerifiedState, h.found, err
+	return h.goroutines.Run(func() error { return h.handle(msg) })
 }
 
 // poisonAfterFault publishes a message as poison because of a bug of this package.
@@ -88,9 +67,7 @@ func (f *messageFlow) poisonAfterFault(ctx context.Context, e schemas.Envelope, 
 
 // poisonMessage publishes a message of a route as poison because of a bug of this package.
 func (h *routeHandler) poisonMessage(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	verified, err := parse(func() (schemas.VerifiedState, error) {
-		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
-	})
+	verified, err := h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
 	if err != nil {
 		return err
 	}
@@ -101,10 +78,7 @@ func (h *routeHandler) poisonMessage(ctx context.Context, arrived schemas.Envelo
 
 // poisonDeadLetter publishes a dead letter as poison because of a bug of this package.
 func (r *retrier) poisonDeadLetter(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	verified, err := parse(func() (schemas.VerifiedState, error) { return r.verifier.VerifyMark(arrived), nil })
-	if err != nil {
-		return err
-	}
+	verified := r.verifier.VerifyMark(arrived)
 	return r.poisonAfterFault(ctx, verified.Envelope, verified.State, fault)
 }
 
@@ -116,7 +90,7 @@ func (r *retrier) poisonReport(ctx context.Context, arrived schemas.Envelope, fa
 
 // poisonDueMessage publishes a message that is due as poison because of a bug of this package.
 func (r *retrier) poisonDueMessage(ctx context.Context, arrived schemas.Envelope, fault error) error {
-	verified, _, err := parseVerified(arrived, r.verifier.VerifyDue)
+	verified, _, err := r.verifier.VerifyDue(arrived)
 	if err != nil {
 		return err
 	}

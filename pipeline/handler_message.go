@@ -17,11 +17,12 @@ import (
 // messages that they publish.
 func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
 	e = e.Clone()
-	copied := message.NewMessage(arrived.UUID, e.Body)
+	var copied *message.Message
 	if hasWatershipHeaders(arrived) {
 		copied = transport.Marshaler{}.NewMessage(e)
 	} else {
-		maps.Copy(copied.Metadata, arrived.Metadata)
+		copied = message.NewMessage(arrived.UUID, e.Body)
+		copied.Metadata = maps.Clone(arrived.Metadata)
 	}
 	copied.SetContext(schemas.NewContext(ctx, e))
 	return copied

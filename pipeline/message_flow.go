@@ -52,6 +52,7 @@ type messageFlow struct {
 	metrics      *metrics
 	heldMessages *heldMessages
 	warnings     *throttle
+	goroutines   *usercode.Goroutines
 
 	hook        func(context.Context, schemas.Event) error // for poison; may be nil
 	hookTimeout time.Duration
@@ -129,7 +130,7 @@ func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e
 }
 
 func eventOperation(action schemas.Action) string {
-	return fmt.Sprintf("publishing the %s event", action)
+	return "publishing the " + string(action) + " event"
 }
 
 func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
@@ -258,7 +259,7 @@ func (f *messageFlow) callHook(ctx context.Context, e schemas.Envelope, state sc
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.hookTimeout)
 	defer cancel()
-	_, err := usercode.CallWithin(f.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, f.hook(ctx, event) })
+	_, err := usercode.CallWithin(f.goroutines, f.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, f.hook(ctx, event) })
 	if err != nil {
 		f.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -55,6 +56,7 @@ func testModel(t *testing.T, schedules uint64) {
 }
 
 func (m *model) run() {
+	defer m.goroutines.Close()
 	for range 10_000 {
 		if !m.step() {
 			m.verify()
@@ -70,11 +72,12 @@ func (m *model) run() {
 // model is a system: an own route, a consumer in another language, and the retry
 // and poison handlers, which take messages in any order.
 type model struct {
-	t        *testing.T
-	random   *rand.Rand
-	broker   *modelBroker
-	handlers map[string]message.NoPublishHandlerFunc
-	inHand   *amqp.Delivery
+	t          *testing.T
+	random     *rand.Rand
+	broker     *modelBroker
+	goroutines usercode.Goroutines
+	handlers   map[string]message.NoPublishHandlerFunc
+	inHand     *amqp.Delivery
 
 	calls   map[string]int  // of handlers, without those that lose no attempt
 	faults  map[string]int  // by message
@@ -137,7 +140,7 @@ func (m *model) flow() *messageFlow {
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
-		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), goroutines: &m.goroutines,
 	}
 	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
 	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)

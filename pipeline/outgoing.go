@@ -65,7 +65,7 @@ func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 // outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
 // message that the handler returned is a failure of the handler.
 func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
-	return usercode.Call(func() (messages []rabbit.Message, err error) {
+	return usercode.Recover(func() (messages []rabbit.Message, err error) {
 		messages = make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
 			if msg == nil {

@@ -51,6 +51,7 @@ import (
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -81,6 +82,7 @@ type Pipeline struct {
 	queueLimiter *queuelimit.Limiter[publisher]
 
 	delayLimiter *queuelimit.Limiter[publisher]
+	goroutines   usercode.Goroutines
 }
 
 // New checks the configuration and connects in the background. Run must follow, since
@@ -263,6 +265,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (p *Pipeline) close() error {
+	defer p.goroutines.Close()
 	errs := make([]error, len(p.publishers), len(p.publishers)+len(p.connections))
 	var closing sync.WaitGroup
 	for i, publisher := range p.publishers {

@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,10 +22,7 @@ type poisoner struct {
 func (p *poisoner) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	e, state, body, err := p.failedMessage(arrived)
-	if err != nil {
-		return err
-	}
+	e, state, body := p.failedMessage(arrived)
 	if err := p.publishPoisoned(ctx, e, state, body); err != nil {
 		return err
 	}
@@ -34,12 +30,10 @@ func (p *poisoner) handle(msg *message.Message) error {
 }
 
 // failedMessage returns a message of the poison queue, its state, and the place of its body.
-func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody, err error) {
-	verified, found, err := parseVerified(arrived, p.verifier.VerifyPoison)
+func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
+	verified, found, err := p.verifier.VerifyPoison(arrived)
 	e, state = verified.Envelope, verified.State
 	switch {
-	case usercode.Aborted(err):
-		return e, state, body, err
 	case err != nil: // headers of a newer version: kept with the message
 		e, state = arrived, schemas.State{Fingerprint: p.verifier.Fingerprints.Of(arrived), Failure: failure(err)}
 	case !found:
@@ -49,9 +43,9 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
 	}
 	if elsewhere, omitted := arrived.OmittedBody(); found && omitted {
-		return e, state, elsewhere, nil
+		return e, state, elsewhere
 	}
-	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}, nil
+	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
 }
 
 func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {

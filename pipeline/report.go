@@ -11,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/amqpstream"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/report"
-	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -43,10 +42,7 @@ func (r *retrier) handleReport(msg *message.Message) error {
 	}
 	told, malformed := report.Parse(arrived)
 	label, route := r.labels.of(ctx, queue), r.routeOf(queue)
-	verified, err := parse(func() (schemas.VerifiedState, error) { return r.verifier.VerifyReport(told.Message, queue) })
-	if usercode.Aborted(err) {
-		return err
-	}
+	verified, err := r.verifier.VerifyReport(told.Message, queue)
 	if err != nil {
 		route.Queue = queue
 		return r.poisonUnreadable(ctx, route, err)

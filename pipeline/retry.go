@@ -11,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/deadletter"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -39,12 +38,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		return r.poisonUnknown(ctx, arrived, reason)
 	}
 	label, route := r.labels.of(ctx, death.Queue), r.routeOf(death.Queue)
-	verified, err := parse(func() (schemas.VerifiedState, error) {
-		return r.verifier.Verify(letter, death.Exchange, death.Queue)
-	})
-	if usercode.Aborted(err) {
-		return err
-	}
+	verified, err := r.verifier.Verify(letter, death.Exchange, death.Queue)
 	if err != nil {
 		return r.poisonUnreadable(ctx, route, err)
 	}
@@ -87,10 +81,8 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 func (r *retrier) handleDue(msg *message.Message) error {
 	ctx := msg.Context()
 	arrived, _ := schemas.FromContext(ctx)
-	verified, found, err := parseVerified(arrived, r.verifier.VerifyDue)
+	verified, found, err := r.verifier.VerifyDue(arrived)
 	switch {
-	case usercode.Aborted(err):
-		return err
 	case err != nil:
 		return r.poisonUnreadable(ctx, Route{}, err)
 	case !found:

@@ -139,9 +139,7 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 	if !ok {
 		return schemas.VerifiedState{}, errors.New("the message has no envelope: its subscriber is not Watership's")
 	}
-	verified, err := parse(func() (schemas.VerifiedState, error) {
-		return h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
-	})
+	verified, err := h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
 	if verified.Mismatch {
 		h.reportMismatch(h.route.Queue, h.route.Queue, arrived)
 	}
@@ -153,6 +151,9 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 // first error concerns a message that cannot be published, which is a failure of the
 // attempt; its second means that the result is unknown.
 func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState, produced []*message.Message) (why, err error) {
+	if len(produced) == 0 {
+		return nil, nil
+	}
 	messages, why := h.outgoingMessages(produced, parent)
 	if why != nil {
 		return why, nil

@@ -27,7 +27,7 @@ const readTimeout = 10 * time.Second
 // error that cannot be read is a failure like any other.
 func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.State) verdict {
 	read := func(err error) (verdict, error) {
-		return usercode.CallWithin(readTimeout, func() (verdict, error) {
+		return usercode.CallWithin(f.goroutines, readTimeout, func() (verdict, error) {
 			v := verdict{
 				decision: policy.Count(err, before.Attempt+1, f.random), waiting: retry.Deferral(err, before.Waits),
 				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},

@@ -29,12 +29,14 @@ type Subscriber struct {
 	recoverySlots chan struct{} // a token for each message of a handler while the route recovers
 	hungProbes    chan struct{} // a token for each probe that runs longer than its time-out, without a slot
 	handlers      sync.WaitGroup
-	expired       chan struct{} // closed when the stop timeout has passed
 	running       sync.WaitGroup
+
+	mu        sync.Mutex                  // guards delivered
+	delivered map[*message.Message]func() // messages that a handler has; calls Settled once
 }
 
 // Route has the consumers of a route. These end with their contexts and wait for no
-// handler: Subscriber does.
+// handler: Subscriber does. They call Subscriber.Settled.
 type Route struct {
 	Queue              string
 	Concurrent, Single message.Subscriber // with Concurrency, and with 1
@@ -57,7 +59,7 @@ type Route struct {
 func NewSubscriber(route Route, b *Breaker) *Subscriber {
 	return &Subscriber{
 		route: route, breaker: b,
-		out: make(chan *message.Message), expired: make(chan struct{}),
+		out: make(chan *message.Message), delivered: map[*message.Message]func(){},
 		slots: make(chan struct{}, route.Concurrency), hungProbes: make(chan struct{}, route.Concurrency),
 		recoverySlots: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
 	}
@@ -156,22 +158,34 @@ func release(slots []chan struct{}) {
 	}
 }
 
-// deliver passes a message to the router, and calls done once it is acked or nacked.
-// The returned channel is closed then.
-func (s *Subscriber) deliver(msg *message.Message, done func()) (settled <-chan struct{}) {
-	closed := make(chan struct{})
-	s.handlers.Go(func() {
-		defer close(closed)
-		defer done()
-		select {
-		case <-msg.Acked():
-		case <-msg.Nacked():
-		case <-s.expired:
-			msg.Nack()
-		}
-	})
+// deliver passes a message to the router. Settled calls done.
+func (s *Subscriber) deliver(msg *message.Message, done func()) {
+	s.handlers.Add(1)
+	s.mu.Lock()
+	s.delivered[msg] = done
+	s.mu.Unlock()
 	s.out <- msg
-	return closed
+}
+
+// Settled is called when a message is acked or requeued, whether it was delivered or not.
+func (s *Subscriber) Settled(msg *message.Message) {
+	s.mu.Lock()
+	done, delivered := s.delivered[msg]
+	delete(s.delivered, msg)
+	s.mu.Unlock()
+	if delivered {
+		done()
+		s.handlers.Done()
+	}
+}
+
+// nackAll nacks the messages whose handlers did not finish in time.
+func (s *Subscriber) nackAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for msg := range s.delivered {
+		msg.Nack()
+	}
 }
 
 // probe sends probes until the breaker closes or ctx ends.
@@ -260,7 +274,11 @@ func (s *Subscriber) probeRound(ctx context.Context) bool {
 // there are not too many of them.
 func (s *Subscriber) probeOne(ctx context.Context, msg *message.Message) bool {
 	release := sync.OnceFunc(func() { <-s.slots })
-	settled := s.deliver(msg, release)
+	settled := make(chan struct{})
+	s.deliver(msg, func() {
+		release()
+		close(settled)
+	})
 	timer := time.NewTimer(s.probeTimeout())
 	defer timer.Stop()
 	select {
@@ -299,7 +317,7 @@ func (s *Subscriber) end() {
 	timer := time.AfterFunc(s.route.StopTimeout, func() {
 		s.route.Logger.Error("handlers did not finish in time; their messages are requeued",
 			"queue", s.route.Queue, "timeout", s.route.StopTimeout)
-		close(s.expired)
+		s.nackAll()
 	})
 	s.handlers.Wait()
 	timer.Stop()

@@ -134,6 +134,7 @@ func startTestRoute(t *testing.T, cfg retry.Breaker, concurrency int, handle fun
 	handling.Go(func() {
 		for msg := range messages {
 			handling.Go(func() {
+				defer s.Settled(msg)
 				defer msg.Ack()
 				epoch := b.Begin()
 				if err := handle(msg.UUID); err != nil {

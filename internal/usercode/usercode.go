@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/retry"
@@ -18,37 +19,79 @@ var errGoexit = errors.New("runtime.Goexit ended the goroutine")
 // errTimeout is the error of a function that did not return in time.
 var errTimeout = errors.New("it did not return")
 
-// Run calls f in a goroutine of its own: a panic and a runtime.Goexit end that goroutine
-// only and are returned as errors.
-func Run(f func() error) error {
-	_, err := Call(func() (struct{}, error) { return struct{}{}, f() })
+// Goroutines run functions of users, one function at a time each. A goroutine whose function
+// has returned runs others, since a new goroutine would first grow its stack, which takes
+// longer than most of these functions. The zero value has none.
+type Goroutines struct {
+	mu     sync.Mutex // guards the fields below
+	idle   []*goroutine
+	closed bool
+}
+
+// goroutine runs the functions that it receives.
+type goroutine struct {
+	functions chan func()
+	returned  chan struct{} // a token for each function that has returned; closed at the end of the goroutine
+}
+
+// Run calls f in a goroutine of its own: a panic and a runtime.Goexit end that call only
+// and are returned as errors.
+func (g *Goroutines) Run(f func() error) error {
+	_, err := Call(g, func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
 // Call is Run for a function that returns a value.
-func Call[T any](f func() (T, error)) (T, error) {
-	r := <-start(f)
+func Call[T any](g *Goroutines, f func() (T, error)) (T, error) {
+	in, r := start(g, f)
+	_, reusable := <-in.returned
+	g.release(in, reusable)
 	return r.value, r.err
 }
 
 // CallWithin is Call with a time limit. A goroutine cannot be ended by another one, so f
 // may run longer.
-func CallWithin[T any](limit time.Duration, f func() (T, error)) (T, error) {
+func CallWithin[T any](g *Goroutines, limit time.Duration, f func() (T, error)) (T, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	in, r := start(g, f)
 	select {
-	case r := <-start(f):
+	case _, reusable := <-in.returned:
+		g.release(in, reusable)
 		return r.value, r.err
 	case <-timer.C:
+		close(in.functions) // its end follows f
 		var none T
 		return none, fmt.Errorf("%w within %s", errTimeout, limit)
 	}
 }
 
+// Recover calls f and returns a panic as an error. It is for functions that return and do
+// not end their goroutine, which is the caller's.
+func Recover[T any](f func() (T, error)) (value T, err error) {
+	defer recoverAs(&err)
+	return f()
+}
+
 // Aborted reports whether a function did not return by itself.
 func Aborted(err error) bool {
+	if err == nil {
+		return false
+	}
 	var panicked *retry.PanicError
 	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errTimeout)
+}
+
+// Close ends the idle goroutines. The others end with their functions.
+func (g *Goroutines) Close() {
+	g.mu.Lock()
+	idle := g.idle
+	g.idle, g.closed = nil, true
+	g.mu.Unlock()
+	for _, in := range idle {
+		close(in.functions)
+		<-in.returned
+	}
 }
 
 type result[T any] struct {
@@ -56,19 +99,59 @@ type result[T any] struct {
 	err   error
 }
 
-func start[T any](f func() (T, error)) <-chan result[T] {
-	ended := make(chan result[T], 1)
-	go func() {
-		r := result[T]{err: errGoexit}
-		defer func() {
-			if value := recover(); value != nil {
-				r.err = &retry.PanicError{Value: value, Stack: stack()}
-			}
-			ended <- r
-		}()
+// start calls f in an idle goroutine, or in a new one. The result is there once the goroutine
+// has returned from f or has ended.
+func start[T any](g *Goroutines, f func() (T, error)) (*goroutine, *result[T]) {
+	in, r := g.acquire(), &result[T]{err: errGoexit}
+	in.functions <- func() {
+		defer recoverAs(&r.err)
 		r.value, r.err = f()
-	}()
-	return ended
+	}
+	return in, r
+}
+
+// acquire returns the goroutine that became idle last, whose stack is probably the largest:
+// the garbage collector shrinks stacks.
+func (g *Goroutines) acquire() *goroutine {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last := len(g.idle) - 1; last >= 0 {
+		in := g.idle[last]
+		g.idle = g.idle[:last]
+		return in
+	}
+	in := &goroutine{functions: make(chan func()), returned: make(chan struct{}, 1)}
+	go in.run()
+	return in
+}
+
+// release is called after a function, of which reusable says that it has not ended the
+// goroutine.
+func (g *Goroutines) release(in *goroutine, reusable bool) {
+	if !reusable {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		close(in.functions)
+		return
+	}
+	g.idle = append(g.idle, in)
+}
+
+func (in *goroutine) run() {
+	defer close(in.returned)
+	for f := range in.functions {
+		f()
+		in.returned <- struct{}{}
+	}
+}
+
+func recoverAs(err *error) {
+	if value := recover(); value != nil {
+		*err = &retry.PanicError{Value: value, Stack: stack()}
+	}
 }
 
 // stackLimit bounds a panic's stack. Deep recursion has frames without end.
