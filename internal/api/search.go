@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/eventjson"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -82,6 +83,16 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 	return &searchOutput{page}, err
 }
 
+// Document is an event as the store keeps it.
+type Document = eventjson.Document
+
+// documentOf returns the document of an event, with the labels of the configuration. An
+// event that was read without its body has none.
+func (a *API) documentOf(e schemas.Event) Document {
+	format := a.app.DocumentFormat()
+	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
+}
+
 // readPage reads the events of a selection but the last, up to maxPageBytes.
 func (a *API) readPage(ctx context.Context, store app.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
 	page := EventPage{Events: []Document{}}
@@ -100,7 +111,7 @@ func (a *API) readPage(ctx context.Context, store app.EventStore, sel eventstore
 		}
 		document := a.documentOf(e)
 		if len(fields) > 0 {
-			if document, err = onlyFields(document, fields); err != nil {
+			if document, err = document.Only(fields); err != nil {
 				return page, err
 			}
 		}

@@ -1,4 +1,5 @@
-package api
+// Package eventjson has events as the JSON of the HTTP API: the documents of the store.
+package eventjson
 
 import (
 	"bytes"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Document is an event in the form that the store keeps, the export has and queries
@@ -33,7 +33,7 @@ func (Document) Schema(registry huma.Registry) *huma.Schema {
 	if registry.Map()[name] == nil {
 		fields, err := eventstore.Fields()
 		if err != nil {
-			panic("api: " + err.Error()) // the mapping is embedded
+			panic("eventjson: " + err.Error()) // the mapping is embedded
 		}
 		schema := objectSchema("An event in the life of a message, as the store keeps it")
 		for _, field := range fields.Known {
@@ -80,16 +80,9 @@ func valueSchema(kind kql.FieldType) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString}
 }
 
-// documentOf returns the document of an event, with the labels of the configuration. An
-// event that was read without its body has none.
-func (a *API) documentOf(e schemas.Event) Document {
-	format := a.app.DocumentFormat()
-	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
-}
-
-// onlyFields returns an object with the fields alone, each in its place.
-func onlyFields(document Document, fields []string) (Document, error) {
-	decoder := json.NewDecoder(bytes.NewReader(document))
+// Only returns an object with the fields alone, each in its place.
+func (d Document) Only(fields []string) (Document, error) {
+	decoder := json.NewDecoder(bytes.NewReader(d))
 	decoder.UseNumber()
 	var all map[string]any
 	if err := decoder.Decode(&all); err != nil {
