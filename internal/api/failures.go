@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -25,7 +27,7 @@ func (a *API) registerFailures() {
 	}, a.listFailures)
 	register(a, operation{
 		method: http.MethodGet, path: "/failures/groups", id: "groupFailures", tag: "failures", role: access.Viewer, timeout: time.Minute,
-		summary: "Group unresolved failures by queue and error, the most frequent first",
+		summary: "Group unresolved failures by queue and error",
 	}, a.groupFailures)
 	register(a, operation{
 		method: http.MethodPost, path: "/failures/discard", id: "discardFailures", tag: "failures", role: access.Operator, timeout: 2 * time.Minute,
@@ -61,6 +63,10 @@ type Failure struct {
 	Group       string    `json:"error_group" doc:"Text of the error, with ids and numbers as #"`
 }
 
+func newFailure(f eventstore.EventSummary) Failure {
+	return Failure{f.EventID, f.Time, f.Queue, f.MessageID, f.Message, f.Fingerprint, f.Class, f.ErrorType, f.ErrorGroup}
+}
+
 func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
 	sel, err := in.selection(ctx, a.app)
 	if err != nil {
@@ -84,9 +90,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 			break
 		}
 		after = eventstore.Cursor{Sequence: f.Sequence, EventID: f.EventID}
-		page.Failures = append(page.Failures, Failure{
-			f.EventID, f.Time, f.Queue, f.MessageID, f.Message, f.Fingerprint, f.Class, f.ErrorType, f.ErrorGroup,
-		})
+		page.Failures = append(page.Failures, newFailure(f))
 	}
 	if len(page.Failures) == 0 {
 		err = a.app.CheckStore(ctx) // may be the reason
@@ -96,6 +100,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 
 type groupsInput struct {
 	QueryFilter
+	Sort   string `query:"sort" enum:"count,last" default:"count" doc:"The groups with the most failures first, or those with the newest"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of groups"`
 	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
 }
@@ -131,6 +136,9 @@ func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput
 	if err != nil {
 		return nil, err
 	}
+	if in.Sort == "last" {
+		history.SortByLast(groups)
+	}
 	page := GroupPage{Groups: []*history.Group{}}
 	for _, g := range groups {
 		page.Failures += g.Count
@@ -153,20 +161,22 @@ type Discard struct {
 	Filter
 	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
-	Reason string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why nothing more is to be done"`
+	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
 	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Discard nothing unless exactly this many failures match"`
-	DryRun bool           `json:"dry_run,omitempty" doc:"Only count the failures"`
+	DryRun bool           `json:"dry_run,omitempty" doc:"Discard nothing"`
 }
 
 type discardOutput struct{ Body Discarded }
 
 // Discarded is the result of a Discard.
 type Discarded struct {
-	Matched   int      `json:"matched" doc:"Unresolved failures that matched"`
-	Discarded int      `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
-	Unknown   []string `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
-	Missing   int      `json:"missing" doc:"Events that the store does not have yet"`
-	Parked    []Parked `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	Matched   int            `json:"matched" doc:"Unresolved failures that matched"`
+	Queues    map[string]int `json:"queues" doc:"The same, by queue"`
+	Sample    []Failure      `json:"sample" nullable:"false" doc:"The first few of them"`
+	Discarded int            `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
+	Unknown   []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Missing   int            `json:"missing" doc:"Events that the store does not have yet"`
+	Parked    []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
 // Parked are the messages in the parking queue of a route.
@@ -175,7 +185,21 @@ type Parked struct {
 	Messages int    `json:"messages"`
 }
 
-const maxUnknown = 1000
+const (
+	maxUnknown      = 1000
+	maxFailedSample = 5
+)
+
+func newDiscarded(failures []eventstore.EventSummary) Discarded {
+	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Unknown: []string{}, Parked: []Parked{}}
+	for _, f := range failures {
+		d.Queues[f.Queue]++
+		if len(d.Sample) < maxFailedSample {
+			d.Sample = append(d.Sample, newFailure(f))
+		}
+	}
+	return d
+}
 
 func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOutput, error) {
 	d := in.Body
@@ -187,6 +211,11 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}
+	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
+		return nil, &problem.Problem{
+			Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "body.reason", Message: "expected a reason"}},
+		}
+	}
 	node, err := d.node(ctx, a.app, textOfDSL(d.DSL))
 	if err != nil {
 		return nil, err
@@ -195,24 +224,25 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	if err != nil {
 		return nil, err
 	}
-	ids, err := failures.OpenByID(ctx, node, sortedIDs(d.IDs))
+	found, err := failures.OpenByID(ctx, node, sortedIDs(d.IDs))
 	if err != nil {
 		return nil, err
 	}
-	out := &discardOutput{Discarded{Matched: len(ids), Unknown: []string{}, Parked: []Parked{}}}
+	out := &discardOutput{newDiscarded(found)}
 	if err := a.addUnknown(ctx, &out.Body.Unknown, d.IDs); err != nil {
 		return nil, err
 	}
-	if d.Expect != nil && *d.Expect != len(ids) {
+	if d.Expect != nil && *d.Expect != len(found) {
 		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(ids), "failure"), *d.Expect),
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(found), "failure"), *d.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}
 	}
-	if d.DryRun || len(ids) == 0 {
-		return out, nil
+	if d.DryRun || len(found) == 0 {
+		out.Body.Parked, err = a.parked(ctx, slices.Sorted(maps.Keys(out.Body.Queues)))
+		return out, err
 	}
-	return out, a.discard(ctx, ids, d.Reason, &out.Body)
+	return out, a.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
 }
 
 func (a *API) discard(ctx context.Context, ids []string, reason string, out *Discarded) error {

@@ -311,9 +311,12 @@ func testDiscard(t *testing.T, s system) {
 	s.do(t, http.MethodPost, "/failures/discard", `{"reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query")
 	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
 	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantProblem(t, http.StatusConflict, "nothing was discarded")
-	if got := s.post(t, "/failures/discard", `{"query":"*","reason":"x","dry_run":true}`); got["matched"] != 2.0 || got["discarded"] != 0.0 {
-		t.Errorf("%v", got)
+	dry := s.post(t, "/failures/discard", `{"query":"*","dry_run":true}`)
+	if sample, _ := dry["sample"].([]any); dry["matched"] != 2.0 || dry["discarded"] != 0.0 || member(dry["queues"], "orders") != 2.0 ||
+		len(sample) != 2 || member(sample[0], "event_id") != member(list[0], "event_id") {
+		t.Errorf("%v", dry)
 	}
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*"}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
 	got := s.post(t, "/failures/discard", `{"ids":["m-1","nobody"],"reason":"test orders"}`)
 	if got["discarded"] != 1.0 || got["missing"] != 0.0 || len(got["unknown"].([]any)) != 1 {
 		t.Errorf("%v", got)

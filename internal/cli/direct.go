@@ -108,7 +108,7 @@ func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ str
 		return failures{}, err
 	}
 	unknown, err := d.unknown(ctx, wanted.IDs)
-	return failures{Failures: wanted, count: len(events), unknown: unknown, events: events}, err
+	return failures{Failures: wanted, count: len(events), unknown: unknown, events: history.EventIDs(events)}, err
 }
 
 // unknown returns the ids that name nothing in the store: mistakes in a list.

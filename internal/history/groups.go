@@ -28,6 +28,8 @@ type Group struct {
 	Last    time.Time `json:"last"`
 	Example string    `json:"example"` // an id of the newest message, for Find
 	Query   string    `json:"query"`   // finds the failures, including resolved ones
+
+	Histogram Histogram `json:"histogram"`
 }
 
 // Groups returns the unresolved failures that match a query by their kinds, the most
@@ -49,8 +51,14 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 	}), nil
 }
 
+// SortByLast sorts groups, those with the newest failures first.
+func SortByLast(groups []*Group) {
+	slices.SortStableFunc(groups, func(a, b *Group) int { return b.Last.Compare(a.Last) })
+}
+
 func (g *Group) add(failure eventstore.EventSummary) {
 	g.Count++
+	g.Histogram.add(failure.Time, 1)
 	if failure.Time.Before(g.First) {
 		g.First = failure.Time
 	}

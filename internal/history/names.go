@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -48,31 +49,40 @@ func UnknownIDs(ctx context.Context, store Store, ids []string) ([]string, error
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return known[id] }), nil
 }
 
-// OpenByID returns the event ids of the failures that match a query, have one of the ids
-// and are not resolved; without ids, of all that match the query.
-func (f Failures) OpenByID(ctx context.Context, node kql.Node, ids []string) ([]string, error) {
+// OpenByID returns the failures that match a query, have one of the ids and are not
+// resolved; without ids, all that match the query.
+func (f Failures) OpenByID(ctx context.Context, node kql.Node, ids []string) ([]eventstore.EventSummary, error) {
 	if len(ids) == 0 {
-		return f.openIDs(ctx, node)
+		return f.list(ctx, node)
 	}
-	var all []string
+	var all []eventstore.EventSummary
 	for chunk := range slices.Chunk(ids, maxIDs) {
-		found, err := f.openIDs(ctx, node, withIDs(chunk)...)
+		found, err := f.list(ctx, node, withIDs(chunk)...)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	slices.SortFunc(all, func(a, b eventstore.EventSummary) int { return cmp.Compare(a.EventID, b.EventID) })
+	return slices.CompactFunc(all, func(a, b eventstore.EventSummary) bool { return a.EventID == b.EventID }), nil
 }
 
-func (f Failures) openIDs(ctx context.Context, node kql.Node, either ...eventstore.FieldIn) ([]string, error) {
-	var ids []string
+func (f Failures) list(ctx context.Context, node kql.Node, either ...eventstore.FieldIn) ([]eventstore.EventSummary, error) {
+	var all []eventstore.EventSummary
 	for failure, err := range f.Open(ctx, node, either...) {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, failure.EventID)
+		all = append(all, failure)
 	}
-	return ids, nil
+	return all, nil
+}
+
+// EventIDs returns the event ids of failures.
+func EventIDs(failures []eventstore.EventSummary) []string {
+	ids := make([]string, len(failures))
+	for i, failure := range failures {
+		ids[i] = failure.EventID
+	}
+	return ids
 }
