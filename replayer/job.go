@@ -85,6 +85,12 @@ type Job struct {
 
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"` // start of the first run
+
+	// RunStarted is the start of the current or last run, and RunBegin the number of
+	// messages in Sent, Skipped and Failed then.
+	RunStarted time.Time `json:"run_started,omitzero"`
+	RunBegin   int       `json:"run_begin,omitempty"`
+
 	Updated time.Time `json:"updated"`
 	Ended   time.Time `json:"ended,omitzero"`
 
@@ -111,6 +117,18 @@ const heartbeatTimeout = 30 * time.Second
 // killed runner saves no more.
 func (j Job) Running(now time.Time) bool {
 	return j.State == Running && now.Sub(j.Updated) < heartbeatTimeout
+}
+
+// Processed is the number of messages that the job has sent, skipped or failed to send.
+func (j Job) Processed() int { return j.Sent + j.Skipped + j.Failed }
+
+// Speed returns the messages per second of the current or last run; 0: not known.
+func (j Job) Speed() float64 {
+	seconds := j.Updated.Sub(j.RunStarted).Seconds()
+	if j.RunStarted.IsZero() || seconds <= 0 {
+		return 0
+	}
+	return float64(j.Processed()-j.RunBegin) / seconds
 }
 
 // sameWork reports whether two jobs send the same messages in the same way.
@@ -147,7 +165,7 @@ func (j Job) selection() (eventstore.Selection, error) {
 // which messages it has sent.
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
-	j.Sent, j.Skipped, j.Failed, j.Failures = 0, 0, 0, nil
+	j.Sent, j.Skipped, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, nil, 0
 }
 
 func (j *Job) fail(f Failure) {

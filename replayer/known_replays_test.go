@@ -217,12 +217,12 @@ func TestOutcomes(t *testing.T) {
 	f.storeEvents(f.poisoned(5))
 
 	outcomes, err := f.Outcomes(t.Context(), job)
-	want := Outcomes{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, NotReported: []string{"another"}}
+	want := Outcomes{Handled: 3, Failed: 2, Problems: []string{"no address", "no stock"}, NotReported: []string{"another"}, Pending: []string{"d", "e"}}
 	if diff := cmp.Diff(want, outcomes); err != nil || diff != "" {
 		t.Errorf("(-want +got):\n%s (%v)", diff, err)
 	}
 	record(schemas.Handled, 5, "", another)
-	if outcomes, err := f.Outcomes(t.Context(), job); err != nil || outcomes.Handled != 4 || len(outcomes.NotReported) != 0 {
+	if outcomes, err := f.Outcomes(t.Context(), job); err != nil || outcomes.Handled != 4 || len(outcomes.NotReported) != 0 || len(outcomes.Pending) != 1 {
 		t.Errorf("after all reports: %+v (%v)", outcomes, err)
 	}
 }

@@ -15,6 +15,7 @@ type Outcomes struct {
 	Failed      int
 	Problems    []string // a few distinct errors
 	NotReported []string // queues that reported about a message before, and not yet about its replay
+	Pending     []string // event ids of the originals of a few messages about which no queue, or not each of these, has reported
 }
 
 // Outcomes reads the events of a job's messages.

@@ -141,8 +141,9 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, exp
 			return job, fmt.Errorf("job %s cannot be run: %w", id, err)
 		}
 		job.Runner, job.State, job.Problem = runner, Running, ""
+		job.RunStarted, job.RunBegin = r.now().UTC(), job.Processed()
 		if job.Started.IsZero() {
-			job.Started = r.now().UTC()
+			job.Started = job.RunStarted
 		}
 		err = r.save(ctx, &job)
 		var over *TakenOverError

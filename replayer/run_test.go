@@ -416,3 +416,19 @@ func TestCancel(t *testing.T) {
 		t.Error("it was cancelled twice")
 	}
 }
+
+// The speed of a job is that of its last run: a pause between its runs does not count.
+func TestSpeedIsThatOfTheLastRun(t *testing.T) {
+	f := newFixture(t)
+	job := f.pausedJob()
+	if job.Processed() != 40 || job.Speed() <= 0 {
+		t.Errorf("first run: %d processed, speed %g", job.Processed(), job.Speed())
+	}
+	if job = f.resume(job, RunOptions{}); job.RunBegin != 40 || job.RunStarted.Before(job.Started) {
+		t.Errorf("the last run began at %d, %s", job.RunBegin, job.RunStarted)
+	}
+	job.Updated = job.RunStarted.Add(2 * time.Second)
+	if got := job.Speed(); got != 30 {
+		t.Errorf("60 messages in 2 s: %g a second", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ type Changes struct {
 type Plan struct {
 	Total          int            `json:"total" doc:"Messages to send"`
 	Problem        string         `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	Warnings       []string       `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
 	First          *time.Time     `json:"first,omitempty" doc:"Time of the first event"`
 	Last           *time.Time     `json:"last,omitempty" doc:"Time of the last event"`
 	Routes         []PlanRoute    `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
@@ -247,12 +249,15 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
 		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
 	}
-	for _, r := range p.Rivals {
+	p.Rivals = slices.Clone(p.Rivals)
+	for i := range p.Rivals {
+		r := &p.Rivals[i]
 		if !maySee(ctx, r.Job) {
 			r.Job.Operator = ""
 		}
 		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
 	}
+	plan.Warnings = app.PlanWarnings(p)
 	if p.Total > 0 {
 		plan.First, plan.Last = &p.First, &p.Last
 	}

@@ -93,6 +93,7 @@ type Job struct {
 	Skipped   int            `json:"skipped" doc:"Messages that another job has replayed"`
 	Failed    int            `json:"failed" doc:"Messages that could not be sent"`
 	Failures  []SendFailure  `json:"failures" nullable:"false" doc:"The first 1000 of them"`
+	Speed     float64        `json:"speed,omitempty" doc:"Messages per second of the current or last run"`
 	Created   time.Time      `json:"created"`
 	Started   *time.Time     `json:"started,omitempty"`
 	Updated   time.Time      `json:"updated"`
@@ -117,7 +118,7 @@ func newJob(j replayer.Job) Job {
 			j.Changes.Set, j.Changes.Remove, j.Changes.Clear, j.Changes.Keep, j.Changes.SetProperties, j.Changes.RemoveProperties, !j.DropReplyTo,
 		},
 		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
-		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{},
+		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
 		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
 	}
 	if len(j.DSL) > 0 {
@@ -257,6 +258,7 @@ type Outcomes struct {
 	Pending     int      `json:"pending" doc:"Messages about which no consumer has reported"`
 	Problems    []string `json:"problems" nullable:"false" doc:"A few distinct errors"`
 	NotReported []string `json:"not_reported" nullable:"false" doc:"Queues that reported about a message before, and not yet about its replay"`
+	PendingIDs  []string `json:"pending_ids" nullable:"false" doc:"Events whose replays are pending (watership.replay.of), a few of them"`
 }
 
 func (a *API) getOutcomes(ctx context.Context, in *jobInput) (*outcomesOutput, error) {
@@ -268,7 +270,7 @@ func (a *API) getOutcomes(ctx context.Context, in *jobInput) (*outcomesOutput, e
 	caller := access.FromContext(ctx)
 	silent := slices.DeleteFunc(o.NotReported, func(queue string) bool { return !caller.MayQueue(queue) })
 	return &outcomesOutput{Outcomes{
-		job.Sent, o.Handled, o.Failed, max(0, job.Sent-o.Handled-o.Failed), append([]string{}, o.Problems...), append([]string{}, silent...),
+		job.Sent, o.Handled, o.Failed, max(0, job.Sent-o.Handled-o.Failed), append([]string{}, o.Problems...), append([]string{}, silent...), append([]string{}, o.Pending...),
 	}}, err
 }
 

@@ -111,6 +111,27 @@ func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
 	return nil
 }
 
+// PlanWarnings returns the conflicts of a plan with other jobs that Again allows, and the gaps
+// in the records of earlier replays.
+func PlanWarnings(plan replayer.Plan) (warnings []string) {
+	warn := func(format string, values ...any) { warnings = append(warnings, fmt.Sprintf(format, values...)) }
+	for _, rival := range plan.Rivals {
+		switch {
+		case rival.Running && plan.Job.Again:
+			warn("job %s of %s is sending to the same target now, and has %d of these messages", rival.Job.ID, wording.OneLine(cmp.Or(rival.Job.Operator, "another operator")), rival.Messages)
+		case !rival.Running && !plan.Job.Again:
+			warn("the record of %s that job %s sent is not in the store yet: run watership serve, and repeat this", wording.Plural(int(rival.Unrecorded), "message"), rival.Job.ID)
+		}
+	}
+	if plan.Log.Events > 0 && plan.Log.Consumers == 0 {
+		warn("no serve stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve", wording.Plural(plan.Log.Events, "event"))
+	}
+	if plan.Unreadable > 0 {
+		warn("%s cannot be read, so it is not known what was sent by them: see watership jobs list", wording.Plural(plan.Unreadable, "job"))
+	}
+	return warnings
+}
+
 const outcomesInterval = 500 * time.Millisecond
 
 // AwaitOutcomes waits until consumers have reported about all messages that a job has

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -45,7 +46,9 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	for _, sample := range plan.Sample {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
 	}
-	writeWarnings(&page, plan)
+	for _, warning := range app.PlanWarnings(plan) {
+		fmt.Fprintf(&page, "WARNING: %s\n", warning)
+	}
 	_, err := out.Write(page.Bytes())
 	return err
 }
@@ -71,28 +74,6 @@ func changesOf(job replayer.Job) []change {
 	add("property set", job.Changes.SetProperties...)
 	add("property removed", job.Changes.RemoveProperties...)
 	return changes
-}
-
-// writeWarnings prints conflicts with other jobs that --again allows, and the gaps in
-// the records of earlier replays.
-func writeWarnings(page *bytes.Buffer, plan replayer.Plan) {
-	for _, rival := range plan.Rivals {
-		switch {
-		case rival.Running && plan.Job.Again:
-			fmt.Fprintf(page, "WARNING: job %s of %s is sending to the same target now, and has %d of these messages\n",
-				rival.Job.ID, terminal.Cell(rival.Job.Operator, 60), rival.Messages)
-		case !rival.Running && !plan.Job.Again:
-			fmt.Fprintf(page, "WARNING: the record of %s that job %s sent is not in the store yet: run watership serve, and repeat this\n",
-				wording.Plural(int(rival.Unrecorded), "message"), rival.Job.ID)
-		}
-	}
-	if plan.Log.Events > 0 && plan.Log.Consumers == 0 {
-		fmt.Fprintf(page, "WARNING: no serve stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve\n",
-			wording.Plural(plan.Log.Events, "event"))
-	}
-	if plan.Unreadable > 0 {
-		fmt.Fprintf(page, "WARNING: %s cannot be read, so it is not known what was sent by them: see watership jobs list\n", wording.Plural(plan.Unreadable, "job"))
-	}
 }
 
 func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {

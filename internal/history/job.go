@@ -29,9 +29,13 @@ type JobOutcomes struct {
 	Failed      int
 	Problems    []string // a few distinct errors
 	NotReported []string // queues that reported about a message before, and not yet about its replay
+	Pending     []string // event ids of the originals of a few messages about which no queue, or not each of these, has reported
 }
 
-const maxProblems = 5
+const (
+	maxProblems = 5
+	maxPending  = 20
+)
 
 // EventStore reads whole events.
 type EventStore interface {
@@ -127,7 +131,8 @@ func findNotReported(ctx context.Context, store Store, upTo int64, messages map[
 func summarize(messages map[string]*sentMessage) JobOutcomes {
 	var all JobOutcomes
 	problems, notReported := map[string]bool{}, map[string]bool{}
-	for _, m := range messages {
+	for _, id := range slices.Sorted(maps.Keys(messages)) {
+		m := messages[id]
 		problem, failed := m.problem()
 		switch {
 		case m.fingerprint == "": // not counted before its `replayed` event is stored
@@ -138,6 +143,9 @@ func summarize(messages map[string]*sentMessage) JobOutcomes {
 			}
 		case len(m.notReported) > 0 || len(m.reported) == 0:
 			maps.Copy(notReported, m.notReported)
+			if len(all.Pending) < maxPending {
+				all.Pending = append(all.Pending, id)
+			}
 		default:
 			all.Handled++
 		}
