@@ -173,6 +173,7 @@ type Discarded struct {
 	Matched   int            `json:"matched" doc:"Unresolved failures that matched"`
 	Queues    map[string]int `json:"queues" doc:"The same, by queue"`
 	Sample    []Failure      `json:"sample" nullable:"false" doc:"The first few of them"`
+	UpTo      int64          `json:"up_to" doc:"Highest event.sequence of them"`
 	Discarded int            `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
 	Unknown   []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
 	Missing   int            `json:"missing" doc:"Events that the store does not have yet"`
@@ -194,6 +195,7 @@ func newDiscarded(failures []eventstore.EventSummary) Discarded {
 	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Unknown: []string{}, Parked: []Parked{}}
 	for _, f := range failures {
 		d.Queues[f.Queue]++
+		d.UpTo = max(d.UpTo, f.Sequence)
 		if len(d.Sample) < maxFailedSample {
 			d.Sample = append(d.Sample, newFailure(f))
 		}

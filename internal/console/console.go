@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/watershipmq/watership/internal/problem"
 )
@@ -65,6 +66,18 @@ func New(cfg Config) (*Console, error) {
 	for pattern, show := range map[string]pageFunc{
 		"GET /{$}": c.overview,
 		"GET /":    c.notFound,
+
+		"GET /failures":             c.failures,
+		"GET /failures/selected":    c.failuresSelected,
+		"GET /failures/discard":     c.discardPreview,
+		"POST /failures/discard":    c.discard,
+		"GET /replays":              c.replays,
+		"GET /replays/new":          c.planReplay,
+		"POST /replays/new":         c.startReplay,
+		"GET /replays/{id}":         c.replay,
+		"GET /replays/{id}/cancel":  c.cancelPage,
+		"POST /replays/{id}/cancel": c.cancelReplay,
+		"POST /replays/{id}/resume": c.resumeReplay,
 	} {
 		c.handle(pattern, show)
 	}
@@ -84,12 +97,32 @@ type pageFunc func(r *http.Request) (response, error)
 
 func (c *Console) handle(pattern string, do pageFunc) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		made, err := do(r)
+		err := readForm(w, r)
+		var made response
+		if err == nil {
+			made, err = do(r)
+		}
 		if err != nil {
 			made = errorPage(err)
 		}
 		made.write(c, w, r)
 	})
+}
+
+// pageTimeout is longer than any operation of the API takes.
+const pageTimeout = 6 * time.Minute
+
+// readForm reads the form of a request within the server's deadline. Then it removes that
+// deadline: net/http cancels the context of a request when it passes, and a plan may take
+// longer.
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return problem.BadRequest("the form cannot be read: "+err.Error(), "Open the page again.")
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // a recorder of tests has none
+	_ = control.SetWriteDeadline(time.Now().Add(pageTimeout))
+	return nil
 }
 
 // redirect sends the browser to another page after a form.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +25,13 @@ func (c *Console) functions() template.FuncMap {
 		"dict":     dict,
 		"join":     strings.Join,
 		"mistake":  newMistake,
+
+		"messageURL": messageURL,
 	}
 }
+
+// messageURL returns the address of the page of a message, by any of its ids.
+func messageURL(id string) string { return "/messages/" + url.PathEscape(id) }
 
 // mistake is a query in parts: before, at and after the place that cannot be read.
 type mistake struct{ Before, At, After string }

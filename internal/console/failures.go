@@ -1,0 +1,225 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/problem"
+)
+
+// failuresView is the page of failures: groups of them, or each one.
+type failuresView struct {
+	Filter  filter
+	List    bool
+	Sort    string
+	Problem *problem.Problem
+
+	Groups   []failureGroup
+	Step     time.Duration // of the groups' histograms
+	From, To time.Time     // of all of them
+	Width    int           // of their sparklines
+	Failures []api.Failure // of the list
+	Count    int           // of failures in all groups
+
+	Later, Next string // links to the first and the next page; "": there is none
+	ReplayAll   string // links for all failures that match
+	DiscardAll  string
+	Done        *discardDone
+}
+
+// failureGroup is a group with its links.
+type failureGroup struct {
+	*history.Group
+	Bars                              []sparkBar
+	Most                              int // failures in one step
+	Within                            string
+	Messages, Single, Replay, Discard string
+}
+
+// sparkBar is a bar of a sparkline of 4 by 24 for each step.
+type sparkBar struct{ X, Y, Height int }
+
+const (
+	groupsPerPage   = 100
+	failuresPerPage = 100
+	storeRetry      = 5 * time.Second // while the store is away
+)
+
+// failures shows the unresolved failures that match a filter.
+func (c *Console) failures(r *http.Request) (response, error) {
+	query := r.URL.Query()
+	zone, _ := zoneOf(r)
+	v := failuresView{Filter: readFilter(query, zone, allTime), List: query.Get("view") == "list", Sort: "count", Done: readDiscardDone(query)}
+	if query.Get("sort") == "last" {
+		v.Sort = "last"
+	}
+	err := v.read(r, c.client)
+	shown := page{Title: "Failures", Section: "/failures", Template: "failures.html", Styles: []string{"failures.css"}, Scripts: []string{"failures.js"}}
+	if err != nil {
+		v.Problem = problemOf(err)
+		shown.Status = v.Problem.Status
+		if shown.Status == http.StatusServiceUnavailable {
+			shown.Refresh = storeRetry
+		}
+	}
+	shown.Data = v
+	return shown, nil
+}
+
+// Keep are the parameters of the page besides the filter.
+func (v failuresView) Keep() map[string]string {
+	keep := map[string]string{}
+	if v.List {
+		keep["view"] = "list"
+	}
+	if v.Sort != "count" {
+		keep["sort"] = v.Sort
+	}
+	return keep
+}
+
+// URL returns the address of the page with other parameters; "" leaves one out.
+func (v failuresView) URL(pairs ...string) string {
+	values := v.Filter.URL()
+	for name, value := range v.Keep() {
+		values.Set(name, value)
+	}
+	return linkTo("/failures", values, pairs...)
+}
+
+// linkTo returns the address of a page with values and further ones; "" removes a value.
+func linkTo(path string, values url.Values, pairs ...string) string {
+	for i := 0; i < len(pairs); i += 2 {
+		if values.Set(pairs[i], pairs[i+1]); pairs[i+1] == "" {
+			values.Del(pairs[i])
+		}
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}
+
+func (v *failuresView) read(r *http.Request, from client) error {
+	values := v.Filter.api()
+	cursor := r.URL.Query().Get("cursor")
+	if cursor != "" {
+		values.Set("cursor", cursor)
+		v.Later = v.URL()
+	}
+	v.ReplayAll = v.replayLink(within(v.Filter.Query, history.GivenUp().String()))
+	v.DiscardAll = v.discardLink(within(v.Filter.Query, ""))
+	if v.List {
+		values.Set("limit", fmt.Sprint(failuresPerPage))
+		var found api.FailurePage
+		err := from.get(r.Context(), "/failures", values, &found)
+		if v.Failures = found.Failures; found.Cursor != "" {
+			v.Next = v.URL("cursor", found.Cursor)
+		}
+		return err
+	}
+	values.Set("limit", fmt.Sprint(groupsPerPage))
+	values.Set("sort", v.Sort)
+	var found api.GroupPage
+	err := from.get(r.Context(), "/failures/groups", values, &found)
+	if v.Count = found.Failures; found.Cursor != "" {
+		v.Next = v.URL("cursor", found.Cursor)
+	}
+	v.addGroups(found.Groups)
+	return err
+}
+
+// addGroups adds groups with sparklines on one axis.
+func (v *failuresView) addGroups(groups []*history.Group) {
+	histograms := make([]history.Histogram, len(groups))
+	for i, g := range groups {
+		histograms[i] = g.Histogram
+	}
+	for i, h := range history.Align(histograms) {
+		v.From, v.To, v.Step, v.Width = h.Begin, h.End(), time.Duration(h.Step)*time.Second, 4*len(h.Counts)
+		found := groups[i].Query
+		if v.Filter.Query != "" {
+			found = within(v.Filter.Query, found)
+		}
+		g := failureGroup{
+			Group: groups[i], Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
+			Replay: v.replayLink(found), Discard: v.discardLink(found),
+		}
+		g.Bars, g.Most = sparkline(h.Counts)
+		v.Groups = append(v.Groups, g)
+	}
+}
+
+func sparkline(counts []int) (bars []sparkBar, most int) {
+	const height = 24
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	for i, n := range counts {
+		if n > 0 {
+			h := max(2, n*height/most)
+			bars = append(bars, sparkBar{4 * i, height - h, h})
+		}
+	}
+	return bars, most
+}
+
+func (v failuresView) replayLink(query string) string {
+	return linkTo("/replays/new", v.Filter.URL(), "q", query, "target", "failed_queue")
+}
+
+func (v failuresView) discardLink(query string) string {
+	return linkTo("/failures/discard", v.Filter.URL(), "q", query)
+}
+
+// within returns a query for the events that match two queries. The star for all events
+// matches texts where it is not alone.
+func within(query, other string) string {
+	query = strings.TrimSpace(query)
+	switch {
+	case query == "" || query == "*":
+		if other == "" {
+			return "*"
+		}
+		return other
+	case other == "":
+		return query
+	}
+	return "(" + query + ") and (" + other + ")"
+}
+
+// maxQuery is the longest query that the API reads.
+const maxQuery = 4000
+
+// failuresSelected leads to the action for groups that were selected on the page.
+func (c *Console) failuresSelected(r *http.Request) (response, error) {
+	query := r.URL.Query()
+	zone, _ := zoneOf(r)
+	v := failuresView{Filter: readFilter(query, zone, allTime)}
+	selected := query["kind"]
+	if len(selected) == 0 {
+		return nil, problem.BadRequest("no group is selected", "Go back and select some.")
+	}
+	text := within(v.Filter.Query, "("+strings.Join(selected, ") or (")+")")
+	if len(text) > maxQuery {
+		return nil, problem.BadRequest(fmt.Sprintf("the selected groups make a query of %d characters, and %d are possible", len(text), maxQuery), "Go back and select fewer, or narrow the query and use all that match.")
+	}
+	if query.Get("do") == "discard" {
+		return redirect(v.discardLink(text)), nil
+	}
+	return redirect(v.replayLink(text)), nil
+}
+
+// needOperator refuses a page of an action to callers who may not act.
+func needOperator(r *http.Request, action string) error {
+	if caller := access.FromContext(r.Context()); !caller.May(access.Operator) {
+		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, access.Operator), "Ask an operator.")
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/problem"
+)
+
+// typedAbove is the number of messages above which an operator types the number.
+const typedAbove = 100
+
+// discardView is the preview of a discard.
+type discardView struct {
+	Filter  filter
+	IDs     []string
+	Reason  string
+	Found   api.Discarded
+	Queues  []string // of the failures, sorted
+	Problem *problem.Problem
+	Changed bool // the number of failures is another than that which was shown
+	Typed   bool // the operator must type the number
+	Key     string
+}
+
+// discardPreview shows what a discard would do. Nothing is changed.
+func (c *Console) discardPreview(r *http.Request) (response, error) {
+	if err := needOperator(r, "a discard"); err != nil {
+		return nil, err
+	}
+	return c.showDiscard(r, readDiscard(r, r.URL.Query()), nil)
+}
+
+func readDiscard(r *http.Request, values url.Values) discardView {
+	zone, _ := zoneOf(r)
+	v := discardView{Filter: readFilter(values, zone, allTime), IDs: readLines(values["ids"]), Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
+	return v
+}
+
+// Back returns the address of the failures, with further parameters.
+func (v discardView) Back(pairs ...string) string {
+	if len(v.IDs) > 0 {
+		return linkTo("/failures", url.Values{"view": {"list"}}, pairs...)
+	}
+	return linkTo("/failures", v.Filter.URL(), pairs...)
+}
+
+func (v discardView) request() api.Discard {
+	return api.Discard{Filter: v.Filter.body(), IDs: v.IDs, Reason: v.Reason}
+}
+
+// showDiscard shows the preview, and the problem of a discard that was refused.
+func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.Problem) (response, error) {
+	shown := page{Title: "Discard failures", Section: "/failures", Template: "failures_discard.html", Styles: []string{"failures.css"}}
+	request := v.request()
+	request.DryRun = true
+	if err := c.client.post(r.Context(), "/failures/discard", "", request, &v.Found); err != nil {
+		v.Problem = problemOf(err)
+		shown.Status = v.Problem.Status
+	} else if refused != nil {
+		v.Problem, shown.Status = refused, refused.Status
+	}
+	v.Queues, v.Typed = slices.Sorted(maps.Keys(v.Found.Queues)), v.Found.Matched > typedAbove
+	shown.Data = v
+	return shown, nil
+}
+
+// discard discards failures after their preview.
+func (c *Console) discard(r *http.Request) (response, error) {
+	v := readDiscard(r, r.PostForm)
+	request := v.request()
+	count, mistake := shownCount(r.PostForm, "failure")
+	if mistake == nil {
+		mistake = checkTyped(r.PostForm, count, "failure")
+	}
+	if mistake == nil && v.Reason == "" {
+		mistake = unprocessable("a discard needs a reason", "Say why nothing more is to be done.")
+	}
+	if mistake != nil {
+		return c.showDiscard(r, v, mistake)
+	}
+	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
+	var done api.Discarded
+	if err := c.client.post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
+		refused := problemOf(err)
+		v.Changed = refused.Status == http.StatusConflict
+		return c.showDiscard(r, v, refused)
+	}
+	return redirect(v.Back("discarded", strconv.Itoa(done.Discarded), "missing", strconv.Itoa(done.Missing), "parked", parkedText(done.Parked))), nil
+}
+
+// discardDone is the result of a discard in the URL of the next page.
+type discardDone struct {
+	Failures, Missing int
+	Parked            []api.Parked
+}
+
+func parkedText(queues []api.Parked) string {
+	var parts []string
+	for _, p := range queues {
+		parts = append(parts, fmt.Sprintf("%d %s", p.Messages, p.Queue))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// readDiscardDone returns nil if the URL has no result.
+func readDiscardDone(query url.Values) *discardDone {
+	failures, err := strconv.Atoi(query.Get("discarded"))
+	if err != nil {
+		return nil
+	}
+	done := &discardDone{Failures: failures}
+	done.Missing, _ = strconv.Atoi(query.Get("missing"))
+	for _, line := range readLines(query["parked"]) {
+		count, queue, _ := strings.Cut(line, " ")
+		if n, err := strconv.Atoi(count); err == nil {
+			done.Parked = append(done.Parked, api.Parked{Queue: queue, Messages: n})
+		}
+	}
+	return done
+}
+
+// shownCount returns the number of messages that an operator was shown.
+func shownCount(form url.Values, what string) (int, *problem.Problem) {
+	count, err := strconv.Atoi(form.Get("expect"))
+	if err != nil || count < 0 {
+		return 0, unprocessable("the form has no number of "+what+"s", "Open the page again.")
+	}
+	return count, nil
+}
+
+// shownBefore returns a query without the events that were recorded after an operator was
+// shown the others: where failures go on, their number would change all the time.
+func shownBefore(form url.Values, query string) string {
+	last, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
+	if limited := within(query, fmt.Sprintf("event.sequence <= %d", last)); err == nil && len(limited) <= maxQuery {
+		return limited
+	}
+	return query
+}
+
+// checkTyped refuses a large number of messages that the operator has not typed.
+func checkTyped(form url.Values, count int, what string) *problem.Problem {
+	typed := form.Get("count")
+	if count > typedAbove && strings.NewReplacer(",", "", " ", "").Replace(typed) != strconv.Itoa(count) {
+		return unprocessable(fmt.Sprintf("%q is not the number of %ss", typed, what), fmt.Sprintf("Type %d to confirm.", count))
+	}
+	return nil
+}
+
+func unprocessable(detail, remedy string) *problem.Problem {
+	return (problem.Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Remedy: remedy}).Complete()
+}
+
+// readLines returns the lines of some values, without empty ones.
+func readLines(values []string) (lines []string) {
+	for _, value := range values {
+		for line := range strings.Lines(value) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// body returns the filter in the body of a request to the API.
+func (f filter) body() api.Filter {
+	values := f.api()
+	return api.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
+}

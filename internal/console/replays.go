@@ -1,0 +1,300 @@
+package console
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// replayJob is a job as pages show it.
+type replayJob struct{ api.Job }
+
+// Link is the address of the job's page.
+func (j replayJob) Link() string { return "/replays/" + url.PathEscape(j.ID) }
+
+// Label returns the state; "interrupted" if the process of the job was killed.
+func (j replayJob) Label() string {
+	if j.State == replayer.Running && !j.Running {
+		return "interrupted"
+	}
+	return string(j.State)
+}
+
+// Class is that of the state's badge.
+func (j replayJob) Class() string {
+	switch {
+	case j.State == replayer.Done && j.Failed == 0:
+		return "good"
+	case j.State == replayer.Failed, j.State == replayer.Done:
+		return "bad"
+	case j.CanResume:
+		return "warn"
+	}
+	return ""
+}
+
+// To returns the target in words.
+func (j replayJob) To() string {
+	return replayer.Target{Kind: replayer.Kind(j.Target.Kind), Queue: j.Target.Queue, Exchange: j.Target.Exchange, Key: j.Target.Key}.String()
+}
+
+// Processed is the number of messages that were sent, left out or failed; Left that of the
+// others.
+func (j replayJob) Processed() int { return j.Sent + j.Skipped + j.Failed }
+
+// Left is the number of messages that the job has not come to.
+func (j replayJob) Left() int { return max(0, j.Total-j.Processed()) }
+
+// Duration is the time from the start to the end, or to the last save.
+func (j replayJob) Duration() time.Duration {
+	switch {
+	case j.Started == nil:
+		return 0
+	case j.Ended != nil:
+		return j.Ended.Sub(*j.Started)
+	}
+	return j.Updated.Sub(*j.Started)
+}
+
+// TimeLeft estimates when a job that runs is done; 0: not known.
+func (j replayJob) TimeLeft() time.Duration {
+	if !j.Running || j.Speed <= 0 {
+		return 0
+	}
+	return time.Duration(float64(j.Left()) / j.Speed * float64(time.Second)).Round(time.Second)
+}
+
+// IsFinished reports whether the job can send nothing more.
+func (j replayJob) IsFinished() bool {
+	return j.State == replayer.Done || j.State == replayer.Cancelled
+}
+
+// IsCanary reports whether the job has sent as many messages as was asked for, and waits.
+func (j replayJob) IsCanary() bool {
+	return j.State == replayer.Paused && j.Problem == "paused as requested"
+}
+
+// Changed returns the changes of messages in words.
+func (j replayJob) Changed() (lines []string) {
+	add := func(format string, values ...string) {
+		for _, value := range values {
+			lines = append(lines, fmt.Sprintf(format, value))
+		}
+	}
+	c := j.Changes
+	switch {
+	case c.ClearHeaders && len(c.KeepHeaders) > 0:
+		add("all headers removed except %s", strings.Join(c.KeepHeaders, ", "))
+	case c.ClearHeaders:
+		lines = append(lines, "all headers removed")
+	}
+	add("header set: %s", c.SetHeaders...)
+	add("header removed: %s", c.RemoveHeaders...)
+	add("property set: %s", c.SetProperties...)
+	add("property removed: %s", c.RemoveProperties...)
+	if !c.KeepReplyTo {
+		lines = append(lines, "reply_to removed")
+	}
+	return lines
+}
+
+// Messages returns a link to the events of the job that match a query; "" for all.
+func (j replayJob) Messages(query string) string {
+	return messagesLink(within("replay.job: "+strconv.Quote(j.ID), query))
+}
+
+func messagesLink(query string) string {
+	return linkTo("/messages", url.Values{"q": {query}, "since": {allTime}})
+}
+
+// QueryLink is a link to the messages that the job has selected; "" if its query is too long.
+func (j replayJob) QueryLink() string {
+	if len(j.Query) > maxQuery {
+		return ""
+	}
+	return messagesLink(j.Query)
+}
+
+// replaysView is the page of the jobs.
+type replaysView struct {
+	Jobs        []replayJob
+	Unreadable  []string
+	Later, Next string // links to the first and the next page
+	Problem     *problem.Problem
+}
+
+const (
+	refreshJob      = time.Second
+	refreshOutcomes = 5 * time.Second
+)
+
+// replays lists the jobs of replays.
+func (c *Console) replays(r *http.Request) (response, error) {
+	shown := page{Title: "Replays", Section: "/replays", Template: "replays.html", Styles: []string{"failures.css"}}
+	var v replaysView
+	values := url.Values{"limit": {"50"}}
+	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
+		values.Set("cursor", cursor)
+		v.Later = "/replays"
+	}
+	var found api.JobPage
+	if err := c.client.get(r.Context(), "/replays", values, &found); err != nil {
+		v.Problem = problemOf(err)
+		if shown.Status = v.Problem.Status; shown.Status == http.StatusServiceUnavailable {
+			shown.Refresh = storeRetry
+		}
+	}
+	for _, job := range found.Jobs {
+		v.Jobs = append(v.Jobs, replayJob{job})
+		if job.Running || startsSoon(job) {
+			shown.Refresh = refreshJob
+		}
+	}
+	if v.Unreadable = found.Unreadable; found.Cursor != "" {
+		v.Next = linkTo("/replays", url.Values{"cursor": {found.Cursor}})
+	}
+	shown.Data = v
+	return shown, nil
+}
+
+// startsSoon reports whether a job was planned just now.
+func startsSoon(job api.Job) bool {
+	return job.State == replayer.Planned && time.Since(job.Created) < time.Minute
+}
+
+// jobView is the page of a job.
+type jobView struct {
+	Job      replayJob
+	Outcomes *api.Outcomes // nil: not read
+	Pending  string        // link to some messages that are pending
+	Waits    bool          // the page is refreshed until the outcomes are known
+	Canary   int
+	Problem  *problem.Problem
+	Typed    bool // the operator must type the number of messages that are left
+	Key      string
+}
+
+// Outcomes of larger jobs take a while to read, so that they are read only on request.
+const maxOutcomes = 10_000
+
+// Pages are refreshed while outcomes are pending: often at first, and not for ever.
+const (
+	outcomesSoon  = time.Minute
+	outcomesLater = 10 * time.Minute
+)
+
+// replay shows a job.
+func (c *Console) replay(r *http.Request) (response, error) { return c.showJob(r, nil) }
+
+// showJob shows a job, and the problem of an action that was refused.
+func (c *Console) showJob(r *http.Request, refused *problem.Problem) (response, error) {
+	v := jobView{Canary: defaultCanary, Problem: refused, Key: rand.Text()}
+	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	if err := c.client.get(r.Context(), path, nil, &v.Job.Job); err != nil {
+		return nil, err
+	}
+	shown := page{Title: "Replay " + v.Job.ID, Section: "/replays", Template: "replay.html", Styles: []string{"failures.css"}}
+	if refused != nil {
+		shown.Status = refused.Status
+	}
+	asked := r.URL.Query().Get("outcomes") != ""
+	if v.Job.Sent > 0 && (asked || v.Job.Sent <= maxOutcomes) {
+		v.Outcomes = &api.Outcomes{}
+		if err := c.client.get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
+			v.Outcomes, v.Problem = nil, problemOf(err)
+		}
+	}
+	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > typedAbove
+	if !asked {
+		shown.Refresh = v.refresh(time.Now())
+	}
+	v.Waits = shown.Refresh > 0
+	shown.Data = v
+	return shown, nil
+}
+
+// refresh returns how often the page is read again.
+func (v jobView) refresh(now time.Time) time.Duration {
+	since := now.Sub(v.Job.Updated)
+	switch {
+	case v.Job.Running, startsSoon(v.Job.Job):
+		return refreshJob
+	case v.Outcomes == nil || v.Outcomes.Pending == 0 || since > outcomesLater:
+		return 0
+	case since > outcomesSoon:
+		return refreshOutcomes
+	}
+	return refreshJob
+}
+
+func (v jobView) pendingLink() string {
+	if v.Outcomes == nil || len(v.Outcomes.PendingIDs) == 0 {
+		return ""
+	}
+	var ids []string
+	for _, id := range v.Outcomes.PendingIDs {
+		ids = append(ids, strconv.Quote(id))
+	}
+	return v.Job.Messages("action: replayed and replay.of: (" + strings.Join(ids, " or ") + ")")
+}
+
+// resumeReplay sends the rest of a job, or some more of its messages.
+func (c *Console) resumeReplay(r *http.Request) (response, error) {
+	form := r.PostForm
+	var more struct {
+		StopAfter int `json:"stop_after,omitempty"`
+	}
+	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	var job replayJob
+	if err := c.client.get(r.Context(), path, nil, &job.Job); err != nil {
+		return nil, err
+	}
+	left, refused := shownCount(form, "message")
+	switch {
+	case refused != nil:
+	case form.Get("more") != "":
+		var err error
+		if more.StopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || more.StopAfter < 1 {
+			refused = unprocessable("expected a number of messages to send", "")
+		}
+	case job.CanResume && left != job.Left():
+		refused = (problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the number has changed: %d now, %d before; nothing was sent", job.Left(), left)}).Complete()
+	default:
+		refused = checkTyped(form, left, "message")
+	}
+	if refused != nil {
+		return c.showJob(r, refused)
+	}
+	if err := c.client.post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
+		return c.showJob(r, problemOf(err))
+	}
+	return redirect(path), nil
+}
+
+// cancelPage asks whether to cancel a job.
+func (c *Console) cancelPage(r *http.Request) (response, error) {
+	if err := needOperator(r, "cancelling a job"); err != nil {
+		return nil, err
+	}
+	var job replayJob
+	err := c.client.get(r.Context(), "/replays/"+url.PathEscape(r.PathValue("id")), nil, &job.Job)
+	return page{Title: "Cancel replay", Section: "/replays", Template: "replay_cancel.html", Data: job}, err
+}
+
+// cancelReplay cancels a job.
+func (c *Console) cancelReplay(r *http.Request) (response, error) {
+	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	reason := map[string]string{"reason": strings.TrimSpace(r.PostForm.Get("reason"))}
+	if err := c.client.post(r.Context(), path+"/cancel", "", reason, nil); err != nil {
+		return c.showJob(r, problemOf(err))
+	}
+	return redirect(path), nil
+}
