@@ -161,7 +161,10 @@ func (v view) Moment(t any) (template.HTML, error) {
 
 // ago says how long before or after now a time is.
 func (v view) ago(t time.Time) string {
-	if d := v.Now.Sub(t); d >= 0 {
+	switch d := v.Now.Sub(t); {
+	case d >= 0 && d < time.Second:
+		return "now"
+	case d >= 0:
 		return formatDuration(d.Truncate(time.Second)) + " ago"
 	}
 	return "in " + formatDuration(t.Sub(v.Now).Truncate(time.Second))

@@ -1,0 +1,271 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// until reads a page until it has a text.
+func (s system) until(t *testing.T, path, text string) document {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		page := s.get(t, path)
+		if strings.Contains(page.words(t), text) {
+			return page
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never has %q:\n%s", path, text, page.words(t))
+		}
+	}
+}
+
+// A canary goes first, its outcome is looked at, and then the rest is sent.
+func TestReplayWithCanary(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.get(t, "/replays").want(t, http.StatusOK, "Nothing was replayed yet")
+	s.fail(t, orders(105)...)
+
+	plan := s.get(t, s.get(t, "/failures").link(t, "/replays/new?q=event.action"))
+	plan.want(t, http.StatusOK, "Plan: 105 messages to send", "queue orders", "reaches a queue", "The first 3 of 105", "order-1", "Type 105 to confirm")
+	action, form := plan.form(t, "Send a canary first")
+	if form.Get("target") != "failed_queue" || form.Get("canary") != "10" {
+		t.Errorf("%v", form)
+	}
+	form.Set("canary", "2")
+	form.Set("reason", "the table is back")
+	job := s.post(t, action, form)
+	path := job.Request.URL.Path
+	if again := s.post(t, action, form); again.Request.URL.Path != path {
+		t.Errorf("a repeated form started %s, the first %s", again.Request.URL.Path, path)
+	}
+	waiting := s.until(t, path, "2 handled")
+	waiting.want(t, http.StatusOK, "paused", "2 of 105 messages sent", "Outcome of the canary", "0 failed", "0 pending", "103 messages left", "the table is back", "the queue that failed", "reply_to removed")
+	if refresh := waiting.values(t, "data-refresh"); len(refresh) != 0 {
+		t.Errorf("a page with nothing to wait for is refreshed: %q", refresh)
+	}
+
+	action, form = waiting.form(t, "Send some more first")
+	form.Set("canary", "0")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "expected a number of messages")
+	form.Set("canary", "1")
+	s.post(t, action, form)
+	s.until(t, path, "102 messages left")
+
+	action, form = s.get(t, path).form(t, "Send the rest (102)")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "Type 102 to confirm.")
+	form.Set("count", "102")
+	form.Set("expect", "103")
+	s.post(t, action, form).want(t, http.StatusConflict, "the number has changed: 102 now, 103 before")
+	form.Set("expect", "102")
+	s.post(t, action, form)
+	done := s.until(t, path, "105 handled")
+	done.want(t, http.StatusOK, "done", "105 of 105 messages sent", "0 pending")
+	done.without(t, "Cancel", "Send the rest")
+	s.post(t, action, form).want(t, http.StatusOK, "105 of 105 messages sent") // the key has acted
+
+	list := s.get(t, "/replays")
+	list.want(t, http.StatusOK, "done", "105 of 105", "the queue that failed", "local", "the table is back")
+	list.link(t, path)
+	if n := s.count(t, "action: replayed"); n != 105 {
+		t.Errorf("%d were replayed", n)
+	}
+	s.get(t, "/failures").want(t, http.StatusOK, "No unresolved failures")
+	s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue").want(t, http.StatusOK, "Nothing to send", "All events that match are left out.",
+		"What is left out", "105", "“Again” sends them too")
+	s.get(t, "/replays/nobody").want(t, http.StatusNotFound, "there is no job")
+}
+
+// The links of outcomes find the messages that they count.
+func TestOutcomesAreQueries(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(2)...)
+	s.broken.Store(true) // the replay fails again
+	plan := s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue&since=1h")
+	action, form := plan.form(t, "Send 2 messages")
+	path := s.post(t, action, form).Request.URL.Path
+	page := s.until(t, path, "2 failed")
+	page.want(t, http.StatusOK, "no table for order order-1", "All events of this replay")
+	for part, want := range map[string]int{"retry_scheduled": 2, "+handled": 0} {
+		link, err := url.Parse(page.link(t, part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.count(t, link.Query().Get("q")); link.Path != "/messages" || n != want {
+			t.Errorf("%s finds %d, want %d", link, n, want)
+		}
+	}
+}
+
+// A queue without a consumer that reports leaves its messages pending.
+func TestPendingOutcomes(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(2)...)
+	s.declare(t, "repair")
+	action, form := s.get(t, "/replays/new?q=action%3A+poisoned&target=queue&queue=repair").form(t, "Send 2 messages")
+	page := s.until(t, s.post(t, action, form).Request.URL.Path, "2 of 2 messages sent")
+	s.await(t, 2, "action: replayed")
+	page = s.until(t, page.Request.URL.Path, "2 pending")
+	if refresh := page.values(t, "data-refresh"); !slices.Equal(refresh, []string{"1"}) {
+		t.Errorf("it is refreshed each %q seconds", refresh)
+	}
+	link, err := url.Parse(page.link(t, "replay.of"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(t, link.Query().Get("q")); n != 2 {
+		t.Errorf("%s finds %d", link, n)
+	}
+}
+
+func (s system) declare(t *testing.T, queue string) {
+	t.Helper()
+	conn, err := s.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	channel, err := conn.Channel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCancelReplay(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(3)...)
+	action, form := s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue").form(t, "Send a canary first")
+	form.Set("canary", "1")
+	path := s.post(t, action, form).Request.URL.Path
+	page := s.until(t, path, "2 messages left")
+	question := s.get(t, page.link(t, "/cancel"))
+	question.want(t, http.StatusOK, "Cancel this replay?", "has sent 1 of 3 messages")
+	action, form = question.form(t, "Cancel the replay")
+	form.Set("reason", "wrong orders")
+	s.post(t, action, form).want(t, http.StatusOK, "cancelled", "by local: wrong orders")
+	s.get(t, path).without(t, "Send the rest")
+	resume, rest := page.form(t, "Send the rest (2)")
+	s.post(t, resume, rest).want(t, http.StatusConflict, "is cancelled: there is nothing left to do")
+}
+
+// A replay is refused if its plan has changed, and shows the new one. Failures since the
+// plan are not part of it.
+func TestReplayOfAnotherNumber(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(3)...)
+	const plan = "/replays/new?q=action%3A+poisoned&target=failed_queue"
+	action, form := s.get(t, plan).form(t, "Send 3 messages")
+	discard, one := s.get(t, "/failures/discard?ids=order-2").form(t, "Discard 1 failure")
+	one.Set("reason", "paid by hand")
+	s.post(t, discard, one)
+	changed := s.post(t, action, form)
+	changed.want(t, http.StatusConflict, "The number has changed: 2 now.", "Nothing was sent.", "Plan: 2 messages to send", "failed and discarded since (“Again” sends them too)")
+	s.broken.Store(true)
+	s.publish(t, "late", "{}", nil)
+	s.await(t, 4, "action: poisoned")
+	s.broken.Store(false)
+	action, form = changed.form(t, "Send 2 messages")
+	s.until(t, s.post(t, action, form).Request.URL.Path, "2 handled")
+	s.get(t, "/failures").want(t, http.StatusOK, "1 failure in 1 group", "late")
+}
+
+func TestPlanWithMistakes(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, "order-1")
+	s.get(t, "/replays/new").want(t, http.StatusOK, "Give a query to see a plan", "where they came from", "Show the plan")
+	s.get(t, "/replays/new?q=acton%3A+poisoned").want(t, http.StatusBadRequest, "Did you mean event.action?", "Show the plan")
+	s.get(t, "/replays/new?q=*&limit=x").want(t, http.StatusUnprocessableEntity, `limit "x": expected a number`)
+	s.get(t, "/replays/new?q=*&set_header=x").want(t, http.StatusBadRequest, "changes:")
+	s.get(t, "/replays/new?q=*&target=queue&queue=watership.poison").want(t, http.StatusBadRequest, "one of Watership's own")
+	gone := s.get(t, "/replays/new?q=action%3A+poisoned&target=queue&queue=gone")
+	gone.want(t, http.StatusOK, "would reach no queue", "“Unchecked routes”", "reaches no queue")
+	gone.without(t, "Send 1 message", "Send a canary")
+	unknown := s.get(t, "/replays/new?ids=nobody&ids=order-1&target=failed_queue")
+	unknown.want(t, http.StatusOK, "Plan: 1 message to send", "1 id names no message or event:", "nobody")
+}
+
+// The command that a plan can be copied as has the arguments of the form, also after a
+// shell has read it.
+func TestPlanAsCommand(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	fields := url.Values{
+		"q": {`headers.tenant: "it's $HOME"`}, "from": {"2026-05-04 03:00"}, "to": {"now"}, "target": {"exchange"}, "exchange": {"shop"}, "routing_key": {"order.again"},
+		"set_header": {"a=1\nb:int=2"}, "remove_header": {"c"}, "keep_header": {"tenant"}, "set_property": {"type=x y"}, "remove_property": {"app_id"},
+		"keep_reply_to": {"yes"}, "again": {"yes"}, "unchecked_routes": {"yes"}, "rate": {"2.5"}, "limit": {"7"}, "reason": {"fixed; done"},
+	}
+	want := []string{
+		"replay", `headers.tenant: "it's $HOME"`, "--from", "2026-05-04 03:00", "--to", "now", "--to-exchange", "shop", "--key", "order.again",
+		"--set-header", "a=1", "--set-header", "b:int=2", "--remove-header", "c", "--keep-headers", "tenant", "--set-property", "type=x y", "--remove-property", "app_id",
+		"--drop-reply-to=false", "--again", "--unchecked-routes", "--rate", "2.5", "--limit", "7", "--reason", "fixed; done", "in UTC",
+	}
+	if got := s.commandOf(t, fields); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	got := s.commandOf(t, url.Values{"ids": {"a 1\nb'2"}, "target": {"failed_queue"}})
+	if want := []string{"replay", "--to-failed-queue", "--ids", "-", "--expect", "0", "--yes", "in", "a 1", "b'2"}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// commandOf returns the arguments of the command of a plan, its time zone and its input.
+func (s system) commandOf(t *testing.T, fields url.Values) []string {
+	t.Helper()
+	page := s.get(t, "/replays/new?"+fields.Encode())
+	commands := page.values(t, "data-copy")
+	if len(commands) != 1 {
+		t.Fatalf("%q: %s", commands, page.words(t))
+	}
+	const function = `watership() { printf '%s\n' "$@" "in $TZ"; case "$*" in *--yes*) cat;; esac; }; `
+	out, err := exec.Command("sh", "-c", "TZ=; "+function+commands[0]).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return lines
+}
+
+// Jobs are on pages of 50.
+func TestReplaysPages(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, "order-1")
+	for n := range 51 {
+		fields := url.Values{"q": {"action: poisoned"}, "target": {"failed_queue"}, "again": {"yes"}, "expect": {"1"}, "canary": {"1"}, "reason": {fmt.Sprintf("job %d.", n)}}
+		if started := s.post(t, "/replays/new", fields); !strings.HasPrefix(started.Request.URL.Path, "/replays/0") {
+			t.Fatalf("%s", started.words(t))
+		}
+		s.until(t, "/replays", fmt.Sprintf("job %d.", n))
+		s.untilNoneRuns(t)
+	}
+	first := s.get(t, "/replays")
+	first.want(t, http.StatusOK, "job 50.", "job 1.", "Next page")
+	second := s.get(t, first.link(t, "cursor="))
+	second.want(t, http.StatusOK, "job 0.", "First page")
+	second.without(t, "Next page", "job 1.")
+}
+
+func (s system) untilNoneRuns(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(s.get(t, "/replays").values(t, "data-refresh")) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a job runs for ever")
+		}
+	}
+}
