@@ -385,11 +385,13 @@ func TestCommandsWithoutServer(t *testing.T) {
 		{"dev"}, {"serve"}, {"setup"}, {"import"}, {"quarantine", "list"}, {"quarantine", "rewrite"}, {"token", "list"}, {"healthcheck"}, {"config", "show"}, {"config", "check"},
 	} {
 		name := strings.Join(args, " ")
-		got := call(t.Context(), strings.NewReader(""), nil, append(args, "--server", "http://localhost:1")...)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // dev and serve would run
+		defer cancel()
+		got := call(ctx, strings.NewReader(""), nil, append(args, "--server", "http://localhost:1")...)
 		if got.code != exitUsage || !strings.HasPrefix(got.err, "watership: "+name+" cannot go through --server: ") || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		got = call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_SERVER=http://localhost:1"}, args...)
+		got = call(ctx, strings.NewReader(""), []string{"WATERSHIP_SERVER=http://localhost:1"}, args...)
 		if refused := strings.Contains(got.err, name+" cannot go through a server, and WATERSHIP_SERVER sets one: "); refused == (args[0] == "config") {
 			t.Errorf("%s: %+v", name, got)
 		}
