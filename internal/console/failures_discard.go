@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replaypage"
 )
 
 // typedAbove is the number of messages above which an operator types the number.
@@ -40,7 +41,7 @@ func (c *Console) discardPreview(r *http.Request) (response, error) {
 
 func readDiscard(r *http.Request, values url.Values) discardView {
 	zone, _ := zoneOf(r)
-	v := discardView{Filter: readFilter(values, zone, allTime), IDs: readLines(values["ids"]), Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
+	v := discardView{Filter: readFilter(values, zone, allTime), IDs: replaypage.Lines(values["ids"]), Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
 	return v
 }
 
@@ -118,7 +119,7 @@ func readDiscardDone(query url.Values) *discardDone {
 	}
 	done := &discardDone{Failures: failures}
 	done.Missing, _ = strconv.Atoi(query.Get("missing"))
-	for _, line := range readLines(query["parked"]) {
+	for _, line := range replaypage.Lines(query["parked"]) {
 		count, queue, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(count); err == nil {
 			done.Parked = append(done.Parked, api.Parked{Queue: queue, Messages: n})
@@ -157,18 +158,6 @@ func checkTyped(form url.Values, count int, what string) *problem.Problem {
 
 func unprocessable(detail, remedy string) *problem.Problem {
 	return (problem.Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Remedy: remedy}).Complete()
-}
-
-// readLines returns the lines of some values, without empty ones.
-func readLines(values []string) (lines []string) {
-	for _, value := range values {
-		for line := range strings.Lines(value) {
-			if line = strings.TrimSpace(line); line != "" {
-				lines = append(lines, line)
-			}
-		}
-	}
-	return lines
 }
 
 // body returns the filter in the body of a request to the API.

@@ -11,100 +11,15 @@ import (
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // replayJob is a job as pages show it.
-type replayJob struct{ api.Job }
+type replayJob struct{ replaypage.Job }
 
 // Link is the address of the job's page.
 func (j replayJob) Link() string { return "/replays/" + url.PathEscape(j.ID) }
-
-// Label returns the state; "interrupted" if the process of the job was killed.
-func (j replayJob) Label() string {
-	if j.State == replayer.Running && !j.Running {
-		return "interrupted"
-	}
-	return string(j.State)
-}
-
-// Class is that of the state's badge.
-func (j replayJob) Class() string {
-	switch {
-	case j.State == replayer.Done && j.Failed == 0:
-		return "good"
-	case j.State == replayer.Failed, j.State == replayer.Done:
-		return "bad"
-	case j.CanResume:
-		return "warn"
-	}
-	return ""
-}
-
-// To returns the target in words.
-func (j replayJob) To() string {
-	return replayer.Target{Kind: replayer.Kind(j.Target.Kind), Queue: j.Target.Queue, Exchange: j.Target.Exchange, Key: j.Target.Key}.String()
-}
-
-// Processed is the number of messages that were sent, left out or failed; Left that of the
-// others.
-func (j replayJob) Processed() int { return j.Sent + j.Skipped + j.Failed }
-
-// Left is the number of messages that the job has not come to.
-func (j replayJob) Left() int { return max(0, j.Total-j.Processed()) }
-
-// Duration is the time from the start to the end, or to the last save.
-func (j replayJob) Duration() time.Duration {
-	switch {
-	case j.Started == nil:
-		return 0
-	case j.Ended != nil:
-		return j.Ended.Sub(*j.Started)
-	}
-	return j.Updated.Sub(*j.Started)
-}
-
-// TimeLeft estimates when a job that runs is done; 0: not known.
-func (j replayJob) TimeLeft() time.Duration {
-	if !j.Running || j.Speed <= 0 {
-		return 0
-	}
-	return time.Duration(float64(j.Left()) / j.Speed * float64(time.Second)).Round(time.Second)
-}
-
-// IsFinished reports whether the job can send nothing more.
-func (j replayJob) IsFinished() bool {
-	return j.State == replayer.Done || j.State == replayer.Cancelled
-}
-
-// IsCanary reports whether the job has sent as many messages as was asked for, and waits.
-func (j replayJob) IsCanary() bool {
-	return j.State == replayer.Paused && j.Problem == "paused as requested"
-}
-
-// Changed returns the changes of messages in words.
-func (j replayJob) Changed() (lines []string) {
-	add := func(format string, values ...string) {
-		for _, value := range values {
-			lines = append(lines, fmt.Sprintf(format, value))
-		}
-	}
-	c := j.Changes
-	switch {
-	case c.ClearHeaders && len(c.KeepHeaders) > 0:
-		add("all headers removed except %s", strings.Join(c.KeepHeaders, ", "))
-	case c.ClearHeaders:
-		lines = append(lines, "all headers removed")
-	}
-	add("header set: %s", c.SetHeaders...)
-	add("header removed: %s", c.RemoveHeaders...)
-	add("property set: %s", c.SetProperties...)
-	add("property removed: %s", c.RemoveProperties...)
-	if !c.KeepReplyTo {
-		lines = append(lines, "reply_to removed")
-	}
-	return lines
-}
 
 // Messages returns a link to the events of the job that match a query; "" for all.
 func (j replayJob) Messages(query string) string {
@@ -153,7 +68,7 @@ func (c *Console) replays(r *http.Request) (response, error) {
 		}
 	}
 	for _, job := range found.Jobs {
-		v.Jobs = append(v.Jobs, replayJob{job})
+		v.Jobs = append(v.Jobs, replayJob{replaypage.Job{Job: job}})
 		if job.Running || startsSoon(job) {
 			shown.Refresh = refreshJob
 		}
@@ -182,8 +97,12 @@ type jobView struct {
 	Key      string
 }
 
-// Outcomes of larger jobs take a while to read, so that they are read only on request.
-const maxOutcomes = 10_000
+// Outcomes take 0.6 s for 10,000 messages in the embedded store. Those of a larger job are
+// read only on request, and of a job that runs only if they are few.
+const (
+	maxOutcomes = 10_000
+	fewOutcomes = 1_000
+)
 
 // Pages are refreshed while outcomes are pending: often at first, and not for ever.
 const (
@@ -196,7 +115,7 @@ func (c *Console) replay(r *http.Request) (response, error) { return c.showJob(r
 
 // showJob shows a job, and the problem of an action that was refused.
 func (c *Console) showJob(r *http.Request, refused *problem.Problem) (response, error) {
-	v := jobView{Canary: defaultCanary, Problem: refused, Key: rand.Text()}
+	v := jobView{Canary: replaypage.DefaultCanary, Problem: refused, Key: rand.Text()}
 	path := "/replays/" + url.PathEscape(r.PathValue("id"))
 	if err := c.client.get(r.Context(), path, nil, &v.Job.Job); err != nil {
 		return nil, err
@@ -206,7 +125,7 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (response, 
 		shown.Status = refused.Status
 	}
 	asked := r.URL.Query().Get("outcomes") != ""
-	if v.Job.Sent > 0 && (asked || v.Job.Sent <= maxOutcomes) {
+	if n := v.Job.Sent; n > 0 && (asked || n <= fewOutcomes || n <= maxOutcomes && !v.Job.Running) {
 		v.Outcomes = &api.Outcomes{}
 		if err := c.client.get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
 			v.Outcomes, v.Problem = nil, problemOf(err)
@@ -225,11 +144,11 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (response, 
 func (v jobView) refresh(now time.Time) time.Duration {
 	since := now.Sub(v.Job.Updated)
 	switch {
-	case v.Job.Running, startsSoon(v.Job.Job):
+	case v.Job.Running, startsSoon(v.Job.Job.Job):
 		return refreshJob
 	case v.Outcomes == nil || v.Outcomes.Pending == 0 || since > outcomesLater:
 		return 0
-	case since > outcomesSoon:
+	case since > outcomesSoon, v.Job.Sent > fewOutcomes:
 		return refreshOutcomes
 	}
 	return refreshJob
