@@ -56,7 +56,7 @@ func (p printer) aggregation(f kql.Field, counts eventstore.Aggregation, format 
 		}
 		return nil
 	case "csv":
-		w := terminal.NewCSV(p.Out)
+		w := newCSV(p.Out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range counts.Values {
 			text := value.Text

@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -28,33 +27,9 @@ func usualFields() []field {
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},
-		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", idForShow},
-		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", eventError},
+		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", columns.MessageID},
+		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.Error},
 	}
-}
-
-// eventError returns the failure of an event, and what somebody did in an audit event.
-func eventError(e schemas.Event) string {
-	if e.RecordedAction() == schemas.Audited {
-		return auditText(e)
-	}
-	return e.Failure.Message
-}
-
-// auditText tells who did what, from where, why, and whether it was refused.
-func auditText(e schemas.Event) string {
-	user := "nobody known"
-	if e.Audit.User != "" {
-		user = fmt.Sprintf("%s (%s)", e.Audit.User, e.Audit.Method)
-	}
-	text := fmt.Sprintf("%s %s by %s from %s", e.Audit.Operation, e.Audit.Object, user, e.Audit.Address)
-	if e.Audit.Reason != "" {
-		text += ": " + e.Audit.Reason
-	}
-	if e.Audit.Refused {
-		text = fmt.Sprintf("refused or failed (%s): %s", strings.TrimSuffix(e.Failure.Type+": "+e.Failure.Message, ": "), text)
-	}
-	return text
 }
 
 // actionText names the action by which a query finds the event, and says whether the store
@@ -89,7 +64,7 @@ func fieldsNamed(lang language, names []string) ([]field, error) {
 		}
 		f := field{Column: terminal.Column{Title: full.Name}, name: full.Name}
 		if full.Type == kql.Date {
-			f.value = func(e schemas.Event) string { return localTime(newRecord(lang, e).text(full.Name)) }
+			f.value = func(e schemas.Event) string { return localTime(newDocument(lang, e).Text(full.Name)) }
 		}
 		list = append(list, f)
 	}
@@ -106,56 +81,19 @@ func needsBody(fields []field) bool {
 	return false
 }
 
-// record has the fields of an event's document by name.
-type record map[string]any
-
-func newRecord(lang language, e schemas.Event) record {
-	decoder := json.NewDecoder(bytes.NewReader(lang.DocumentFormat().Append(nil, e)))
-	decoder.UseNumber() // a sequence is more than a float64 holds
-	var fields map[string]any
-	if err := decoder.Decode(&fields); err != nil {
+// newDocument returns the document that the store has of an event.
+func newDocument(lang language, e schemas.Event) columns.Document {
+	document, err := columns.Parse(lang.DocumentFormat().Append(nil, e))
+	if err != nil {
 		panic(fmt.Sprintf("a document that we wrote is no JSON: %v", err))
 	}
-	return fields
-}
-
-// at returns a value by a name with dots. A key may have dots itself, as in headers: at
-// prefers the longest existing key.
-func (r record) at(name string) (any, bool) {
-	if value, found := r[name]; found {
-		return value, true
-	}
-	for end := len(name) - 1; end > 0; end-- {
-		if name[end] != '.' {
-			continue
-		}
-		nested, _ := r[name[:end]].(map[string]any)
-		if value, found := record(nested).at(name[end+1:]); found {
-			return value, true
-		}
-	}
-	return nil, false
-}
-
-func (r record) text(name string) string {
-	value, found := r.at(name)
-	if !found {
-		return ""
-	}
-	switch v := value.(type) {
-	case string:
-		return v
-	case json.Number:
-		return v.String()
-	}
-	text, _ := json.Marshal(value) // it came from JSON
-	return string(text)
+	return document
 }
 
 func tableColumns(fields []field) []terminal.Column {
-	columns := make([]terminal.Column, len(fields))
+	shown := make([]terminal.Column, len(fields))
 	for i, f := range fields {
-		columns[i] = f.Column
+		shown[i] = f.Column
 	}
-	return columns
+	return shown
 }

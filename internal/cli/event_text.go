@@ -22,17 +22,6 @@ func attemptText(e schemas.Event) string {
 	return fmt.Sprint(e.Attempt)
 }
 
-// idForShow returns an id that show finds.
-func idForShow(e schemas.Event) string {
-	if id := e.Envelope.Properties.MessageID; id != "" {
-		return id
-	}
-	if e.Message != "" {
-		return e.Message
-	}
-	return e.EventID
-}
-
 // shortDuration rounds a duration to about three digits.
 func shortDuration(d time.Duration) string {
 	switch {

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
 
+	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -14,11 +16,11 @@ import (
 func newEventWriter(lang language, to printer, format outputFormat, fields []field, only bool) eventWriter {
 	encode := func(e schemas.Event) []byte { return document(e) }
 	if only {
-		encode = func(e schemas.Event) []byte { return newRecord(lang, e).object(fields) }
+		encode = func(e schemas.Event) []byte { return fieldsJSON(newDocument(lang, e), fields) }
 	}
 	switch format.name {
 	case "csv":
-		return &csvWriter{lang, terminal.NewCSV(to.Out), fields, false}
+		return &csvWriter{lang, newCSV(to.Out), fields, false}
 	case "json":
 		return &jsonWriter{bufio.NewWriter(to.Out), encode, "[\n"}
 	case "ndjson":
@@ -31,15 +33,15 @@ func document(e schemas.Event) []byte {
 	return terminal.SafeJSON(schemas.DocumentFormat{}.Append(nil, e))
 }
 
-// object returns a JSON object with only these fields.
-func (r record) object(fields []field) []byte {
+// fieldsJSON returns a JSON object with only these fields of a document.
+func fieldsJSON(d columns.Document, fields []field) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, f := range fields {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		value, _ := r.at(f.name)
+		value, _ := d.At(f.name)
 		name, _ := json.Marshal(f.name) // a text
 		text, _ := json.Marshal(value)  // it came from JSON
 		b.Write(name)
@@ -85,7 +87,7 @@ func (w *jsonWriter) end() error {
 // csvWriter writes comma-separated values, headed by the names of the fields.
 type csvWriter struct {
 	lang   language
-	out    terminal.CSV
+	out    columns.CSV
 	fields []field
 	headed bool
 }
@@ -94,12 +96,7 @@ func (w *csvWriter) event(e schemas.Event) error {
 	if err := w.head(); err != nil {
 		return err
 	}
-	r := newRecord(w.lang, e)
-	values := make([]string, len(w.fields))
-	for i, f := range w.fields {
-		values[i] = csvValue(w.out, r, f.name)
-	}
-	return w.out.Write(values)
+	return w.out.WriteDocument(newDocument(w.lang, e), namesOf(w.fields))
 }
 
 func (w *csvWriter) head() error {
@@ -107,11 +104,23 @@ func (w *csvWriter) head() error {
 		return nil
 	}
 	w.headed = true
-	names := make([]string, len(w.fields))
-	for i, f := range w.fields {
+	return w.out.Write(namesOf(w.fields))
+}
+
+func namesOf(fields []field) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
 		names[i] = f.name
 	}
-	return w.out.Write(names)
+	return names
+}
+
+// newCSV returns a CSV without control characters on a terminal.
+func newCSV(out io.Writer) columns.CSV {
+	if terminal.IsTerminal(out) {
+		return columns.NewCSV(out, terminal.Escaped)
+	}
+	return columns.NewCSV(out, nil)
 }
 
 func (w *csvWriter) end() error {
@@ -130,29 +139,19 @@ type tableWriter struct {
 }
 
 func (w tableWriter) event(e schemas.Event) error {
-	var r record
+	var d columns.Document
 	values := make([]string, len(w.fields))
 	for i, f := range w.fields {
 		if f.value != nil {
 			values[i] = f.value(e)
 			continue
 		}
-		if r == nil {
-			r = newRecord(w.lang, e)
+		if d == nil {
+			d = newDocument(w.lang, e)
 		}
-		values[i] = r.text(f.name)
+		values[i] = d.Text(f.name)
 	}
 	return w.table.Row(values...)
 }
 
 func (w tableWriter) end() error { return w.table.Flush() }
-
-// csvValue returns the value of a field as text. A number may begin with a sign.
-func csvValue(s terminal.CSV, r record, name string) string {
-	if number, found := r.at(name); found {
-		if n, is := number.(json.Number); is {
-			return n.String()
-		}
-	}
-	return s.Escape(r.text(name))
-}

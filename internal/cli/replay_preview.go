@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -44,7 +45,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)\n", plan.RepliesDropped)
 	}
 	for _, sample := range plan.Sample {
-		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(idForShow(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
+		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(columns.MessageID(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
 	}
 	for _, warning := range app.PlanWarnings(plan) {
 		fmt.Fprintf(&page, "WARNING: %s\n", warning)

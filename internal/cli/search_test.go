@@ -210,15 +210,6 @@ func TestCellsAreHarmless(t *testing.T) {
 	}
 }
 
-func TestRecordFindsKeysWithDots(t *testing.T) {
-	r := record{"headers": map[string]any{"a.b": map[string]any{"c": "1"}, "a": map[string]any{"b.c": "2", "x": "3"}}, "a": "4"}
-	for name, want := range map[string]string{"headers.a.b.c": "1", "headers.a.x": "3", "a": "4", "headers.a.y": "", "b": ""} {
-		if got := r.text(name); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
-	}
-}
-
 // Elasticsearch's own query language, alone and beside a query.
 func TestSearchDSL(t *testing.T) {
 	a := aFew(t, newSeeded)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -84,7 +85,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
 	case schemas.Audited:
-		text = terminal.Cell(auditText(e), 200)
+		text = terminal.Cell(columns.Audit(e), 200)
 	case schemas.Quarantined:
 		text = quarantinedText(e)
 	}
