@@ -136,6 +136,21 @@ func (f Fields) Expand(name Pattern, fits func(Field) bool) []Field {
 	return found
 }
 
+// Short returns the shortest name by which a query can name a field: queue for
+// watership.queue, but message.id for messaging.message.id, since event.id ends so, too.
+func (f Fields) Short(full string) string {
+	for at := len(full) - 1; at > 0; at-- {
+		if full[at] != '.' {
+			continue
+		}
+		short := full[at+1:]
+		if found, err := f.find(Pattern{short}, Place{}); err == nil && found[0].Name == full {
+			return short
+		}
+	}
+	return full
+}
+
 // short returns the fields that a name without its first segments can mean. Of two
 // within one object it returns the outer: class is watership.class, and not
 // watership.attempts.class.

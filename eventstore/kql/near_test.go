@@ -124,3 +124,28 @@ func TestAlternativesAreWrittenForAQuery(t *testing.T) {
 		}
 	}
 }
+
+// A short name means the field, and no shorter one does.
+func TestShort(t *testing.T) {
+	fields := Fields{
+		Known: []Field{
+			{Name: "event.id"},
+			{Name: "messaging.message.id"},
+			{Name: "watership.queue"},
+			{Name: "@timestamp"},
+			{Name: "watership.class"},
+			{Name: "watership.attempts.class"},
+			{Name: "labels.*"},
+			{Name: "headers", Type: Flattened},
+		},
+		Labels: []string{"labels.tenant", "labels.queue"},
+	}
+	for full, want := range map[string]string{
+		"event.id": "event.id", "messaging.message.id": "message.id", "watership.queue": "queue", "@timestamp": "@timestamp",
+		"watership.class": "class", "watership.attempts.class": "attempts.class", "labels.tenant": "tenant", "labels.queue": "labels.queue",
+	} {
+		if got := fields.Short(full); got != want {
+			t.Errorf("%s: got %s, want %s", full, got, want)
+		}
+	}
+}

@@ -146,13 +146,15 @@ type fieldsOutput struct{ Body Fields }
 // Fields are the fields of events.
 type Fields struct {
 	Fields []Field `json:"fields" nullable:"false"`
+	Labels []Field `json:"labels" nullable:"false" doc:"Labels that the configuration makes of headers, below the families"`
 }
 
 // Field is a field of events. Below a family, whose name ends in .*, and below a
 // flattened field any name can be searched.
 type Field struct {
-	Name string `json:"name"`
-	Type string `json:"type" example:"keyword"`
+	Name  string `json:"name"`
+	Short string `json:"short" doc:"Shortest name that means the field" example:"queue"`
+	Type  string `json:"type" example:"keyword"`
 }
 
 func (a *API) listFields(context.Context, *struct{}) (*fieldsOutput, error) {
@@ -160,7 +162,12 @@ func (a *API) listFields(context.Context, *struct{}) (*fieldsOutput, error) {
 	out := &fieldsOutput{}
 	out.Body.Fields = make([]Field, len(fields.Known))
 	for i, field := range fields.Known {
-		out.Body.Fields[i] = Field{field.Name, string(field.Type)}
+		out.Body.Fields[i] = Field{field.Name, fields.Short(field.Name), string(field.Type)}
+	}
+	out.Body.Labels = make([]Field, len(fields.Labels))
+	for i, label := range fields.Labels {
+		field, _ := fields.Lookup(label)
+		out.Body.Labels[i] = Field{label, fields.Short(label), string(field.Type)}
 	}
 	return out, err
 }
