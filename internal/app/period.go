@@ -56,7 +56,7 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 	if len(all) == 1 {
 		return node, nil
 	}
-	return all, p.checkOrder(from)
+	return all, p.checkOrder()
 }
 
 const expectedTime = "expected a time such as 2026-05-04T03:00:00Z, 2026-05-04 or now-1d"
@@ -69,18 +69,30 @@ func (p Period) beginErrorFormat() string {
 	return "--from %q: " + expectedTime
 }
 
-// checkOrder returns an error if the period, which begins at from, is empty.
-func (p Period) checkOrder(from string) error {
-	if from == "" || p.To == "" {
-		return nil
+// Bounds returns the times at which the period begins and ends; zero: no limit.
+func (p Period) Bounds() (begin, end time.Time, err error) {
+	from := p.From
+	if p.Since != "" {
+		from = ago(p.Since)
 	}
-	now := p.now()
-	begin, err := kql.Instant(dateTime(from), now, kql.First)
-	if err != nil {
-		return err
+	for _, bound := range []struct {
+		text string
+		at   *time.Time
+	}{{from, &begin}, {p.To, &end}} {
+		if bound.text == "" {
+			continue
+		}
+		if *bound.at, err = kql.Instant(dateTime(bound.text), p.now(), kql.First); err != nil {
+			return begin, end, err
+		}
 	}
-	end, err := kql.Instant(dateTime(p.To), now, kql.First)
-	if err == nil && !begin.Before(end) {
+	return begin, end, nil
+}
+
+// checkOrder returns an error if no time is in the period.
+func (p Period) checkOrder() error {
+	begin, end, err := p.Bounds()
+	if err == nil && !begin.IsZero() && !end.IsZero() && !begin.Before(end) {
 		return inputErrorf("no event can match: the period begins at %s and ends at %s", wording.Time(begin), wording.Time(end))
 	}
 	return err

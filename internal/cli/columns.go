@@ -28,7 +28,7 @@ func usualFields() []field {
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},
 		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", columns.MessageID},
-		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.Error},
+		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.ErrorText},
 	}
 }
 

@@ -85,7 +85,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
 	case schemas.Audited:
-		text = terminal.Cell(columns.Audit(e), 200)
+		text = terminal.Cell(columns.AuditText(e), 200)
 	case schemas.Quarantined:
 		text = quarantinedText(e)
 	}

@@ -18,16 +18,16 @@ func MessageID(e schemas.Event) string {
 	return e.EventID
 }
 
-// Error returns the failure of an event, and for an audit event the action of the user.
-func Error(e schemas.Event) string {
+// ErrorText returns the failure of an event, and for an audit event the action of the user.
+func ErrorText(e schemas.Event) string {
 	if e.RecordedAction() == schemas.Audited {
-		return Audit(e)
+		return AuditText(e)
 	}
 	return e.Failure.Message
 }
 
-// Audit tells who did what, from where, why, and whether it was refused.
-func Audit(e schemas.Event) string {
+// AuditText tells who did what, from where, why, and whether it was refused.
+func AuditText(e schemas.Event) string {
 	user := "nobody known"
 	if e.Audit.User != "" {
 		user = fmt.Sprintf("%s (%s)", e.Audit.User, e.Audit.Method)

@@ -78,11 +78,20 @@ func (b browser) enter(t *testing.T, selector, text string) {
 // sees waits until a CSS selector finds an element with a text.
 func (b browser) sees(t *testing.T, selector, text string) {
 	t.Helper()
-	condition := fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.replace(/\s+/g, " ").includes(%q))`, selector, text)
-	if err := chromedp.Run(b, chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
-		var page, at string
-		_ = chromedp.Run(b, chromedp.Evaluate("document.body.innerText", &page), chromedp.Location(&at))
-		t.Fatalf("%s at %s does not have %q: %v\n%s", selector, at, text, err, page)
+	b.awaits(t, fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.replace(/\s+/g, " ").includes(%q))`, selector, text))
+}
+
+// awaits waits until an expression of JavaScript is true, in this page or in a next one.
+func (b browser) awaits(t *testing.T, condition string) {
+	t.Helper()
+	var is bool
+	for deadline := time.Now().Add(time.Minute); !is; time.Sleep(20 * time.Millisecond) {
+		err := chromedp.Run(b, chromedp.Evaluate(condition, &is)) // fails between two pages
+		if time.Now().After(deadline) || b.Err() != nil {
+			var page, at string
+			_ = chromedp.Run(b, chromedp.Evaluate("document.body.innerText", &page), chromedp.Location(&at))
+			t.Fatalf("%s: not %s: %v\n%s", at, condition, err, page)
+		}
 	}
 }
 

@@ -78,6 +78,10 @@ func New(cfg Config) (*Console, error) {
 		"GET /replays/{id}/cancel":  c.cancelPage,
 		"POST /replays/{id}/cancel": c.cancelReplay,
 		"POST /replays/{id}/resume": c.resumeReplay,
+
+		"GET /messages":               c.messages,
+		"GET /messages/export.csv":    c.exportCSV,
+		"GET /messages/export.ndjson": c.exportNDJSON,
 	} {
 		c.handle(pattern, show)
 	}

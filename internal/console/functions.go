@@ -159,6 +159,9 @@ func (v view) Moment(t any) (template.HTML, error) {
 		utc.Format(time.RFC3339Nano), utc.Format("2006-01-02 15:04:05.000"), v.ago(at), at.In(v.Zone).Format("2006-01-02 15:04:05.000"))), nil
 }
 
+// Local returns a time in the browser's zone, where an element cannot be.
+func (v view) Local(at time.Time) string { return at.In(v.Zone).Format("2006-01-02 15:04:05") }
+
 // ago says how long before or after now a time is.
 func (v view) ago(t time.Time) string {
 	switch d := v.Now.Sub(t); {

@@ -39,7 +39,7 @@ type system struct {
 }
 
 // newSystem starts a system with more settings, as environment variables.
-func newSystem(t *testing.T, settings ...string) system {
+func newSystem(t testing.TB, settings ...string) system {
 	t.Helper()
 	environ := append([]string{
 		"WATERSHIP_AMQP_URL=" + config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
@@ -145,7 +145,7 @@ type document struct {
 }
 
 // get reads a page, and follows redirects.
-func (s system) get(t *testing.T, path string, headers ...string) document {
+func (s system) get(t testing.TB, path string, headers ...string) document {
 	t.Helper()
 	return s.do(t, http.MethodGet, path, nil, headers...)
 }
@@ -156,7 +156,7 @@ func (s system) post(t *testing.T, path string, form url.Values) document {
 	return s.do(t, http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url)
 }
 
-func (s system) do(t *testing.T, method, path string, form url.Values, headers ...string) document {
+func (s system) do(t testing.TB, method, path string, form url.Values, headers ...string) document {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -178,7 +178,7 @@ func (s system) do(t *testing.T, method, path string, form url.Values, headers .
 }
 
 // want checks the status of a page, and that it has some texts, with tags left out.
-func (d document) want(t *testing.T, status int, texts ...string) {
+func (d document) want(t testing.TB, status int, texts ...string) {
 	t.Helper()
 	if d.StatusCode != status {
 		t.Errorf("%s %s: %s, want %d\n%s", d.Request.Method, d.Request.URL, d.Status, status, d.words(t))
@@ -193,7 +193,7 @@ func (d document) want(t *testing.T, status int, texts ...string) {
 }
 
 // words are the texts of a page, with single blanks.
-func (d document) words(t *testing.T) string {
+func (d document) words(t testing.TB) string {
 	t.Helper()
 	var words []string
 	tokens := html.NewTokenizer(strings.NewReader(d.text))

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/kibana"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// commands are lines for a shell that find the events of a page.
+type commands struct{ Search, Curl string }
+
+func (c *Console) commands(r *http.Request, m messages) commands {
+	return commands{m.searchCommand(), m.curlCommand(c.address(r), access.FromContext(r.Context()).Method != access.ByLoopback)}
+}
+
+// searchCommand returns the command that searches for the same events.
+func (m messages) searchCommand() string {
+	f, line := m.Filter, []string{"watership", "search"}
+	if f.dependsOnZone() {
+		line = append([]string{"TZ=" + wording.Quoted(f.zone.String())}, line...)
+	}
+	isFlag := strings.HasPrefix(f.Query, "-")
+	if f.Query != "" && !isFlag {
+		line = append(line, wording.Quoted(f.Query))
+	}
+	for _, flag := range []struct{ name, value string }{{"--since", f.sinceOf()}, {"--from", f.From}, {"--to", f.To}, {"--fields", m.Fields}} {
+		if flag.value != "" {
+			line = append(line, flag.name, wording.Quoted(flag.value))
+		}
+	}
+	if isFlag {
+		line = append(line, "--", wording.Quoted(f.Query))
+	}
+	return strings.Join(line, " ")
+}
+
+// curlCommand returns the request to the API.
+func (m messages) curlCommand(address string, signsIn bool) string {
+	f := m.Filter
+	line := "curl -sG " + wording.Quoted(address+api.Prefix+"/events")
+	if signsIn {
+		line += ` -H "Authorization: Bearer $WATERSHIP_TOKEN"`
+	}
+	zone := ""
+	if f.dependsOnZone() {
+		zone = f.zone.String()
+	}
+	for _, parameter := range []struct{ name, value string }{
+		{"query", f.Query}, {"since", f.sinceOf()}, {"from", f.From}, {"to", f.To}, {"zone", zone}, {"fields", m.Fields},
+	} {
+		if parameter.value != "" {
+			line += " --data-urlencode " + wording.Quoted(parameter.name+"="+parameter.value)
+		}
+	}
+	return line
+}
+
+// address returns the address of the server, as its browsers use it.
+func (c *Console) address(r *http.Request) string {
+	if c.config.Server != nil {
+		return strings.TrimSuffix(c.config.Server.String(), "/")
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+func (f filter) sinceOf() string {
+	if f.Since == allTime {
+		return ""
+	}
+	return f.Since
+}
+
+// dependsOnZone reports whether the filter may have a time without a zone, or a day that
+// begins in one.
+func (f filter) dependsOnZone() bool {
+	text := f.Query
+	for _, at := range []string{f.From, f.To} {
+		if _, err := time.Parse(time.RFC3339, at); err != nil {
+			text += " " + at
+		}
+	}
+	return f.zone != nil && regexp.MustCompile(`\d{4}-\d\d|now[^ ]*/`).MatchString(text)
+}
+
+// discover returns the link to Kibana's Discover with the same query, whose names are full
+// there, and the same period; "" for a query that Kibana cannot have.
+func (m messages) discover(cfg Config) string {
+	node := m.Known.resolve(m.Filter.Query)
+	if node == nil {
+		return ""
+	}
+	query := node.String()
+	if _, all := node.(kql.All); all {
+		query = ""
+	}
+	from, to := "now-10y", "now"
+	if since := m.Filter.sinceOf(); since != "" {
+		from = "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(since, "-$0")
+	}
+	if over, err := m.Filter.period(time.Now()); err == nil {
+		if m.Filter.From != "" {
+			from = utcText(over.Begin)
+		}
+		if m.Filter.To != "" {
+			to = utcText(over.End)
+		}
+	}
+	return kibana.DiscoverURL(cfg.Kibana, cfg.Stream, query, from, to)
+}

@@ -1,0 +1,275 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/chart"
+	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	messagesPath  = "/messages"
+	messagesSince = "24h"
+	messageRows   = "50"
+	maxFacets     = 6
+)
+
+// messages is the page of a search.
+type messages struct {
+	Filter   filter
+	Fields   string // as in the URL: names with commas; "": the usual columns
+	Live     bool
+	Columns  []columns.Column
+	Known    knownFields
+	Problem  *problem.Problem // instead of the rows
+	Rows     []messageRow
+	Skipped  int    // documents that cannot be read
+	Older    string // cursor of the next page
+	Paged    bool   // this page is not the first
+	Chart    chart.Histogram
+	Counted  bool
+	Queues   []api.Value
+	Commands commands
+	Kibana   string // the same query in Discover
+}
+
+// messageRow is an event of the list.
+type messageRow struct {
+	ID    string // of the event
+	Cells []messageCell
+}
+
+// messageCell is a value in the list, with a link or a time if it has one.
+type messageCell struct {
+	Kind columns.Kind
+	Text string
+	Time time.Time
+	Href string
+	Mark string // beside an action
+}
+
+func (c *Console) messages(r *http.Request) (response, error) {
+	m, ctx := messages{}, r.Context()
+	asked := r.URL.Query()
+	zone, _ := zoneOf(r)
+	m.Filter = readFilter(asked, zone, messagesSince)
+	m.Live = asked.Get("live") == "1" && m.Filter.To == ""
+	m.Fields, m.Paged = asked.Get("fields"), asked.Get("cursor") != ""
+	var err error
+	if m.Known, err = c.knownFields(ctx); err != nil {
+		return nil, err
+	}
+	if m.Columns, err = columns.Find(m.Known.Fields, m.names()); err == nil {
+		if add := strings.TrimSpace(asked.Get("add")); add != "" {
+			return m.withColumn(ctx, add)
+		}
+		err = c.search(ctx, &m, asked.Get("cursor"))
+	} else {
+		err = fieldProblem(ctx, err)
+	}
+	p := page{
+		Title: "Messages", Section: messagesPath, Template: "messages.html",
+		Styles: []string{"messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js"},
+	}
+	switch {
+	case err != nil:
+		m.Problem = problemOf(err)
+		if p.Status = m.Problem.Status; p.Status == http.StatusServiceUnavailable {
+			p.Refresh = 5 * time.Second
+		}
+	case m.Live:
+		p.Refresh = 15 * time.Second // of the counts; the rows come by themselves
+	}
+	m.Commands = c.commands(r, m)
+	if m.Problem == nil && c.config.Kibana != nil {
+		m.Kibana = m.discover(c.config)
+	}
+	p.Data = m
+	return p, nil
+}
+
+// names returns the names of the columns.
+func (m messages) names() []string {
+	var names []string
+	for name := range strings.SplitSeq(m.Fields, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return columns.Usual()
+	}
+	return names
+}
+
+// withColumn leads to the page with one more column, which a form without script adds.
+func (m messages) withColumn(ctx context.Context, name string) (response, error) {
+	added, err := columns.Find(m.Known.Fields, []string{name})
+	if err != nil {
+		return nil, fieldProblem(ctx, err)
+	}
+	return redirect(m.Adding(added[0].Short)), nil
+}
+
+// fieldProblem is the problem of a column, whose name is not in the query.
+func fieldProblem(ctx context.Context, err error) error {
+	refused := problem.New(ctx, err)
+	refused.Position = nil
+	return refused
+}
+
+// search reads the list and its counts at the same time.
+func (c *Console) search(ctx context.Context, m *messages, cursor string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.list(ctx, m, cursor) })
+	var countErr error // less important: its cause may be that of the list, too
+	group.Go(func() error {
+		countErr = c.count(ctx, m)
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return countErr
+}
+
+// count counts the events of the page, unless that takes long.
+func (c *Console) count(ctx context.Context, m *messages) error {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	begin := time.Now()
+	counted, err := c.countOver(ctx, m.Filter, m.Known.resolve(m.Filter.Query), begin)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	m.Chart, m.Counted = counted, err == nil
+	if m.Counted && time.Since(begin) < quickCount { // counting by queue takes about as long
+		m.Queues = c.topValues(ctx, m.Filter, "watership.queue", maxFacets)
+	}
+	return err
+}
+
+// list reads the rows.
+func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
+	asked := m.Filter.api()
+	asked.Set("limit", messageRows)
+	if cursor != "" {
+		asked.Set("cursor", cursor)
+	}
+	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
+		asked.Set("body", "true")
+	}
+	var found api.EventPage
+	if err := c.client.get(ctx, "/events", asked, &found); err != nil {
+		return err
+	}
+	m.Older, m.Skipped = found.Cursor, len(found.Unreadable)
+	for _, document := range found.Events {
+		row, err := newMessageRow(document, m.Columns)
+		if err != nil {
+			return err
+		}
+		m.Rows = append(m.Rows, row)
+	}
+	return nil
+}
+
+func newMessageRow(document api.Document, shown []columns.Column) (messageRow, error) {
+	e, err := schemas.ParseDocument(document)
+	if err != nil {
+		return messageRow{}, err
+	}
+	values, err := columns.Parse(document)
+	if err != nil {
+		return messageRow{}, err
+	}
+	row := messageRow{ID: e.EventID}
+	link := max(slices.IndexFunc(shown, func(c columns.Column) bool { return c.Kind == columns.Message }), 0)
+	for i, column := range shown {
+		cell := newMessageCell(e, values, column)
+		if i == link {
+			cell.Href = messagePath(e)
+		}
+		row.Cells = append(row.Cells, cell)
+	}
+	return row, nil
+}
+
+func newMessageCell(e schemas.Event, values columns.Document, column columns.Column) messageCell {
+	cell := messageCell{Kind: column.Kind, Text: wording.OneLine(values.Text(column.Name))}
+	switch column.Kind {
+	case columns.Time:
+		if at, err := time.Parse(time.RFC3339, values.Text(column.Name)); err == nil {
+			cell.Time = at
+		}
+	case columns.Action:
+		cell.Text = string(e.Action)
+		if refused, is := e.Refused(); is {
+			cell.Text, cell.Mark = string(refused.Action), "quarantined"
+		}
+	case columns.Exchange:
+		if cell.Text == "" && !e.Action.OfNoMessage() {
+			cell.Text = "(default)"
+		}
+	case columns.Message:
+		cell.Text = wording.OneLine(columns.MessageID(e))
+	case columns.Failure:
+		cell.Text = wording.OneLine(columns.ErrorText(e))
+	}
+	return cell
+}
+
+// messagePath returns the page of the message of an event. A browser would resolve dots.
+func messagePath(e schemas.Event) string {
+	id := columns.MessageID(e)
+	if id == "." || id == ".." {
+		id = e.EventID
+	}
+	return messagesPath + "/" + url.PathEscape(id)
+}
+
+// knownFields are the fields that the API lists.
+type knownFields struct {
+	kql.Fields
+	Names []string // as queries can name them
+}
+
+func (c *Console) knownFields(ctx context.Context) (known knownFields, err error) {
+	var listed api.Fields
+	err = c.client.get(ctx, "/fields", nil, &listed)
+	for _, field := range listed.Fields {
+		known.Known = append(known.Known, kql.Field{Name: field.Name, Type: kql.FieldType(field.Type)})
+		if !strings.HasSuffix(field.Name, ".*") {
+			known.Names = append(known.Names, field.Short)
+		}
+	}
+	for _, label := range listed.Labels {
+		known.Labels, known.Names = append(known.Labels, label.Name), append(known.Names, label.Short)
+	}
+	return known, err
+}
+
+// resolve returns a query as a tree with full names; nil if it has a mistake.
+func (k knownFields) resolve(query string) kql.Node {
+	node, err := kql.Parse(query)
+	if err == nil {
+		node, err = kql.Resolve(node, k.Fields)
+	}
+	if err != nil {
+		return nil
+	}
+	return node
+}

@@ -1,0 +1,160 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/columns"
+)
+
+// Keep are the parameters of the page besides its filter, for forms.
+func (m messages) Keep() map[string]string {
+	keep := map[string]string{}
+	if m.Fields != "" {
+		keep["fields"] = m.Fields
+	}
+	if m.Live {
+		keep["live"] = "1"
+	}
+	return keep
+}
+
+// link returns the page with a filter and other parameters.
+func (m messages) link(path string, f filter, more map[string]string) string {
+	values := f.URL()
+	for name, value := range more {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return path + "?" + values.Encode()
+}
+
+// OlderPage returns the link to the next page.
+func (m messages) OlderPage() string {
+	return m.link(messagesPath, m.Filter, map[string]string{"fields": m.Fields, "cursor": m.Older})
+}
+
+// Newest returns the link to the first page.
+func (m messages) Newest() string { return m.link(messagesPath, m.Filter, m.Keep()) }
+
+// Toggled returns the link that begins or ends the live tail.
+func (m messages) Toggled() string {
+	keep, f := m.Keep(), m.Filter
+	if m.Live {
+		delete(keep, "live")
+	} else if keep["live"] = "1"; f.To != "" {
+		f = filter{Query: f.Query, Since: messagesSince, zone: f.zone}
+	}
+	return m.link(messagesPath, f, keep)
+}
+
+// Narrowed returns the link to the events with a value besides.
+func (m messages) Narrowed(field, value string) string {
+	f := m.Filter
+	f.Query = narrowed(f.Query, field, value)
+	return m.link(messagesPath, f, m.Keep())
+}
+
+// narrowed returns a query with one condition more.
+func narrowed(query, field, value string) string {
+	condition := kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}}}.String()
+	node, err := kql.Parse(query)
+	if err != nil {
+		return query
+	}
+	switch node.(type) {
+	case kql.All:
+		return condition
+	case kql.Or:
+		return "(" + query + ") and " + condition
+	}
+	return query + " and " + condition
+}
+
+// ZoomedBars returns the links to the events of each bar.
+func (m messages) ZoomedBars() []string {
+	links := make([]string, len(m.Chart.Bars))
+	for i, bar := range m.Chart.Bars {
+		f := m.Filter
+		f.Since, f.From, f.To = "", utcText(bar.From), utcText(bar.To)
+		links[i] = m.link(messagesPath, f, map[string]string{"fields": m.Fields})
+	}
+	return links
+}
+
+func utcText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Export returns the link to a download.
+func (m messages) Export(path string) string {
+	more := map[string]string{}
+	if strings.HasSuffix(path, ".csv") {
+		more["fields"] = m.Fields
+	}
+	return m.link(path, m.Filter, more)
+}
+
+// Replay returns the link to a plan for the same messages.
+func (m messages) Replay() string { return m.link("/replays/new", m.Filter, nil) }
+
+// Tail returns the URL of the events that follow.
+func (m messages) Tail() string {
+	asked := url.Values{}
+	if m.Filter.Query != "" {
+		asked.Set("query", m.Filter.Query)
+	}
+	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
+		asked.Set("body", "true")
+	}
+	return api.Prefix + "/events/tail?" + asked.Encode()
+}
+
+// shorts returns the names of the columns for a URL.
+func (m messages) shorts() []string {
+	names := make([]string, len(m.Columns))
+	for i, column := range m.Columns {
+		names[i] = column.Short
+	}
+	return names
+}
+
+// WithColumns returns the link to the page with other columns.
+func (m messages) WithColumns(names []string) string {
+	keep := m.Keep()
+	keep["fields"] = strings.Join(names, ",")
+	return m.link(messagesPath, m.Filter, keep)
+}
+
+// WithoutColumn returns the link to the page without a column.
+func (m messages) WithoutColumn(at int) string {
+	return m.WithColumns(slices.Delete(m.shorts(), at, at+1))
+}
+
+// Moved returns the link to the page with a column before the one on its left.
+func (m messages) Moved(at int) string {
+	names := m.shorts()
+	names[at-1], names[at] = names[at], names[at-1]
+	return m.WithColumns(names)
+}
+
+// Offered are names of further columns that are often of use.
+func (m messages) Offered() []string {
+	often := append([]string{
+		"error.type", "watership.class", "watership.error_group", "event.duration", "watership.delay", "watership.fingerprint", "messaging.type",
+		"messaging.message.conversation_id", "messaging.content_type", "messaging.message.body.size", "watership.vhost", "watership.replay.job",
+	}, m.Known.Labels...)
+	chosen, offered := m.shorts(), []string{}
+	for _, name := range append(often, columns.Usual()...) {
+		if short := m.Known.Short(name); !slices.Contains(chosen, short) {
+			offered = append(offered, short)
+		}
+	}
+	return offered
+}
+
+// Adding returns the link to the page with one column more.
+func (m messages) Adding(name string) string { return m.WithColumns(append(m.shorts(), name)) }
