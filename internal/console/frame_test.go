@@ -16,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/internal/console"
 )
 
-// newPages serves a console without a server around it, to an operator.
-func newPages(t *testing.T, served http.Handler) system {
+// servePages serves a console without a server around it, to an operator.
+func servePages(t *testing.T, served http.Handler) system {
 	t.Helper()
 	pages, err := console.New(console.Config{API: served, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
@@ -43,7 +43,7 @@ func TestStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	s := newPages(t, api.New(a))
+	s := servePages(t, api.New(a))
 	for path, text := range map[string]string{
 		"/failures": "Messages are handled, retried and kept in RabbitMQ meanwhile.", "/failures?view=list": "wait for the store",
 		"/replays": "Jobs that run wait for the store",
@@ -64,7 +64,7 @@ func TestStoreAway(t *testing.T) {
 func TestPagesMayTakeLongerThanRequests(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 3)
-	s := newPages(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := servePages(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-time.After(300 * time.Millisecond):
 			ended <- nil
