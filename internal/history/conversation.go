@@ -38,7 +38,7 @@ type ConversationMessage struct {
 // FindConversation returns the conversation of the messages with an id. causation is the
 // header in which handlers name the message that they handled; "": none.
 func FindConversation(ctx context.Context, store CheckedStore, id, causation string) (Conversation, error) {
-	c := conversation{store: store, causation: causation, messages: map[string]*ConversationMessage{}, asked: map[string]bool{}}
+	c := conversation{store: store, causation: causation, messages: map[string]*ConversationMessage{}, asked: map[string]bool{}, seen: map[string]bool{}}
 	for next := kql.Or(withID(id).(kql.Or)); len(next) > 0 && !c.more; {
 		found, err := c.read(ctx, next)
 		if err != nil {
@@ -60,6 +60,7 @@ type conversation struct {
 	causation string
 	messages  map[string]*ConversationMessage // by fingerprint
 	asked     map[string]bool                 // conditions of earlier queries
+	seen      map[string]bool                 // events of earlier queries, by id
 	more      bool
 }
 
@@ -70,9 +71,10 @@ func (c *conversation) read(ctx context.Context, either kql.Or) (found []*Conver
 		if err != nil {
 			return nil, err
 		}
-		if e.Fingerprint == "" || e.Action.OfNoMessage() {
+		if e.Fingerprint == "" || e.Action.OfNoMessage() || c.seen[e.EventID] {
 			continue
 		}
+		c.seen[e.EventID] = true
 		m := c.messages[e.Fingerprint]
 		if m == nil {
 			if len(c.messages) == MaxConversation {
@@ -124,10 +126,12 @@ func (c *conversation) lookups(of []*ConversationMessage) (next kql.Or) {
 	for _, m := range of {
 		ask("watership.fingerprint", m.Fingerprint)
 		ask("watership.fingerprint", m.Parent)
+		ask("messaging.message.id", m.Parent)
 		ask("watership.parent", m.Fingerprint)
 		ask("messaging.message.conversation_id", m.CorrelationID)
 		if c.causation != "" {
 			ask("headers."+c.causation, m.Fingerprint)
+			ask("headers."+c.causation, m.MessageID)
 		}
 	}
 	return next
@@ -138,6 +142,7 @@ func (c *conversation) sorted() Conversation {
 	for _, m := range c.messages {
 		all.Messages = append(all.Messages, *m)
 	}
+	c.resolveParents(all.Messages)
 	slices.SortFunc(all.Messages, func(a, b ConversationMessage) int {
 		if by := a.First.Compare(b.First); by != 0 {
 			return by
@@ -145,4 +150,23 @@ func (c *conversation) sorted() Conversation {
 		return strings.Compare(a.Fingerprint, b.Fingerprint)
 	})
 	return all
+}
+
+// resolveParents replaces message ids of parents, which the header may have, by
+// fingerprints. Of several messages with an id, the first is the parent.
+func (c *conversation) resolveParents(messages []ConversationMessage) {
+	first := map[string]*ConversationMessage{}
+	for i := range messages {
+		m := &messages[i]
+		if before := first[m.MessageID]; m.MessageID != "" && (before == nil || m.First.Before(before.First)) {
+			first[m.MessageID] = m
+		}
+	}
+	for i := range messages {
+		m := &messages[i]
+		parent := first[m.Parent]
+		if c.messages[m.Parent] == nil && parent != nil && parent.Fingerprint != m.Fingerprint {
+			m.Parent = parent.Fingerprint
+		}
+	}
 }
