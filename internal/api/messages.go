@@ -54,6 +54,8 @@ type Message struct {
 	Event   Document   `json:"event" doc:"An event with the whole message, if there is one"`
 	History []Document `json:"history" nullable:"false" doc:"The newest events, in order, without headers and bodies"`
 	More    bool       `json:"more" doc:"There are older events"`
+
+	Queues []history.AtQueue `json:"queues" nullable:"false" doc:"Where the message is now: its state at each queue that reported about it"`
 }
 
 func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
@@ -79,13 +81,26 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 		if !in.WithBody {
 			whole.Envelope.Body = nil
 		}
-		message := Message{Event: a.documentOf(whole), More: life.More, History: []Document{}}
+		queues, err := life.Queues(ctx, store, a.reporters)
+		if err != nil {
+			return nil, err
+		}
+		message := Message{Event: a.documentOf(whole), More: life.More, History: []Document{}, Queues: queues}
 		for _, e := range life.Events {
 			message.History = append(message.History, a.documentOf(e))
 		}
 		out.Body.Messages = append(out.Body.Messages, message)
 	}
 	return out, nil
+}
+
+// reporters looks up which consumers report `handled` events.
+func (a *API) reporters(ctx context.Context) (map[string]bool, error) {
+	failures, err := a.app.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return failures.Reporters(ctx)
 }
 
 type bodyInput struct {
@@ -102,28 +117,39 @@ func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
 	if err := access.ReadBodies(ctx, in.ID); err != nil {
 		return nil, err
 	}
+	event, err := a.wholeMessage(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	body, err := bodyOf(event)
+	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, body}, err
+}
+
+// wholeMessage returns an event, with all fields, of the only message with an id that the
+// caller may see.
+func (a *API) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
 	store, err := a.visible(ctx)
 	if err != nil {
-		return nil, err
+		return schemas.Event{}, err
 	}
-	found, err := history.Find(ctx, store, in.ID)
+	found, err := history.Find(ctx, store, id)
 	if err != nil {
-		return nil, err
+		return schemas.Event{}, err
 	}
 	if len(found.List) > 1 {
-		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", in.ID),
+		return schemas.Event{}, &problem.Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", id),
 			Remedy: "Give the fingerprint of one: GET /messages/{id} lists them.",
 		}
 	}
-	event, err := found.List[0].Whole(ctx, store)
-	if err != nil {
-		return nil, err
-	}
-	if event.BodyIn != schemas.BodyHere {
+	return found.List[0].Whole(ctx, store)
+}
+
+func bodyOf(e schemas.Event) ([]byte, error) {
+	if e.BodyIn != schemas.BodyHere {
 		return nil, problem.NotFound("no event of the message has its body")
 	}
-	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, event.Envelope.Body}, nil
+	return e.Envelope.Body, nil
 }
 
 type conversationOutput struct{ Body Conversation }

@@ -3,15 +3,13 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"net/http"
 	"strings"
 	"time"
-
-	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
@@ -19,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,6 +50,11 @@ type Publication struct {
 	Properties Properties     `json:"properties,omitzero"`
 	Text       string         `json:"text,omitempty" doc:"The body as text"`
 	Base64     []byte         `json:"base64,omitempty" doc:"The body as base64, instead of text"`
+
+	Typed []map[string]json.RawMessage `json:"typed_headers,omitempty" nullable:"false" doc:"More headers, each such as {\"key\": \"attempts\", \"int32\": 3}: the value has the name of its AMQP type, which is string, string64 (base64), bool, int8 to int64, uint8 to uint32, float32, float64, decimal, time (seconds), bytes (base64), table, array or void"`
+
+	Original     string `json:"original,omitempty" maxLength:"1024" doc:"Id of the message of which this one is a copy. The header causation-id gets its fingerprint, so that both are in one conversation"`
+	OriginalBody bool   `json:"original_body,omitempty" doc:"Send the body of the original, for callers that may read bodies"`
 }
 
 // Properties are the properties of a message to publish.
@@ -63,6 +67,9 @@ type Properties struct {
 	Type            string `json:"type,omitempty" maxLength:"255"`
 	AppID           string `json:"app_id,omitempty" maxLength:"255"`
 	Priority        uint8  `json:"priority,omitempty" maximum:"255"`
+	Expiration      string `json:"expiration,omitempty" pattern:"^[0-9]{1,10}$" doc:"Milliseconds after which a queue drops the message"`
+
+	Timestamp time.Time `json:"timestamp,omitzero" doc:"Sent in whole seconds"`
 }
 
 type publishOutput struct{ Body Published }
@@ -77,6 +84,9 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 	access.Describe(ctx, access.Action{Name: "publish", Object: in.Body.Exchange + " " + in.Body.RoutingKey})
 	caller := access.FromContext(ctx)
 	envelope, err := in.Body.envelope()
+	if err == nil {
+		err = a.addOriginal(ctx, in.Body, &envelope)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -159,53 +169,43 @@ func (p Publication) envelope() (schemas.Envelope, error) {
 		}
 		body = []byte(p.Text)
 	}
-	headers, err := tableOf(p.Headers)
+	headers, err := transfer.Headers(p.Headers, p.Typed)
+	if err != nil {
+		return schemas.Envelope{}, problem.BadRequest("headers: "+err.Error(), "")
+	}
 	return schemas.Envelope{
 		Exchange: p.Exchange, RoutingKey: p.RoutingKey, Headers: headers, Body: body,
 		Properties: schemas.Properties{
 			ContentType: p.Properties.ContentType, ContentEncoding: p.Properties.ContentEncoding, MessageID: p.Properties.MessageID,
 			CorrelationID: p.Properties.CorrelationID, ReplyTo: p.Properties.ReplyTo, Type: p.Properties.Type, AppID: p.Properties.AppID,
-			Priority: p.Properties.Priority,
+			Priority: p.Properties.Priority, Expiration: p.Properties.Expiration, Timestamp: p.Properties.Timestamp,
 		},
-	}, err
+	}, nil
 }
 
-// tableOf converts an object of JSON to an AMQP table.
-func tableOf(object map[string]any) (amqp091.Table, error) {
-	table := amqp091.Table{}
-	for name, value := range object {
-		if len(name) > 255 {
-			return nil, problem.BadRequest("headers: a name is longer than 255 bytes", "")
+// addOriginal adds to a copy the link to its original, and its body.
+func (a *API) addOriginal(ctx context.Context, p Publication, e *schemas.Envelope) error {
+	switch {
+	case p.Original == "" && p.OriginalBody:
+		return problem.BadRequest("original_body is for copies", "Give the id of the original.")
+	case p.OriginalBody && len(e.Body) > 0:
+		return problem.BadRequest("original_body cannot be combined with text or base64", "")
+	case p.Original == "":
+		return nil
+	case p.OriginalBody:
+		if err := access.ReadBodies(ctx, p.Original); err != nil {
+			return err
 		}
-		converted, err := valueOf(value)
-		if err != nil {
-			return nil, err
-		}
-		table[name] = converted
 	}
-	return table, nil
-}
-
-func valueOf(value any) (any, error) {
-	switch v := value.(type) {
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-			return int64(v), nil
-		}
-		return v, nil
-	case map[string]any:
-		return tableOf(v)
-	case []any:
-		list := make([]any, len(v))
-		for i, element := range v {
-			var err error
-			if list[i], err = valueOf(element); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
+	original, err := a.wholeMessage(ctx, p.Original)
+	if err == nil && p.OriginalBody {
+		e.Body, err = bodyOf(original)
 	}
-	return value, nil
+	if err == nil {
+		access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s %s, a copy of %s", p.Exchange, p.RoutingKey, original.Fingerprint)})
+		e.Headers[pipeline.HeaderCausation] = original.Fingerprint
+	}
+	return err
 }
 
 // checkPublication refuses exchanges and queues that are Watership's own, since its
