@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/amqpvalue"
 	"github.com/watershipmq/watership/internal/indent"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -59,61 +58,17 @@ func (p *page) header(name string, value any, full int) {
 			return
 		}
 	}
-	fmt.Fprintf(p, "  %s = %s (%s)\n", terminal.Escaped(name), terminal.Escaped(headerText(value)), typeName(value))
+	fmt.Fprintf(p, "  %s = %s (%s)\n", terminal.Escaped(name), terminal.Escaped(headerText(value)), amqpvalue.Type(value))
 }
 
 const longestHeader = 500 // characters
 
 func headerText(value any) string {
-	text := ""
-	switch v := value.(type) {
-	case nil, amqp091.Table, []any:
-	case []byte:
-		text = hex.EncodeToString(v)
-	case time.Time:
-		text = v.UTC().Format(time.RFC3339)
-	case amqp091.Decimal:
-		text = decimal(v)
-	default:
-		text = fmt.Sprint(v)
-	}
+	text := amqpvalue.Text(value)
 	if runes := []rune(text); len(runes) > longestHeader {
 		text = string(runes[:longestHeader]) + "…"
 	}
 	return text
-}
-
-// decimal formats a decimal, with the point where its scale says.
-func decimal(d amqp091.Decimal) string {
-	digits := strconv.FormatInt(int64(d.Value), 10)
-	if d.Scale == 0 {
-		return digits
-	}
-	sign := ""
-	if d.Value < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	digits = strings.Repeat("0", max(0, int(d.Scale)+1-len(digits))) + digits
-	point := len(digits) - int(d.Scale)
-	return sign + digits[:point] + "." + digits[point:]
-}
-
-func typeName(value any) string {
-	switch value.(type) {
-	case nil:
-		return "void"
-	case []byte:
-		return "bytes, in hex"
-	case []any:
-		return "empty array"
-	case amqp091.Table:
-		return "empty table"
-	case time.Time:
-		return "timestamp"
-	case amqp091.Decimal:
-		return "decimal"
-	}
-	return fmt.Sprintf("%T", value)
 }
 
 const (
