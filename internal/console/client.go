@@ -18,7 +18,7 @@ import (
 // identity that the API sees, and gets the action that the server records.
 type client struct{ api http.Handler }
 
-// get reads a path below api.Prefix. out is a pointer to the type of the response, or to
+// get reads a path below api.Prefix, in which ids are escaped (url.PathEscape). out is a pointer to the type of the response, or to
 // bytes. An error is a *problem.Problem, unless the response cannot be read.
 func (c client) get(ctx context.Context, path string, query url.Values, out any) error {
 	return c.do(ctx, http.MethodGet, path, query, "", nil, out)
@@ -34,8 +34,11 @@ func (c client) post(ctx context.Context, path, key string, in, out any) error {
 }
 
 func (c client) do(ctx context.Context, method, path string, query url.Values, key string, body []byte, out any) error {
-	to := &url.URL{Path: api.Prefix + path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	to := api.Prefix + path
+	if len(query) > 0 {
+		to += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("making a request to %s: %w", path, err)
 	}

@@ -82,6 +82,13 @@ func New(cfg Config) (*Console, error) {
 		"GET /messages":               c.messages,
 		"GET /messages/export.csv":    c.exportCSV,
 		"GET /messages/export.ndjson": c.exportNDJSON,
+
+		"GET /messages/{id}":          c.message,
+		"GET /messages/{id}/image":    c.messageImage,
+		"GET /messages/{id}/discard":  c.discardMessageForm,
+		"POST /messages/{id}/discard": c.discardMessage,
+		"GET /messages/{id}/copy":     c.copyForm,
+		"POST /messages/{id}/copy":    c.sendCopy,
 	} {
 		c.handle(pattern, show)
 	}

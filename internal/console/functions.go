@@ -21,7 +21,8 @@ func (c *Console) functions() template.FuncMap {
 		"duration": formatDuration,
 		"bytes":    formatBytes,
 		"plural":   pluralOf,
-		"oneline":  wording.OneLine,
+		"oneline":  func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
+		"lines":    formatLines,
 		"dict":     dict,
 		"join":     strings.Join,
 		"mistake":  newMistake,
@@ -32,6 +33,16 @@ func (c *Console) functions() template.FuncMap {
 
 // messageURL returns the address of the page of a message, by any of its ids.
 func messageURL(id string) string { return "/messages/" + url.PathEscape(id) }
+
+// formatLines applies wording.SafeRune to each line of a text.
+func formatLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		return wording.SafeRune(r)
+	}, strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\r\n", "\n"))
+}
 
 // mistake is a query in parts: before, at and after the place that cannot be read.
 type mistake struct{ Before, At, After string }

@@ -206,3 +206,23 @@ func (d document) words(t testing.TB) string {
 		}
 	}
 }
+
+// events returns the events of a query.
+func (s system) events(t *testing.T, query string) (all []schemas.Event) {
+	t.Helper()
+	node, err := s.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range store.Events(t.Context(), eventstore.Selection{Query: node}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}

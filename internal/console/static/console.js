@@ -73,7 +73,7 @@ async function onClick(event) {
 // refresh reads the page again and replaces its live elements. An element in which
 // somebody works is left alone.
 export async function refresh(url = location.href) {
-  const response = await fetch(url, { headers: { Accept: "text/html" } });
+  const response = await fetch(url, { headers: { Accept: "text/html", "Watership-Refresh": "yes" } });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);

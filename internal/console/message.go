@@ -1,0 +1,270 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/messageform"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// messageView is the page of a message.
+type messageView struct {
+	ID   string
+	Tabs []messageTab // the messages with the id; none if there is one
+	More bool         // there are more of them
+
+	Event    schemas.Event // with the whole message
+	URL      string        // of the message alone
+	Name     string
+	Queues   []history.AtQueue
+	Life     []step
+	LifeMore bool
+	Error    *schemas.Event // the selected failure, in full
+	Headers  header
+	Body     bodyView
+	Family   family
+	Failures []string // events of unresolved failures
+
+	ReplayFailed, ReplayOrigin string // pages of plans
+	Copied                     string // fingerprint of the copy that a form has sent
+	Discarded                  *discardedView
+}
+
+// messageTab is one of several messages with an id.
+type messageTab struct {
+	Name, URL string
+	First     time.Time
+	Exchange  string
+	Current   bool
+}
+
+// message shows a message. An id that names nothing may be that of a message which the
+// store does not have yet.
+func (c *Console) message(r *http.Request) (response, error) {
+	v, found, err := c.findMessage(r)
+	if err != nil && problemOf(err).Status == http.StatusNotFound {
+		return page{
+			Title: "No such message", Section: "/messages", Template: "message_unknown.html", Status: http.StatusNotFound,
+			Data: r.PathValue("id"), Styles: []string{"message.css"}, Refresh: refreshUnknown,
+		}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if v.Life, err = lifeOf(found.History); err != nil {
+		return nil, err
+	}
+	v.LifeMore, v.Queues, v.Headers = found.More, found.Queues, headersOf(v.Event.Envelope.PublisherHeaders())
+	v.Error = c.selectedFailure(r, v.Life)
+	v.Family = c.family(r, v)
+	v.Body = c.body(r, v.Event)
+	v.addReplays()
+	refresh := v.refresh(time.Now())
+	v.addDone(r.URL.Query())
+	if v.Copied != "" || v.Discarded != nil && v.Discarded.Missing > 0 {
+		refresh = cmp.Or(refresh, refreshWaiting)
+	}
+	return page{Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: refresh}, nil
+}
+
+// findMessage reads the messages with the id of a request, and selects one: by its place in
+// the parameter of the same name.
+func (c *Console) findMessage(r *http.Request) (messageView, api.Message, error) {
+	v := messageView{ID: r.PathValue("id")}
+	var found api.Messages
+	if err := c.client.get(r.Context(), "/messages/"+url.PathEscape(v.ID), nil, &found); err != nil {
+		return v, api.Message{}, err
+	}
+	wanted := r.URL.Query().Get("message")
+	selected := 0
+	for i, m := range found.Messages {
+		e, err := schemas.ParseDocument(m.Event)
+		if err != nil {
+			return v, api.Message{}, fmt.Errorf("reading message %q: %w", v.ID, err)
+		}
+		id := messageIDOf(e)
+		if i == 0 || id == wanted {
+			selected, v.Event = i, e
+			v.URL, v.Name = messageURL(messageIDOf(e)), cmp.Or(e.Envelope.Properties.MessageID, shortID(id))
+		}
+		v.Tabs = append(v.Tabs, messageTab{
+			Name: shortID(id), First: e.Time, Exchange: e.Envelope.Exchange,
+			URL: "/messages/" + url.PathEscape(v.ID) + "?" + url.Values{"message": {id}}.Encode(),
+		})
+	}
+	v.Tabs[selected].Current = true
+	if v.More = found.More; len(v.Tabs) == 1 && !v.More {
+		v.Tabs = nil
+	}
+	for _, q := range found.Messages[selected].Queues {
+		v.Failures = append(v.Failures, q.Failures...)
+	}
+	return v, found.Messages[selected], nil
+}
+
+// messageIDOf returns the id of an event's message alone: others may have its message id.
+func messageIDOf(e schemas.Event) string { return cmp.Or(e.Fingerprint, e.EventID) }
+
+// shortID is the beginning of a fingerprint, or a whole id of another form.
+func shortID(id string) string {
+	if hash, is := strings.CutPrefix(id, "v1:"); is && len(hash) > 12 {
+		return hash[:12]
+	}
+	return id
+}
+
+// addReplays adds links to plans of replays: of the unresolved failures, or of the message
+// if there are none.
+func (v *messageView) addReplays() {
+	plan := func(target string, ids []string) string {
+		return "/replays/new?" + url.Values{"ids": ids, "target": {target}, "since": {allTime}}.Encode()
+	}
+	if len(v.Failures) > 0 {
+		v.ReplayFailed = plan("failed_queue", v.Failures)
+		v.ReplayOrigin = plan("origin", v.Failures)
+	} else {
+		v.ReplayOrigin = plan("origin", []string{cmp.Or(v.Event.Fingerprint, v.Event.EventID)})
+	}
+}
+
+const (
+	refreshWaiting = 3 * time.Second
+	refreshUnknown = 5 * time.Second  // the message may be on its way to the store
+	longOverdue    = 10 * time.Minute // an attempt that has not been reported by then may never be
+	recently       = time.Minute
+)
+
+// refresh returns how often the page is read again: only while something is expected to
+// happen.
+func (v *messageView) refresh(now time.Time) time.Duration {
+	expected := slices.ContainsFunc(v.Queues, func(q history.AtQueue) bool {
+		return q.State == history.QueueWaiting && now.Sub(*q.Until) < longOverdue || q.State == history.QueueReplaying && now.Sub(q.Time) < longOverdue
+	})
+	if expected || len(v.Life) > 0 && now.Sub(v.Life[len(v.Life)-1].Time) < recently {
+		return refreshWaiting
+	}
+	return 0
+}
+
+// family is the conversation of a message as a tree.
+type family struct {
+	Roots   []*relative
+	Count   int
+	More    bool
+	Problem *problem.Problem
+}
+
+// relative is a message of a conversation.
+type relative struct {
+	api.ConversationMessage
+	URL      string
+	Name     string
+	Current  bool
+	Children []*relative
+	Depth    int
+}
+
+// family returns the conversation. Messages whose parents are not in it are roots.
+func (c *Console) family(r *http.Request, v messageView) family {
+	var found api.Conversation
+	if err := c.client.get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
+		if p := problemOf(err); p.Status != http.StatusNotFound { // as that of an event without a fingerprint
+			return family{Problem: p}
+		}
+		return family{}
+	}
+	f := family{Count: len(found.Messages), More: found.More}
+	byID := map[string]*relative{}
+	var all []*relative
+	for _, m := range found.Messages {
+		m := &relative{
+			ConversationMessage: m, URL: "/messages/" + url.PathEscape(m.Fingerprint), Name: cmp.Or(m.MessageID, shortID(m.Fingerprint)),
+			Current: m.Fingerprint == v.Event.Fingerprint,
+		}
+		byID[m.Fingerprint] = m
+		all = append(all, m)
+	}
+	for _, m := range all {
+		if parent := byID[m.Parent]; parent != nil && !m.isAncestor(parent, byID) {
+			parent.Children = append(parent.Children, m)
+		} else {
+			f.Roots = append(f.Roots, m)
+		}
+	}
+	for _, root := range f.Roots {
+		root.setDepth(0)
+	}
+	return f
+}
+
+// isAncestor reports whether a message is another one or above it. Publishers write the
+// names of parents, so they may form a circle: its messages are roots.
+func (m *relative) isAncestor(of *relative, byID map[string]*relative) bool {
+	seen := map[*relative]bool{}
+	for ; of != nil && !seen[of]; of = byID[of.Parent] {
+		if of == m {
+			return true
+		}
+		seen[of] = true
+	}
+	return false
+}
+
+func (m *relative) setDepth(depth int) {
+	m.Depth = depth
+	for _, child := range m.Children {
+		child.setDepth(depth + 1)
+	}
+}
+
+// mayRead reports whether the caller of a request may read bodies.
+func mayRead(r *http.Request) bool { return access.FromContext(r.Context()).Bodies }
+
+// IDQuery returns the parameters of a search for all messages with the id.
+func (v messageView) IDQuery() string { return searchFor("messaging.message.id", v.ID) }
+
+// LifeQuery returns the parameters of a search for all events of the message.
+func (v messageView) LifeQuery() string {
+	return searchFor("watership.fingerprint", v.Event.Fingerprint)
+}
+
+func searchFor(field, value string) string {
+	return filter{Query: kql.FieldIs(field, value).String(), Since: allTime}.URL().Encode()
+}
+
+// EventPath returns the id of the event that has the whole message, escaped.
+func (v messageView) EventPath() string { return url.PathEscape(v.Event.EventID) }
+
+// CopiedPath returns the fingerprint of the copy, escaped.
+func (v messageView) CopiedPath() string { return url.PathEscape(v.Copied) }
+
+// property is a property of the message.
+type property struct{ Name, Value string }
+
+// Properties are those that the message has.
+func (v messageView) Properties() []property {
+	p := v.Event.Envelope.Properties
+	var all []property
+	for _, name := range messageform.PropertyNames() {
+		all = append(all, property{name, messageform.OriginalProperty(p, name)})
+	}
+	all = append(all, property{"user_id", p.UserID})
+	switch p.DeliveryMode {
+	case 1:
+		all = append(all, property{"delivery_mode", "1 (transient)"})
+	case 2:
+		all = append(all, property{"delivery_mode", "2 (persistent)"})
+	}
+	return slices.DeleteFunc(all, func(p property) bool { return p.Value == "" })
+}

@@ -1,0 +1,202 @@
+package console
+
+import (
+	"cmp"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/messageform"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// messageDiscard is the form that discards the failures of a message.
+type messageDiscard struct {
+	messageView
+	Reason  string
+	Key     string
+	Problem *problem.Problem
+}
+
+// discardedView is the result of the form.
+type discardedView struct{ Failures, Missing, Parked int }
+
+func (c *Console) discardMessageForm(r *http.Request) (response, error) {
+	if err := needOperator(r, "a discard"); err != nil {
+		return nil, err
+	}
+	v, found, err := c.findMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	v.Queues = found.Queues
+	return messageDiscardPage(messageDiscard{messageView: v, Key: rand.Text()}), nil
+}
+
+func messageDiscardPage(v messageDiscard) page {
+	p := page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: v, Styles: []string{"message.css"}}
+	if v.Problem != nil {
+		p.Status = v.Problem.Status
+	}
+	return p
+}
+
+// discardMessage discards the failures that the form has shown, and no later ones.
+func (c *Console) discardMessage(r *http.Request) (response, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
+	}
+	done, err := c.discardFailures(r, r.PostForm["failure"], r.PostForm.Get("reason"), r.PostForm.Get("key"))
+	if err != nil {
+		v, found, findErr := c.findMessage(r)
+		if findErr != nil {
+			return nil, err
+		}
+		v.Queues = found.Queues
+		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), problemOf(err)}), nil
+	}
+	return redirect("/messages/" + url.PathEscape(r.PathValue("id")) + "?" + done.Encode()), nil
+}
+
+// discardFailures returns the result as parameters of the page of the message.
+func (c *Console) discardFailures(r *http.Request, failures []string, reason, key string) (url.Values, error) {
+	if len(failures) == 0 {
+		return nil, problem.BadRequest("the message has no unresolved failure", "Look at its history.")
+	}
+	if reason = strings.TrimSpace(reason); reason == "" {
+		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
+	}
+	var done api.Discarded
+	if err := c.client.post(r.Context(), "/failures/discard", key, api.Discard{IDs: failures, Reason: reason}, &done); err != nil {
+		return nil, err
+	}
+	parked := 0
+	for _, p := range done.Parked {
+		parked += p.Messages
+	}
+	return url.Values{"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
+}
+
+// addDone reads what a form has done.
+func (v *messageView) addDone(query url.Values) {
+	if n, err := strconv.Atoi(query.Get("discarded")); err == nil {
+		v.Discarded = &discardedView{Failures: n}
+		v.Discarded.Missing, _ = strconv.Atoi(query.Get("missing"))
+		v.Discarded.Parked, _ = strconv.Atoi(query.Get("parked"))
+	}
+	v.Copied = query.Get("copied")
+}
+
+// copyView is the form of a copy.
+type copyView struct {
+	messageView
+	Form     messageform.Form
+	Types    []string
+	Resolve  bool // discard the failures of the original
+	Key      string
+	HasBody  bool // the original has a body that the caller may read
+	Problem  *problem.Problem
+	Sent     string   // fingerprint of a copy that was sent before the problem
+	FailedAt []string // queues
+}
+
+// Property returns what a property of the original is.
+func (v copyView) Property(name string) string {
+	return messageform.OriginalProperty(v.Event.Envelope.Properties, name)
+}
+
+// PropertyNames returns the properties of the form.
+func (copyView) PropertyNames() []string { return messageform.PropertyNames() }
+
+// IsCopied reports whether a copy has a property of the original.
+func (copyView) IsCopied(name string) bool { return !slices.Contains(messageform.NotCopied(), name) }
+
+// emptyRows is the number of rows for more headers, which a form without script needs.
+const emptyRows = 3
+
+func (c *Console) copyForm(r *http.Request) (response, error) {
+	v, err := c.copyView(r)
+	if err != nil {
+		return nil, err
+	}
+	e := v.Event.Envelope
+	if v.HasBody {
+		if e.Body, err = c.readBody(r, v.Event); err != nil {
+			return nil, err
+		}
+	}
+	v.Form, v.Key, v.Resolve = messageform.New(e, v.HasBody), rand.Text(), len(v.Failures) > 0
+	return copyPage(v), nil
+}
+
+func (c *Console) copyView(r *http.Request) (copyView, error) {
+	if err := needOperator(r, "a copy"); err != nil {
+		return copyView{}, err
+	}
+	found, message, err := c.findMessage(r)
+	v := copyView{messageView: found, Types: messageform.Types()}
+	v.HasBody = mayRead(r) && found.Event.BodyIn == schemas.BodyHere
+	for _, q := range message.Queues {
+		if q.State != history.QueueHandled {
+			v.FailedAt = append(v.FailedAt, q.Queue)
+		}
+	}
+	return v, err
+}
+
+func copyPage(v copyView) page {
+	for range emptyRows {
+		v.Form.Headers = append(v.Form.Headers, messageform.Header{Type: "string"})
+	}
+	p := page{Title: "Copy " + v.Name, Section: "/messages", Template: "message_copy.html", Data: v, Styles: []string{"message.css"}}
+	if v.Problem != nil {
+		p.Status = v.Problem.Status
+	}
+	return p
+}
+
+// sendCopy publishes the copy of a form, and discards the failures of the original if the
+// form says so. With the key of the form, it can be sent again after a problem.
+func (c *Console) sendCopy(r *http.Request) (response, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
+	}
+	v, err := c.copyView(r)
+	if err != nil {
+		return nil, err
+	}
+	v.Form, v.Key, v.Resolve = messageform.Read(r.PostForm), r.PostForm.Get("key"), r.PostForm.Get("resolve") != ""
+	fail := func(err error) (response, error) {
+		v.Problem = problemOf(err)
+		return copyPage(v), nil
+	}
+	publication, err := v.Form.Publication(cmp.Or(v.Event.Fingerprint, v.Event.EventID))
+	if err != nil {
+		return fail(problem.BadRequest(err.Error(), ""))
+	}
+	var sent api.Published
+	if err := c.client.post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
+		return fail(err)
+	}
+	done := url.Values{}
+	if failures := r.PostForm["failure"]; v.Resolve && len(failures) > 0 {
+		if done, err = c.discardFailures(r, failures, "replaced by the copy "+sent.Fingerprint, v.Key+" discard"); err != nil {
+			v.Sent = sent.Fingerprint
+			return fail(err)
+		}
+	}
+	done.Set("copied", sent.Fingerprint)
+	return redirect(v.URL + "?" + done.Encode()), nil
+}
+
+// MayRead reports whether only the store is the reason for a missing body.
+func (v copyView) MayRead() bool { return v.Body.MayRead }
+
+// SentPath returns the fingerprint of the copy, escaped.
+func (v copyView) SentPath() string { return url.PathEscape(v.Sent) }

@@ -1,0 +1,189 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/indent"
+	"github.com/watershipmq/watership/internal/jsontree"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// bodyView is the body of a message in one of several views.
+type bodyView struct {
+	Place   schemas.BodyPlace // where it is, if not in the store
+	MayRead bool
+	Unread  bool // since each access is recorded, a refresh of the page reads none
+	Problem *problem.Problem
+
+	Views          []bodyTab
+	View           string
+	Tree           jsontree.Node
+	Text           string
+	IsWhole        bool // else the text is the beginning
+	Hex            []hexLine
+	From, To, Size int    // bytes of Hex
+	Before, Next   string // pages of Hex
+	Image          string // URL
+}
+
+type bodyTab struct {
+	Name, Title, URL string
+	Current          bool
+}
+
+// refreshHeader is the header of the requests with which the script of the page reads it
+// again.
+const refreshHeader = "Watership-Refresh"
+
+// body reads the body of a message and shows it as the parameter of the same name says.
+func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
+	b := bodyView{Place: e.BodyIn, MayRead: mayRead(r), Unread: r.Header.Get(refreshHeader) != "", Size: e.BodySize}
+	if b.Place != schemas.BodyHere || !b.MayRead || b.Unread {
+		return b
+	}
+	body, err := c.readBody(r, e)
+	if err != nil {
+		b.Problem = problemOf(err)
+		return b
+	}
+	b.Size = len(body)
+	b.show(r, e, body)
+	return b
+}
+
+func (c *Console) readBody(r *http.Request, e schemas.Event) (body []byte, err error) {
+	err = c.client.get(r.Context(), messageURL(messageIDOf(e))+"/body", nil, &body)
+	return body, err
+}
+
+// Bounds of the views.
+const (
+	maxBodyText  = 256 << 10 // bytes
+	hexWindow    = 4 << 10   // bytes
+	hexWidth     = 16        // bytes
+	maxTreeNodes = 2000
+	maxTreeDepth = 32
+)
+
+func (b *bodyView) show(r *http.Request, e schemas.Event, body []byte) {
+	tree, isJSON := jsontree.Parse(body, jsontree.Limits{Nodes: maxTreeNodes, Depth: maxTreeDepth})
+	isText := utf8.Valid(body) && !slices.Contains(body, 0)
+	views := []bodyTab{{Name: "tree", Title: "JSON"}, {Name: "image", Title: "Image"}, {Name: "text", Title: "Text"}, {Name: "hex", Title: "Hex"}}
+	possible := map[string]bool{"tree": isJSON, "image": imageType(body) != "", "text": true, "hex": true}
+	views = slices.DeleteFunc(views, func(v bodyTab) bool { return !possible[v.Name] })
+	b.View = r.URL.Query().Get("body")
+	switch {
+	case possible[b.View]:
+	case !isText && !possible["image"]:
+		b.View = "hex"
+	default:
+		b.View = views[0].Name
+	}
+	for _, v := range views {
+		v.URL, v.Current = bodyURL(r, url.Values{"body": {v.Name}}), v.Name == b.View
+		b.Views = append(b.Views, v)
+	}
+	switch b.View {
+	case "tree":
+		b.Tree = tree
+	case "image":
+		b.Image = messageURL(messageIDOf(e)) + "/image"
+	case "text":
+		b.Text, b.IsWhole = indent.Text(body, maxBodyText)
+	case "hex":
+		b.showHex(r, body)
+	}
+}
+
+// bodyURL returns the URL of a request with other parameters.
+func bodyURL(r *http.Request, change url.Values) string {
+	query := r.URL.Query()
+	query.Del("at")
+	for name, values := range change {
+		query[name] = values
+	}
+	return r.URL.EscapedPath() + "?" + query.Encode() + "#body"
+}
+
+// hexLine has up to 16 bytes.
+type hexLine struct{ Offset, Bytes, ASCII string }
+
+// showHex shows the bytes from the parameter at on.
+func (b *bodyView) showHex(r *http.Request, body []byte) {
+	at, err := strconv.Atoi(r.URL.Query().Get("at"))
+	if err != nil || at < 0 || at >= len(body) {
+		at = 0
+	}
+	b.From = at - at%hexWidth
+	b.To = min(b.From+hexWindow, len(body))
+	for from := b.From; from < b.To; from += hexWidth {
+		line := body[from:min(from+hexWidth, b.To)]
+		ascii := strings.Map(func(r rune) rune {
+			if r < ' ' || r > '~' {
+				return '.'
+			}
+			return r
+		}, latin1(line))
+		b.Hex = append(b.Hex, hexLine{fmt.Sprintf("%08x", from), fmt.Sprintf("% x", line), ascii})
+	}
+	window := func(at int) string { return bodyURL(r, url.Values{"body": {"hex"}, "at": {strconv.Itoa(at)}}) }
+	if b.From > 0 {
+		b.Before = window(max(0, b.From-hexWindow))
+	}
+	if b.To < len(body) {
+		b.Next = window(b.To)
+	}
+}
+
+// latin1 returns a text with a character for each byte.
+func latin1(line []byte) string {
+	runes := make([]rune, len(line))
+	for i, b := range line {
+		runes[i] = rune(b)
+	}
+	return string(runes)
+}
+
+// imageType returns the media type of a body that begins as an image does which browsers
+// decode without running anything; "" for any other body, such as SVG.
+func imageType(body []byte) string {
+	switch kind := http.DetectContentType(body); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return kind
+	}
+	return ""
+}
+
+// messageImage serves a body that is an image.
+func (c *Console) messageImage(r *http.Request) (response, error) {
+	var body []byte
+	if err := c.client.get(r.Context(), "/messages/"+url.PathEscape(r.PathValue("id"))+"/body", nil, &body); err != nil {
+		return nil, err
+	}
+	kind := imageType(body)
+	if kind == "" {
+		return nil, &problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is no PNG, JPEG, GIF or WebP", Remedy: "Download it from the page of the message."}
+	}
+	return image{kind, body}, nil
+}
+
+// image is the response with an image.
+type image struct {
+	kind string
+	body []byte
+}
+
+func (i image) write(_ *Console, w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", i.kind)
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Length", strconv.Itoa(len(i.body)))
+	_, _ = w.Write(i.body)
+}
