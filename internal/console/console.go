@@ -85,9 +85,9 @@ func New(cfg Config) (*Console, error) {
 
 		"GET /messages/{id}":          c.message,
 		"GET /messages/{id}/image":    c.messageImage,
-		"GET /messages/{id}/discard":  c.discardMessageForm,
+		"GET /messages/{id}/discard":  c.messageDiscardForm,
 		"POST /messages/{id}/discard": c.discardMessage,
-		"GET /messages/{id}/copy":     c.copyForm,
+		"GET /messages/{id}/copy":     c.messageCopyForm,
 		"POST /messages/{id}/copy":    c.sendCopy,
 	} {
 		c.handle(pattern, show)

@@ -28,7 +28,7 @@ type messageView struct {
 	URL      string        // of the message alone
 	Name     string
 	Queues   []history.AtQueue
-	Life     []step
+	Life     []lifeStep
 	LifeMore bool
 	Error    *schemas.Event // the selected failure, in full
 	Headers  header
@@ -38,7 +38,7 @@ type messageView struct {
 
 	ReplayFailed, ReplayOrigin string // pages of plans
 	Copied                     string // fingerprint of the copy that a form has sent
-	Discarded                  *discardedView
+	Discarded                  *messageDiscarded
 }
 
 // messageTab is one of several messages with an id.
@@ -93,10 +93,10 @@ func (c *Console) findMessage(r *http.Request) (messageView, api.Message, error)
 		if err != nil {
 			return v, api.Message{}, fmt.Errorf("reading message %q: %w", v.ID, err)
 		}
-		id := messageIDOf(e)
+		id := cmp.Or(e.Fingerprint, e.EventID)
 		if i == 0 || id == wanted {
 			selected, v.Event = i, e
-			v.URL, v.Name = messageURL(messageIDOf(e)), cmp.Or(e.Envelope.Properties.MessageID, shortID(id))
+			v.URL, v.Name = messagePath(e), cmp.Or(e.Envelope.Properties.MessageID, shortID(id))
 		}
 		v.Tabs = append(v.Tabs, messageTab{
 			Name: shortID(id), First: e.Time, Exchange: e.Envelope.Exchange,
@@ -113,8 +113,10 @@ func (c *Console) findMessage(r *http.Request) (messageView, api.Message, error)
 	return v, found.Messages[selected], nil
 }
 
-// messageIDOf returns the id of an event's message alone: others may have its message id.
-func messageIDOf(e schemas.Event) string { return cmp.Or(e.Fingerprint, e.EventID) }
+// messagePath returns the path of the page of an event's message alone.
+func messagePath(e schemas.Event) string {
+	return "/messages/" + url.PathEscape(cmp.Or(e.Fingerprint, e.EventID))
+}
 
 // shortID is the beginning of a fingerprint, or a whole id of another form.
 func shortID(id string) string {

@@ -24,10 +24,10 @@ type messageDiscard struct {
 	Problem *problem.Problem
 }
 
-// discardedView is the result of the form.
-type discardedView struct{ Failures, Missing, Parked int }
+// messageDiscarded is the result of the form.
+type messageDiscarded struct{ Failures, Missing, Parked int }
 
-func (c *Console) discardMessageForm(r *http.Request) (response, error) {
+func (c *Console) messageDiscardForm(r *http.Request) (response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
@@ -86,15 +86,15 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 // addDone reads what a form has done.
 func (v *messageView) addDone(query url.Values) {
 	if n, err := strconv.Atoi(query.Get("discarded")); err == nil {
-		v.Discarded = &discardedView{Failures: n}
+		v.Discarded = &messageDiscarded{Failures: n}
 		v.Discarded.Missing, _ = strconv.Atoi(query.Get("missing"))
 		v.Discarded.Parked, _ = strconv.Atoi(query.Get("parked"))
 	}
 	v.Copied = query.Get("copied")
 }
 
-// copyView is the form of a copy.
-type copyView struct {
+// messageCopy is the form of a copy.
+type messageCopy struct {
 	messageView
 	Form     messageform.Form
 	Types    []string
@@ -107,21 +107,21 @@ type copyView struct {
 }
 
 // Property returns what a property of the original is.
-func (v copyView) Property(name string) string {
+func (v messageCopy) Property(name string) string {
 	return messageform.OriginalProperty(v.Event.Envelope.Properties, name)
 }
 
 // PropertyNames returns the properties of the form.
-func (copyView) PropertyNames() []string { return messageform.PropertyNames() }
+func (messageCopy) PropertyNames() []string { return messageform.PropertyNames() }
 
 // IsCopied reports whether a copy has a property of the original.
-func (copyView) IsCopied(name string) bool { return !slices.Contains(messageform.NotCopied(), name) }
+func (messageCopy) IsCopied(name string) bool { return !slices.Contains(messageform.NotCopied(), name) }
 
 // emptyRows is the number of rows for more headers, which a form without script needs.
 const emptyRows = 3
 
-func (c *Console) copyForm(r *http.Request) (response, error) {
-	v, err := c.copyView(r)
+func (c *Console) messageCopyForm(r *http.Request) (response, error) {
+	v, err := c.messageCopy(r)
 	if err != nil {
 		return nil, err
 	}
@@ -132,15 +132,15 @@ func (c *Console) copyForm(r *http.Request) (response, error) {
 		}
 	}
 	v.Form, v.Key, v.Resolve = messageform.New(e, v.HasBody), rand.Text(), len(v.Failures) > 0
-	return copyPage(v), nil
+	return messageCopyPage(v), nil
 }
 
-func (c *Console) copyView(r *http.Request) (copyView, error) {
+func (c *Console) messageCopy(r *http.Request) (messageCopy, error) {
 	if err := needOperator(r, "a copy"); err != nil {
-		return copyView{}, err
+		return messageCopy{}, err
 	}
 	found, message, err := c.findMessage(r)
-	v := copyView{messageView: found, Types: messageform.Types()}
+	v := messageCopy{messageView: found, Types: messageform.Types()}
 	v.HasBody = mayRead(r) && found.Event.BodyIn == schemas.BodyHere
 	for _, q := range message.Queues {
 		if q.State != history.QueueHandled {
@@ -150,7 +150,7 @@ func (c *Console) copyView(r *http.Request) (copyView, error) {
 	return v, err
 }
 
-func copyPage(v copyView) page {
+func messageCopyPage(v messageCopy) page {
 	for range emptyRows {
 		v.Form.Headers = append(v.Form.Headers, messageform.Header{Type: "string"})
 	}
@@ -167,14 +167,14 @@ func (c *Console) sendCopy(r *http.Request) (response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
-	v, err := c.copyView(r)
+	v, err := c.messageCopy(r)
 	if err != nil {
 		return nil, err
 	}
 	v.Form, v.Key, v.Resolve = messageform.Read(r.PostForm), r.PostForm.Get("key"), r.PostForm.Get("resolve") != ""
 	fail := func(err error) (response, error) {
 		v.Problem = problemOf(err)
-		return copyPage(v), nil
+		return messageCopyPage(v), nil
 	}
 	publication, err := v.Form.Publication(cmp.Or(v.Event.Fingerprint, v.Event.EventID))
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *Console) sendCopy(r *http.Request) (response, error) {
 }
 
 // MayRead reports whether only the store is the reason for a missing body.
-func (v copyView) MayRead() bool { return v.Body.MayRead }
+func (v messageCopy) MayRead() bool { return v.Body.MayRead }
 
 // SentPath returns the fingerprint of the copy, escaped.
-func (v copyView) SentPath() string { return url.PathEscape(v.Sent) }
+func (v messageCopy) SentPath() string { return url.PathEscape(v.Sent) }

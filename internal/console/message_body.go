@@ -59,7 +59,7 @@ func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
 }
 
 func (c *Console) readBody(r *http.Request, e schemas.Event) (body []byte, err error) {
-	err = c.client.get(r.Context(), messageURL(messageIDOf(e))+"/body", nil, &body)
+	err = c.client.get(r.Context(), messagePath(e)+"/body", nil, &body)
 	return body, err
 }
 
@@ -94,7 +94,7 @@ func (b *bodyView) show(r *http.Request, e schemas.Event, body []byte) {
 	case "tree":
 		b.Tree = tree
 	case "image":
-		b.Image = messageURL(messageIDOf(e)) + "/image"
+		b.Image = messagePath(e) + "/image"
 	case "text":
 		b.Text, b.IsWhole = indent.Text(body, maxBodyText)
 	case "hex":
@@ -171,16 +171,16 @@ func (c *Console) messageImage(r *http.Request) (response, error) {
 	if kind == "" {
 		return nil, &problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is no PNG, JPEG, GIF or WebP", Remedy: "Download it from the page of the message."}
 	}
-	return image{kind, body}, nil
+	return imageResponse{kind, body}, nil
 }
 
 // image is the response with an image.
-type image struct {
+type imageResponse struct {
 	kind string
 	body []byte
 }
 
-func (i image) write(_ *Console, w http.ResponseWriter, _ *http.Request) {
+func (i imageResponse) write(_ *Console, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", i.kind)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -17,8 +17,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// step is an event in the timeline of a message.
-type step struct {
+// lifeStep is an event in the timeline of a message.
+type lifeStep struct {
 	schemas.Event
 	Action                   schemas.Action // of a quarantined event: the action of the event that it replaces
 	IsQuarantined, IsStrange bool           // in quarantine, or in the log and no event
@@ -30,8 +30,8 @@ type step struct {
 	Of                       *schemas.Event // the event that was replayed, if it is in the timeline
 }
 
-func lifeOf(documents []api.Document) ([]step, error) {
-	life := make([]step, len(documents))
+func lifeOf(documents []api.Document) ([]lifeStep, error) {
+	life := make([]lifeStep, len(documents))
 	byID := map[string]*schemas.Event{}
 	var before time.Time
 	for i, document := range documents {
@@ -39,7 +39,7 @@ func lifeOf(documents []api.Document) ([]step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading an event of the message: %w", err)
 		}
-		s := step{Event: e, Action: e.RecordedAction(), IsQuarantined: e.Action == schemas.Quarantined}
+		s := lifeStep{Event: e, Action: e.RecordedAction(), IsQuarantined: e.Action == schemas.Quarantined}
 		if s.IsQuarantined {
 			_, known := e.Refused()
 			s.IsStrange = !known
@@ -59,7 +59,7 @@ func lifeOf(documents []api.Document) ([]step, error) {
 }
 
 // IsFailure reports whether the event has an error with details.
-func (s step) IsFailure() bool {
+func (s lifeStep) IsFailure() bool {
 	return s.Failure.Message != "" && s.Action != schemas.Discarded
 }
 
@@ -85,7 +85,7 @@ func firstLine(text string) (line string, isLong bool) {
 
 // selectedFailure returns the failure that the parameter error names, or the newest, with
 // its stack trace; nil if the message has none.
-func (c *Console) selectedFailure(r *http.Request, life []step) *schemas.Event {
+func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Event {
 	id, wanted := "", r.URL.Query().Get("error")
 	for _, s := range life {
 		if s.IsFailure() && (id == "" || id != wanted) {

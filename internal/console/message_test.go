@@ -51,8 +51,8 @@ func published(id, body string, headers amqp.Table) schemas.Event {
 	}}
 }
 
-// form returns the fields of the form of a page, as a browser without changes sends them.
-func (d document) form(t *testing.T) url.Values {
+// fields returns the fields of the form of a page, as a browser without changes sends them.
+func (d document) fields(t *testing.T) url.Values {
 	t.Helper()
 	values := url.Values{}
 	attribute := func(tag, name string) (string, bool) {
@@ -290,7 +290,7 @@ func TestDiscardFromAMessage(t *testing.T) {
 	s.await(t, 1, "action: poisoned")
 	form := s.get(t, "/messages/m-1/discard")
 	form.want(t, http.StatusOK, "Discard the failures of message m-1", "queue orders", "Discard 1 failure")
-	fields := form.form(t)
+	fields := form.fields(t)
 	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusBadRequest, "a reason is required", "Discard 1 failure")
 	fields.Set("reason", "a test order")
 	done := s.post(t, "/messages/m-1/discard", fields)
@@ -316,7 +316,7 @@ func TestCopyOfAMessage(t *testing.T) {
 	s.await(t, 1, "action: poisoned")
 	s.await(t, 1, "action: published")
 	s.broken.Store(false)
-	form := s.get(t, "/messages/m-1/copy").form(t)
+	form := s.get(t, "/messages/m-1/copy").fields(t)
 	if form.Get("body") != "{\r\n  \"customer\": null\r\n}" || form.Get("exchange") != "shop" {
 		t.Fatalf("%v", form)
 	}
@@ -349,7 +349,7 @@ func TestMistakesInACopy(t *testing.T) {
 	s := newSystem(t)
 	s.keep(t, published("m-1", "\x00\xff", amqp.Table{"n": int32(7)}))
 	page := s.get(t, "/messages/m-1/copy")
-	fields := page.form(t)
+	fields := page.fields(t)
 	if fields.Get("body_kind") != "base64" || fields.Get("body") != base64.StdEncoding.EncodeToString([]byte("\x00\xff")) {
 		t.Fatalf("%v", fields)
 	}
@@ -370,7 +370,7 @@ func TestMistakesInACopy(t *testing.T) {
 		if got.StatusCode < 400 || !strings.Contains(got.words(t), want) {
 			t.Errorf("%v: %s, want %q\n%s", change, got.Status, want, got.words(t))
 		}
-		if again := got.form(t); again.Get(change[0]) != change[1] {
+		if again := got.fields(t); again.Get(change[0]) != change[1] {
 			t.Errorf("%s has become %q", change[0], again.Get(change[0]))
 		}
 	}
@@ -391,7 +391,7 @@ func TestCopyToAQueue(t *testing.T) {
 	s.publish(t, "m-1", `{}`, nil)
 	s.await(t, 1, "action: poisoned")
 	s.broken.Store(false)
-	form := s.get(t, "/messages/m-1/copy").form(t)
+	form := s.get(t, "/messages/m-1/copy").fields(t)
 	form.Set("queue", "orders")
 	form.Del("resolve")
 	s.post(t, "/messages/m-1/copy", form).want(t, http.StatusOK, "The copy was published.", "orders failed")
@@ -442,7 +442,7 @@ func TestRolesOnAMessage(t *testing.T) {
 		t.Error("kim sees the body")
 	}
 	for _, action := range []string{"copy", "discard"} {
-		got := s.do(t, http.MethodPost, "/messages/m-1/"+action, kim.form(t), "Authorization", secrets["bob"], "Content-Type", "application/x-www-form-urlencoded")
+		got := s.do(t, http.MethodPost, "/messages/m-1/"+action, kim.fields(t), "Authorization", secrets["bob"], "Content-Type", "application/x-www-form-urlencoded")
 		got.want(t, http.StatusForbidden)
 	}
 }

@@ -201,7 +201,7 @@ func newMessageRow(document api.Document, shown []columns.Column) (messageRow, e
 	for i, column := range shown {
 		cell := newMessageCell(e, values, column)
 		if i == link {
-			cell.Href = messagePath(e)
+			cell.Href = messageLink(e)
 		}
 		row.Cells = append(row.Cells, cell)
 	}
@@ -232,8 +232,8 @@ func newMessageCell(e schemas.Event, values columns.Document, column columns.Col
 	return cell
 }
 
-// messagePath returns the page of the message of an event. A browser would resolve dots.
-func messagePath(e schemas.Event) string {
+// messageLink returns the page of an event's message, by its shortest id. A browser would resolve dots.
+func messageLink(e schemas.Event) string {
 	id := columns.MessageID(e)
 	if id == "." || id == ".." {
 		id = e.EventID
