@@ -45,6 +45,7 @@ func newBrowser(t *testing.T, s system) browser {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits until it writes no more to its folder
 	b := browser{ctx, s.url}
 	b.do(t, "opening the browser", emulation.SetTimezoneOverride("Europe/Berlin"))
 	return b
