@@ -24,7 +24,8 @@ func (f Form) Command(total int) string {
 			arguments = append(arguments, name)
 		}
 	}
-	if f.Query != "" {
+	isFlag := strings.HasPrefix(f.Query, "-")
+	if f.Query != "" && !isFlag {
 		arguments = append(arguments, wording.Quoted(f.Query))
 	}
 	flag("--since", f.Since)
@@ -54,18 +55,25 @@ func (f Form) Command(total int) string {
 		flag("--limit", strconv.Itoa(f.Limit))
 	}
 	flag("--reason", f.Reason)
+	if len(f.IDs) > 0 {
+		flag("--ids", "-")
+		flag("--expect", strconv.Itoa(total))
+		yes("--yes", true)
+	}
+	if isFlag {
+		arguments = append(arguments, "--", wording.Quoted(f.Query))
+	}
 	zone := ""
 	if f.Zone != "" && regexp.MustCompile(`\d{4}-\d\d|/d`).MatchString(f.Query+f.From+f.To) {
 		zone = "TZ=" + wording.Quoted(f.Zone) + " "
 	}
+	line := zone + strings.Join(arguments, " ")
 	if len(f.IDs) == 0 {
-		return zone + strings.Join(arguments, " ")
+		return line
 	}
 	ids := make([]string, len(f.IDs))
 	for i, id := range f.IDs {
 		ids[i] = wording.Quoted(id)
 	}
-	flag("--ids", "-")
-	flag("--expect", strconv.Itoa(total))
-	return `printf '%s\n' ` + strings.Join(ids, " ") + " | " + zone + strings.Join(append(arguments, "--yes"), " ")
+	return `printf '%s\n' ` + strings.Join(ids, " ") + " | " + line
 }

@@ -80,6 +80,14 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// A query that looks like a flag is none.
+func TestCommandOfAQueryLikeAFlag(t *testing.T) {
+	got := runCommand(t, read(t, url.Values{"reason": {"x"}}, api.Filter{Query: "--yes"}).Command(1))
+	if want := []string{"replay", "--reason", "x", "--", "--yes", "in"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // runCommand returns the arguments of a command, its time zone and its input.
 func runCommand(t *testing.T, command string) []string {
 	t.Helper()
