@@ -80,6 +80,10 @@ func (h *routeHandler) guard(ctx context.Context, verified schemas.VerifiedState
 	}
 	end, alone, err := g.BeginAlone(ctx)
 	if err == nil && !alone {
+		left := g.Leave()
+		if !transport.AfterSettled(ctx, left) {
+			defer left()
+		}
 		verified.State.Deliveries, deliveries = deliveries, all
 		return wait(suspectDelay)
 	}

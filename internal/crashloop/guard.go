@@ -19,6 +19,11 @@ const (
 	// aloneTimeout bounds the wait of a suspect for the other handlers.
 	aloneTimeout = 10 * time.Second
 
+	// aloneAfter is how long a suspect waits while no other one leaves the process. Suspects
+	// come back from a delay together, and each that is still there when one of them ends
+	// the process has another delivery.
+	aloneAfter = time.Second
+
 	allHandlers  = 1 << 30
 	maxSurvivors = 10_000 // that are remembered, and as many requeued messages
 )
@@ -34,6 +39,8 @@ type Guard struct {
 
 	mu        sync.Mutex      // guards the fields below
 	busy      bool            // a suspect is handled, or waits for the other handlers
+	leaving   int             // suspects that leave the process, to wait for another one
+	left      time.Time       // when the last of them left, or the suspect that is handled came
 	survivors map[string]bool // fingerprints of messages that had no outcome, though the process did not end
 	requeued  int             // messages that no handler had when they were requeued
 }
@@ -110,6 +117,7 @@ func (g *Guard) BeginAlone(ctx context.Context) (end func(), ok bool, err error)
 	limited, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
 	acquired := g.handlers.Acquire(limited, allHandlers) == nil
+	g.awaitLeaving(limited)
 	end = func() {
 		if acquired {
 			g.handlers.Release(allHandlers)
@@ -131,5 +139,44 @@ func (g *Guard) setBusy() bool {
 	defer g.mu.Unlock()
 	was := g.busy
 	g.busy = true
+	if !was {
+		g.left = time.Now()
+	}
 	return !was
+}
+
+// Leave is called when a suspect leaves the process because another one is handled. The returned
+// function is called once its message is acknowledged.
+func (g *Guard) Leave() (end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leaving++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.leaving--
+		g.left = time.Now()
+	}
+}
+
+// awaitLeaving waits until no suspect has left the process for aloneAfter, or ctx ends.
+func (g *Guard) awaitLeaving(ctx context.Context) {
+	for {
+		g.mu.Lock()
+		rest := aloneAfter - time.Since(g.left)
+		if g.leaving > 0 {
+			rest = aloneAfter
+		}
+		g.mu.Unlock()
+		if rest <= 0 {
+			return
+		}
+		timer := time.NewTimer(rest)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
 }

@@ -130,3 +130,21 @@ func TestRequeuedDeliveriesDoNotCount(t *testing.T) {
 		t.Error("more messages are remembered than the limit")
 	}
 }
+
+// TestSuspectWaitsForThoseThatLeave: a suspect begins a second after the last of the others has
+// left the process, and does not wait for one that cannot leave for ever.
+func TestSuspectWaitsForThoseThatLeave(t *testing.T) {
+	for leaves, want := range map[time.Duration]time.Duration{0: time.Second, 4 * time.Second: 5 * time.Second, time.Hour: aloneTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			g, came := New(5), time.Now()
+			if leaves > 0 {
+				time.AfterFunc(leaves, g.Leave())
+			}
+			end, ok, err := g.BeginAlone(t.Context())
+			if took := time.Since(came); !ok || err != nil || took < want || took > want+aloneAfter/2 {
+				t.Errorf("others leave after %s: the suspect begins after %s, %v; want %s", leaves, took, err, want)
+			}
+			end()
+		})
+	}
+}
