@@ -41,12 +41,8 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 // errorOrNack returns the handler's error. A handler that nacks and returns no error
 // wants the message later.
 func errorOrNack(input *message.Message, err error) error {
-	select {
-	case <-input.Nacked():
-		if err == nil {
-			return retry.Unavailable(errNacked)
-		}
-	default:
+	if err == nil && isNacked(input) {
+		return retry.Unavailable(errNacked)
 	}
 	return err
 }

@@ -148,7 +148,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 
 // subscriber returns a subscriber whose consumers announce their role.
 func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
-	return transport.NewSubscriberWithConnection(p.subscription(r), logger, p.consuming, opts...)
+	return transport.NewSubscriberWithConnection(p.subscription(r), logger, p.consuming, append(opts, transport.SettledByHandlers())...)
 }
 
 // subscription makes every topic the name of a queue.

@@ -157,15 +157,11 @@ func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, veri
 // without an outcome keeps its place in the order of its key.
 func (h *routeHandler) settle(msg *message.Message, err error) {
 	a, found := arrivalOf(msg.Context())
-	if !found || err != nil || msg.Context().Err() != nil {
+	if !found || err != nil || msg.Context().Err() != nil || isNacked(msg) {
 		return
 	}
-	select {
-	case <-msg.Nacked():
-	default:
-		if a.ticket.Settle() {
-			h.places.Remove(a.ticket.Position())
-		}
+	if a.ticket.Settle() {
+		h.places.Remove(a.ticket.Position())
 	}
 }
 

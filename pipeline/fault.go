@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -29,9 +30,25 @@ type queueHandler struct {
 	onFault func(ctx context.Context, arrived schemas.Envelope, fault error) error
 }
 
-// run calls handle. A message over which handle panics or ends its goroutine would do the
-// same at each delivery: it becomes poison after so many tries.
+// run handles a message, and acknowledges or requeues it.
 func (h queueHandler) run(msg *message.Message) error {
+	ctx, err := msg.Context(), h.handleOrPoison(msg)
+	transport.Settle(ctx, err == nil && !isNacked(msg))
+	return err
+}
+
+func isNacked(msg *message.Message) bool {
+	select {
+	case <-msg.Nacked():
+		return true
+	default:
+		return false
+	}
+}
+
+// handleOrPoison calls handle. A message over which handle panics or ends its goroutine would do
+// the same at each delivery: it becomes poison after so many tries.
+func (h queueHandler) handleOrPoison(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
 	for tries := 1; usercode.Aborted(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {

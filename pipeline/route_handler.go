@@ -40,7 +40,8 @@ type routeHandler struct {
 func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTimeout time.Duration) *breaker.Subscriber {
 	route := breaker.Route{
 		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency + h.route.waitingRoom(), StopTimeout: stopTimeout,
-		Record: h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Logger: h.logger,
+		Requeue: func(ctx context.Context) { transport.Settle(ctx, false) },
+		Record:  h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Logger: h.logger,
 	}
 	if h.route.Timeout > 0 {
 		route.HandlerTimeout = h.route.Timeout + hangGrace

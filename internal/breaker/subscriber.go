@@ -3,6 +3,8 @@ package breaker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +33,14 @@ type Subscriber struct {
 	handlers      sync.WaitGroup
 	running       sync.WaitGroup
 
-	mu        sync.Mutex                  // guards delivered
-	delivered map[*message.Message]func() // messages that a handler has; calls Settled once
+	mu        sync.Mutex                     // guards delivered
+	delivered map[*message.Message]*delivery // messages that a handler has
+}
+
+// delivery is a message that a handler has.
+type delivery struct {
+	ctx  context.Context // of the message
+	done func()
 }
 
 // Route has the consumers of a route. These end with their contexts and wait for no
@@ -43,6 +51,9 @@ type Route struct {
 	Concurrency        int
 	HandlerTimeout     time.Duration // after which a handler hangs; 0: none
 	StopTimeout        time.Duration // for handlers at the end of the route
+
+	// Requeue requeues the message with a context, whose handler did not finish in time.
+	Requeue func(context.Context)
 
 	// Stop is called before the end of the route waits for handlers. Nil: no call.
 	Stop func()
@@ -59,7 +70,7 @@ type Route struct {
 func NewSubscriber(route Route, b *Breaker) *Subscriber {
 	return &Subscriber{
 		route: route, breaker: b,
-		out: make(chan *message.Message), delivered: map[*message.Message]func(){},
+		out: make(chan *message.Message), delivered: map[*message.Message]*delivery{},
 		slots: make(chan struct{}, route.Concurrency), hungProbes: make(chan struct{}, route.Concurrency),
 		recoverySlots: make(chan struct{}, min(route.Concurrency, max(b.cfg.Messages, 1))),
 	}
@@ -162,7 +173,7 @@ func release(slots []chan struct{}) {
 func (s *Subscriber) deliver(msg *message.Message, done func()) {
 	s.handlers.Add(1)
 	s.mu.Lock()
-	s.delivered[msg] = done
+	s.delivered[msg] = &delivery{msg.Context(), done}
 	s.mu.Unlock()
 	s.out <- msg
 }
@@ -170,21 +181,22 @@ func (s *Subscriber) deliver(msg *message.Message, done func()) {
 // Settled is called when a message is acked or requeued, whether it was delivered or not.
 func (s *Subscriber) Settled(msg *message.Message) {
 	s.mu.Lock()
-	done, delivered := s.delivered[msg]
+	delivered, found := s.delivered[msg]
 	delete(s.delivered, msg)
 	s.mu.Unlock()
-	if delivered {
-		done()
+	if found {
+		delivered.done()
 		s.handlers.Done()
 	}
 }
 
-// nackAll nacks the messages whose handlers did not finish in time.
-func (s *Subscriber) nackAll() {
+// requeueAll requeues the messages whose handlers did not finish in time.
+func (s *Subscriber) requeueAll() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for msg := range s.delivered {
-		msg.Nack()
+	left := slices.Collect(maps.Values(s.delivered))
+	s.mu.Unlock()
+	for _, delivered := range left {
+		s.route.Requeue(delivered.ctx)
 	}
 }
 
@@ -317,7 +329,7 @@ func (s *Subscriber) end() {
 	timer := time.AfterFunc(s.route.StopTimeout, func() {
 		s.route.Logger.Error("handlers did not finish in time; their messages are requeued",
 			"queue", s.route.Queue, "timeout", s.route.StopTimeout)
-		s.nackAll()
+		s.requeueAll()
 	})
 	s.handlers.Wait()
 	timer.Stop()

@@ -122,7 +122,7 @@ func startTestRoute(t *testing.T, cfg retry.Breaker, concurrency int, handle fun
 	r := &testRoute{queue: make(chan *message.Message, 20_000)}
 	b := New(cfg, time.Now)
 	s := NewSubscriber(Route{
-		Queue: "orders", Concurrent: r, Single: r, Concurrency: concurrency, StopTimeout: time.Second,
+		Queue: "orders", Concurrent: r, Single: r, Concurrency: concurrency, StopTimeout: time.Second, Requeue: func(context.Context) {},
 		Record: r.record, Paused: prometheus.NewGauge(prometheus.GaugeOpts{}), Logger: slog.New(slog.DiscardHandler),
 	}, b)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,8 +3,6 @@ package transport
 import (
 	"context"
 	"sync"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 type deliveryKey struct{}
@@ -12,6 +10,7 @@ type deliveryKey struct{}
 // deliveryState is in the context of a message, from its delivery to its acknowledgement.
 type deliveryState struct {
 	redelivered bool
+	settle      func(acked bool) // of Settle
 
 	mu      sync.Mutex // guards the fields below, since a message may be nacked while a handler has it
 	settled func()     // of AfterSettled; nil: none
@@ -48,24 +47,24 @@ func (s *deliveryState) set(f func()) bool {
 	return true
 }
 
-func withDelivery(ctx context.Context, d *amqp.Delivery) (context.Context, *deliveryState) {
-	state := &deliveryState{redelivered: d.Redelivered}
-	return context.WithValue(ctx, deliveryKey{}, state), state
+// Settle acknowledges the message being handled, or requeues it after a pause as a nack does.
+// Only the first call for a message has an effect. It is for Subscribers with the option
+// SettledByHandlers.
+func Settle(ctx context.Context, acked bool) {
+	if state, found := ctx.Value(deliveryKey{}).(*deliveryState); found {
+		state.settle(acked)
+	}
 }
 
-// takeSettled returns the function of AfterSettled; nil if there is none. It is called after the
-// ack or nack.
-func (s *deliveryState) takeSettled() func() {
+func withDelivery(ctx context.Context, state *deliveryState) context.Context {
+	return context.WithValue(ctx, deliveryKey{}, state)
+}
+
+// take returns the function of AfterSettled, nil if there is none. first is true once.
+func (s *deliveryState) take() (f func(), first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.settled
+	f, first = s.settled, !s.taken
 	s.settled, s.taken = nil, true
-	return f
-}
-
-// end calls the function of AfterSettled, unless it was taken.
-func (s *deliveryState) end() {
-	if f := s.takeSettled(); f != nil {
-		f()
-	}
+	return f, first
 }

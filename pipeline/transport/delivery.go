@@ -23,18 +23,53 @@ type inFlight struct {
 	onStop   func() // called if the subscription stops before the ack; may be nil
 }
 
-// handle passes one delivery to the handler and acknowledges it. ctx is the session's.
-func (s *subscription) handle(ctx context.Context, h inFlight) {
-	defer s.releaseSlot()
-	defer s.budget.release(h.size)
-	defer h.done()
-	defer h.settled()
+// deliver passes one delivery to the handler; it returns false if the subscription stops or the
+// session ends before. ctx is the session's.
+func (s *subscription) deliver(ctx context.Context, h *inFlight) bool {
+	h.state.settle = func(acked bool) { s.settle(ctx, h, acked) }
 	select {
 	case s.out <- h.message:
+		return true
 	case <-s.stop:
 		s.requeue(h.acks, h.delivery)
-		return
 	case <-ctx.Done():
+	}
+	s.end(h)
+	return false
+}
+
+// settle acknowledges a delivery, or requeues it after a pause.
+func (s *subscription) settle(ctx context.Context, h *inFlight, acked bool) {
+	after, first := h.state.take()
+	switch {
+	case !first:
+	case acked:
+		s.nackCounter.acked(h.delivery)
+		h.acks.ack(h.delivery.DeliveryTag, after)
+		s.end(h)
+	default:
+		h.done()
+		if after != nil {
+			after()
+		}
+		if s.stopped() { // without a pause
+			s.requeueAfterPause(ctx, h)
+			return
+		}
+		s.handlers.Go(func() { s.requeueAfterPause(ctx, h) })
+	}
+}
+
+func (s *subscription) end(h *inFlight) {
+	h.settled()
+	h.done()
+	s.budget.release(h.size)
+	s.releaseSlot()
+}
+
+// handle passes one delivery to the handler, and waits for the ack or nack of its message.
+func (s *subscription) handle(ctx context.Context, h *inFlight) {
+	if !s.deliver(ctx, h) {
 		return
 	}
 	if h.onStop != nil {
@@ -47,19 +82,17 @@ func (s *subscription) handle(ctx context.Context, h inFlight) {
 	}
 	select {
 	case <-h.message.Acked():
-		s.nackCounter.acked(h.delivery)
-		h.acks.ack(h.delivery.DeliveryTag, h.state.takeSettled())
+		s.settle(ctx, h, true)
 	case <-h.message.Nacked():
-		h.done()
-		h.state.end()
-		s.requeueAfterPause(ctx, h)
+		s.settle(ctx, h, false)
 	case <-s.expired.Done():
+		s.end(h)
 	}
 }
 
 // message returns the Watermill message of a delivery. A delivery that the configured
 // marshaler refuses would be requeued for ever: Marshaler converts it instead.
-func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.Message, *deliveryState, context.CancelFunc) {
+func (s *subscription) message(ctx context.Context, d *amqp.Delivery, state *deliveryState) (*message.Message, context.CancelFunc) {
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
 		s.warnOnce.Do(func() {
@@ -68,15 +101,16 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery) (*message.
 		})
 		msg, _ = Marshaler{}.Unmarshal(*d)
 	}
-	messageCtx, state := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), d)
+	messageCtx := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), state)
 	messageCtx, cancel := context.WithCancel(messageCtx)
 	msg.SetContext(messageCtx)
-	return msg, state, cancel
+	return msg, cancel
 }
 
 // requeueAfterPause requeues a nacked message after a pause, or at once when the session
 // ends. A queue without requeue dead-letters it without a pause.
-func (s *subscription) requeueAfterPause(ctx context.Context, h inFlight) {
+func (s *subscription) requeueAfterPause(ctx context.Context, h *inFlight) {
+	defer s.end(h)
 	requeue := !s.cfg.Consume.NoRequeueOnNack
 	if requeue {
 		s.pause(ctx, s.opts.nackBackoff.Pause(s.nackCounter.nacked(h.delivery)))

@@ -24,6 +24,8 @@ type options struct {
 	onRequeue      func(messages int)
 	onArrival      func(*message.Message) (settled func())
 	newLock        func() Lock
+
+	settledByHandlers bool
 }
 
 const (
@@ -116,6 +118,12 @@ func (noLock) Release()                      {}
 // lets only one process consume a queue.
 func Locked(newLock func() Lock) Option {
 	return func(o *options) { o.newLock = newLock }
+}
+
+// SettledByHandlers makes handlers call Settle with the context of each message that they got.
+// The ack and the nack of the message have no effect then, and no goroutine waits for them.
+func SettledByHandlers() Option {
+	return func(o *options) { o.settledByHandlers = true }
 }
 
 // Window sets how many messages of a publisher may be unconfirmed; 1,000 by default.
