@@ -3,7 +3,6 @@ package handlercall
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,12 +14,16 @@ import (
 // A handler that hangs would get the message once more each time, and occupy one slot after
 // the other. The zero value has no calls.
 type Running struct {
-	mu  sync.Mutex         // guards all
-	all map[string][]*call // by fingerprint
+	mu  sync.Mutex       // guards the fields below, and next of the calls
+	all map[string]*call // by fingerprint; the calls for equal messages are a list, oldest first
 }
 
 // call is one call of a handler.
 type call struct {
+	running     *Running
+	fingerprint string
+	next        *call // for an equal message
+
 	delivery context.Context // ends with the channel of the message
 	began    time.Time
 	message  string // instance id, "" where it has none yet
@@ -28,22 +31,38 @@ type call struct {
 
 // Begin is called before a handler; the returned function is called after it.
 func (r *Running) Begin(delivery context.Context, state schemas.State, now time.Time) (end func()) {
-	this := &call{delivery: delivery, began: now, message: state.Message}
+	this := &call{running: r, fingerprint: state.Fingerprint, delivery: delivery, began: now, message: state.Message}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = map[string][]*call{}
+		r.all = map[string]*call{}
 	}
-	r.all[state.Fingerprint] = append(r.all[state.Fingerprint], this)
-	return func() { r.end(state.Fingerprint, this) }
+	if last := r.all[state.Fingerprint]; last == nil {
+		r.all[state.Fingerprint] = this
+	} else {
+		for last.next != nil {
+			last = last.next
+		}
+		last.next = this
+	}
+	return this.end
 }
 
-func (r *Running) end(fingerprint string, this *call) {
+func (c *call) end() {
+	r := c.running
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := slices.DeleteFunc(r.all[fingerprint], func(other *call) bool { return other == this })
-	if r.all[fingerprint] = left; len(left) == 0 {
-		delete(r.all, fingerprint)
+	first := r.all[c.fingerprint]
+	switch {
+	case first != c:
+		for first.next != c {
+			first = first.next
+		}
+		first.next = c.next
+	case c.next != nil:
+		r.all[c.fingerprint] = c.next
+	default:
+		delete(r.all, c.fingerprint)
 	}
 }
 
@@ -52,7 +71,7 @@ func (r *Running) end(fingerprint string, this *call) {
 func (r *Running) Find(state *schemas.State, redelivered bool, newID func() string) (since time.Time, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, other := range r.all[state.Fingerprint] {
+	for other := r.all[state.Fingerprint]; other != nil; other = other.next {
 		if other.delivery.Err() == nil || other.message != state.Message {
 			continue
 		}

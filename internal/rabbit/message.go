@@ -82,10 +82,14 @@ func checkHeaders(headers amqp.Table) *refusal {
 	return checkTable(headers)
 }
 
-// checkSize refuses headers that exceed one frame of frameMax bytes, 0 for no
-// limit.
-func (m Message) checkSize(frameMax int) error {
-	if size := schemas.HeaderFrameSize(m.Publishing); frameMax > 0 && size > frameMax {
+// checkSize refuses headers, of the given encoded size, that exceed one frame of frameMax bytes, 0
+// for no limit.
+func (m Message) checkSize(headers, frameMax int) error {
+	size := schemas.PropertyFrameSize(m.Publishing)
+	if headers > 0 {
+		size += 4 + headers
+	}
+	if frameMax > 0 && size > frameMax {
 		return m.refused(codeFrame, fmt.Sprintf("properties and headers need a frame of %d bytes, the broker takes %d", size, frameMax))
 	}
 	return nil

@@ -67,7 +67,8 @@ func (w *window) publish(m *Pending) {
 		w.publisher.finish(m, m.notConfirmedError(m.ctx))
 		return
 	}
-	if err := m.message.checkSize(w.conn.Config.FrameSize); err != nil {
+	publishing, encoded := w.encoded(m.message.Publishing)
+	if err := m.message.checkSize(encoded, w.conn.Config.FrameSize); err != nil {
 		w.publisher.finish(m, err)
 		return
 	}
@@ -76,7 +77,7 @@ func (w *window) publish(m *Pending) {
 	w.sent = append(w.sent, m)
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
-		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, w.encoded(m.message.Publishing))
+		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, publishing)
 	switch {
 	case err == nil:
 		return
@@ -90,18 +91,18 @@ func (w *window) publish(m *Pending) {
 }
 
 // encoded returns a message with encoded headers, for the client library to write before the
-// next call. Headers with a value that cannot be encoded stay for the client library, which
-// refuses them.
-func (w *window) encoded(p amqp.Publishing) amqp.Publishing {
+// next call, and their size. Headers with a value that cannot be encoded stay for the client
+// library, which refuses them.
+func (w *window) encoded(p amqp.Publishing) (_ amqp.Publishing, size int) {
 	if len(p.Headers) == 0 {
-		return p
+		return p, 0
 	}
 	headers, err := amqpstream.AppendTable(w.buffer[:0], p.Headers)
 	if w.buffer = headers; err == nil && len(headers) <= maxEncoded {
 		w.headers[amqpstream.EncodedHeaders] = headers
 		p.Headers = w.headers
 	}
-	return p
+	return p, len(headers)
 }
 
 func (w *window) cork() {

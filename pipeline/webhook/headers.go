@@ -56,7 +56,7 @@ type requestHeaders struct {
 	values []string
 }
 
-const usualHeaders = 24
+const usualHeaders = 14
 
 func newRequestHeaders() *requestHeaders {
 	return &requestHeaders{Header: make(http.Header, usualHeaders), values: make([]string, 0, usualHeaders)}
