@@ -49,15 +49,6 @@ func (f FrameMax) stateRoom() int { return min(stateRoom, f.limit()*3/8) }
 // end, class, weight, body size and property flags. Headers must have types that
 // AMQP supports.
 func HeaderFrameSize(p amqp.Publishing) int {
-	size := PropertyFrameSize(p)
-	if len(p.Headers) > 0 {
-		size += tableSize(p.Headers)
-	}
-	return size
-}
-
-// PropertyFrameSize is HeaderFrameSize of the message without its headers.
-func PropertyFrameSize(p amqp.Publishing) int {
 	size := 7 + 1 + 2 + 2 + 8 + 2
 	for _, text := range [...]string{
 		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,
@@ -74,6 +65,9 @@ func PropertyFrameSize(p amqp.Publishing) int {
 	}
 	if !p.Timestamp.IsZero() {
 		size += 8
+	}
+	if len(p.Headers) > 0 {
+		size += tableSize(p.Headers)
 	}
 	return size
 }

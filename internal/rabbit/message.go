@@ -85,7 +85,9 @@ func checkHeaders(headers amqp.Table) *refusal {
 // checkSize refuses headers, of the given encoded size, that exceed one frame of frameMax bytes, 0
 // for no limit.
 func (m Message) checkSize(headers, frameMax int) error {
-	size := schemas.PropertyFrameSize(m.Publishing)
+	properties := m.Publishing
+	properties.Headers = nil // counted by their encoded size
+	size := schemas.HeaderFrameSize(properties)
 	if headers > 0 {
 		size += 4 + headers
 	}

@@ -8,52 +8,73 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// TestAfterSettled: the function is called once the broker gets the ack, or gets the message back.
-func TestAfterSettled(t *testing.T) {
+// settling are the ways in which the messages of a Subscriber are settled.
+var settling = map[string]struct {
+	options   []Option
+	ack, nack func(*message.Message)
+}{
+	"by its messages": {nil, func(msg *message.Message) { msg.Ack() }, func(msg *message.Message) { msg.Nack() }},
+	"by handlers": {
+		[]Option{SettledByHandlers()},
+		func(msg *message.Message) { Settle(msg.Context(), true); Settle(msg.Context(), false) },
+		func(msg *message.Message) { Settle(msg.Context(), false); Settle(msg.Context(), true) },
+	},
+}
+
+// TestSettled: a message is acked or requeued as the first call says, and the function of
+// AfterSettled is called once the broker gets the ack, or gets the message back.
+func TestSettled(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		for _, concurrency := range []int{1, 3} {
-			rabbittest.NoLeaks(t)
-			queue, proxy := b.Queue(t, nil), b.Proxy(t)
-			publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(3)...)
-			cfg := queueConfig(b)
-			cfg.Connection.AmqpURI = proxy.URL
-			s := newTestSubscriber(t, cfg, Concurrency(concurrency), NackBackoff(0, 0))
-			messages := subscribe(t, s, queue)
-			settled := func(end func(*message.Message)) <-chan struct{} {
-				msg, called := rabbittest.Receive(t, messages), make(chan struct{})
-				if !AfterSettled(msg.Context(), func() { close(called) }) {
-					t.Fatal("a delivered message is not known as one")
-				}
-				quiet(t, "called before the ack", called)
-				end(msg)
-				return called
-			}
-			rabbittest.Ends(t, settled(func(msg *message.Message) { msg.Ack() }))
-			rabbittest.Ends(t, settled(func(msg *message.Message) { msg.Nack() }))
-			rabbittest.Ends(t, settled(func(msg *message.Message) {
-				proxy.Cut()
-				rabbittest.Ends(t, msg.Context().Done())
-				msg.Ack() // too late
-			}))
-			proxy.Mend()
-			for range 2 {
-				msg := rabbittest.Receive(t, messages)
-				msg.Ack()
-				called := make(chan struct{})
-				if rabbittest.Ends(t, msg.Context().Done()); !AfterSettled(msg.Context(), func() { close(called) }) {
-					t.Error("a message that is acked is not known as one")
-				}
-				rabbittest.Ends(t, called)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if n := b.Len(t, queue); n != 0 {
-				t.Errorf("%d messages are left", n)
+		for name, way := range settling {
+			for _, concurrency := range []int{1, 3} {
+				t.Run(name, func(t *testing.T) {
+					testSettled(t, b, append(way.options, Concurrency(concurrency)), way.ack, way.nack)
+				})
 			}
 		}
 	})
 	if AfterSettled(t.Context(), func() { t.Error("called") }) {
 		t.Error("a context without a message has one")
+	}
+}
+
+func testSettled(t *testing.T, b rabbittest.Broker, options []Option, ack, nack func(*message.Message)) {
+	rabbittest.NoLeaks(t)
+	queue, proxy := b.Queue(t, nil), b.Proxy(t)
+	publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(3)...)
+	cfg := queueConfig(b)
+	cfg.Connection.AmqpURI = proxy.URL
+	s := newTestSubscriber(t, cfg, append(options, NackBackoff(0, 0))...)
+	messages := subscribe(t, s, queue)
+	settled := func(end func(*message.Message)) <-chan struct{} {
+		msg, called := rabbittest.Receive(t, messages), make(chan struct{})
+		if !AfterSettled(msg.Context(), func() { close(called) }) {
+			t.Fatal("a delivered message is not known as one")
+		}
+		quiet(t, "called before the ack", called)
+		end(msg)
+		return called
+	}
+	rabbittest.Ends(t, settled(ack))
+	rabbittest.Ends(t, settled(nack))
+	rabbittest.Ends(t, settled(func(msg *message.Message) {
+		proxy.Cut()
+		rabbittest.Ends(t, msg.Context().Done())
+		ack(msg) // too late
+	}))
+	proxy.Mend()
+	for range 2 {
+		msg, called := rabbittest.Receive(t, messages), make(chan struct{})
+		ack(msg)
+		if rabbittest.Ends(t, msg.Context().Done()); !AfterSettled(msg.Context(), func() { close(called) }) {
+			t.Error("a message that is acked is not known as one")
+		}
+		rabbittest.Ends(t, called)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := b.Len(t, queue); n != 0 {
+		t.Errorf("%d messages are left", n)
 	}
 }
