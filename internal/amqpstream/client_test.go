@@ -18,6 +18,7 @@ import (
 // through a Conn.
 type fakeServer struct {
 	to         net.Conn
+	stream     *Conn
 	client     *amqp.Connection
 	ch         *amqp.Channel
 	deliveries <-chan amqp.Delivery
@@ -79,9 +80,9 @@ func startFakeServer(t testing.TB) *fakeServer {
 	t.Helper()
 	client, server := net.Pipe()
 	go serve(server)
-	s := &fakeServer{to: server}
+	s := &fakeServer{to: server, stream: New(client, true)}
 	var err error
-	if s.client, err = amqp.Open(New(client, true), amqp.Config{
+	if s.client, err = amqp.Open(s.stream, amqp.Config{
 		SASL: []amqp.Authentication{&amqp.PlainAuth{}}, FrameSize: amqp.FrameSizeUnlimited,
 	}); err != nil {
 		t.Fatal(err)
@@ -98,12 +99,17 @@ func startFakeServer(t testing.TB) *fakeServer {
 
 var errClientClosed = errors.New("the client has closed the connection")
 
+// deliverFrame is a deliver method for a consumer.
+func deliverFrame(consumer string, tag uint64) []byte {
+	arguments := binary.BigEndian.AppendUint64(shortText(consumer), tag)
+	arguments = append(append(append(arguments, 1), shortText("exchange")...), shortText("key")...)
+	return onChannel(1, methodFrame(classBasic, methodDeliver, arguments...))
+}
+
 // deliver sends a message with a content header and no body.
 func (s *fakeServer) deliver(content []byte) (amqp.Delivery, error) {
 	s.tag++
-	arguments := binary.BigEndian.AppendUint64(shortText("tag"), s.tag)
-	arguments = append(append(append(arguments, 0), shortText("exchange")...), shortText("key")...)
-	if _, err := s.to.Write(append(onChannel(1, methodFrame(60, 60, arguments...)), content...)); err != nil {
+	if _, err := s.to.Write(append(deliverFrame("tag", s.tag), content...)); err != nil {
 		return amqp.Delivery{}, err
 	}
 	select {

@@ -10,6 +10,7 @@ const (
 	frameContent   = 2 // a content header: the properties of a message
 	frameBody      = 3
 	frameHeartbeat = 8
+	frameEndByte   = 0xCE
 )
 
 // splitter finds frames in a stream that arrives in pieces.

@@ -1,6 +1,6 @@
 // Package amqpstream passes AMQP frames between a broker and the client library
-// amqp091-go. It changes only frames that would end the connection, and those whose headers
-// were encoded in advance (EncodedHeaders):
+// amqp091-go. It decodes the deliveries of a Consumer itself. It changes only frames that would
+// end the connection, and those whose headers were encoded in advance (EncodedHeaders):
 //
 //   - The broker sends frames larger than negotiated: the client library gets a
 //     larger frame-max than the broker.

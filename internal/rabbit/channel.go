@@ -12,7 +12,7 @@ import (
 // then includes the reason why there is no connection. The caller closes the
 // channel; a lost connection closes it as well.
 func (c *Connection) Channel(ctx context.Context) (*amqp.Channel, error) {
-	ch, _, err := c.open(ctx, func(*amqp.Channel) error { return nil })
+	ch, _, err := c.open(ctx, func(*link, *amqp.Channel) error { return nil })
 	return ch, err
 }
 
@@ -23,7 +23,7 @@ func (c *Connection) Channel(ctx context.Context) (*amqp.Channel, error) {
 // broker closes the connection. When ctx ends first, Do returns while f still runs,
 // until its connection is closed.
 func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error {
-	ch, _, err := c.open(ctx, f)
+	ch, _, err := c.open(ctx, func(_ *link, ch *amqp.Channel) error { return f(ch) })
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (c *Connection) Do(ctx context.Context, f func(*amqp.Channel) error) error 
 
 // open opens a channel and calls prepare on it, until ctx ends. It also returns the
 // channel's connection.
-func (c *Connection) open(ctx context.Context, prepare func(*amqp.Channel) error) (*amqp.Channel, *link, error) {
+func (c *Connection) open(ctx context.Context, prepare func(*link, *amqp.Channel) error) (*amqp.Channel, *link, error) {
 	for closures := 0; ; {
 		conn, changed, err := c.await(ctx)
 		if err != nil {
@@ -123,7 +123,7 @@ func (c *Connection) awaitChange(ctx context.Context, changed <-chan struct{}) e
 // openOn opens a channel on conn. It bounds the library's calls by ctx: they have
 // no timeout, and a broker short of memory reads nothing from a publishing
 // connection.
-func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*amqp.Channel) error) (*amqp.Channel, error) {
+func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*link, *amqp.Channel) error) (*amqp.Channel, error) {
 	type result struct {
 		ch  *amqp.Channel
 		err error
@@ -134,7 +134,7 @@ func (c *Connection) openOn(ctx context.Context, conn *link, prepare func(*amqp.
 		if err != nil {
 			err = fmt.Errorf("open AMQP channel: %w", err)
 		} else {
-			err = prepare(ch)
+			err = prepare(conn, ch)
 		}
 		select {
 		case opened <- result{ch, err}:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/amqpstream"
 )
 
 // ConsumeConfig holds the settings of a consumer.
@@ -107,10 +109,11 @@ func (r *reporter) recovered() {
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
-	s := &Session{conn: c, tag: q.Tag, config: q, over: make(chan struct{}), watched: make(chan struct{})}
+	s := &Session{conn: c, config: q, over: make(chan struct{}), watched: make(chan struct{})}
 	var closed <-chan *amqp.Error
 	var cancelled <-chan string
-	ch, conn, err := c.open(ctx, func(ch *amqp.Channel) error {
+	ch, conn, err := c.open(ctx, func(conn *link, ch *amqp.Channel) error {
+		s.stream = conn.stream
 		closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		// The broker cancels a consumer at most once; capacity for the client's own cancel
 		// too.
@@ -120,7 +123,7 @@ func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session,
 	if err != nil {
 		return nil, err
 	}
-	s.ch, s.stream = ch, conn.stream
+	s.ch = ch
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if !c.spawn(func() { s.watch(conn, closed, cancelled) }) {
 		s.cancel(ErrClosed)
@@ -135,9 +138,8 @@ func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
 			return err
 		}
 	}
-	if s.tag == "" {
-		s.tag = consumerTag()
-		s.config.Tag = s.tag
+	if s.config.Tag == "" {
+		s.config.Tag = consumerTag()
 	}
 	return s.consume(ch, q)
 }
@@ -146,10 +148,47 @@ func (s *Session) consume(ch *amqp.Channel, q ConsumeConfig) error {
 	if err := ch.Qos(q.Prefetch, 0, false); err != nil {
 		return fmt.Errorf("set prefetch %d: %w", q.Prefetch, err)
 	}
-	deliveries, err := ch.Consume(q.Queue, s.tag, false, q.Exclusive, q.NoLocal, false, q.Args)
+	lost := ch.NotifyClose(make(chan *amqp.Error, 1))
+	consumer := s.stream.Consumer(s.config.Tag, ch)
+	s.tag = consumer.Tag
+	ended, err := ch.Consume(q.Queue, s.tag, false, q.Exclusive, q.NoLocal, false, q.Args)
 	if err != nil {
+		consumer.Close()
 		return fmt.Errorf("consume queue %q: %w", q.Queue, err)
+	}
+	deliveries := make(chan amqp.Delivery, bufferedDeliveries)
+	if !s.conn.spawn(func() { deliver(consumer, ended, lost, deliveries) }) {
+		consumer.Close()
+		return ErrClosed
 	}
 	s.Deliveries = deliveries
 	return nil
+}
+
+// bufferedDeliveries lets the goroutine that delivers continue without waiting for the
+// receiver of each.
+const bufferedDeliveries = 32
+
+// deliver sends the deliveries of a consumer until the broker has ended it, or its channel
+// is lost. ended is the consumer's channel of the client library, which closes then and has no
+// deliveries.
+func deliver(c *amqpstream.Consumer, ended <-chan amqp.Delivery, lost <-chan *amqp.Error, to chan<- amqp.Delivery) {
+	defer close(to)
+	defer c.Close()
+	var taken []amqp.Delivery
+	for last := false; !last; {
+		select {
+		case <-c.Ready():
+		case <-ended:
+			last = true
+		}
+		taken = c.Take(taken)
+		for _, d := range taken {
+			select {
+			case to <- d:
+			case <-lost:
+				return
+			}
+		}
+	}
 }

@@ -22,7 +22,6 @@ type Session struct {
 	ch      *amqp.Channel
 	stream  *amqpstream.Conn // of the connection of ch
 	tag     string           // of the current consumer
-	resumed int              // number of calls of Resume
 	config  ConsumeConfig
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -84,15 +83,13 @@ func (s *Session) Cancel() error {
 // Deliveries, which it replaces. Unacknowledged messages stay unacknowledged. It
 // must not run concurrently with Cancel.
 //
-// It appends a number to the consumer tag: a quorum queue continues its delivery
+// The consumer has another tag: a quorum queue continues its delivery
 // count per tag while some deliveries are unacknowledged. If the tag is reused, the
 // channel asks the queue for the deliveries that appear to be missing, which ends
 // the connection with a 541 on RabbitMQ 3.10.
 func (s *Session) Resume(prefetch int) error {
-	s.resumed++
 	again := s.config
 	again.Prefetch = prefetch
-	s.tag = fmt.Sprintf("%s-%d", s.config.Tag, s.resumed)
 	return s.consume(s.ch, again)
 }
 

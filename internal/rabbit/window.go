@@ -48,7 +48,7 @@ type window struct {
 
 func (p *Publisher) newWindow() (*window, error) {
 	w := &window{publisher: p, timer: time.NewTimer(time.Hour), headers: amqp.Table{}}
-	ch, conn, err := p.conn.open(p.ctx, func(ch *amqp.Channel) error {
+	ch, conn, err := p.conn.open(p.ctx, func(_ *link, ch *amqp.Channel) error {
 		w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		w.returns = ch.NotifyReturn(make(chan amqp.Return, 2*p.cfg.Window))
 		return ch.Confirm(false)

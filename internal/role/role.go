@@ -59,7 +59,7 @@ const (
 	tagBegin = "watership"
 	tagParts = 4
 
-	longestTag = 255 // bytes of a short string of AMQP
+	longestTag = 255 - 15 // bytes of a short string of AMQP, with room for the number of a consumer
 )
 
 // Tag returns the consumer tag that announces a process to those who list the consumers of
