@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // DocumentVersion is the version of the document format. ParseDocument refuses
@@ -71,8 +72,8 @@ func (f DocumentFormat) Document(e Event) Document {
 
 // Append appends the source of an event's document.
 func (f DocumentFormat) Append(dst []byte, e Event) []byte {
-	var room [keysRoom]string
-	headers := sortedKeys(room[:0], e.Envelope.Headers)
+	var room [tablejson.Room]tablejson.Field
+	headers := tablejson.Sorted(room[:], e.Envelope.Headers, nil)
 	o := jsonappend.Begin(dst)
 	o.Time("@timestamp", storable(e.Time))
 	appendEventFields(&o, &e)
@@ -81,11 +82,9 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	appendError(&o, e.Failure)
 	o.Member("trace", "id", traceID(e.Envelope.Headers))
 	appendWatership(&o, &e, DocumentVersion)
-	if e.Action != Quarantined {
-		f.appendHeaders(&o, e.Envelope.Headers, headers)
-	}
+	exactTexts := e.Action != Quarantined && f.appendHeaders(&o, e.Envelope.Headers, headers)
 	exact := o.Open("amqp")
-	appendRemainder(&o, &e, headers)
+	appendRemainder(&o, &e, headers, exactTexts)
 	o.Close(exact)
 	f.appendContent(&o, &e)
 	return o.End()
@@ -94,7 +93,6 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 // appendParsedFields appends only the fields of an event that ParseDocument reads, in the
 // form of version 1: an indexer of an older version may read the bundle.
 func appendParsedFields(dst []byte, e Event) []byte {
-	var room [keysRoom]string
 	o := jsonappend.Begin(dst)
 	o.Time("@timestamp", storable(e.Time))
 	appendEventFields(&o, &e)
@@ -106,7 +104,7 @@ func appendParsedFields(dst []byte, e Event) []byte {
 	appendError(&o, e.Failure)
 	appendWatership(&o, &e, formerVersion)
 	exact := o.Open("amqp")
-	appendExact(&o, e.Envelope, sortedKeys(room[:0], e.Envelope.Headers))
+	appendExact(&o, e.Envelope)
 	o.Close(exact)
 	body := o.Open("body")
 	if e.BodyIn == BodyHere {

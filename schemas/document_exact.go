@@ -9,7 +9,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 	"github.com/watershipmq/watership/schemas/tablejson"
@@ -17,25 +16,25 @@ import (
 
 // appendRemainder appends what messaging and headers do not have exactly: the other
 // properties, and the headers that are no texts. Both are restored from all three, bit for
-// bit. keys are the sorted keys of the headers.
-func appendRemainder(o *jsonappend.Object, e *Event, keys []string) {
+// bit. Without exactTexts, headers does not have the texts exactly, and amqp has all headers.
+func appendRemainder(o *jsonappend.Object, e *Event, headers []tablejson.Field, exactTexts bool) {
 	properties := o.Open("properties")
 	appendProperties(o, e.Envelope.Properties.remainder())
 	o.Close(properties)
-	if e.Action == Quarantined || !headertext.HasTexts(e.Envelope.Headers, keys) {
-		appendAllHeaders(o, e.Envelope.Headers, keys)
+	if !exactTexts {
+		appendAllHeaders(o, headers)
 		return
 	}
-	var room [keysRoom]string
+	var room [tablejson.Room]tablejson.Field
 	typed := room[:0]
-	for _, key := range keys {
-		if _, isText := e.Envelope.Headers[key].(string); !isText {
-			typed = append(typed, key)
+	for _, field := range headers {
+		if _, isText := field.Value.(string); !isText {
+			typed = append(typed, field)
 		}
 	}
 	if len(typed) > 0 {
 		o.Key("typed_headers")
-		o.Dst = tablejson.AppendSorted(o.Dst, e.Envelope.Headers, typed)
+		o.Dst = tablejson.AppendFields(o.Dst, typed)
 	}
 }
 
@@ -51,19 +50,20 @@ func (p Properties) remainder() Properties {
 
 // appendExact appends the envelope without its body, so that the properties and headers can
 // be restored from this field alone.
-func appendExact(o *jsonappend.Object, e Envelope, keys []string) {
+func appendExact(o *jsonappend.Object, e Envelope) {
 	o.Exact("exchange", e.Exchange)
 	o.Exact("routing_key", e.RoutingKey)
 	properties := o.Open("properties")
 	appendProperties(o, e.Properties)
 	o.Close(properties)
-	appendAllHeaders(o, e.Headers, keys)
+	var room [tablejson.Room]tablejson.Field
+	appendAllHeaders(o, tablejson.Sorted(room[:], e.Headers, nil))
 }
 
-func appendAllHeaders(o *jsonappend.Object, table amqp.Table, keys []string) {
-	if len(keys) > 0 {
+func appendAllHeaders(o *jsonappend.Object, headers []tablejson.Field) {
+	if len(headers) > 0 {
 		o.Key("headers")
-		o.Dst = tablejson.AppendSorted(o.Dst, table, keys)
+		o.Dst = tablejson.AppendFields(o.Dst, headers)
 	}
 }
 

@@ -10,13 +10,15 @@ import (
 	"github.com/watershipmq/watership/schemas/internal/flattened"
 	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
-// appendHeaders appends the searchable fields of the headers: all of them as text,
-// and the headers on the lists as labels. keys are the sorted keys of the table.
-func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, keys []string) {
+// appendHeaders appends the searchable fields of the headers: all of them as text, and the
+// headers on the lists as labels. fields are those of the table, sorted. It reports whether
+// the texts among them are exact.
+func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, fields []tablejson.Field) (exactTexts bool) {
 	headers := o.Open("headers")
-	headertext.Append(o, table, keys)
+	exactTexts = headertext.Append(o, fields)
 	o.Close(headers)
 	labels := o.Open("labels")
 	for i, name := range f.Labels {
@@ -34,6 +36,7 @@ func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, ke
 		}
 	}
 	o.Close(labels)
+	return exactTexts
 }
 
 // labelName replaces dots, which would make the label an object (ECS labels).

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas/internal/fold"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // fingerprintVersion names the encoding below. A change of the encoding needs a new
@@ -123,12 +123,12 @@ func canonicalTimestamp(dst []byte, e Envelope) []byte {
 }
 
 func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
-	var room [keysRoom]string
-	keys := slices.DeleteFunc(sortedKeys(room[:0], table), changesOnTheWay)
+	omit := changesOnTheWay
 	if len(ignored) > 0 {
-		keys = slices.DeleteFunc(keys, func(name string) bool { return slices.Contains(ignored, name) })
+		omit = func(name string) bool { return changesOnTheWay(name) || slices.Contains(ignored, name) }
 	}
-	return canonicalMembers(dst, table, keys)
+	var room [tablejson.Room]tablejson.Field
+	return canonicalFields(dst, tablejson.Sorted(room[:], table, omit))
 }
 
 // changesOnTheWay reports whether a broker or Watership may add, change or remove a
@@ -139,26 +139,15 @@ func changesOnTheWay(name string) bool {
 }
 
 func canonicalTable(dst []byte, table amqp.Table) []byte {
-	return canonicalMembers(dst, table, slices.Sorted(maps.Keys(table)))
+	var room [tablejson.Room]tablejson.Field
+	return canonicalFields(dst, tablejson.Sorted(room[:], table, nil))
 }
 
-func canonicalMembers(dst []byte, table amqp.Table, keys []string) []byte {
-	dst = canonical(dst, 'F', uint64(len(keys)))
-	for _, key := range keys {
-		dst = canonicalValue(canonicalText(dst, key), table[key])
+func canonicalFields(dst []byte, fields []tablejson.Field) []byte {
+	dst = canonical(dst, 'F', uint64(len(fields)))
+	for i := range fields {
+		dst = canonicalValue(canonicalText(dst, fields[i].Key), fields[i].Value)
 	}
-	return dst
-}
-
-// keysRoom is the number of headers that are sorted without allocating.
-const keysRoom = 32
-
-// sortedKeys appends the keys of a table and sorts them all.
-func sortedKeys(dst []string, table amqp.Table) []string {
-	for key := range table {
-		dst = append(dst, key)
-	}
-	slices.Sort(dst)
 	return dst
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // StateKeys sign the state that travels with messages (HMAC-SHA-256, RFC 2104), for
@@ -127,12 +129,12 @@ func (k StateKeys) accepts(arrived Envelope, u use) bool {
 // signature covers it as well.
 func signature(key []byte, headers amqp.Table, body []byte, u use) []byte {
 	mac := hmac.New(sha256.New, key)
-	var room [keysRoom]string
-	names := slices.DeleteFunc(sortedKeys(room[:0], headers), func(name string) bool {
+	var room [tablejson.Room]tablejson.Field
+	fields := tablejson.Sorted(room[:], headers, func(name string) bool {
 		return !isWatershipHeader(name) || name == headerSignature
 	})
 	text := canonicalText(canonicalText(make([]byte, 0, 2048), "watership state 1"), string(u))
-	mac.Write(canonicalMembers(text, headers, names))
+	mac.Write(canonicalFields(text, fields))
 	if headers[headerWrapped] != nil || headers[headerBundled] != nil {
 		sum := sha256.Sum256(body)
 		mac.Write(sum[:])

@@ -22,8 +22,7 @@ const (
 func wrapInBody(e Envelope, s State) amqp.Publishing {
 	const prefix = 4
 	o := jsonappend.Begin(make([]byte, prefix, frameMax+len(e.Body)))
-	var room [keysRoom]string
-	appendExact(&o, e, sortedKeys(room[:0], e.Headers))
+	appendExact(&o, e)
 	body := o.End()
 	binary.BigEndian.PutUint32(body, uint32(len(body)-prefix))
 	headers := typedTable{headerWrapped: int64(wrappedVersion)}

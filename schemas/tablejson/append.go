@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,26 +29,44 @@ import (
 // It accepts every type that amqp091-go can write. It panics on others, which
 // cannot have come from a broker (amqp.Table.Validate finds them).
 func Append(dst []byte, table amqp.Table) []byte {
-	var room [32]string // so many keys are sorted without allocating
-	keys := room[:0]
-	for key := range table {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return AppendSorted(dst, table, keys)
+	var room [Room]Field
+	return AppendFields(dst, Sorted(room[:], table, nil))
 }
 
-// AppendSorted is Append for a caller that has the keys of the table, sorted.
-func AppendSorted(dst []byte, table amqp.Table, keys []string) []byte {
+// Field is a key of a table and its value.
+type Field struct {
+	Key   string
+	Value any
+}
+
+// Room is the number of fields that most tables do not exceed: a caller of Sorted has memory
+// for as many.
+const Room = 32
+
+// Sorted returns the fields of a table, sorted by key, without those that omit selects. A nil
+// omit selects none. It uses the memory of room.
+func Sorted(room []Field, table amqp.Table, omit func(key string) bool) []Field {
+	fields := room[:0]
+	for key, value := range table {
+		if omit == nil || !omit(key) {
+			fields = append(fields, Field{key, value})
+		}
+	}
+	slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Key, b.Key) })
+	return fields
+}
+
+// AppendFields is Append for a caller that has the fields of the table, sorted.
+func AppendFields(dst []byte, fields []Field) []byte {
 	dst = append(dst, '[')
-	for i, key := range keys {
+	for i := range fields {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, '{')
-		dst = jsonappend.Exact(dst, "key", key)
+		dst = jsonappend.Exact(dst, "key", fields[i].Key)
 		dst = append(dst, ',')
-		dst = appendTyped(dst, table[key])
+		dst = appendTyped(dst, fields[i].Value)
 		dst = append(dst, '}')
 	}
 	return append(dst, ']')

@@ -2,8 +2,6 @@ package tablejson_test
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,11 +26,21 @@ func ExampleParse() {
 	// Output: true
 }
 
-// A caller that needs the keys in order anyway sorts them once.
-func ExampleAppendSorted() {
-	table := amqp.Table{"b": nil, "a": "x"}
-	fmt.Println(string(tablejson.AppendSorted(nil, table, slices.Sorted(maps.Keys(table)))))
-	// Output: [{"key":"a","string":"x"},{"key":"b","void":true}]
+// The fields of a table have its keys and values.
+func ExampleField() {
+	for _, field := range tablejson.Sorted(nil, amqp.Table{"b": true, "a": "x"}, nil) {
+		fmt.Println(field.Key, field.Value)
+	}
+	// Output:
+	// a x
+	// b true
+}
+
+// A caller that needs the fields in order anyway sorts them once.
+func ExampleAppendFields() {
+	fields := tablejson.Sorted(nil, amqp.Table{"b": nil, "a": "x"}, nil)
+	fmt.Println(fields[0].Key, string(tablejson.AppendFields(nil, fields)))
+	// Output: a [{"key":"a","string":"x"},{"key":"b","void":true}]
 }
 
 // Read reads a table that is a member of an object.

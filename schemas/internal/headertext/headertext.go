@@ -4,7 +4,6 @@ package headertext
 import (
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -16,55 +15,36 @@ import (
 
 	"github.com/watershipmq/watership/schemas/internal/flattened"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
+	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
 // Most is the number of header values that are searchable, in the order of the headers'
 // names. Indexing one takes a store as long as a value of a body.
 const Most = 1000
 
-// Append appends the members of a flattened field. keys are the sorted keys of the table.
-func Append(o *jsonappend.Object, table amqp.Table, keys []string) {
-	left := Most
-	appendFlattened(o, table, keys, 1, 0, &left)
+// Append appends the members of a flattened field. fields are sorted. It reports whether each
+// header that is a text is there unchanged, and no other under a name that is not its own.
+func Append(o *jsonappend.Object, fields []tablejson.Field) (exactTexts bool) {
+	a := appender{Object: o, left: Most, exactTexts: true}
+	a.fields(fields, 1, 0)
+	return a.exactTexts
 }
 
-// HasTexts reports whether Append writes each header that is a text, unchanged.
-func HasTexts(table amqp.Table, keys []string) bool {
-	for _, key := range keys {
-		text, isText := table[key].(string)
-		if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 ||
-			isText && (!utf8.ValidString(text) || len(key)+1+len(text) >= flattened.MaxTerm) {
-			return false
-		}
-	}
-	return countValues(table) <= Most
+// appender appends values until left reaches zero.
+type appender struct {
+	*jsonappend.Object
+	left       int
+	exactTexts bool
 }
 
-func countValues(value any) int {
-	count := 0
-	switch v := value.(type) {
-	case amqp.Table:
-		for _, member := range v {
-			count += countValues(member)
-		}
-	case []any:
-		for _, element := range v {
-			count += countValues(element)
-		}
-	default:
-		return 1
-	}
-	return count
-}
-
-// appendFlattened appends values until left reaches zero.
-func appendFlattened(o *jsonappend.Object, table amqp.Table, keys []string, depth, path int, left *int) {
+func (a *appender) fields(fields []tablejson.Field, depth, path int) {
 	var replaced map[string]bool
-	for _, key := range keys {
-		name := key
-		if !utf8.ValidString(key) {
-			name = strings.ToValidUTF8(key, "\ufffd")
-			if _, taken := table[name]; taken || replaced[name] {
+	for i := range fields {
+		name := fields[i].Key
+		if !utf8.ValidString(name) {
+			a.exactTexts = a.exactTexts && depth > 1
+			name = strings.ToValidUTF8(name, "\ufffd")
+			if hasKey(fields, name) || replaced[name] {
 				continue
 			}
 			if replaced == nil {
@@ -73,49 +53,86 @@ func appendFlattened(o *jsonappend.Object, table amqp.Table, keys []string, dept
 			replaced[name] = true
 		}
 		if strings.IndexByte(name, 0) < 0 {
-			appendFlattenedValue(o, name, table[key], depth, path+len(name)+1, left)
+			a.value(name, fields[i].Value, depth, path+len(name)+1)
+		} else {
+			a.exactTexts = a.exactTexts && depth > 1
 		}
 	}
 }
 
-func appendFlattenedValue(o *jsonappend.Object, name string, value any, depth, path int, left *int) {
-	if *left <= 0 {
+func hasKey(fields []tablejson.Field, key string) bool {
+	_, found := slices.BinarySearchFunc(fields, key, func(f tablejson.Field, key string) int { return strings.Compare(f.Key, key) })
+	return found
+}
+
+func (a *appender) value(name string, value any, depth, path int) {
+	if a.left <= 0 {
+		a.exactTexts = false
 		return
 	}
 	switch v := value.(type) {
 	case nil:
 	case amqp.Table:
 		if depth < flattened.MaxDepth {
-			nested := o.Open(name)
-			appendFlattened(o, v, slices.Sorted(maps.Keys(v)), depth+1, path, left)
-			o.Close(nested)
+			var room [tablejson.Room]tablejson.Field
+			nested := a.OpenAny(name)
+			a.fields(tablejson.Sorted(room[:], v, nil), depth+1, path)
+			a.Close(nested)
 		}
 	case []any:
 		list := texts(v, path)
-		list = list[:min(len(list), *left)]
-		if *left -= len(list); len(list) > 0 {
-			o.AnyKey(name)
-			o.Dst = appendStrings(o.Dst, list)
+		list = list[:min(len(list), a.left)]
+		if a.left -= len(list); len(list) > 0 {
+			a.AnyKey(name)
+			a.Dst = appendStrings(a.Dst, list)
 		}
 	case string:
-		*left--
-		if 3*len(v)+path < flattened.MaxTerm { // the greatest length after conversion to UTF-8
-			o.AnyKey(name)
-			o.Dst = jsonappend.String(o.Dst, v)
-			return
-		}
-		appendScalar(o, name, value, path)
+		a.left--
+		exact := depth > 1 || path+len(v) < flattened.MaxTerm && utf8.ValidString(v)
+		a.exactTexts = a.exactTexts && exact
+		a.text(name, v, path)
 	default:
-		*left--
-		appendScalar(o, name, value, path)
+		a.left--
+		a.scalar(name, value, path)
 	}
 }
 
-func appendScalar(o *jsonappend.Object, name string, value any, path int) {
-	if text, ok := Of(value); ok && path+len(text) < flattened.MaxTerm {
-		o.AnyKey(name)
-		o.Dst = jsonappend.String(o.Dst, text)
+func (a *appender) text(name, text string, path int) {
+	if 3*len(text)+path < flattened.MaxTerm { // the greatest length after conversion to UTF-8
+		a.AnyKey(name)
+		a.Dst = jsonappend.String(a.Dst, text)
+		return
 	}
+	a.scalar(name, text, path)
+}
+
+// scalar appends a value as Of converts it. The types that most headers have need no memory.
+func (a *appender) scalar(name string, value any, path int) {
+	switch v := value.(type) {
+	case bool:
+		a.AnyKey(name)
+		a.Dst = append(strconv.AppendBool(append(a.Dst, '"'), v), '"')
+		return
+	case int64:
+		a.integer(name, v)
+		return
+	case int32:
+		a.integer(name, int64(v))
+		return
+	case time.Time:
+		a.AnyKey(name)
+		a.Dst = append(time.Unix(v.Unix(), 0).UTC().AppendFormat(append(a.Dst, '"'), time.RFC3339), '"')
+		return
+	}
+	if text, ok := Of(value); ok && path+len(text) < flattened.MaxTerm {
+		a.AnyKey(name)
+		a.Dst = jsonappend.String(a.Dst, text)
+	}
+}
+
+func (a *appender) integer(name string, value int64) {
+	a.AnyKey(name)
+	a.Dst = append(strconv.AppendInt(append(a.Dst, '"'), value, 10), '"')
 }
 
 func texts(values []any, path int) (list []string) {

@@ -25,8 +25,17 @@ type Nested struct {
 	empty bool
 }
 
-// Open begins a nested object; Close ends it.
+// Open begins a nested object whose name is a constant of Watership and needs no escapes;
+// Close ends it.
 func (o *Object) Open(name string) Nested {
+	begun := Nested{len(o.Dst), o.empty}
+	o.Key(name)
+	o.Dst, o.empty = append(o.Dst, '{'), true
+	return begun
+}
+
+// OpenAny is Open for any name.
+func (o *Object) OpenAny(name string) Nested {
 	begun := Nested{len(o.Dst), o.empty}
 	o.AnyKey(name)
 	o.Dst, o.empty = append(o.Dst, '{'), true

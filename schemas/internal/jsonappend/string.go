@@ -18,10 +18,13 @@ func String(dst []byte, s string) []byte {
 	return Quoted(dst, unsafe.Slice(unsafe.StringData(s), len(s))) // Quoted only reads it
 }
 
-// Quoted is String for bytes. It copies eight bytes at a time, and then removes the bytes that need
-// an escape: JSON in a JSON string has a quote in every few bytes.
+// Quoted is String for bytes. Most texts need no escape. Of others it copies eight bytes at a
+// time, and then removes the bytes that need an escape: JSON in a JSON string has a quote in
+// every few bytes.
 func Quoted(dst, s []byte) []byte {
 	dst = append(dst, '"')
+	plain := SkipPlain(s, 0)
+	dst, s = append(dst, s[:plain]...), s[plain:]
 	for len(s) >= 8 {
 		word := binary.LittleEndian.Uint64(s)
 		plain := plainBytes(word)
@@ -79,6 +82,9 @@ func SkipPlain(s []byte, i int) int {
 		if plain := plainBytes(binary.LittleEndian.Uint64(s[i:])); plain < 8 {
 			return i + plain
 		}
+	}
+	if last := len(s) - 8; i < len(s) && last >= 0 { // zeros follow, which are not plain
+		return i + plainBytes(binary.LittleEndian.Uint64(s[last:])>>(8*(i-last)))
 	}
 	for i < len(s) && isPlain(s[i]) {
 		i++
