@@ -27,20 +27,21 @@ type batch struct {
 	documents         documentBuffer
 	messages          int
 	redeliveredEvents int
-	bodyBytes         int              // bytes of the messages' bodies
-	last              amqp.Delivery    // the newest message
+	bodyBytes         int    // bytes of the messages' bodies
+	last              uint64 // delivery tag of the newest message
+	acknowledger      amqp.Acknowledger
 	startsRedelivered bool             // its first message was redelivered, see resequence.go
 	stored            map[string]int64 // sequences of redelivered events that the store has, by id
 	writeResult       chan error
 }
 
 // add encodes an event.
-func (b *batch) add(format schemas.DocumentFormat, d amqp.Delivery, event schemas.Event) {
+func (b *batch) add(format schemas.DocumentFormat, d *amqp.Delivery, event *schemas.Event) {
 	if d.Redelivered {
 		b.redeliveredEvents++
 	}
 	b.items = append(b.items, item{
-		event: event, redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
+		event: *event, redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
 		document: schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: b.documents.append(format, event)},
 	})
 }
@@ -53,7 +54,7 @@ func (b *batch) setUnmarked(unmarked func() schemas.Event) {
 
 // earlierDeliveries returns the number of earlier deliveries of a message
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
-func earlierDeliveries(d amqp.Delivery) int64 {
+func earlierDeliveries(d *amqp.Delivery) int64 {
 	if !d.Redelivered {
 		return 0
 	}
@@ -62,10 +63,10 @@ func earlierDeliveries(d amqp.Delivery) int64 {
 }
 
 // countMessage counts the message of the events that were just added.
-func (b *batch) countMessage(d amqp.Delivery) {
+func (b *batch) countMessage(d *amqp.Delivery) {
 	b.messages++
 	b.bodyBytes += len(d.Body)
-	b.last = d
+	b.last, b.acknowledger = d.DeliveryTag, d.Acknowledger
 }
 
 // allRedelivered reports whether every message was redelivered: more of them may follow.

@@ -16,9 +16,10 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 	current, progress := s.newBatch(), s.progress[s.queue]
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for first := true; ; {
+	var d amqp.Delivery // one for all, since addFunc lets it escape
+	for first, open := true, true; ; {
 		select {
-		case d, open := <-s.deliveries:
+		case d, open = <-s.deliveries:
 			if !open {
 				s.connectionLost = true
 				return s.submitLast(workCtx, current)
@@ -30,7 +31,7 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 				}
 				first = false
 			}
-			if !s.addDelivery(current, d, timer) {
+			if !s.addDelivery(current, &d, timer) {
 				continue
 			}
 		case <-timer.C:
@@ -60,7 +61,7 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 }
 
 // addDelivery adds a message and reports whether the batch is complete.
-func (s *session) addDelivery(b *batch, d amqp.Delivery, timer *time.Timer) bool {
+func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) bool {
 	if len(b.items) == 0 {
 		b.startsRedelivered = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)

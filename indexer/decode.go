@@ -8,26 +8,27 @@ import (
 
 // addFunc adds the events of a delivery to a batch. It never fails: an unreadable
 // message becomes a quarantined event.
-type addFunc func(*batch, amqp.Delivery)
+type addFunc func(*batch, *amqp.Delivery)
 
-func (x *Indexer) addTapped(b *batch, d amqp.Delivery) {
+func (x *Indexer) addTapped(b *batch, d *amqp.Delivery) {
 	sequence, now := x.sequence.next()
-	event := x.cfg.Decoder.Tapped(d, now, sequence)
+	event := x.cfg.Decoder.Tapped(*d, now, sequence)
 	event.Ingested = now
-	b.add(x.cfg.Format, d, event)
+	b.add(x.cfg.Format, d, &event)
 	if event.Replay != "" {
+		marked := *d // since a closure over d would allocate for every message
 		b.setUnmarked(func() schemas.Event {
-			unmarked := x.cfg.Decoder.TappedUnmarked(d, now, sequence)
+			unmarked := x.cfg.Decoder.TappedUnmarked(marked, now, sequence)
 			unmarked.Ingested = now
 			return unmarked
 		})
 	}
 }
 
-func (x *Indexer) addLifecycle(b *batch, d amqp.Delivery) {
-	events, bundled := x.cfg.Decoder.Unbundle(d)
+func (x *Indexer) addLifecycle(b *batch, d *amqp.Delivery) {
+	events, bundled := x.cfg.Decoder.Unbundle(*d)
 	if !bundled {
-		x.addLifecycleEvent(b, d, x.decodeLifecycle(d))
+		x.addLifecycleEvent(b, d, x.decodeLifecycle(*d))
 		return
 	}
 	for _, event := range events {
@@ -39,13 +40,12 @@ func (x *Indexer) addLifecycle(b *batch, d amqp.Delivery) {
 
 // addLifecycleEvent adds an event of the log exchange. A handler's event repeats the
 // replay mark of its message, which may be forged.
-func (x *Indexer) addLifecycleEvent(b *batch, d amqp.Delivery, event schemas.Event) {
-	b.add(x.cfg.Format, d, event)
+func (x *Indexer) addLifecycleEvent(b *batch, d *amqp.Delivery, event schemas.Event) {
+	b.add(x.cfg.Format, d, &event)
 	if event.Replay != "" && event.Action != schemas.Replayed {
-		b.setUnmarked(func() schemas.Event {
-			event.Replay, event.ReplayOf = "", ""
-			return event
-		})
+		unmarked := event
+		unmarked.Replay, unmarked.ReplayOf = "", ""
+		b.setUnmarked(func() schemas.Event { return unmarked })
 	}
 }
 

@@ -19,8 +19,8 @@ type documentBuffer struct {
 }
 
 // append encodes an event. The result stays valid until reset.
-func (b *documentBuffer) append(format schemas.DocumentFormat, event schemas.Event) []byte {
-	document := format.Append(b.room(expectedSize(event)), event)
+func (b *documentBuffer) append(format schemas.DocumentFormat, event *schemas.Event) []byte {
+	document := format.Append(b.room(expectedSize(event)), *event)
 	if cap(document) == cap(b.free) {
 		b.free = document[len(document):]
 	} // else the document has memory of its own
@@ -29,7 +29,7 @@ func (b *documentBuffer) append(format schemas.DocumentFormat, event schemas.Eve
 }
 
 // expectedSize is enough for most documents: those of JSON have the body twice.
-func expectedSize(event schemas.Event) int {
+func expectedSize(event *schemas.Event) int {
 	const fields = 3 << 10 // bytes
 	return fields + 2*len(event.Envelope.Body) + len(event.Envelope.Body)/4
 }

@@ -19,7 +19,7 @@ func TestDocumentsStayValidUntilReset(t *testing.T) {
 			for _, char := range []string{"x", "\x00", "é", `"`} { // some documents are larger than expected
 				event := schemas.Event{Envelope: schemas.Envelope{Body: bytes.Repeat([]byte(char), size)}}
 				event.EventID, event.Action, event.BodyIn = fmt.Sprint(round, n), schemas.Published, schemas.BodyHere
-				got, want = append(got, buffer.append(format, event)), append(want, format.Append(nil, event))
+				got, want = append(got, buffer.append(format, &event)), append(want, format.Append(nil, event))
 				total += len(want[len(want)-1])
 			}
 		}

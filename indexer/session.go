@@ -124,7 +124,7 @@ func (s *session) acknowledgeBatches(ctx context.Context) error {
 		if err := <-b.writeResult; err != nil {
 			return err
 		}
-		if err := b.last.Ack(true); err == nil { // else the channel is lost, and the broker redelivers
+		if err := b.acknowledger.Ack(b.last, true); err == nil { // else the channel is lost, and the broker redelivers
 			s.acknowledged = max(s.acknowledged, b.highestSequence())
 		}
 		newest := b.items[len(b.items)-1].event.Time
