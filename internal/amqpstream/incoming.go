@@ -10,7 +10,7 @@ import (
 )
 
 // readAhead is the read size: many small messages in one system call.
-const readAhead = 32 << 10
+const readAhead = 128 << 10
 
 // incoming is the stream from the broker to the client library.
 type incoming struct {

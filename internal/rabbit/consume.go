@@ -167,7 +167,7 @@ func (s *Session) consume(ch *amqp.Channel, q ConsumeConfig) error {
 
 // bufferedDeliveries lets the goroutine that delivers continue without waiting for the
 // receiver of each.
-const bufferedDeliveries = 32
+const bufferedDeliveries = 256
 
 // deliver sends the deliveries of a consumer until the broker has ended it, or its channel
 // is lost. ended is the consumer's channel of the client library, which closes then and has no
