@@ -187,6 +187,9 @@ func testActions(t *testing.T, w withServe, operator []string) {
 	if got := w.through(t, operator, "failed", "discard", "--ids", ids, "--reason", "x", "--yes"); got != want {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
+	if got := w.through(t, operator, "replay", "*", "--dry-run", "--operator", "bob"); got.code != exitUsage || !strings.Contains(got.err, "--operator cannot be combined with --server") {
+		t.Errorf("%+v", got)
+	}
 	if got := w.through(t, operator, "version"); !strings.Contains(got.out, "at http://"+w.listen+", used as ann with the role operator\n") {
 		t.Errorf("%+v", got)
 	}
