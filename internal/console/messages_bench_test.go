@@ -21,7 +21,7 @@ func BenchmarkMessages(b *testing.B) {
 		"all":                "/messages?since=all",
 		"all, poisoned":      "/messages?since=all&q=action%3A+poisoned",
 		"all, of a queue":    "/messages?since=all&q=queue%3A+queue-1",
-		"all, of a header":   "/messages?since=all&q=headers.tenant%3A+acme",
+		"all, of a header":   "/messages?since=all&q=headers.tenant%3A+t1",
 		"last day, exchange": "/messages?from=2026-05-14T13%3A46%3A40Z&to=2026-05-16&q=destination.name%3A+shop",
 	} {
 		b.Run(name, func(b *testing.B) {
