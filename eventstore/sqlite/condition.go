@@ -15,13 +15,14 @@ type condition struct {
 	sql      string
 	args     []any
 	subquery string // if not empty, a SELECT of n of all matching events
+	byID     bool   // an index of ids finds all matching events, which are few as a rule
 }
 
 func where(sql string, args ...any) condition { return condition{sql: sql, args: args} }
 
 // inSubquery is true of the events whose n a SELECT returns.
 func inSubquery(subquery string, args ...any) condition {
-	return condition{"event.n IN (" + subquery + ")", args, subquery}
+	return condition{sql: "event.n IN (" + subquery + ")", args: args, subquery: subquery}
 }
 
 // lowestNumber is the argument of a subquery for the lowest n to return. It is 0
@@ -60,7 +61,9 @@ func allOf(conditions []condition) condition {
 	if len(subqueries) > 0 {
 		others = append([]condition{intersection(subqueries)}, others...)
 	}
-	return join(others, " AND ", "TRUE")
+	all := join(others, " AND ", "TRUE")
+	all.byID = slices.ContainsFunc(conditions, func(c condition) bool { return c.byID })
+	return all
 }
 
 func intersection(subqueries []condition) condition {
@@ -72,7 +75,15 @@ func intersection(subqueries []condition) condition {
 	return inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
 }
 
-func anyOf(conditions []condition) condition { return join(conditions, " OR ", "FALSE") }
+func anyOf(conditions []condition) condition {
+	either := join(conditions, " OR ", "FALSE")
+	either.byID = allByID(conditions)
+	return either
+}
+
+func allByID(conditions []condition) bool {
+	return !slices.ContainsFunc(conditions, func(c condition) bool { return !c.byID })
+}
 
 // join halves the list again and again: SQLite limits the depth of an expression,
 // but not its length.
@@ -103,7 +114,9 @@ func unionOf(conditions []condition) condition {
 		parts[i] = "SELECT n FROM (" + c.subquery + ")"
 		args = append(args, c.args...)
 	}
-	return inSubquery(strings.Join(parts, " UNION ALL "), args...)
+	union := inSubquery(strings.Join(parts, " UNION ALL "), args...)
+	union.byID = allByID(conditions)
+	return union
 }
 
 // predicate is a condition on a value. For the table term, it also says which texts can
@@ -182,10 +195,12 @@ func (p predicate) ofColumn(column string) condition {
 	if p.texts == nil || column != "event.id" && column != "watership.fingerprint" {
 		return test
 	}
+	found := where("(substr("+quoted+", -16) IN (SELECT substr(value, -16) FROM json_each(?)) AND "+test.sql+")", append([]any{jsonList(p.texts)}, test.args...)...)
 	if len(p.texts) == 1 {
-		return where("(substr("+quoted+", -16) = substr(?, -16) AND "+test.sql+")", append([]any{p.texts[0]}, test.args...)...)
+		found = where("(substr("+quoted+", -16) = substr(?, -16) AND "+test.sql+")", append([]any{p.texts[0]}, test.args...)...)
 	}
-	return where("(substr("+quoted+", -16) IN (SELECT substr(value, -16) FROM json_each(?)) AND "+test.sql+")", append([]any{jsonList(p.texts)}, test.args...)...)
+	found.byID = true
+	return found
 }
 
 // ofTerm is true where a term of the location satisfies the predicate.

@@ -84,3 +84,19 @@ func plan(t *testing.T, s *Store, statement string, args []any) []string {
 	}
 	return steps
 }
+
+// TestQueriesByID: of queries that an index of ids answers, only a few of the newest events
+// are searched first.
+func TestQueriesByID(t *testing.T) {
+	s := installed(t, Config{})
+	for query, want := range map[string]bool{
+		"watership.fingerprint: a": true, "event.id: a": true, `event.id: "a" or event.id: "b"`: true, "watership.fingerprint: a and event.action: poisoned": true,
+		`watership.fingerprint: "a" or event.id: "b"`: true, "not watership.fingerprint: a": false, `watership.fingerprint: "a" or event.action: poisoned`: false, "event.action: poisoned": false,
+		"watership.fingerprint: *": false, "watership.fingerprint: a*": false, "*": false,
+	} {
+		filter, err := s.filter("testing", eventstore.Selection{Query: node(t, query)})
+		if err != nil || filter.byID != want {
+			t.Errorf("%s: %v, %v, want %v", query, filter.byID, err, want)
+		}
+	}
+}

@@ -88,16 +88,24 @@ func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventst
 	return numbers, s.storeError(operation, err)
 }
 
-// newestScanned is the number of events that selectNewest scans for each wanted one.
-// Values that are less frequent are found faster by their own index.
-const newestScanned = 100
+// Numbers of events that selectNewest scans for each wanted one. Values that are less
+// frequent are found faster by their own index; few events have the same id, unless they
+// are of many equal messages.
+const (
+	newestScanned     = 100
+	newestScannedByID = 4
+)
 
 // selectNewest searches only the newest events after the cursor, and can find fewer than
 // there are. For values that many events have, it avoids subqueries over the whole file.
 func (s *Store) selectNewest(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, err error) {
 	after := afterCursor(sel)
 	all := "SELECT n FROM event WHERE " + after.sql + " ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
-	scanned := append(slices.Clone(after.args), newestScanned*sel.Limit)
+	perWanted := newestScanned
+	if filter.byID {
+		perWanted = newestScannedByID
+	}
+	scanned := append(slices.Clone(after.args), perWanted*sel.Limit)
 	tx, err := s.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
