@@ -39,6 +39,7 @@ type messageView struct {
 	ReplayFailed, ReplayOrigin string // pages of plans
 	Copied                     string // fingerprint of the copy that a form has sent
 	Discarded                  *messageDiscarded
+	Done                       time.Time // when a form was sent
 }
 
 // messageTab is one of several messages with an id.
@@ -70,12 +71,10 @@ func (c *Console) message(r *http.Request) (response, error) {
 	v.Family = c.family(r, v)
 	v.Body = c.body(r, v.Event)
 	v.addReplays()
-	refresh := v.refresh(time.Now())
 	v.addDone(r.URL.Query())
-	if v.Copied != "" || v.Discarded != nil && v.Discarded.Missing > 0 {
-		refresh = cmp.Or(refresh, refreshWaiting)
-	}
-	return page{Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: refresh}, nil
+	return page{
+		Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: v.refresh(time.Now()),
+	}, nil
 }
 
 // findMessage reads the messages with the id of a request, and selects one: by its place in
@@ -153,7 +152,7 @@ func (v *messageView) refresh(now time.Time) time.Duration {
 	expected := slices.ContainsFunc(v.Queues, func(q history.AtQueue) bool {
 		return q.State == history.QueueWaiting && now.Sub(*q.Until) < longOverdue || q.State == history.QueueReplaying && now.Sub(q.Time) < longOverdue
 	})
-	if expected || len(v.Life) > 0 && now.Sub(v.Life[len(v.Life)-1].Time) < recently {
+	if expected || now.Sub(v.Done) < recently || len(v.Life) > 0 && now.Sub(v.Life[len(v.Life)-1].Time) < recently {
 		return refreshWaiting
 	}
 	return 0

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/history"
@@ -61,7 +62,7 @@ func (c *Console) discardMessage(r *http.Request) (response, error) {
 		v.Queues = found.Queues
 		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), problemOf(err)}), nil
 	}
-	return redirect("/messages/" + url.PathEscape(r.PathValue("id")) + "?" + done.Encode()), nil
+	return showDone("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
 }
 
 // discardFailures returns the result as parameters of the page of the message.
@@ -83,8 +84,17 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 	return url.Values{"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
 }
 
+// showDone goes to the page of a message with what a form has done.
+func showDone(path string, done url.Values) redirect {
+	done.Set("done", strconv.FormatInt(time.Now().Unix(), 10))
+	return redirect(path + "?" + done.Encode())
+}
+
 // addDone reads what a form has done.
 func (v *messageView) addDone(query url.Values) {
+	if seconds, err := strconv.ParseInt(query.Get("done"), 10, 64); err == nil {
+		v.Done = time.Unix(seconds, 0)
+	}
 	if n, err := strconv.Atoi(query.Get("discarded")); err == nil {
 		v.Discarded = &messageDiscarded{Failures: n}
 		v.Discarded.Missing, _ = strconv.Atoi(query.Get("missing"))
@@ -192,7 +202,7 @@ func (c *Console) sendCopy(r *http.Request) (response, error) {
 		}
 	}
 	done.Set("copied", sent.Fingerprint)
-	return redirect(v.URL + "?" + done.Encode()), nil
+	return showDone(v.URL, done), nil
 }
 
 // MayRead reports whether only the store is the reason for a missing body.

@@ -129,7 +129,10 @@ func TestMessageRefreshes(t *testing.T) {
 	overdue := failed
 	overdue.Envelope.Properties.MessageID, overdue.Delay = "overdue", time.Second
 	s.keep(t, overdue)
-	for id, want := range map[string]bool{"waits": true, "settled": false, "overdue": false, "unknown": true} {
+	ago := func(d time.Duration) string { return fmt.Sprint("settled?copied=x&done=", time.Now().Add(-d).Unix()) }
+	for id, want := range map[string]bool{
+		"waits": true, "settled": false, "overdue": false, "unknown": true, ago(time.Second): true, ago(time.Hour): false,
+	} {
 		if got := strings.Contains(s.get(t, "/messages/"+id).text, "data-refresh="); got != want {
 			t.Errorf("%s refreshes: %v, want %v", id, got, want)
 		}
