@@ -21,6 +21,38 @@ type Bucket struct {
 	Count int64
 }
 
+// Steps are steps of time of equal length, one after the other.
+type Steps struct {
+	Begin  time.Time // of the first
+	Length time.Duration
+	Count  int
+}
+
+// NewSteps returns at most n round steps, from the one with the first time to the one with
+// the last. Days begin at midnight in the zone, with the UTC offset of the last time.
+func NewSteps(first, last time.Time, n int, zone *time.Location) Steps {
+	length := RoundStep(last.Sub(first), n)
+	shift := ZoneOffset(zone, last.UnixMilli()).Milliseconds()
+	begin := stepIndex(first.UnixMilli()+shift, length.Milliseconds())
+	end := stepIndex(last.UnixMilli()+shift, length.Milliseconds())
+	return Steps{time.UnixMilli(begin*length.Milliseconds() - shift).UTC(), length, int(end-begin) + 1}
+}
+
+// At returns the begin of a step; that of Count is the end of the last one.
+func (s Steps) At(i int) time.Time { return s.Begin.Add(time.Duration(i) * s.Length) }
+
+// Text returns the begin of a step as Buckets have it.
+func (s Steps) Text(i int) string { return s.At(i).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// stepIndex rounds down, also for times before 1970.
+func stepIndex(millis, step int64) int64 {
+	at := millis / step
+	if at*step > millis {
+		at--
+	}
+	return at
+}
+
 // RoundStep returns the shortest round step of time that divides a span into at
 // most n steps. One of the n is spare, since steps begin at round times and not
 // where the span does.

@@ -68,6 +68,13 @@ type aggregationResponse struct {
 			Count int64 `json:"doc_count"`
 		} `json:"without"`
 		First, Last extreme
+		Actions     struct {
+			Buckets []struct {
+				Times struct {
+					Buckets []bucket `json:"buckets"`
+				} `json:"times"`
+			} `json:"buckets"`
+		} `json:"actions"`
 	} `json:"aggregations"`
 }
 

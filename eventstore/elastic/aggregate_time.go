@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -26,16 +27,53 @@ func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field s
 	if first == nil || last == nil { // no event has the field
 		return tally, nil
 	}
-	step := eventstore.RoundStep(time.Duration(*last-*first)*time.Millisecond, n)
-	response, err = s.aggregate(ctx, operation, sel, map[string]any{
-		"values": map[string]any{"date_histogram": map[string]any{
-			"field": field, "fixed_interval": fmt.Sprintf("%dms", step.Milliseconds()),
-			"offset": fmt.Sprintf("%+dms", -eventstore.ZoneOffset(zone, int64(*last)).Milliseconds()),
-			"format": "strict_date_optional_time",
-		}},
-	})
+	over := eventstore.NewSteps(time.UnixMilli(int64(*first)), time.UnixMilli(int64(*last)), n, zone)
+	response, err = s.aggregate(ctx, operation, sel, map[string]any{"values": map[string]any{"date_histogram": dateHistogram(field, over)}})
 	for _, b := range response.Aggregations.Values.Buckets {
 		tally.Values = append(tally.Values, eventstore.Bucket{Text: b.AsText, Count: b.Count})
 	}
 	return tally, err
+}
+
+func dateHistogram(field string, over eventstore.Steps) map[string]any {
+	length := over.Length.Milliseconds()
+	return map[string]any{
+		"field": field, "fixed_interval": fmt.Sprintf("%dms", length), "offset": fmt.Sprintf("%+dms", over.Begin.UnixMilli()%length),
+		"format": "strict_date_optional_time",
+	}
+}
+
+// HistogramByAction counts the events of a selection with one of the actions in each step
+// of time: for each action a list with a count for each step.
+func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error) {
+	filters, counts := make([]map[string]any, len(actions)), make([][]int64, len(actions))
+	for i, action := range actions {
+		filters[i] = map[string]any{"term": map[string]any{"event.action": action}}
+		counts[i] = make([]int64, over.Count)
+	}
+	times := dateHistogram("@timestamp", over)
+	times["hard_bounds"] = map[string]any{"min": over.Text(0), "max": over.Text(over.Count)}
+	response, err := s.aggregate(ctx, "counting events by time and action", sel, map[string]any{"actions": map[string]any{
+		"filters": map[string]any{"filters": filters}, "aggs": map[string]any{"times": map[string]any{"date_histogram": times}},
+	}})
+	for i, action := range response.Aggregations.Actions.Buckets {
+		for _, b := range action.Times.Buckets {
+			millis, _ := strconv.ParseInt(string(b.Key), 10, 64)
+			if at := time.UnixMilli(millis).Sub(over.Begin) / over.Length; at >= 0 && at < time.Duration(over.Count) {
+				counts[i][at] = b.Count
+			}
+		}
+	}
+	return counts, err
+}
+
+// FirstTime returns the earliest time of the events of a selection; zero if there is none.
+func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
+	response, err := s.aggregate(ctx, "looking for the first event", sel, map[string]any{
+		"first": map[string]any{"min": map[string]any{"field": "@timestamp"}},
+	})
+	if first := response.Aggregations.First.Value; err == nil && first != nil {
+		return time.UnixMilli(int64(*first)).UTC(), nil
+	}
+	return time.Time{}, err
 }

@@ -43,66 +43,50 @@ func (v fieldValues) histogram(ctx context.Context, tx *sql.Tx, n int, zone *tim
 	if err := row.Scan(&first, &last); err != nil || !first.Valid {
 		return nil, err
 	}
-	step := eventstore.RoundStep(time.Duration(last.Int64-first.Int64)*time.Millisecond, n).Milliseconds()
-	shift := eventstore.ZoneOffset(zone, last.Int64).Milliseconds()
-	begin, end := stepIndex(first.Int64+shift, step), stepIndex(last.Int64+shift, step)
-	count := v.countSteps
-	if v.location.column == "@timestamp" && !strings.Contains(v.filter.sql, "SELECT") {
-		count = v.countRanges
+	over := eventstore.NewSteps(time.UnixMilli(first.Int64), time.UnixMilli(last.Int64), n, zone)
+	counts, err := v.countOver(ctx, tx, over)
+	list := make([]eventstore.Bucket, len(counts))
+	for i, count := range counts {
+		list[i] = eventstore.Bucket{Text: over.Text(i), Count: count}
 	}
-	counts, err := count(ctx, tx, steps{begin, end, step, shift})
-	if err != nil {
-		return nil, err
-	}
-	var list []eventstore.Bucket
-	for at := begin; at <= end; at++ {
-		text := time.UnixMilli(at*step - shift).UTC().Format("2006-01-02T15:04:05.000Z")
-		list = append(list, eventstore.Bucket{Text: text, Count: counts[at]})
-	}
-	return list, nil
+	return list, err
 }
 
-// steps are the steps of a histogram from one stepIndex to another. Their length and the
-// shift of the zone are in milliseconds.
-type steps struct{ begin, end, length, shift int64 }
+// countOver counts the values in each step.
+func (v fieldValues) countOver(ctx context.Context, tx *sql.Tx, over eventstore.Steps) ([]int64, error) {
+	if v.location.column == "@timestamp" && !strings.Contains(v.filter.sql, "SELECT") {
+		return v.countRanges(ctx, tx, over)
+	}
+	return v.countSteps(ctx, tx, over)
+}
 
 // countRanges counts each step by an index of the times, without sorting the events.
-func (v fieldValues) countRanges(ctx context.Context, tx *sql.Tx, over steps) (map[int64]int64, error) {
+func (v fieldValues) countRanges(ctx context.Context, tx *sql.Tx, over eventstore.Steps) ([]int64, error) {
 	statement, err := tx.PrepareContext(ctx, `SELECT count(*) FROM event WHERE "@timestamp" >= ? AND "@timestamp" < ? AND (`+v.filter.sql+")")
 	if err != nil {
 		return nil, err
 	}
-	counts := map[int64]int64{}
-	for at := over.begin; at <= over.end; at++ {
-		var count int64
-		begin := at*over.length - over.shift
-		args := append([]any{begin, begin + over.length}, v.filter.args...)
-		if err := statement.QueryRowContext(ctx, args...).Scan(&count); err != nil {
+	defer statement.Close()
+	counts := make([]int64, over.Count)
+	for i := range counts {
+		args := append([]any{over.At(i).UnixMilli(), over.At(i + 1).UnixMilli()}, v.filter.args...)
+		if err := statement.QueryRowContext(ctx, args...).Scan(&counts[i]); err != nil {
 			return nil, err
 		}
-		counts[at] = count
 	}
 	return counts, nil
 }
 
-// stepIndex rounds down, also for times before 1970.
-func stepIndex(millis, step int64) int64 {
-	at := millis / step
-	if at*step > millis {
-		at--
-	}
-	return at
-}
-
-// countSteps counts the values, each shifted by the zone, by their stepIndex.
-func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, over steps) (map[int64]int64, error) {
-	group := fmt.Sprintf("(value + %d) / %d - ((value + %[1]d) %% %[2]d < 0)", over.shift, over.length)
-	rows, err := tx.QueryContext(ctx, "SELECT "+group+" AS step, count(*) FROM ("+v.sql+") GROUP BY step", v.args...)
+// countSteps reads the values once and sorts them by their steps.
+func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, over eventstore.Steps) ([]int64, error) {
+	begin, end := over.Begin.UnixMilli(), over.At(over.Count).UnixMilli()
+	step := fmt.Sprintf("(value - %d) / %d", begin, over.Length.Milliseconds())
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT %s AS step, count(*) FROM (%s) WHERE value >= %d AND value < %d GROUP BY step", step, v.sql, begin, end), v.args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	counts := map[int64]int64{}
+	counts := make([]int64, over.Count)
 	for rows.Next() {
 		var at, count int64
 		if err := rows.Scan(&at, &count); err != nil {
@@ -111,4 +95,44 @@ func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, over steps) (ma
 		counts[at] = count
 	}
 	return counts, rows.Err()
+}
+
+// HistogramByAction counts the events of a selection with one of the actions in each step
+// of time: for each action a list with a count for each step.
+func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error) {
+	operation := "counting events by time and action"
+	at, _ := s.layout.fields.Lookup("@timestamp")
+	counts := make([][]int64, len(actions))
+	err := s.readTx(ctx, operation, func(tx *sql.Tx) error {
+		for i, action := range actions {
+			of := sel
+			if of.Query = kql.FieldIs("event.action", action); sel.Query != nil {
+				of.Query = kql.And{of.Query, sel.Query}
+			}
+			values, err := s.newFieldValues(operation, of, at)
+			if err != nil {
+				return err
+			}
+			if counts[i], err = values.countOver(ctx, tx, over); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// FirstTime returns the earliest time of the events of a selection; zero if there is none.
+func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
+	operation := "looking for the first event"
+	filter, err := s.filter(operation, sel)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var first sql.NullInt64
+	row := s.readers.QueryRowContext(ctx, `SELECT min("@timestamp") FROM event WHERE `+filter.sql, filter.args...)
+	if err := row.Scan(&first); err != nil || !first.Valid {
+		return time.Time{}, s.storeError(operation, err)
+	}
+	return time.UnixMilli(first.Int64).UTC(), nil
 }

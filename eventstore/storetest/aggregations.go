@@ -21,6 +21,8 @@ type Aggregations interface {
 	Store
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
+	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error)
+	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
 	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 }
 
@@ -29,6 +31,7 @@ type Aggregations interface {
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
 	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelveEvents(t, open(t))) })
 	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelveEvents(t, open(t))) })
+	t.Run("over time by action", func(t *testing.T) { testHistogramByAction(t, open(t)) })
 	t.Run("before 1970", func(t *testing.T) { testHistogramBefore1970(t, open(t)) })
 	t.Run("values of numeric labels", func(t *testing.T) { testNumericLabels(t, open(t)) })
 	t.Run("aggregations with a context that is done", func(t *testing.T) { testAggregationsContextDone(t, open(t)) })
@@ -132,6 +135,40 @@ func testHistogram(t *testing.T, s Aggregations) {
 	}
 }
 
+func testHistogramByAction(t *testing.T, store Aggregations) {
+	s := subject{store, t.Name()}
+	events := s.events(1, 7)
+	for i, e := range []struct {
+		action schemas.Action
+		hour   int // of the time, in the middle
+	}{{schemas.Published, 0}, {schemas.Published, 4}, {schemas.Handled, 4}, {schemas.Poisoned, 5}, {schemas.Published, 11}, {schemas.Published, 12}, {schemas.Replayed, 5}} {
+		events[i].Action, events[i].Time = e.action, time.Date(2026, 5, 4, e.hour, 30, 0, 0, time.UTC)
+		events[i].Envelope.Headers = amqp.Table{"tenant": fmt.Sprint("t", i%2)}
+	}
+	s.createVisible(t, events...)
+	first, err := store.FirstTime(t.Context(), eventstore.Selection{Query: is("event.action", "poisoned")})
+	if want := time.Date(2026, 5, 4, 5, 30, 0, 0, time.UTC); err != nil || !first.Equal(want) {
+		t.Errorf("the first poisoned: %s %v, want %s", first, err, want)
+	}
+	if first, err := store.FirstTime(t.Context(), eventstore.Selection{Query: is("event.id", "nobody")}); err != nil || !first.IsZero() {
+		t.Errorf("the first of none: %s %v", first, err)
+	}
+	over := eventstore.Steps{Begin: time.Date(2026, 5, 4, 2, 0, 0, 0, time.UTC), Length: 2 * time.Hour, Count: 5}
+	for name, test := range map[string]struct {
+		query kql.Node
+		want  [][]int64 // from 2, 4, 6, 8 and 10 to 12 o'clock
+	}{
+		"all":         {nil, [][]int64{{0, 1, 0, 0, 1}, {0, 1, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 1, 0, 0, 0}}},
+		"of a header": {is("headers.tenant", "t0"), [][]int64{{0, 0, 0, 0, 1}, {0, 1, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}},
+		"of nothing":  {is("event.id", "nobody"), [][]int64{{0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}},
+	} {
+		got, err := store.HistogramByAction(t.Context(), eventstore.Selection{Query: test.query}, over, []string{"published", "handled", "retry_scheduled", "poisoned"})
+		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			t.Errorf("%s (-want +got):\n%s (%v)", name, diff, err)
+		}
+	}
+}
+
 func testHistogramBefore1970(t *testing.T, store Aggregations) {
 	s := subject{store, t.Name()}
 	events := s.events(1, 4)
@@ -181,6 +218,11 @@ func testAggregationsContextDone(t *testing.T, s Aggregations) {
 			_, err := s.Histogram(ctx, eventstore.Selection{}, "@timestamp", 1, time.UTC)
 			return err
 		},
+		"HistogramByAction": func() error {
+			_, err := s.HistogramByAction(ctx, eventstore.Selection{}, eventstore.NewSteps(time.Now(), time.Now(), 3, time.UTC), []string{"handled"})
+			return err
+		},
+		"FirstTime": func() error { _, err := s.FirstTime(ctx, eventstore.Selection{}); return err },
 		"Summaries": func() (last error) {
 			for _, err := range s.Summaries(ctx, eventstore.Selection{}) {
 				last = err
