@@ -26,6 +26,13 @@ func ExampleRoundStep() {
 	// Output: 1h0m0s
 }
 
+func ExampleNewSteps() {
+	now := time.Date(2026, 5, 4, 3, 20, 0, 0, time.UTC)
+	steps := eventstore.NewSteps(now.Add(-24*time.Hour), now, 30, time.UTC)
+	fmt.Println(steps.Count, steps.Length, steps.Text(0), steps.At(steps.Count).Format(time.DateTime))
+	// Output: 25 1h0m0s 2026-05-03T03:00:00.000Z 2026-05-04 04:00:00
+}
+
 // Steps of a day begin at midnight in the operator's time zone.
 func ExampleZoneOffset() {
 	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)

@@ -113,7 +113,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	guard := crashloop.New(route.MaxDeliveries)
 	b := breaker.New(*route.Breaker, time.Now)
 	p.breakers[route.Queue] = b
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, onHang: p.cfg.OnHang, crashGuard: guard}
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard}
 	rh.gate = rh.newGate()
 	var subscriber *breaker.Subscriber
 	options := []transport.Option{

@@ -131,7 +131,7 @@ func (h *routeHandler) keyOf(e schemas.Envelope) string {
 }
 
 // awaitTurn waits until the handler may be called with a message. done is true if the
-// message waits in a delay queue instead, or is requeued since the route stops or the
+// message waits in a delay queue instead, or is requeued since the route stops, an operator has paused it or the
 // connection is lost. Many messages may wait then, and none is worth an error in the log.
 func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, verified schemas.VerifiedState) (done bool, err error) {
 	a, found := arrivalOf(ctx)
@@ -140,7 +140,7 @@ func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, veri
 	}
 	exhausted := h.route.Breaker.Exhausted(0, verified.State.WaitsSince, h.now())
 	wait, err := h.gate.Begin(ctx, a.ticket, exhausted)
-	if err != nil {
+	if held, _ := h.held.State(); err != nil || held {
 		msg.Nack()
 		return true, nil
 	}

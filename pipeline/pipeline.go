@@ -48,8 +48,10 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -77,6 +79,7 @@ type Pipeline struct {
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
 	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
+	pauses       *pause.Watcher
 	verifier     *schemas.Verifier
 	deathChecker *deadletter.Checker
 	queueLimiter *queuelimit.Limiter[publisher]
@@ -112,6 +115,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
 	p.queueLimiter = queuelimit.New[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = queuelimit.New[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
+	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
 	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -177,11 +181,12 @@ func (p *Pipeline) Router() *message.Router { return p.router }
 // Running returns a channel that is closed when every handler consumes its queue.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 
-// RouteState is the state of a route's breaker.
+// RouteState is the state of a route.
 type RouteState struct {
-	Queue  string
-	Paused time.Time // the time at which its breaker opened; zero: it is closed
-	Error  string    // the error of its messages then
+	Queue        string
+	Paused       time.Time // the time at which its breaker opened; zero: it is closed
+	Error        string    // the error of its messages then
+	PausedByHand bool      // an operator has paused it
 }
 
 // Routes returns the state of each route that has a handler, in the order of Config.Routes.
@@ -190,7 +195,8 @@ func (p *Pipeline) Routes() []RouteState {
 	for _, route := range p.cfg.Routes {
 		if b, handled := p.breakers[route.Queue]; handled {
 			since, why := b.Outage()
-			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message})
+			held, _ := p.pauses.Switch(route.Queue).State()
+			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message, PausedByHand: held})
 		}
 	}
 	return states
@@ -218,11 +224,15 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.checkBroker(ctx); err != nil {
 		return errors.Join(ignoreEnd(ctx, err), p.close())
 	}
+	p.pauses.Check(ctx)
 	// Handlers still publish while they finish, so the topology is reconciled longer than ctx.
 	reconciling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
-	work.Go(func() { p.watchRoles(ctx) })
+	work.Go(func() {
+		role.Watcher{Topology: p.cfg.Topology, Connection: p.sending, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, role.Retry, role.Due, role.Poison)
+	})
+	work.Go(func() { p.pauses.Watch(ctx) })
 	if len(p.router.Handlers()) == 0 { // the router would wait for one, also after the end of ctx
 		defer context.AfterFunc(ctx, func() { _ = p.router.Close() })()
 	}

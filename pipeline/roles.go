@@ -1,15 +1,12 @@
 package pipeline
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
@@ -71,47 +68,4 @@ func (c Config) policies(r role.Role) string {
 	}
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:6])
-}
-
-// watchRoles logs when no process has a role on which the messages of this pipeline
-// depend, until ctx ends. A process that restarts is no reason for a log.
-func (p *Pipeline) watchRoles(ctx context.Context) {
-	missing := map[Role]int{} // looks in a row
-	for sleep(ctx, p.cfg.TopologyEvery) {
-		for _, r := range allRoles() {
-			absent, err := p.hasNoConsumer(ctx, role.Role(r).Queues(p.cfg.Topology))
-			if err != nil {
-				continue // the connection logs its problems
-			}
-			if !absent {
-				if missing[r] >= missingLooks {
-					p.cfg.Logger.Info("a process has the role of Watership again", "role", r)
-				}
-				missing[r] = 0
-				continue
-			}
-			if missing[r]++; missing[r] == missingLooks {
-				p.cfg.Logger.Error("messages wait, since no process has a role of Watership; run watership serve, or set Standalone in one pipeline",
-					"role", r, "queues", role.Role(r).Queues(p.cfg.Topology))
-			}
-		}
-	}
-}
-
-// missingLooks is the number of looks in a row that find no consumer until that is logged.
-const missingLooks = 2
-
-func (p *Pipeline) hasNoConsumer(ctx context.Context, queues []string) (bool, error) {
-	absent := false
-	for _, name := range queues {
-		err := p.sending.Do(ctx, func(ch *amqp.Channel) error {
-			queue, err := ch.QueueDeclarePassive(name, false, false, false, false, nil)
-			absent = absent || queue.Consumers == 0
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
-	}
-	return absent, nil
 }

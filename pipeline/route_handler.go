@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/fairness"
 	"github.com/watershipmq/watership/internal/handlercall"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -28,6 +29,7 @@ type routeHandler struct {
 	route        Route
 	outlet       publisher // of outgoing messages
 	breaker      *breaker.Breaker
+	held         *pause.Switch
 	gate         *fairness.Gate // nil: no fairness
 	places       *placelog.Log  // nil: not ordered
 	crashGuard   *crashloop.Guard
@@ -41,7 +43,7 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 	route := breaker.Route{
 		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency + h.route.waitingRoom(), StopTimeout: stopTimeout,
 		Requeue: func(ctx context.Context) { transport.Settle(ctx, false) },
-		Record:  h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Logger: h.logger,
+		Record:  h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Held: h.held.State, Logger: h.logger,
 	}
 	if h.route.Timeout > 0 {
 		route.HandlerTimeout = h.route.Timeout + hangGrace

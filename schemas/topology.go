@@ -112,6 +112,13 @@ func isNumbered(name, zeroth string) bool {
 // Due returns the queue of messages whose delay has passed.
 func (t Topology) Due() string { return t.name(".due") }
 
+// Pauses returns the direct exchange that tells which routes an operator has paused.
+func (t Topology) Pauses() string { return t.name(".pauses") }
+
+// Paused returns the queue that is bound to the exchange Pauses by the name of the queue of
+// each paused route. It keeps no message.
+func (t Topology) Paused() string { return t.name(".paused") }
+
 // Return returns the headers exchange of the last hop to queues of other services.
 func (t Topology) Return() string { return t.name(".return") }
 
@@ -144,12 +151,12 @@ func (t Topology) Unstorable() string { return t.name(".unstorable") }
 
 // Exchanges returns the names of Watership's exchanges.
 func (t Topology) Exchanges() []string {
-	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Report(), t.Direct(), t.Return()}
+	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Report(), t.Direct(), t.Return(), t.Pauses()}
 }
 
 // Queues returns the names of Watership's queues without the delay queues.
 func (t Topology) Queues() []string {
-	return append(t.Indexed(), t.Retry(), t.Report(), t.Due(), t.Poison(), t.Unstorable())
+	return append(t.Indexed(), t.Retry(), t.Report(), t.Due(), t.Poison(), t.Unstorable(), t.Paused())
 }
 
 // Indexed returns the queues that the indexer consumes.

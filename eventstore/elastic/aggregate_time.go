@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Histogram counts the events of a selection by a date field, in at most n steps of
@@ -45,7 +46,7 @@ func dateHistogram(field string, over eventstore.Steps) map[string]any {
 
 // HistogramByAction counts the events of a selection with one of the actions in each step
 // of time: for each action a list with a count for each step.
-func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error) {
+func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
 	filters, counts := make([]map[string]any, len(actions)), make([][]int64, len(actions))
 	for i, action := range actions {
 		filters[i] = map[string]any{"term": map[string]any{"event.action": action}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Histogram counts the events of a selection by a date field, in at most n steps of
@@ -99,14 +100,14 @@ func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, over eventstore
 
 // HistogramByAction counts the events of a selection with one of the actions in each step
 // of time: for each action a list with a count for each step.
-func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error) {
+func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
 	operation := "counting events by time and action"
 	at, _ := s.layout.fields.Lookup("@timestamp")
 	counts := make([][]int64, len(actions))
 	err := s.readTx(ctx, operation, func(tx *sql.Tx) error {
 		for i, action := range actions {
 			of := sel
-			if of.Query = kql.FieldIs("event.action", action); sel.Query != nil {
+			if of.Query = kql.FieldIs("event.action", string(action)); sel.Query != nil {
 				of.Query = kql.And{of.Query, sel.Query}
 			}
 			values, err := s.newFieldValues(operation, of, at)

@@ -21,7 +21,7 @@ type Aggregations interface {
 	Store
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
-	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []string) ([][]int64, error)
+	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
 	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
 	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 }
@@ -162,7 +162,7 @@ func testHistogramByAction(t *testing.T, store Aggregations) {
 		"of a header": {is("headers.tenant", "t0"), [][]int64{{0, 0, 0, 0, 1}, {0, 1, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}},
 		"of nothing":  {is("event.id", "nobody"), [][]int64{{0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}}},
 	} {
-		got, err := store.HistogramByAction(t.Context(), eventstore.Selection{Query: test.query}, over, []string{"published", "handled", "retry_scheduled", "poisoned"})
+		got, err := store.HistogramByAction(t.Context(), eventstore.Selection{Query: test.query}, over, []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned})
 		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
 			t.Errorf("%s (-want +got):\n%s (%v)", name, diff, err)
 		}
@@ -219,7 +219,7 @@ func testAggregationsContextDone(t *testing.T, s Aggregations) {
 			return err
 		},
 		"HistogramByAction": func() error {
-			_, err := s.HistogramByAction(ctx, eventstore.Selection{}, eventstore.NewSteps(time.Now(), time.Now(), 3, time.UTC), []string{"handled"})
+			_, err := s.HistogramByAction(ctx, eventstore.Selection{}, eventstore.NewSteps(time.Now(), time.Now(), 3, time.UTC), []schemas.Action{schemas.Handled})
 			return err
 		},
 		"FirstTime": func() error { _, err := s.FirstTime(ctx, eventstore.Selection{}); return err },

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/problem"
 )
 
@@ -29,9 +30,10 @@ type API struct {
 	huma       huma.API
 	document   []byte // OpenAPI, as JSON
 	operations map[string]operation
-	runs       *runs
+	runs       *jobs.Runner
 	responses  *idempotency.Responses
-	diagnosing chan struct{} // has an element while doctor runs
+	diagnosing chan struct{} // has an element while doctor runs, or diagnosis is read
+	diagnosis  Diagnosis     // the latest
 	slots      chan struct{} // one element for each request under way
 	streams    chan struct{} // one element for each of them that is a stream
 }
@@ -47,7 +49,7 @@ const (
 func New(a *app.App) *API {
 	api := &API{
 		app: a, mux: http.NewServeMux(), operations: map[string]operation{},
-		runs: newRuns(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *errOtherRequest()) })),
+		runs: jobs.New(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *errOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}

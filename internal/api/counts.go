@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerCounts() {
@@ -68,6 +69,15 @@ type Values struct {
 	Others  int64   `json:"others" doc:"Events with values that are not listed"`
 	Without int64   `json:"without" doc:"Events without the field"`
 	Inexact int64   `json:"inexact" doc:"Greatest error of a count, which may be too low"`
+
+	Step   float64  `json:"step_seconds,omitempty" doc:"Length of each step, of a histogram by action"`
+	Series []Series `json:"series,omitempty" nullable:"false" doc:"The same events by action, of a histogram by action"`
+}
+
+// Series counts the events with one value in each step of time.
+type Series struct {
+	Value  string  `json:"value"`
+	Counts []int64 `json:"counts" nullable:"false" doc:"One count for each of the values of the histogram"`
 }
 
 // Value is a value of a field.
@@ -116,6 +126,7 @@ type histogramInput struct {
 	QueryFilter
 	Field string `query:"field" default:"@timestamp" maxLength:"1000" doc:"Field with a time"`
 	Steps int    `query:"steps" minimum:"2" maximum:"3000" default:"40" doc:"Maximum number of steps"`
+	By    string `query:"by" enum:"action" doc:"Count published, handled, retry_scheduled, poisoned, replayed and discarded events of the whole period, each action by itself"`
 }
 
 func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
@@ -130,6 +141,9 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 	if err != nil {
 		return nil, err
 	}
+	if in.By != "" {
+		return a.countActions(ctx, in, sel, zone)
+	}
 	store, err := a.app.Store(ctx)
 	if err != nil {
 		return nil, err
@@ -139,6 +153,25 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 		err = store.Check(ctx)
 	}
 	return &valuesOutput{newValues(field.Name, counts)}, err
+}
+
+func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventstore.Selection, zone *time.Location) (*valuesOutput, error) {
+	actions := []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded}
+	over, counts, err := a.app.HistogramByAction(ctx, sel, in.period(zone), in.Steps, actions)
+	values := Values{Field: "@timestamp", Values: make([]Value, over.Count), Step: over.Length.Seconds()}
+	for i := range values.Values {
+		values.Values[i].Value = over.Text(i)
+	}
+	for i, action := range actions {
+		values.Series = append(values.Series, Series{string(action), append([]int64{}, counts[i]...)})
+		for at, n := range counts[i] {
+			values.Values[at].Count += n
+		}
+	}
+	if err == nil && over.Count == 0 {
+		err = a.app.CheckStore(ctx)
+	}
+	return &valuesOutput{values}, err
 }
 
 type fieldsOutput struct{ Body Fields }

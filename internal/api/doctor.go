@@ -18,12 +18,19 @@ func (a *API) registerDoctor() {
 	}, a.runDoctor)
 }
 
+type doctorInput struct {
+	MaxAge float64 `query:"max_age_seconds" minimum:"0" maximum:"86400" doc:"Return earlier results that are not older; 0: run the checks" example:"60"`
+}
+
 type doctorOutput struct{ Body Diagnosis }
 
 // Diagnosis has the results of all checks.
 type Diagnosis struct {
 	Findings []Finding `json:"findings" nullable:"false"`
+	Checked  time.Time `json:"checked" doc:"When the checks ended"`
 }
+
+func (d Diagnosis) isNewer(seconds float64) bool { return time.Since(d.Checked).Seconds() < seconds }
 
 // Finding is the result of a check.
 type Finding struct {
@@ -33,7 +40,7 @@ type Finding struct {
 	Remedy  string         `json:"remedy,omitempty"`
 }
 
-func (a *API) runDoctor(ctx context.Context, _ *struct{}) (*doctorOutput, error) {
+func (a *API) runDoctor(ctx context.Context, in *doctorInput) (*doctorOutput, error) {
 	if caller := access.FromContext(ctx); caller.Limited() {
 		return nil, problem.Forbidden(caller.Name+" is limited to some queues and exchanges, and findings name all", "Ask for a token without limits.")
 	}
@@ -43,9 +50,16 @@ func (a *API) runDoctor(ctx context.Context, _ *struct{}) (*doctorOutput, error)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	out := &doctorOutput{Diagnosis{[]Finding{}}}
-	for _, f := range a.app.Diagnose(ctx) {
-		out.Body.Findings = append(out.Body.Findings, Finding(f))
+	if a.diagnosis.isNewer(in.MaxAge) {
+		return &doctorOutput{a.diagnosis}, nil
 	}
-	return out, nil
+	findings := []Finding{}
+	for _, f := range a.app.Diagnose(ctx) {
+		findings = append(findings, Finding(f))
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // findings tell of that
+	}
+	a.diagnosis = Diagnosis{findings, time.Now()}
+	return &doctorOutput{a.diagnosis}, nil
 }

@@ -111,6 +111,7 @@ type groupsOutput struct{ Body GroupPage }
 type GroupPage struct {
 	Groups   []*history.Group `json:"groups" nullable:"false"`
 	Failures int              `json:"failures" doc:"Number of failures in all groups"`
+	Queues   map[string]int   `json:"queues" nullable:"false" doc:"The same, by queue"`
 	Cursor   string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
 }
 
@@ -139,9 +140,10 @@ func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput
 	if in.Sort == "last" {
 		history.SortByLast(groups)
 	}
-	page := GroupPage{Groups: []*history.Group{}}
+	page := GroupPage{Groups: []*history.Group{}, Queues: map[string]int{}}
 	for _, g := range groups {
 		page.Failures += g.Count
+		page.Queues[g.Queue] += g.Count
 	}
 	rest := groups[min(begin, len(groups)):]
 	page.Groups = append(page.Groups, rest[:min(in.Limit, len(rest))]...)

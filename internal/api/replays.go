@@ -178,7 +178,7 @@ func (a *API) startPlanned(ctx context.Context, job replayer.Job, stopAfter int)
 	if job.State != replayer.Planned {
 		return nil
 	}
-	return a.runs.start(ctx, job, stopAfter)
+	return a.runs.Start(ctx, job, stopAfter)
 }
 
 type jobsInput struct {
@@ -356,5 +356,5 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target}); err != nil {
 		return nil, err
 	}
-	return &jobOutput{newJob(job)}, a.runs.start(ctx, job, in.Body.StopAfter)
+	return &jobOutput{newJob(job)}, a.runs.Start(ctx, job, in.Body.StopAfter)
 }

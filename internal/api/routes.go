@@ -3,19 +3,33 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routestate"
 )
 
 func (a *API) registerRoutes() {
 	register(a, operation{
 		method: http.MethodGet, path: "/routes", id: "listRoutes", tag: "system", role: access.Viewer,
 		summary: "List routes, their queue lengths and which are paused",
+		text:    "The routes of the server's configuration, then those of other processes, which RabbitMQ's management API shows.",
 	}, a.listRoutes)
+	register(a, operation{
+		method: http.MethodPost, path: "/routes/{queue}/pause", id: "pauseRoute", tag: "system", role: access.Operator,
+		summary: "Pause a route in every process",
+		text:    "Handlers finish their messages, and take no more within seconds. The route stays paused over restarts, until it is resumed.",
+	}, a.pauseRoute)
+	register(a, operation{
+		method: http.MethodPost, path: "/routes/{queue}/resume", id: "resumeRoute", tag: "system", role: access.Operator,
+		summary: "Resume a route that an operator has paused",
+	}, a.resumeRoute)
 	register(a, operation{
 		method: http.MethodGet, path: "/queues", id: "listQueues", tag: "system", role: access.Viewer,
 		summary: "List the queues of the virtual host with their numbers",
@@ -24,24 +38,85 @@ func (a *API) registerRoutes() {
 
 type routesOutput struct{ Body Routes }
 
-// Routes are the configured routes, and routes of other services that are paused.
-type Routes struct {
-	Routes []app.RouteState `json:"routes" nullable:"false"`
+type routesInput struct {
+	Recent bool `query:"recent" doc:"Tell how the latest messages of each route fared"`
 }
 
-func (a *API) listRoutes(ctx context.Context, _ *struct{}) (*routesOutput, error) {
-	states, err := a.app.RouteStates(ctx)
-	if err != nil {
+// Routes are the routes that the server knows.
+type Routes struct {
+	Routes  []RouteState `json:"routes" nullable:"false"`
+	Problem string       `json:"problem,omitempty" doc:"Why the store does not tell which routes are paused, and how their messages fared"`
+}
+
+// RouteState is the state of a route and its queue.
+type RouteState routestate.State
+
+func (a *API) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
+	states, err := a.app.RouteStates(ctx, in.Recent)
+	out := &routesOutput{Routes{Routes: []RouteState{}}}
+	var away *eventstore.Error
+	if err != nil && (states == nil || !errors.As(err, &away)) {
 		return nil, err
+	} else if err != nil {
+		out.Body.Problem = err.Error()
 	}
 	caller := access.FromContext(ctx)
-	out := &routesOutput{Routes{[]app.RouteState{}}}
 	for _, state := range states {
 		if caller.MayQueue(state.Queue) {
-			out.Body.Routes = append(out.Body.Routes, state)
+			out.Body.Routes = append(out.Body.Routes, RouteState(state))
 		}
 	}
 	return out, nil
+}
+
+type pauseInput struct {
+	IdempotencyKey
+	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
+	Body  struct {
+		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
+	}
+}
+
+type resumeRouteInput struct {
+	IdempotencyKey
+	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
+	Body  struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
+	}
+}
+
+type pauseOutput struct{ Body PausedRoute }
+
+// PausedRoute is a route that was paused or resumed.
+type PausedRoute struct {
+	Queue  string `json:"queue"`
+	Paused bool   `json:"paused" doc:"An operator has paused it"`
+}
+
+func (a *API) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
+	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Reason)
+	if err == nil {
+		err = a.app.PauseRoute(ctx, in.Queue, decision)
+	}
+	return &pauseOutput{PausedRoute{in.Queue, true}}, err
+}
+
+func (a *API) resumeRoute(ctx context.Context, in *resumeRouteInput) (*pauseOutput, error) {
+	decision, err := decisionAbout(ctx, "resume", in.Queue, in.Body.Reason)
+	if err == nil {
+		err = a.app.ResumeRoute(ctx, in.Queue, decision)
+	}
+	return &pauseOutput{PausedRoute{in.Queue, false}}, err
+}
+
+// decisionAbout describes an action on a route, which the caller must be allowed to use.
+func decisionAbout(ctx context.Context, action, queue, reason string) (app.Decision, error) {
+	caller := access.FromContext(ctx)
+	access.Describe(ctx, access.Action{Name: action, Object: "route " + queue, Reason: reason})
+	if !caller.MayQueue(queue) {
+		return app.Decision{}, problem.Forbidden(caller.Name+" may not use the queue "+queue, "Ask for a token for it.")
+	}
+	return app.Decision{Operator: caller.Name, Reason: reason}, nil
 }
 
 type queuesInput struct {

@@ -132,7 +132,7 @@ func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 
 // Run runs the jobs that requests start until ctx ends, which pauses them.
 func (a *API) Run(ctx context.Context) error {
-	a.runs.run(ctx, a.app.Logger())
+	a.runs.Run(ctx, a.app.Logger())
 	return nil
 }
 

@@ -12,6 +12,13 @@ import (
 
 func (a *API) registerVersion() {
 	register(a, operation{
+		method: http.MethodGet, path: "/status", id: "getStatus", tag: "system", role: access.Viewer,
+		summary: "Get the state of the server, and the lag of the index",
+	}, func(ctx context.Context, _ *struct{}) (*statusOutput, error) {
+		status, err := a.app.Status(ctx)
+		return &statusOutput{status}, err
+	})
+	register(a, operation{
 		method: http.MethodGet, path: "/version", id: "getVersion", tag: "system", role: access.Viewer,
 		summary: "Get the version of the server, its settings, and the caller's permissions",
 	}, func(ctx context.Context, _ *struct{}) (*versionOutput, error) {
@@ -22,6 +29,8 @@ func (a *API) registerVersion() {
 		}}, nil
 	})
 }
+
+type statusOutput struct{ Body app.Status }
 
 type versionOutput struct{ Body Version }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -63,4 +64,19 @@ func (l Language) Histogram(ctx context.Context, events Counts, selection events
 	}
 	counts, err := events.Histogram(ctx, selection, field.Name, n, zone)
 	return field, counts, err
+}
+
+// HistogramByAction counts events by steps of the time of a period and by action, at most n
+// steps. Days begin in the zone of the period.
+func (a *App) HistogramByAction(ctx context.Context, selection eventstore.Selection, in Period, n int, actions []schemas.Action) (eventstore.Steps, [][]int64, error) {
+	events, err := a.Store(ctx)
+	if err != nil {
+		return eventstore.Steps{}, nil, err
+	}
+	over, err := in.steps(n, func() (time.Time, error) { return events.FirstTime(ctx, selection) })
+	if err != nil || over.Count == 0 {
+		return over, make([][]int64, len(actions)), err
+	}
+	counts, err := events.HistogramByAction(ctx, selection, over, actions)
+	return over, counts, err
 }

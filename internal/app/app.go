@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -51,6 +52,8 @@ type App struct {
 	secrets     secret.Secrets
 	embedded    *embedded // broker of this process; nil: none
 	running     running   // broker of another process
+
+	server atomic.Pointer[Server] // that Serve runs; nil: none
 
 	mu        sync.Mutex // guards the fields below
 	events    EventStore

@@ -6,6 +6,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -22,7 +23,7 @@ func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 		Management: a.Management,
 		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },
 		Ready:      func(ctx context.Context) (string, error) { return askServer(ctx, a.settings.HTTP, "/readyz") },
-		Paused:     a.pausedRoutes,
+		Routes:     func(ctx context.Context) ([]routestate.State, error) { return a.RouteStates(ctx, false) },
 	}
 }
 

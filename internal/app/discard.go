@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -13,8 +14,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Decision is an operator's decision about failures, and its reason.
+// Decision is an operator's decision about failures or a route, and its reason.
 type Decision struct{ Operator, Reason string }
+
+// text returns the reason with the operator.
+func (d Decision) text() string { return strings.TrimSpace(d.Reason + " (" + d.Operator + ")") }
 
 // discardChunk is the number of failures that one query finds by their ids.
 const discardChunk = 500
@@ -106,7 +110,7 @@ func (d discarding) state(e schemas.Event, now time.Time) schemas.State {
 	return schemas.State{
 		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
 		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
-		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.Reason + " (" + d.Operator + ")"},
+		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.text()},
 	}
 }
 

@@ -98,6 +98,31 @@ func (p Period) checkOrder() error {
 	return err
 }
 
+// steps divides the period into at most n steps, beginning with the first event of a
+// selection unless the period has a begin. The error is for a period that Limit refuses.
+func (p Period) steps(n int, first func() (time.Time, error)) (eventstore.Steps, error) {
+	begin, end, err := p.Bounds()
+	if err != nil {
+		return eventstore.Steps{}, err
+	}
+	if end.IsZero() {
+		end = p.now()
+	}
+	if begin.IsZero() || end.Sub(begin) > longestPeriod {
+		if begin, err = first(); err != nil || begin.IsZero() {
+			return eventstore.Steps{}, err
+		}
+	}
+	last := end.Add(-time.Millisecond) // the end is not in the period
+	if last.Before(begin) {
+		last = begin
+	}
+	return eventstore.NewSteps(begin, last, n, p.now().Location()), nil
+}
+
+// longestPeriod is the longest period that histograms show as a whole.
+const longestPeriod = 20 * 365 * 24 * time.Hour
+
 // dateTime returns a time in the form of ISO 8601. The commands print times with a
 // space.
 func dateTime(text string) string { return strings.Replace(text, " ", "T", 1) }

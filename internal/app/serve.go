@@ -133,6 +133,7 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 		return nil, err
 	}
 	s.http, err = listen(a.settings.HTTP.Listen, with.FreePort)
+	a.server.Store(s)
 	return s, err
 }
 

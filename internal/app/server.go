@@ -173,10 +173,13 @@ func healthHandler(check func(context.Context) error, more func() []string) http
 	}
 }
 
-// describePaused describes the routes whose breaker is open.
+// describePaused describes the routes that are paused.
 func (s *Server) describePaused() []string {
 	var lines []string
 	for _, route := range s.handlers.Routes() {
+		if route.PausedByHand {
+			lines = append(lines, fmt.Sprintf("the route of queue %s is paused by an operator", route.Queue))
+		}
 		if !route.Paused.IsZero() {
 			lines = append(lines, fmt.Sprintf("the route of queue %s is paused since %s: %s", route.Queue, route.Paused.UTC().Format(time.RFC3339), route.Error))
 		}

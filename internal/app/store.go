@@ -29,6 +29,8 @@ type EventStore interface {
 	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
+	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
+	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
 }
 
 // Store returns the store of store.url, which is closed with the App.

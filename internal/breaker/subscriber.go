@@ -62,12 +62,21 @@ type Route struct {
 	// Close does.
 	Record func(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure)
 	Paused prometheus.Gauge // 1 while the breaker is open
+
+	// Held reports whether an operator has paused the route, and returns a channel that is
+	// closed when that changes. The route then consumes nothing, not even probes, and its
+	// breaker stays as it is. Nil: nobody can.
+	Held func() (held bool, changed <-chan struct{})
+
 	Logger *slog.Logger
 }
 
 // NewSubscriber returns a subscriber that delivers the messages of a route as its breaker
 // allows.
 func NewSubscriber(route Route, b *Breaker) *Subscriber {
+	if route.Held == nil {
+		route.Held = func() (bool, <-chan struct{}) { return false, nil }
+	}
 	return &Subscriber{
 		route: route, breaker: b,
 		out: make(chan *message.Message), delivered: map[*message.Message]*delivery{},
@@ -78,9 +87,12 @@ func NewSubscriber(route Route, b *Breaker) *Subscriber {
 
 // Subscribe is called once. It waits for the broker as long as ctx allows.
 func (s *Subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	first, err := s.consume(ctx, s.route.Concurrent)
-	if err != nil {
-		return nil, err
+	var first *consumption
+	if held, _ := s.route.Held(); !held {
+		var err error
+		if first, err = s.consume(ctx, s.route.Concurrent); err != nil {
+			return nil, err
+		}
 	}
 	s.running.Go(func() { s.run(ctx, first) })
 	return s.out, nil
@@ -100,15 +112,52 @@ func (s *Subscriber) run(ctx context.Context, c *consumption) {
 		if c != nil {
 			s.deliverAll(c)
 		}
+		s.awaitRelease(ctx)
 		s.probe(ctx)
 		c = s.resume(ctx)
 	}
 	c.end()
 }
 
+// awaitRelease waits while an operator has paused the route.
+func (s *Subscriber) awaitRelease(ctx context.Context) {
+	for {
+		held, changed := s.route.Held()
+		if !held {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// untilHeld returns a context that ends when an operator pauses the route.
+func (s *Subscriber) untilHeld(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	held, changed := s.route.Held()
+	if held {
+		cancel()
+		return ctx, cancel
+	}
+	s.running.Go(func() {
+		defer cancel()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
 // resume consumes after a pause, or after the consumption has ended by itself. It
-// returns nil if that fails.
+// returns nil if that fails, or an operator has paused the route.
 func (s *Subscriber) resume(ctx context.Context) *consumption {
+	if held, _ := s.route.Held(); held {
+		return nil
+	}
 	c, err := s.consume(ctx, s.route.Concurrent)
 	if err != nil {
 		_ = sleep(ctx, s.breaker.cfg.First)
@@ -117,32 +166,36 @@ func (s *Subscriber) resume(ctx context.Context) *consumption {
 	return c
 }
 
-// deliverAll delivers messages until the breaker opens or the consumption ends.
+// deliverAll delivers messages until the breaker opens, an operator pauses the route or
+// the consumption ends.
 func (s *Subscriber) deliverAll(c *consumption) {
 	defer c.stop()
 	for {
 		open, recovering, changed := s.breaker.state()
-		if open {
+		held, heldChanged := s.route.Held()
+		if open || held {
 			return
 		}
 		slots := []chan struct{}{s.slots}
 		if recovering {
 			slots = append(slots, s.recoverySlots)
 		}
-		if !s.deliverNext(c, changed, slots...) {
+		if !s.deliverNext(c, changed, heldChanged, slots...) {
 			return
 		}
 	}
 }
 
 // deliverNext delivers a message once a slot is free; it returns false when the
-// consumption ends. If the breaker changes before, the message stays with the broker.
-func (s *Subscriber) deliverNext(c *consumption, changed <-chan struct{}, slots ...chan struct{}) bool {
+// consumption ends. If the breaker changes or the route is paused before, the message stays
+// with the broker.
+func (s *Subscriber) deliverNext(c *consumption, changed, heldChanged <-chan struct{}, slots ...chan struct{}) bool {
 	for i, slot := range slots {
 		select {
 		case slot <- struct{}{}:
 			continue
 		case <-changed:
+		case <-heldChanged:
 		case <-c.ctx.Done():
 		}
 		release(slots[:i])
@@ -155,6 +208,9 @@ func (s *Subscriber) deliverNext(c *consumption, changed <-chan struct{}, slots 
 			return true
 		}
 	case <-changed:
+		release(slots)
+		return true
+	case <-heldChanged:
 		release(slots)
 		return true
 	case <-c.ctx.Done():
@@ -200,7 +256,7 @@ func (s *Subscriber) requeueAll() {
 	}
 }
 
-// probe sends probes until the breaker closes or ctx ends.
+// probe sends probes until the breaker closes, ctx ends or an operator pauses the route.
 func (s *Subscriber) probe(ctx context.Context) {
 	open, _, closed := s.breaker.state()
 	if !open {
@@ -210,7 +266,12 @@ func (s *Subscriber) probe(ctx context.Context) {
 	s.route.Paused.Set(1)
 	s.route.Logger.Warn("route paused: its messages fail one after the other", "queue", s.route.Queue, "error", why.Message)
 	s.record(ctx, schemas.Paused, since, why)
-	s.probeRounds(ctx, since, closed)
+	probing, stop := s.untilHeld(ctx)
+	s.probeRounds(probing, since, closed)
+	stop()
+	if open, _, _ := s.breaker.state(); open && ctx.Err() == nil {
+		return // an operator has paused the route
+	}
 	s.route.Paused.Set(0)
 	if ctx.Err() == nil {
 		s.route.Logger.Info("route resumed", "queue", s.route.Queue, "paused", s.breaker.now().Sub(since).Round(time.Millisecond))

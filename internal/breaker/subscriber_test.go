@@ -108,22 +108,103 @@ func TestRouteRecovers(t *testing.T) {
 	})
 }
 
+// A route that an operator has paused handles nothing new, and finishes its messages.
+func TestHeldRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun, ended atomic.Int32
+		r := startTestRoute(t, retry.Breaker{}, 3, func(string) error {
+			begun.Add(1)
+			time.Sleep(10 * time.Second)
+			ended.Add(1)
+			return nil
+		})
+		r.put(10)
+		time.Sleep(time.Second)
+		r.hold(true)
+		time.Sleep(time.Hour)
+		if b, e := begun.Load(), ended.Load(); b != 3 || e != 3 {
+			t.Errorf("%d messages have begun and %d ended, want 3", b, e)
+		}
+		r.hold(false)
+		time.Sleep(time.Minute)
+		if e := ended.Load(); e != 10 {
+			t.Errorf("%d messages have ended, want 10", e)
+		}
+	})
+}
+
+// The breaker of a route that an operator has paused stays open without probes, and goes on
+// with them afterwards.
+func TestHeldRouteSendsNoProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		var up atomic.Bool
+		r := startTestRoute(t, retry.Breaker{Messages: 3}, 3, func(string) error {
+			calls.Add(1)
+			if !up.Load() {
+				return errDown
+			}
+			return nil
+		})
+		r.put(1000)
+		time.Sleep(time.Minute)
+		r.hold(true)
+		time.Sleep(time.Second)
+		before := calls.Load()
+		if before < 4 {
+			t.Fatalf("%d calls: the breaker does not probe", before)
+		}
+		time.Sleep(time.Hour)
+		if n := calls.Load(); n != before {
+			t.Errorf("%d calls while an operator has paused the route", n-before)
+		}
+		r.hold(false)
+		time.Sleep(5 * time.Minute)
+		during := calls.Load()
+		if during == before {
+			t.Error("no probes after the route was resumed")
+		}
+		up.Store(true)
+		time.Sleep(time.Hour)
+		if n := len(r.queue); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+	})
+}
+
 // testRoute is a route whose queue is in memory. A message that fails leaves the queue,
 // as with a delay.
 type testRoute struct {
 	queue chan *message.Message
 	next  int
 
-	mu     sync.Mutex
-	paused []time.Time // of `paused` events
+	mu      sync.Mutex
+	paused  []time.Time // of `paused` events
+	held    bool        // by an operator
+	changed chan struct{}
+}
+
+// hold pauses or resumes the route as an operator does.
+func (r *testRoute) hold(held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = held
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *testRoute) isHeld() (bool, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held, r.changed
 }
 
 func startTestRoute(t *testing.T, cfg retry.Breaker, concurrency int, handle func(id string) error) *testRoute {
-	r := &testRoute{queue: make(chan *message.Message, 20_000)}
+	r := &testRoute{queue: make(chan *message.Message, 20_000), changed: make(chan struct{})}
 	b := New(cfg, time.Now)
 	s := NewSubscriber(Route{
 		Queue: "orders", Concurrent: r, Single: r, Concurrency: concurrency, StopTimeout: time.Second, Requeue: func(context.Context) {},
-		Record: r.record, Paused: prometheus.NewGauge(prometheus.GaugeOpts{}), Logger: slog.New(slog.DiscardHandler),
+		Record: r.record, Paused: prometheus.NewGauge(prometheus.GaugeOpts{}), Held: r.isHeld, Logger: slog.New(slog.DiscardHandler),
 	}, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	messages, err := s.Subscribe(ctx, "orders")

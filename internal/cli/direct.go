@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -296,4 +297,19 @@ func (d *direct) Queues(ctx context.Context) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// RouteStates implements system.
+func (d *direct) RouteStates(ctx context.Context) ([]routestate.State, error) {
+	return d.App.RouteStates(ctx, false)
+}
+
+// PauseRoute implements system.
+func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
+	return d.App.PauseRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
+}
+
+// ResumeRoute implements system.
+func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) error {
+	return d.App.ResumeRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
 }

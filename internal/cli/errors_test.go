@@ -75,6 +75,8 @@ func TestBadInput(t *testing.T) {
 		{"publish --message-id a --count 2", 2, "--message-id is one id", ""},
 		{"publish --ndjson --type x", 2, "--ndjson", ""},
 		{"failed discard a", 2, "--reason is required", ""},
+		{"routes pause a", 2, "--reason is required", ""},
+		{"routes pause --reason b", 2, "expected the queue of the route", ""},
 		{"tail -n -1", 2, "--lines -1", ""},
 		{"config check --log-level loud", 2, "--log-level", "debug, info, warn or error"},
 		{"completion ksh", 2, `unknown command "ksh": expected one of bash, fish, powershell, zsh`, ""},

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,7 +28,9 @@ type system interface {
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 
 	Diagnose(ctx context.Context) ([]doctor.Finding, error)
-	RouteStates(ctx context.Context) ([]app.RouteState, error)
+	RouteStates(ctx context.Context) ([]routestate.State, error)
+	PauseRoute(ctx context.Context, queue, reason string) error
+	ResumeRoute(ctx context.Context, queue, reason string) error
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
 	Retention() time.Duration               // of published and handled events; 0: for ever

@@ -2,19 +2,39 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/routestate"
 )
 
 // RouteStates returns the states of the routes that the caller may see.
-func (c *Client) RouteStates(ctx context.Context) ([]app.RouteState, error) {
+func (c *Client) RouteStates(ctx context.Context) ([]routestate.State, error) {
 	var routes api.Routes
-	err := c.get(ctx, readTimeout, "/routes", nil, &routes)
-	return routes.Routes, err
+	if err := c.get(ctx, readTimeout, "/routes", nil, &routes); err != nil {
+		return nil, err
+	}
+	states := make([]routestate.State, len(routes.Routes))
+	for i, route := range routes.Routes {
+		states[i] = routestate.State(route)
+	}
+	if routes.Problem != "" {
+		return states, errors.New(routes.Problem)
+	}
+	return states, nil
+}
+
+// PauseRoute pauses the route of a queue.
+func (c *Client) PauseRoute(ctx context.Context, queue, reason string) error {
+	return c.post(ctx, actTimeout, "/routes/"+url.PathEscape(queue)+"/pause", newKey(), map[string]string{"reason": reason}, nil)
+}
+
+// ResumeRoute resumes the route of a queue that an operator has paused.
+func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) error {
+	return c.post(ctx, actTimeout, "/routes/"+url.PathEscape(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
 }
 
 // Diagnose runs every check of doctor in the server.

@@ -152,7 +152,7 @@ func widths() []int64 { return []int64{360, 800, 1600} }
 func TestPagesHaveNoBarriers(t *testing.T) {
 	s := newSystem(t)
 	b := newBrowser(t, s)
-	for _, path := range []string{"/", "/nothing"} {
+	for _, path := range []string{"/", "/routes", "/doctor", "/nothing"} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range widths() {
 				b.look(t, width, scheme)

@@ -64,8 +64,10 @@ func New(cfg Config) (*Console, error) {
 	}
 	c.mux.Handle("GET "+c.assets.prefix, c.assets)
 	for pattern, show := range map[string]pageFunc{
-		"GET /{$}": c.overview,
-		"GET /":    c.notFound,
+		"GET /{$}":    c.showOverview,
+		"GET /routes": c.showRoutes,
+		"GET /doctor": c.showDoctor,
+		"GET /":       c.notFound,
 
 		"GET /failures":             c.failures,
 		"GET /failures/selected":    c.failuresSelected,

@@ -19,6 +19,7 @@ func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
 		"count":    func(n any) (string, error) { return formatCount(n) },
 		"duration": formatDuration,
+		"seconds":  func(s float64) string { return formatDuration(seconds(s)) },
 		"bytes":    formatBytes,
 		"plural":   pluralOf,
 		"oneline":  func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
@@ -83,6 +84,8 @@ func wholeNumber(n any) (int64, error) {
 		return int64(n), nil
 	case int64:
 		return n, nil
+	case *int64:
+		return *n, nil
 	}
 	return 0, fmt.Errorf("%v is no whole number", n)
 }
@@ -116,6 +119,8 @@ func formatDuration(d time.Duration) string {
 	}
 	const day = 24 * time.Hour
 	switch {
+	case d == 0:
+		return "0 s"
 	case d < time.Millisecond:
 		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
 	case d < time.Second:

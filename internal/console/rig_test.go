@@ -34,6 +34,7 @@ import (
 // orders, whose handler fails for good while the system is broken.
 type system struct {
 	*app.App
+	api    http.Handler
 	url    string
 	broken *atomic.Bool
 }
@@ -55,6 +56,7 @@ func newSystem(t testing.TB, settings ...string) system {
 	}
 	s := system{App: a, broken: new(atomic.Bool)}
 	served := api.New(a)
+	s.api = served
 	pages, err := console.New(console.Config{API: served, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -32,8 +33,8 @@ type Config struct {
 	Connect    func(ctx context.Context) (*rabbit.Connection, error)
 	Management func() (*rabbit.Management, error)
 	OpenStore  func(ctx context.Context) (Store, error)
-	Ready      func(ctx context.Context) (answer string, err error)                      // of serve
-	Paused     func(ctx context.Context, store Events) (map[string]schemas.Event, error) // by queue
+	Ready      func(ctx context.Context) (answer string, err error) // of serve
+	Routes     func(ctx context.Context) ([]routestate.State, error)
 }
 
 // Store reads the state of a store.

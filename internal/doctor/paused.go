@@ -3,30 +3,37 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// checkPaused reports routes whose breaker is open.
+// checkPaused reports routes that are paused.
 func (d *doctor) checkPaused(ctx context.Context) {
-	if d.store == nil {
+	if d.store == nil || d.conn == nil {
 		return
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	paused, err := d.Paused(ctx, d.store)
+	routes, err := d.Routes(ctx)
 	if err != nil {
 		d.report("paused", Warning, err.Error(), "")
 		return
 	}
-	for _, queue := range slices.Sorted(maps.Keys(paused)) {
-		e := paused[queue]
-		d.report("paused", Warning, fmt.Sprintf("the route of queue %s is paused since %s: %s", queue, wording.Time(e.FirstFailed), e.Failure.Message),
-			"mend its service: the route resumes by itself when a message succeeds")
+	problems := len(d.findings)
+	for _, route := range routes {
+		if route.State != "paused" {
+			continue
+		}
+		text, remedy := "the route of queue "+route.Queue+" is paused", "mend its service: the route resumes by itself when a message succeeds"
+		if route.ByHand {
+			text, remedy = text+" by hand", "when the reason is gone: watership routes resume "+wording.Quoted(route.Queue)
+		}
+		if route.Since != nil {
+			text += fmt.Sprintf(" since %s: %s", wording.Time(*route.Since), route.Error)
+		}
+		d.report("paused", Warning, text, remedy)
 	}
-	if len(paused) == 0 {
+	if len(d.findings) == problems {
 		d.reportOK("paused", "no route is paused")
 	}
 }

@@ -22,6 +22,7 @@ func (c Config) queues() []queue {
 		{c.Due(), c.args(nil)},
 		{c.Poison(), c.args(nil)},
 		{c.Unstorable(), c.args(nil)},
+		{c.Paused(), c.args(amqp.Table{"x-message-ttl": int64(0), "x-max-length": int64(1)})},
 	}
 	for _, delay := range c.Delays {
 		queues = append(queues, queue{c.Delay(delay), c.delayArgs(delay.Milliseconds())})

@@ -74,7 +74,8 @@ func (p *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool
 
 // bindingMissing reports whether a binding is missing for a message: an exchange of
 // Watership has one for every message, unless it was just declared. The queues of
-// services and of routes are bound by DirectDelivery.
+// services and of routes are bound by DirectDelivery, and paused routes to the exchange of
+// pauses.
 func (p *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
 	c := p.reconciler.Config
@@ -84,7 +85,7 @@ func (p *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool 
 	case m.Exchange == c.Direct():
 		return slices.ContainsFunc(c.queues(), func(q queue) bool { return q.name == m.RoutingKey })
 	}
-	return c.Owns(m.Exchange) && m.Exchange != c.Return()
+	return c.Owns(m.Exchange) && m.Exchange != c.Return() && m.Exchange != c.Pauses()
 }
 
 // repair runs one repair for all messages that failed before its end.

@@ -178,6 +178,7 @@ func (c Config) exchanges() []exchange {
 		{c.Report(), amqp.ExchangeTopic, false},
 		c.direct(),
 		c.returnExchange(),
+		{c.Pauses(), amqp.ExchangeDirect, false},
 	}
 }
 

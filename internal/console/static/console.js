@@ -78,6 +78,8 @@ export async function refresh(url = location.href) {
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);
     if (!next || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
+    const opened = [...now.querySelectorAll("details")].map((details) => details.open);
+    next.querySelectorAll("details").forEach((details, i) => (details.open ||= opened[i] ?? false));
     now.replaceWith(document.adoptNode(next));
   }
   const seconds = page.body?.dataset.refresh;

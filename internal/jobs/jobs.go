@@ -1,4 +1,5 @@
-package api
+// Package jobs runs the jobs of replays that requests start.
+package jobs
 
 import (
 	"context"
@@ -13,9 +14,8 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// runs runs the jobs that requests start. Its goroutine is that of API.Run, which ends
-// when all jobs have stopped.
-type runs struct {
+// Runner runs jobs. Its goroutine is that of Run, which ends when all jobs have stopped.
+type Runner struct {
 	app    *app.App
 	starts chan start
 }
@@ -33,10 +33,11 @@ type start struct {
 	err       chan error
 }
 
-func newRuns(a *app.App) *runs { return &runs{a, make(chan start)} }
+// New returns the runner of an App.
+func New(a *app.App) *Runner { return &Runner{a, make(chan start)} }
 
-// start asks for a run of a job. A job that another process runs is left to it.
-func (r *runs) start(ctx context.Context, job replayer.Job, stopAfter int) error {
+// Start asks for a run of a job. A job that another process runs is left to it.
+func (r *Runner) Start(ctx context.Context, job replayer.Job, stopAfter int) error {
 	asked := start{job, stopAfter, make(chan error, 1)}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -48,8 +49,8 @@ func (r *runs) start(ctx context.Context, job replayer.Job, stopAfter int) error
 	}
 }
 
-// run runs jobs until ctx ends, which pauses them.
-func (r *runs) run(ctx context.Context, logger *slog.Logger) {
+// Run runs jobs until ctx ends, which pauses them.
+func (r *Runner) Run(ctx context.Context, logger *slog.Logger) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	free := make(chan struct{}, maxRuns)
@@ -77,7 +78,7 @@ func (r *runs) run(ctx context.Context, logger *slog.Logger) {
 }
 
 // runJob logs only an error that left no trace in the job.
-func (r *runs) runJob(ctx context.Context, logger *slog.Logger, s start) {
+func (r *Runner) runJob(ctx context.Context, logger *slog.Logger, s start) {
 	replays, err := r.app.Replayer(ctx)
 	var ran replayer.Job
 	if err == nil {

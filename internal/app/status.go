@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/routestate"
+)
+
+// Status is the state of the running server.
+type Status struct {
+	Version string       `json:"version"`
+	Started time.Time    `json:"started"`
+	Roles   []role.Role  `json:"roles" nullable:"false"`
+	Ready   bool         `json:"ready"`
+	Problem string       `json:"problem,omitempty" doc:"Why it is not ready"`
+	Index   []IndexQueue `json:"index" nullable:"false" doc:"Queues of copies and events on their way to the store"`
+}
+
+// IndexQueue is a queue whose messages are not in the store yet.
+type IndexQueue struct {
+	Queue    string   `json:"queue"`
+	Messages int      `json:"messages"`
+	Lag      *float64 `json:"lag_seconds,omitempty" doc:"Age of the newest stored event while messages wait; none: the server does not index"`
+}
+
+// Status asks RabbitMQ and the store for the state of the running server.
+func (a *App) Status(ctx context.Context) (Status, error) {
+	s := a.server.Load()
+	if s == nil {
+		return Status{}, errors.New("this process does not serve")
+	}
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	status := Status{Version: Version(), Started: s.started, Roles: a.settings.Roles, Ready: true, Index: []IndexQueue{}}
+	if err := s.Ready(ctx); err != nil {
+		status.Ready, status.Problem = false, err.Error()
+	}
+	conn, err := a.Connection()
+	if err != nil || conn.Err() != nil {
+		return status, err
+	}
+	for _, name := range a.topology.Indexed() {
+		state, err := queueState(ctx, conn, name)
+		if err != nil {
+			continue // it is not declared yet, or Problem says more
+		}
+		queue := IndexQueue{Queue: name, Messages: state.Messages}
+		if s.has(role.Index) {
+			lag := s.indexLag(name, state.Messages).Seconds()
+			queue.Lag = &lag
+		}
+		status.Index = append(status.Index, queue)
+	}
+	return status, nil
+}
+
+// RouteStates returns the states of routes, and with recent how their latest messages
+// fared. An error of the store leaves the states as RabbitMQ has them.
+func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State, error) {
+	ctx, cancel := WithTimeout(ctx)
+	defer cancel()
+	handlers := a.pipeline()
+	if s := a.server.Load(); s != nil {
+		handlers = s.config
+	}
+	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default}
+	var err error
+	if cfg.Connection, err = a.Connection(); err != nil {
+		return nil, err
+	}
+	if cfg.Events, err = a.Store(ctx); err != nil {
+		return nil, err
+	}
+	if cfg.Publisher, err = a.Publisher(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Management, _ = a.Management() // RabbitMQ may not have it
+	return cfg.List(ctx, recent)
+}

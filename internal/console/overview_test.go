@@ -1,0 +1,167 @@
+package console_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// whole asks for a page with all of its parts, as the script does.
+func whole() []string { return []string{"Watership-Refresh", "yes"} }
+
+func TestOverview(t *testing.T) {
+	s := newSystem(t)
+	s.get(t, "/", whole()...).want(t, http.StatusOK, "No messages in this period", "No replay runs.", "No open failures", "1 route", "orders running")
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: handled")
+	s.broken.Store(true)
+	s.publish(t, "m-2", `{}`, nil)
+	s.await(t, 1, "action: poisoned")
+	s.await(t, 2, "action: published")
+	page := s.get(t, "/", whole()...)
+	page.want(t, http.StatusOK, "Published 2", "Handled 1", "Retried 0", "Poisoned 1", "1 message given up", "orders 1", "ready for", "4 of 4", "All findings")
+	if !strings.Contains(page.text, `href="/failures?q=queue%3A&#43;%22orders%22"`) && !strings.Contains(page.text, `href="/failures?q=queue%3A+%22orders%22"`) {
+		t.Errorf("no link to the failures of the queue: %s", page.text)
+	}
+	for _, link := range []string{"q=action%3A+poisoned", "to=" + time.Now().UTC().Format("2006-")} {
+		if !strings.Contains(strings.ReplaceAll(page.text, "&#43;", "+"), link) {
+			t.Errorf("no link with %s", link)
+		}
+	}
+}
+
+// What one sees first does not wait for a store that takes its time; the rest is read later.
+func TestOverviewDoesNotWait(t *testing.T) {
+	s := newSystem(t)
+	ada := access.Identity{Name: "ada", Role: access.Admin}
+	slow := slowly{s.api, time.Second}
+	pages, err := console.New(console.Config{API: slow, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	page := serveAs(t, pages, ada, "/")
+	if took := time.Since(began); took > time.Second/2 {
+		t.Errorf("the page came after %s", took)
+	}
+	page.want(t, http.StatusOK, "Counting… Wait for it", "Looking for failures… Wait for it")
+	if strings.Contains(page.text, "deadline") {
+		t.Error("a part that is late is shown as a problem")
+	}
+	for path, headers := range map[string][]string{"/?wait=1": nil, "/": whole()} {
+		page := serveAs(t, pages, ada, path, headers...)
+		page.want(t, http.StatusOK, "No messages in this period", "No open failures")
+		if strings.Contains(page.text, "data-late") {
+			t.Errorf("%s did not wait", path)
+		}
+	}
+}
+
+func TestOverviewOfAPeriod(t *testing.T) {
+	s := newSystem(t)
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: handled")
+	s.get(t, "/?since=all", whole()...).want(t, http.StatusOK, "All time", "Published 1", "steps of 1 s")
+	s.get(t, "/?since=7d", whole()...).want(t, http.StatusOK, "Last 7 days", "Published 1", "steps of 3h")
+	s.get(t, "/?to=now-1h", whole()...).want(t, http.StatusOK, "No messages in this period")
+	s.get(t, "/?since=tomorrow", whole()...).want(t, http.StatusBadRequest, "expected a duration such as 15m")
+}
+
+// Somebody who is limited to a queue sees that queue alone, and no findings about others.
+func TestOverviewOfALimitedViewer(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: poisoned")
+	pages, err := console.New(console.Config{API: s.api})
+	if err != nil {
+		t.Fatal(err)
+	}
+	viewer := access.Identity{Name: "eve", Role: access.Viewer, Queues: []string{"payments"}, Exchanges: []string{"nothing"}}
+	page := serveAs(t, pages, viewer, "/", whole()...)
+	page.want(t, http.StatusOK, "No messages in this period", "No open failures", "No routes")
+	if words := page.words(t); strings.Contains(words, "orders") || strings.Contains(words, "findings") {
+		t.Errorf("a limited viewer sees %s", words)
+	}
+	serveAs(t, pages, viewer, "/doctor", whole()...).want(t, http.StatusForbidden, "eve is limited to some queues", "Ask for a token without limits.")
+	serveAs(t, pages, viewer, "/routes", whole()...).want(t, http.StatusOK, "No routes")
+}
+
+func TestRoutes(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	t.Cleanup(service.Close)
+	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: failing, park: true, bind: [{exchange: shop, key: order.fail}], handler: {http: {url: "`+service.URL+`"}}}, `+
+		`{queue: "<script>alert(1)</script>\u202e", retry: slow}]`, `WATERSHIP_RETRY_POLICIES={slow: {first: 1m, factor: 1, jitter: 0.5, attempts: 200, classes: {never: {delays: []}}}}`)
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: handled")
+	publisher, err := s.Publisher(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := publisher.Publish(t.Context(), rabbit.Message{Exchange: "shop", RoutingKey: "order.fail"}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 1, "action: retry_scheduled and queue: failing")
+	page := s.get(t, "/routes", whole()...)
+	page.want(t, http.StatusOK, "3 routes", "orders", "failing", "left, attempt", "running", "no queue", "watership.index", "watership.wait.1000",
+		"4 attempts within 41 s", "200 attempts within 3h 19m, each delay shorter by up to 50 %", "And 99 attempts more", "Errors of class never", "One attempt;")
+	if strings.Contains(page.text, "<script>alert") || strings.Contains(page.words(t), "\u202e") {
+		t.Error("the name of a queue is not shown as text")
+	}
+	if !strings.Contains(page.text, `<title>Attempt 4: 30 s after the one before, 41 s after the first</title>`) {
+		t.Errorf("the picture does not have the last attempt: %s", page.text)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	s := newSystem(t)
+	first := s.get(t, "/doctor", whole()...)
+	first.want(t, http.StatusOK, "All checks", "broker ok answers at", "Check again")
+	checked := func(page document) string {
+		_, rest, _ := strings.Cut(page.text, `<time datetime="`)
+		at, _, _ := strings.Cut(rest, `"`)
+		return at
+	}
+	if again := s.get(t, "/doctor", whole()...); checked(again) != checked(first) {
+		t.Error("the checks ran again at once")
+	}
+	if again := s.get(t, "/doctor?again=1", whole()...); checked(again) == checked(first) {
+		t.Error("the checks did not run again")
+	}
+}
+
+// slowly is an API that takes its time for what reads the store.
+type slowly struct {
+	http.Handler
+	pause time.Duration
+}
+
+func (s slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.URL.Path, "/events/") || strings.Contains(r.URL.Path, "/failures/") {
+		select {
+		case <-time.After(s.pause):
+		case <-r.Context().Done():
+		}
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
+// serveAs asks a console without a server, as somebody.
+func serveAs(t *testing.T, pages http.Handler, as access.Identity, path string, headers ...string) document {
+	t.Helper()
+	request := httptest.NewRequestWithContext(access.NewContext(t.Context(), as), http.MethodGet, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	got := httptest.NewRecorder()
+	pages.ServeHTTP(got, request)
+	response := got.Result()
+	response.Request = request
+	return document{response, got.Body.String()}
+}

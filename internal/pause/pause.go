@@ -1,0 +1,51 @@
+// Package pause pauses routes by hand. A paused route is a binding in RabbitMQ, which
+// survives restarts, with the name of the route's queue as its key: the exchange Pauses
+// then routes a message with that key to the queue Paused, which keeps nothing. Each
+// process with a route asks by publishing such a message with the mandatory flag. RabbitMQ
+// returns it unless the route is paused. So a process needs no other right than to write
+// to the exchange, and no other server.
+package pause
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Publisher publishes with confirms. An *rabbit.UnroutableError is the return of a message.
+type Publisher interface {
+	Publish(ctx context.Context, m rabbit.Message) error
+}
+
+// errAlternate is the error of an exchange that routes every message.
+var errAlternate = errors.New("it routes keys that nothing is bound with, so it does not tell which routes are paused: it has an alternate exchange")
+
+// Paused asks RabbitMQ whether an operator has paused the route of a queue.
+func Paused(ctx context.Context, by Publisher, t schemas.Topology, queue string) (bool, error) {
+	routed, err := isRouted(ctx, by, t, queue)
+	if err != nil || !routed {
+		return false, err
+	}
+	// No queue of a route has the name of an exchange of Watership.
+	if routed, err = isRouted(ctx, by, t, t.Pauses()); routed {
+		err = errAlternate
+	}
+	if err != nil {
+		return false, fmt.Errorf("exchange %q: %w", t.Pauses(), err)
+	}
+	return true, nil
+}
+
+func isRouted(ctx context.Context, by Publisher, t schemas.Topology, key string) (bool, error) {
+	err := by.Publish(ctx, rabbit.Message{Exchange: t.Pauses(), RoutingKey: key, Publishing: amqp.Publishing{DeliveryMode: amqp.Transient}})
+	var returned *rabbit.UnroutableError
+	if errors.As(err, &returned) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,172 @@
+package pause
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// rig is a broker with Watership's topology, and a connection to it.
+type rig struct {
+	schemas.Topology
+	broker    rabbittest.Broker
+	conn      *rabbit.Connection
+	publisher *rabbit.Publisher
+}
+
+func newRig(t *testing.T, b rabbittest.Broker, kind topology.QueueType) rig {
+	t.Helper()
+	b = b.VHost(t)
+	conn, err := rabbit.Open(rabbit.Config{URL: b.URL, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r := rig{Topology: schemas.Topology{Prefix: "w-" + string(kind)}, broker: b, conn: conn, publisher: rabbit.NewPublisher(conn, rabbit.PublisherConfig{})}
+	t.Cleanup(func() { _ = r.publisher.Close() })
+	if err := topology.Declare(t.Context(), conn, topology.Config{Topology: r.Topology, QueueType: kind}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r rig) want(t *testing.T, queue string, paused bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if got, err := Paused(ctx, r.publisher, r.Topology, queue); err != nil || got != paused {
+		t.Errorf("%s is paused: %t, want %t (%v)", queue, got, paused, err)
+	}
+}
+
+func (r rig) control() Control {
+	return Control{Topology: r.Topology, Connection: r.conn, Publisher: r.publisher, Sign: func(m rabbit.Message) rabbit.Message { return m }}
+}
+
+func (r rig) pause(t *testing.T, queue string) {
+	t.Helper()
+	if err := r.control().Pause(t.Context(), queue, "a deploy"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r rig) resume(t *testing.T, queue string) {
+	t.Helper()
+	if err := r.control().Resume(t.Context(), queue, "deployed"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []topology.QueueType{topology.Quorum, topology.Classic} {
+			t.Run(string(kind), func(t *testing.T) {
+				r := newRig(t, b, kind)
+				long := strings.Repeat("q", 255)
+				r.want(t, "orders", false)
+				for range 2 {
+					r.pause(t, "orders")
+					r.want(t, "orders", true)
+					r.want(t, "order", false)
+					r.want(t, long, false)
+				}
+				r.pause(t, long)
+				r.want(t, long, true)
+				for range 20 {
+					r.want(t, "orders", true)
+				}
+				rabbittest.Eventually(t, "nothing is kept", func() bool { return r.broker.Len(t, r.Topology.Paused()) == 0 })
+				for range 2 {
+					r.resume(t, "orders")
+					r.want(t, "orders", false)
+					r.want(t, long, true)
+				}
+			})
+		}
+	})
+}
+
+// An exchange with an alternate exchange routes every message, which must pause nothing.
+func TestAlternateExchange(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b, topology.Classic)
+		ch := r.broker.Channel(t)
+		if err := ch.ExchangeDelete(r.Pauses(), false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.control().Pause(t.Context(), "orders", "a deploy"); err == nil || !strings.Contains(err.Error(), "run watership setup") {
+			t.Errorf("without the exchange: %v", err)
+		}
+		if err := ch.ExchangeDeclare(r.Pauses(), "direct", true, false, false, false, amqp.Table{"alternate-exchange": r.Topology.Retry()}); err != nil {
+			t.Fatal(err)
+		}
+		if paused, err := Paused(t.Context(), r.publisher, r.Topology, "orders"); paused || err == nil || !strings.Contains(err.Error(), "alternate exchange") {
+			t.Errorf("paused: %t, %v", paused, err)
+		}
+	})
+}
+
+func TestWatcher(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b, topology.Classic)
+		log := &rabbittest.Log{}
+		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: log.Logger()}
+		orders, mails := w.Switch("orders"), w.Switch("mails")
+		r.pause(t, "orders")
+		w.Check(t.Context())
+		paused, changed := orders.State()
+		if other, _ := mails.State(); !paused || other || log.Count("paused by an operator") != 1 {
+			t.Errorf("paused %t and %t\n%s", paused, other, log)
+		}
+		if err := r.broker.Channel(t).ExchangeDelete(r.Pauses(), false, false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			w.Check(t.Context()) // RabbitMQ refuses to answer
+		}
+		if paused, _ := orders.State(); !paused || log.Count("it is not known") != 1 {
+			t.Errorf("paused: %t\n%s", paused, log)
+		}
+		if err := topology.Declare(t.Context(), r.conn, topology.Config{Topology: r.Topology, QueueType: topology.Classic}); err != nil {
+			t.Fatal(err)
+		}
+		w.Check(t.Context())
+		select {
+		case <-changed:
+		default:
+			t.Error("the channel is open")
+		}
+		if paused, _ := orders.State(); paused {
+			t.Error("the route is still paused")
+		}
+	})
+}
+
+// A pause is as durable as a queue.
+func TestPauseOutlivesTheBroker(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
+		t.Skip("WATERSHIP_TEST_FAULTS is not set: this test restarts the brokers, which others may be using")
+	}
+	rabbittest.NeedServices(t)
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []topology.QueueType{topology.Quorum, topology.Classic} {
+			r := newRig(t, b, kind)
+			r.pause(t, "orders")
+			b.Service(t, "restart")
+			r.want(t, "orders", true)
+			r.want(t, "mails", false)
+			r.resume(t, "orders")
+			r.want(t, "orders", false)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package pause
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Switch tells whether an operator has paused a route.
+type Switch struct {
+	mu      sync.Mutex // guards the fields below
+	paused  bool
+	changed chan struct{} // closed when paused changes
+}
+
+// State returns whether the route is paused, and a channel that is closed when that
+// changes.
+func (s *Switch) State() (paused bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paused, s.changed
+}
+
+func (s *Switch) set(paused bool) (did bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused == paused {
+		return false
+	}
+	s.paused = paused
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return true
+}
+
+// Watcher asks RabbitMQ regularly which routes are paused.
+type Watcher struct {
+	Topology  schemas.Topology
+	Publisher Publisher
+	Logger    *slog.Logger
+
+	switches map[string]*Switch // by queue
+	problem  string             // that was logged
+}
+
+// Every is how often a Watcher asks.
+const Every = 2 * time.Second
+
+// askTimeout bounds the wait for an answer. The state of a route stays as it was until then.
+const askTimeout = 10 * time.Second
+
+// Switch returns the switch of a queue's route, which the watcher keeps up to date. Call it
+// before Check and Watch.
+func (w *Watcher) Switch(queue string) *Switch {
+	s, known := w.switches[queue]
+	if !known {
+		s = &Switch{changed: make(chan struct{})}
+		if w.switches == nil {
+			w.switches = map[string]*Switch{}
+		}
+		w.switches[queue] = s
+	}
+	return s
+}
+
+// Watch asks until ctx ends.
+func (w *Watcher) Watch(ctx context.Context) {
+	for sleep(ctx, Every) {
+		w.Check(ctx)
+	}
+}
+
+// Check asks once about each route. A route about which RabbitMQ does not answer stays as
+// it is.
+func (w *Watcher) Check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	queues := slices.Sorted(maps.Keys(w.switches))
+	problems := make([]error, len(queues))
+	for i, queue := range queues {
+		asking.Go(func() { problems[i] = w.check(ctx, queue) })
+	}
+	asking.Wait()
+	problem := cmp.Or(problems...)
+	if problem == nil {
+		w.problem = ""
+	} else if ctx.Err() == nil && problem.Error() != w.problem {
+		w.problem = problem.Error()
+		w.Logger.Error("it is not known which routes are paused by hand; they stay as they are", "error", problem)
+	}
+}
+
+func (w *Watcher) check(ctx context.Context, queue string) error {
+	paused, err := Paused(ctx, w.Publisher, w.Topology, queue)
+	if err != nil || !w.switches[queue].set(paused) {
+		return err
+	}
+	if paused {
+		w.Logger.Warn("route paused by an operator", "queue", queue)
+	} else {
+		w.Logger.Info("route resumed by an operator", "queue", queue)
+	}
+	return nil
+}
+
+// sleep returns false if ctx ends before d is over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

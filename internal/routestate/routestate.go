@@ -1,0 +1,160 @@
+// Package routestate finds the routes of a RabbitMQ system: which run, which are paused
+// and why, and how their latest messages fared.
+package routestate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// State is the state of a route and its queue.
+type State struct {
+	Queue     string     `json:"queue"`
+	State     string     `json:"state" doc:"running, paused, no consumer or no queue"`
+	Messages  int        `json:"messages" doc:"Messages that are ready"`
+	InFlight  *int64     `json:"in_flight,omitempty" doc:"Messages that consumers have not acknowledged; none: not known"`
+	Consumers int        `json:"consumers"`
+	Processes []string   `json:"processes,omitempty" nullable:"false" doc:"Processes of Watership that handle the route, as HOST:PID"`
+	Since     *time.Time `json:"since,omitempty" doc:"When it was paused"`
+	Error     string     `json:"error,omitempty" doc:"Why it was paused: the reason of an operator, or the error of its messages"`
+	ByHand    bool       `json:"paused_by_hand,omitempty" doc:"An operator has paused it, and has to resume it"`
+	Retry     []Schedule `json:"retry,omitempty" nullable:"false" doc:"Retry policy for errors of each class; none: the server does not know it"`
+	Recent    *Recent    `json:"recent,omitempty" doc:"How the latest messages fared, on request"`
+}
+
+// Config describes a RabbitMQ system and its store.
+type Config struct {
+	Connection *rabbit.Connection
+	Publisher  pause.Publisher    // on Connection
+	Management *rabbit.Management // finds the routes of other processes; nil: they are not known
+	Topology   schemas.Topology
+	VHost      string
+	Source     string // of events; "": any
+	Events     Events
+	Routes     []pipeline.Route
+	Default    *retry.Policy // of routes that have none
+}
+
+// List returns the states of the configured routes, then of routes of other processes: those
+// whose queues are bound as the queues of routes are, or that are paused. An error of the store leaves the states as RabbitMQ
+// has them.
+func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
+	paused, problem := cfg.Paused(ctx)
+	others, processes, unacknowledged := cfg.askManagement(ctx)
+	known := map[string]*pipeline.Route{}
+	for _, route := range cfg.Routes {
+		known[route.Queue] = &route
+	}
+	queues := cfg.queues(slices.AppendSeq(others, maps.Keys(paused)))
+	held, err := cfg.pausedByHand(ctx, queues)
+	if err != nil {
+		return nil, err
+	}
+	if problem == nil {
+		problem = cfg.addReasons(ctx, held)
+	}
+	var states []State
+	for _, queue := range queues {
+		state, err := cfg.queueState(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		state.Processes = processes[queue]
+		if n, counted := unacknowledged[queue]; counted {
+			state.InFlight = &n
+		}
+		if e, is := paused[queue]; is {
+			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
+		}
+		if e, is := held[queue]; is {
+			state.State, state.ByHand, state.Since, state.Error = "paused", true, nil, e.Failure.Message
+			if !e.Time.IsZero() {
+				state.Since = &e.Time
+			}
+		}
+		if route := known[queue]; route != nil {
+			state.Retry = schedules(cmp.Or(route.Policy, cfg.Default))
+		}
+		states = append(states, state)
+	}
+	if recent && problem == nil {
+		problem = cfg.addRecent(ctx, states)
+	}
+	return states, problem
+}
+
+// queues returns the queues of the configured routes, then of the others.
+func (cfg Config) queues(others []string) []string {
+	var queues []string
+	for _, route := range cfg.Routes {
+		queues = append(queues, route.Queue)
+	}
+	slices.Sort(others)
+	for _, queue := range slices.Compact(others) {
+		if !slices.Contains(queues, queue) {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
+	var answer amqp091.Queue
+	err := cfg.Connection.Do(ctx, func(ch *amqp091.Channel) (err error) {
+		answer, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	var refused *amqp091.Error
+	if errors.As(err, &refused) && refused.Code == amqp091.NotFound {
+		return State{Queue: queue, State: "no queue"}, nil
+	}
+	state := State{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
+	if answer.Consumers == 0 {
+		state.State = "no consumer"
+	}
+	return state, err
+}
+
+// askManagement returns the queues of all routes, the processes that handle each of them,
+// and the numbers of unacknowledged messages of queues. Without the management API, or with
+// a login that may not use it, it returns nothing.
+func (cfg Config) askManagement(ctx context.Context) (routes []string, processes map[string][]string, unacknowledged map[string]int64) {
+	processes, unacknowledged = map[string][]string{}, map[string]int64{}
+	if cfg.Management == nil {
+		return nil, processes, unacknowledged
+	}
+	bindings, _ := cfg.Management.Bindings(ctx, cfg.VHost, cfg.Topology.Direct())
+	for _, b := range bindings {
+		if b.DestinationType == "queue" && b.Destination == b.RoutingKey && !cfg.Topology.Owns(b.Destination) {
+			routes = append(routes, b.Destination)
+		}
+	}
+	routes = slices.DeleteFunc(routes, func(queue string) bool { // of parked copies
+		return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool { return cfg.Topology.Parking(b.Destination) == queue })
+	})
+	consumers, _ := cfg.Management.Consumers(ctx, cfg.VHost)
+	for _, consumer := range consumers {
+		name := consumer.Queue.Name
+		if c, ours := role.ParseTag(consumer.Tag); ours && c.Role == role.Routes && !slices.Contains(processes[name], c.Process) {
+			processes[name] = append(processes[name], c.Process)
+		}
+	}
+	queues, _ := cfg.Management.Queues(ctx, cfg.VHost)
+	for _, queue := range queues {
+		unacknowledged[queue.Name] = queue.Unacked
+	}
+	return routes, processes, unacknowledged
+}
