@@ -44,6 +44,15 @@ func (s Steps) At(i int) time.Time { return s.Begin.Add(time.Duration(i) * s.Len
 // Text returns the begin of a step as Buckets have it.
 func (s Steps) Text(i int) string { return s.At(i).UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// Buckets returns the counts of the steps as the values of an Aggregation.
+func (s Steps) Buckets(counts []int64) []Bucket {
+	list := make([]Bucket, len(counts))
+	for i, count := range counts {
+		list[i] = Bucket{Text: s.Text(i), Count: count}
+	}
+	return list
+}
+
 // stepIndex rounds down, also for times before 1970.
 func stepIndex(millis, step int64) int64 {
 	at := millis / step

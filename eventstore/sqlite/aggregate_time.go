@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -46,11 +47,7 @@ func (v fieldValues) histogram(ctx context.Context, tx *sql.Tx, n int, zone *tim
 	}
 	over := eventstore.NewSteps(time.UnixMilli(first.Int64), time.UnixMilli(last.Int64), n, zone)
 	counts, err := v.countOver(ctx, tx, over)
-	list := make([]eventstore.Bucket, len(counts))
-	for i, count := range counts {
-		list[i] = eventstore.Bucket{Text: over.Text(i), Count: count}
-	}
-	return list, err
+	return over.Buckets(counts), err
 }
 
 // countOver counts the values in each step.
@@ -107,9 +104,7 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 	err := s.readTx(ctx, operation, func(tx *sql.Tx) error {
 		for i, action := range actions {
 			of := sel
-			if of.Query = kql.FieldIs("event.action", string(action)); sel.Query != nil {
-				of.Query = kql.And{of.Query, sel.Query}
-			}
+			of.Query = kql.And{kql.FieldIs("event.action", string(action)), cmp.Or[kql.Node](sel.Query, kql.All{})}
 			values, err := s.newFieldValues(operation, of, at)
 			if err != nil {
 				return err

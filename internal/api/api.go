@@ -49,7 +49,7 @@ const (
 func New(a *app.App) *API {
 	api := &API{
 		app: a, mux: http.NewServeMux(), operations: map[string]operation{},
-		runs: jobs.New(a), responses: idempotency.New(keyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *errOtherRequest()) })),
+		runs: jobs.New(a), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}

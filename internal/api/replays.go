@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/internal/wording"
@@ -138,12 +139,12 @@ func newJob(j replayer.Job) Job {
 
 func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
-	key := newRequestKey(ctx, in.Key, in.Body)
+	key := jobs.NewKey(ctx, in.Key, in.Body)
 	replays, err := a.app.Replayer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known, err := key.find(ctx, replays)
+	known, err := key.Find(ctx, replays)
 	if err != nil || known.ID != "" {
 		return &jobOutput{newJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
 	}
@@ -160,12 +161,12 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 	if err := app.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
-	plan.Job.Key, plan.Job.Digest = key.key, key.digest
+	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
 	created, err := replays.Create(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	job, err := key.settle(ctx, replays, created)
+	job, err := key.Settle(ctx, replays, created)
 	if err != nil {
 		return nil, err
 	}

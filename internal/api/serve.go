@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/problem"
 )
@@ -178,4 +179,12 @@ func valuedParameters(of *huma.Operation) (names []string) {
 		}
 	}
 	return names
+}
+
+// serveOnce passes on a request unless it repeats another one of the caller, whose response
+// it gets then.
+func (a *API) serveOnce(w http.ResponseWriter, r *http.Request, body []byte) {
+	caller := access.FromContext(r.Context())
+	key := idempotency.Digest(string(caller.Method), caller.Name, r.Header.Get(idempotency.Header))
+	a.responses.Serve(w, r, key, idempotency.Digest(r.URL.Path, r.URL.RawQuery, string(body)), a.mux)
 }

@@ -23,14 +23,14 @@ func (c *Console) commands(r *http.Request, m messages) commands {
 // searchCommand returns the command that searches for the same events.
 func (m messages) searchCommand() string {
 	f, line := m.Filter, []string{"watership", "search"}
-	if f.dependsOnZone() {
-		line = append([]string{"TZ=" + wording.Quoted(f.zone.String())}, line...)
+	if f.DependsOnZone() {
+		line = append([]string{"TZ=" + wording.Quoted(f.Zone.String())}, line...)
 	}
 	isFlag := strings.HasPrefix(f.Query, "-")
 	if f.Query != "" && !isFlag {
 		line = append(line, wording.Quoted(f.Query))
 	}
-	for _, flag := range []struct{ name, value string }{{"--since", f.sinceOf()}, {"--from", f.From}, {"--to", f.To}, {"--fields", m.Fields}} {
+	for _, flag := range []struct{ name, value string }{{"--since", f.Last()}, {"--from", f.From}, {"--to", f.To}, {"--fields", m.Fields}} {
 		if flag.value != "" {
 			line = append(line, flag.name, wording.Quoted(flag.value))
 		}
@@ -49,11 +49,11 @@ func (m messages) curlCommand(address string, signsIn bool) string {
 		line += ` -H "Authorization: Bearer $WATERSHIP_TOKEN"`
 	}
 	zone := ""
-	if f.dependsOnZone() {
-		zone = f.zone.String()
+	if f.DependsOnZone() {
+		zone = f.Zone.String()
 	}
 	for _, parameter := range []struct{ name, value string }{
-		{"query", f.Query}, {"since", f.sinceOf()}, {"from", f.From}, {"to", f.To}, {"zone", zone}, {"fields", m.Fields},
+		{"query", f.Query}, {"since", f.Last()}, {"from", f.From}, {"to", f.To}, {"zone", zone}, {"fields", m.Fields},
 	} {
 		if parameter.value != "" {
 			line += " --data-urlencode " + wording.Quoted(parameter.name+"="+parameter.value)
@@ -73,25 +73,6 @@ func (c *Console) address(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-func (f filter) sinceOf() string {
-	if f.Since == allTime {
-		return ""
-	}
-	return f.Since
-}
-
-// dependsOnZone reports whether the filter may have a time without a zone, or a day that
-// begins in one.
-func (f filter) dependsOnZone() bool {
-	text := f.Query
-	for _, at := range []string{f.From, f.To} {
-		if _, err := time.Parse(time.RFC3339, at); err != nil {
-			text += " " + at
-		}
-	}
-	return f.zone != nil && regexp.MustCompile(`\d{4}-\d\d|now[^ ]*/`).MatchString(text)
-}
-
 // discover returns the link to Kibana's Discover with the same query, whose names are full
 // there, and the same period; "" for a query that Kibana cannot have.
 func (m messages) discover(cfg Config) string {
@@ -104,10 +85,10 @@ func (m messages) discover(cfg Config) string {
 		query = ""
 	}
 	from, to := "now-10y", "now"
-	if since := m.Filter.sinceOf(); since != "" {
+	if since := m.Filter.Last(); since != "" {
 		from = "now" + regexp.MustCompile(`\d+[a-zA-Z]`).ReplaceAllString(since, "-$0")
 	}
-	if over, err := m.Filter.period(time.Now()); err == nil {
+	if over, err := m.Filter.Selected(time.Now()); err == nil {
 		if m.Filter.From != "" {
 			from = utcText(over.Begin)
 		}

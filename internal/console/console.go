@@ -6,17 +6,19 @@
 package console
 
 import (
-	"errors"
-	"fmt"
-	"html/template"
-	"io/fs"
+	"embed"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"time"
 
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 )
+
+// files has the pages, and the styles and scripts that they load.
+//
+//go:embed templates static
+var files embed.FS
 
 // Config configures a Console.
 type Config struct {
@@ -42,11 +44,9 @@ type Config struct {
 
 // Console is the handler of the pages.
 type Console struct {
-	config    Config
-	client    client
-	mux       *http.ServeMux
-	assets    assets
-	templates map[string]*template.Template // each with the layout
+	*frame.Frame
+	config Config
+	client frame.Client
 }
 
 // New returns the console of an API.
@@ -54,16 +54,12 @@ func New(cfg Config) (*Console, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Console{config: cfg, client: client{cfg.API}, mux: http.NewServeMux()}
-	var err error
-	if c.assets, err = readAssets(); err != nil {
-		return nil, fmt.Errorf("reading the console's files: %w", err)
+	made, err := frame.New(frame.Config{Files: files, Version: cfg.Version, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
 	}
-	if c.templates, err = c.parseTemplates(); err != nil {
-		return nil, fmt.Errorf("reading the console's pages: %w", err)
-	}
-	c.mux.Handle("GET "+c.assets.prefix, c.assets)
-	for pattern, show := range map[string]pageFunc{
+	c := &Console{Frame: made, config: cfg, client: frame.NewClient(cfg.API)}
+	for pattern, show := range map[string]frame.PageFunc{
 		"GET /{$}":    c.showOverview,
 		"GET /routes": c.showRoutes,
 		"GET /doctor": c.showDoctor,
@@ -92,97 +88,11 @@ func New(cfg Config) (*Console, error) {
 		"GET /messages/{id}/copy":     c.messageCopyForm,
 		"POST /messages/{id}/copy":    c.sendCopy,
 	} {
-		c.handle(pattern, show)
+		c.Handle(pattern, show)
 	}
 	return c, nil
 }
 
-// ServeHTTP implements http.Handler.
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.mux.ServeHTTP(w, r) }
-
-// response is the result of a pageFunc: a page, a redirect or a download.
-type response interface {
-	write(c *Console, w http.ResponseWriter, r *http.Request)
-}
-
-// pageFunc makes the response to a request for a page. Its error becomes an error page.
-type pageFunc func(r *http.Request) (response, error)
-
-func (c *Console) handle(pattern string, do pageFunc) {
-	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		err := readForm(w, r)
-		var made response
-		if err == nil {
-			made, err = do(r)
-		}
-		if err != nil {
-			made = errorPage(err)
-		}
-		made.write(c, w, r)
-	})
-}
-
-// pageTimeout is longer than any operation of the API takes.
-const pageTimeout = 6 * time.Minute
-
-// readForm reads the form of a request within the server's deadline. Then it removes that
-// deadline: net/http cancels the context of a request when it passes, and a plan may take
-// longer.
-func readForm(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		return problem.BadRequest("the form cannot be read: "+err.Error(), "Open the page again.")
-	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // a recorder of tests has none
-	_ = control.SetWriteDeadline(time.Now().Add(pageTimeout))
-	return nil
-}
-
-// redirect sends the browser to another page after a form.
-type redirect string
-
-func (to redirect) write(_ *Console, w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, string(to), http.StatusSeeOther)
-}
-
-func (c *Console) notFound(*http.Request) (response, error) {
+func (c *Console) notFound(*http.Request) (frame.Response, error) {
 	return nil, &problem.Problem{Status: http.StatusNotFound, Detail: "the console has no such page", Remedy: "Start from the overview."}
-}
-
-// errorPage shows a problem instead of a page.
-func errorPage(err error) page {
-	p := problemOf(err)
-	return page{Title: p.Title, Template: "error.html", Status: p.Status, Data: p}
-}
-
-// problemOf returns the problem that an error of the client is.
-func problemOf(err error) *problem.Problem {
-	var p *problem.Problem
-	if !errors.As(err, &p) {
-		p = &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
-	}
-	return p.Complete()
-}
-
-// parseTemplates parses each page with the layout and the parts that pages share.
-func (c *Console) parseTemplates() (map[string]*template.Template, error) {
-	shared, err := template.New("layout.html").Funcs(c.functions()).ParseFS(files, "templates/layout.html", "templates/parts/*.html")
-	if err != nil {
-		return nil, err
-	}
-	names, err := fs.Glob(files, "templates/*.html")
-	pages := map[string]*template.Template{}
-	for _, path := range names {
-		name := path[len("templates/"):]
-		if name == "layout.html" {
-			continue
-		}
-		page, cloneErr := shared.Clone()
-		if cloneErr == nil {
-			page, cloneErr = page.ParseFS(files, path)
-		}
-		err = errors.Join(err, cloneErr)
-		pages[name] = page
-	}
-	return pages, err
 }

@@ -5,26 +5,27 @@ import (
 	"net/http"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 )
 
 // doctorPage is the data of the page of doctor.
 type doctorPage struct {
 	Wait   string
-	Doctor *part[diagnosis]
+	Doctor *frame.Part[diagnosis]
 }
 
 const freshFindings = 60 // seconds
 
 // showDoctor shows all findings of doctor with their remedies.
-func (c *Console) showDoctor(r *http.Request) (response, error) {
+func (c *Console) showDoctor(r *http.Request) (frame.Response, error) {
 	maxAge := freshFindings
 	if r.URL.Query().Has("again") {
 		maxAge = 0
 	}
-	p := newParts(r)
-	found := ask(p, func(ctx context.Context, to *diagnosis) error { return c.diagnose(ctx, maxAge, to) })
-	p.wait()
-	made := page{
+	p := frame.NewParts(r)
+	found := frame.Ask(p, func(ctx context.Context, to *diagnosis) error { return c.diagnose(ctx, maxAge, to) })
+	p.Wait()
+	made := frame.Page{
 		Title: "Doctor", Section: "/doctor", Template: "doctor.html", Styles: overviewStyles(), Scripts: []string{"late.js"},
 		Data: doctorPage{Wait: waitLink(r), Doctor: found},
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/problem"
 )
 
 // failuresView is the page of failures: groups of them, or each one.
 type failuresView struct {
-	Filter  filter
+	Filter  frame.Filter
 	List    bool
 	Sort    string
 	Problem *problem.Problem
@@ -52,17 +53,17 @@ const (
 )
 
 // failures shows the unresolved failures that match a filter.
-func (c *Console) failures(r *http.Request) (response, error) {
+func (c *Console) failures(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
-	zone, _ := zoneOf(r)
-	v := failuresView{Filter: readFilter(query, zone, allTime), List: query.Get("view") == "list", Sort: "count", Done: readDiscardDone(query)}
+	zone, _ := frame.ZoneOf(r)
+	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: readDiscardDone(query)}
 	if query.Get("sort") == "last" {
 		v.Sort = "last"
 	}
 	err := v.read(r, c.client)
-	shown := page{Title: "Failures", Section: "/failures", Template: "failures.html", Styles: []string{"failures.css"}, Scripts: []string{"failures.js"}}
+	shown := frame.Page{Title: "Failures", Section: "/failures", Template: "failures.html", Styles: []string{"failures.css"}, Scripts: []string{"failures.js"}}
 	if err != nil {
-		v.Problem = problemOf(err)
+		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 		if shown.Status == http.StatusServiceUnavailable {
 			shown.Refresh = storeRetry
@@ -106,8 +107,8 @@ func linkTo(path string, values url.Values, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-func (v *failuresView) read(r *http.Request, from client) error {
-	values := v.Filter.api()
+func (v *failuresView) read(r *http.Request, from frame.Client) error {
+	values := v.Filter.API()
 	cursor := r.URL.Query().Get("cursor")
 	if cursor != "" {
 		values.Set("cursor", cursor)
@@ -118,7 +119,7 @@ func (v *failuresView) read(r *http.Request, from client) error {
 	if v.List {
 		values.Set("limit", fmt.Sprint(failuresPerPage))
 		var found api.FailurePage
-		err := from.get(r.Context(), "/failures", values, &found)
+		err := from.Get(r.Context(), "/failures", values, &found)
 		if v.Failures = found.Failures; found.Cursor != "" {
 			v.Next = v.URL("cursor", found.Cursor)
 		}
@@ -127,7 +128,7 @@ func (v *failuresView) read(r *http.Request, from client) error {
 	values.Set("limit", fmt.Sprint(groupsPerPage))
 	values.Set("sort", v.Sort)
 	var found api.GroupPage
-	err := from.get(r.Context(), "/failures/groups", values, &found)
+	err := from.Get(r.Context(), "/failures/groups", values, &found)
 	if v.Count = found.Failures; found.Cursor != "" {
 		v.Next = v.URL("cursor", found.Cursor)
 	}
@@ -198,10 +199,10 @@ func within(query, other string) string {
 const maxQuery = 4000
 
 // failuresSelected leads to the action for groups that were selected on the page.
-func (c *Console) failuresSelected(r *http.Request) (response, error) {
+func (c *Console) failuresSelected(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
-	zone, _ := zoneOf(r)
-	v := failuresView{Filter: readFilter(query, zone, allTime)}
+	zone, _ := frame.ZoneOf(r)
+	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime)}
 	selected := query["kind"]
 	if len(selected) == 0 {
 		return nil, problem.BadRequest("no group is selected", "Go back and select some.")
@@ -211,9 +212,9 @@ func (c *Console) failuresSelected(r *http.Request) (response, error) {
 		return nil, problem.BadRequest(fmt.Sprintf("the selected groups make a query of %d characters, and %d are possible", len(text), maxQuery), "Go back and select fewer, or narrow the query and use all that match.")
 	}
 	if query.Get("do") == "discard" {
-		return redirect(v.discardLink(text)), nil
+		return frame.Redirect(v.discardLink(text)), nil
 	}
-	return redirect(v.replayLink(text)), nil
+	return frame.Redirect(v.replayLink(text)), nil
 }
 
 // needOperator refuses a page of an action to callers who may not act.

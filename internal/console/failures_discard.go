@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replaypage"
 )
@@ -20,7 +21,7 @@ const typedAbove = 100
 
 // discardView is the preview of a discard.
 type discardView struct {
-	Filter  filter
+	Filter  frame.Filter
 	IDs     []string
 	Reason  string
 	Found   api.Discarded
@@ -32,7 +33,7 @@ type discardView struct {
 }
 
 // discardPreview shows what a discard would do. Nothing is changed.
-func (c *Console) discardPreview(r *http.Request) (response, error) {
+func (c *Console) discardPreview(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
@@ -40,8 +41,8 @@ func (c *Console) discardPreview(r *http.Request) (response, error) {
 }
 
 func readDiscard(r *http.Request, values url.Values) discardView {
-	zone, _ := zoneOf(r)
-	v := discardView{Filter: readFilter(values, zone, allTime), IDs: replaypage.Lines(values["ids"]), Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
+	zone, _ := frame.ZoneOf(r)
+	v := discardView{Filter: frame.ReadFilter(values, zone, frame.AllTime), IDs: replaypage.Lines(values["ids"]), Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
 	return v
 }
 
@@ -54,16 +55,16 @@ func (v discardView) Back(pairs ...string) string {
 }
 
 func (v discardView) request() api.Discard {
-	return api.Discard{Filter: v.Filter.body(), IDs: v.IDs, Reason: v.Reason}
+	return api.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
 }
 
 // showDiscard shows the preview, and the problem of a discard that was refused.
-func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.Problem) (response, error) {
-	shown := page{Title: "Discard failures", Section: "/failures", Template: "failures_discard.html", Styles: []string{"failures.css"}}
+func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.Problem) (frame.Response, error) {
+	shown := frame.Page{Title: "Discard failures", Section: "/failures", Template: "failures_discard.html", Styles: []string{"failures.css"}}
 	request := v.request()
 	request.DryRun = true
-	if err := c.client.post(r.Context(), "/failures/discard", "", request, &v.Found); err != nil {
-		v.Problem = problemOf(err)
+	if err := c.client.Post(r.Context(), "/failures/discard", "", request, &v.Found); err != nil {
+		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	} else if refused != nil {
 		v.Problem, shown.Status = refused, refused.Status
@@ -74,7 +75,7 @@ func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.P
 }
 
 // discard discards failures after their preview.
-func (c *Console) discard(r *http.Request) (response, error) {
+func (c *Console) discard(r *http.Request) (frame.Response, error) {
 	v := readDiscard(r, r.PostForm)
 	request := v.request()
 	count, mistake := shownCount(r.PostForm, "failure")
@@ -89,12 +90,12 @@ func (c *Console) discard(r *http.Request) (response, error) {
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
 	var done api.Discarded
-	if err := c.client.post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
-		refused := problemOf(err)
+	if err := c.client.Post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
+		refused := frame.ProblemOf(err)
 		v.Changed = refused.Status == http.StatusConflict
 		return c.showDiscard(r, v, refused)
 	}
-	return redirect(v.Back("discarded", strconv.Itoa(done.Discarded), "missing", strconv.Itoa(done.Missing), "parked", parkedText(done.Parked))), nil
+	return frame.Redirect(v.Back("discarded", strconv.Itoa(done.Discarded), "missing", strconv.Itoa(done.Missing), "parked", parkedText(done.Parked))), nil
 }
 
 // discardDone is the result of a discard in the URL of the next page.
@@ -158,10 +159,4 @@ func checkTyped(form url.Values, count int, what string) *problem.Problem {
 
 func unprocessable(detail, remedy string) *problem.Problem {
 	return (problem.Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Remedy: remedy}).Complete()
-}
-
-// body returns the filter in the body of a request to the API.
-func (f filter) body() api.Filter {
-	values := f.api()
-	return api.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
 }

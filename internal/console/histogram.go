@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/chart"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -34,8 +34,8 @@ const (
 
 // countOver counts the events of a filter over time: by action where that is as fast, since
 // a store has an index for it. query is that of the filter, resolved.
-func (c *Console) countOver(ctx context.Context, f filter, query kql.Node, now time.Time) (chart.Histogram, error) {
-	over, err := f.period(now)
+func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
+	over, err := f.Selected(now)
 	if err != nil {
 		return chart.Histogram{}, err
 	}
@@ -62,29 +62,16 @@ func (c *Console) countOver(ctx context.Context, f filter, query kql.Node, now t
 	return chart.New(list, over, maxBars)
 }
 
-func (c *Console) countSteps(ctx context.Context, f filter) ([]eventstore.Bucket, error) {
-	asked := f.api()
+func (c *Console) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
+	asked := f.API()
 	asked.Set("steps", strconv.Itoa(maxBars))
 	var counted api.Values
-	err := c.client.get(ctx, "/events/histogram", asked, &counted)
+	err := c.client.Get(ctx, "/events/histogram", asked, &counted)
 	buckets := make([]eventstore.Bucket, len(counted.Values))
 	for i, value := range counted.Values {
 		buckets[i] = eventstore.Bucket{Text: value.Value, Count: value.Count}
 	}
 	return buckets, err
-}
-
-// period returns the time that the filter selects. Without an end, it ends now.
-func (f filter) period(now time.Time) (chart.Period, error) {
-	p := app.Period{Since: f.Since, From: f.From, To: f.To, Zone: f.zone}
-	if p.Since == allTime {
-		p.Since = ""
-	}
-	begin, end, err := p.Bounds()
-	if end.IsZero() && !begin.IsZero() {
-		end = now
-	}
-	return chart.Period{Begin: begin, End: end, Zone: f.zone}, err
 }
 
 // actionConditions returns the actions with a colour of their own, and all others as one.
@@ -159,14 +146,14 @@ func isColumn(field kql.Pattern) bool {
 
 // topValues returns the most frequent values of a field in the events of a filter; none if
 // that takes long.
-func (c *Console) topValues(ctx context.Context, f filter, field string, limit int) []api.Value {
+func (c *Console) topValues(ctx context.Context, f frame.Filter, field string, limit int) []api.Value {
 	ctx, cancel := context.WithTimeout(ctx, 2*quickCount)
 	defer cancel()
-	asked := f.api()
+	asked := f.API()
 	asked.Set("field", field)
 	asked.Set("limit", strconv.Itoa(limit))
 	var values api.Values
-	if err := c.client.get(ctx, "/events/values", asked, &values); err != nil {
+	if err := c.client.Get(ctx, "/events/values", asked, &values); err != nil {
 		return nil
 	}
 	return values.Values

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/messageform"
 	"github.com/watershipmq/watership/internal/problem"
@@ -52,10 +53,10 @@ type messageTab struct {
 
 // message shows a message. An id that names nothing may be that of a message which the
 // store does not have yet.
-func (c *Console) message(r *http.Request) (response, error) {
+func (c *Console) message(r *http.Request) (frame.Response, error) {
 	v, found, err := c.findMessage(r)
-	if err != nil && problemOf(err).Status == http.StatusNotFound {
-		return page{
+	if err != nil && frame.ProblemOf(err).Status == http.StatusNotFound {
+		return frame.Page{
 			Title: "No such message", Section: "/messages", Template: "message_unknown.html", Status: http.StatusNotFound,
 			Data: r.PathValue("id"), Styles: []string{"message.css"}, Refresh: refreshUnknown,
 		}, nil
@@ -72,7 +73,7 @@ func (c *Console) message(r *http.Request) (response, error) {
 	v.Body = c.body(r, v.Event)
 	v.addReplays()
 	v.addDone(r.URL.Query())
-	return page{
+	return frame.Page{
 		Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: v.refresh(time.Now()),
 	}, nil
 }
@@ -82,7 +83,7 @@ func (c *Console) message(r *http.Request) (response, error) {
 func (c *Console) findMessage(r *http.Request) (messageView, api.Message, error) {
 	v := messageView{ID: r.PathValue("id")}
 	var found api.Messages
-	if err := c.client.get(r.Context(), "/messages/"+url.PathEscape(v.ID), nil, &found); err != nil {
+	if err := c.client.Get(r.Context(), "/messages/"+url.PathEscape(v.ID), nil, &found); err != nil {
 		return v, api.Message{}, err
 	}
 	wanted := r.URL.Query().Get("message")
@@ -129,7 +130,7 @@ func shortID(id string) string {
 // if there are none.
 func (v *messageView) addReplays() {
 	plan := func(target string, ids []string) string {
-		return "/replays/new?" + url.Values{"ids": ids, "target": {target}, "since": {allTime}}.Encode()
+		return "/replays/new?" + url.Values{"ids": ids, "target": {target}, "since": {frame.AllTime}}.Encode()
 	}
 	if len(v.Failures) > 0 {
 		v.ReplayFailed = plan("failed_queue", v.Failures)
@@ -179,8 +180,8 @@ type relative struct {
 // family returns the conversation. Messages whose parents are not in it are roots.
 func (c *Console) family(r *http.Request, v messageView) family {
 	var found api.Conversation
-	if err := c.client.get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
-		if p := problemOf(err); p.Status != http.StatusNotFound { // as that of an event without a fingerprint
+	if err := c.client.Get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
+		if p := frame.ProblemOf(err); p.Status != http.StatusNotFound { // as that of an event without a fingerprint
 			return family{Problem: p}
 		}
 		return family{}
@@ -241,7 +242,7 @@ func (v messageView) LifeQuery() string {
 }
 
 func searchFor(field, value string) string {
-	return filter{Query: kql.FieldIs(field, value).String(), Since: allTime}.URL().Encode()
+	return frame.Filter{Query: kql.FieldIs(field, value).String(), Since: frame.AllTime}.URL().Encode()
 }
 
 // EventPath returns the id of the event that has the whole message, escaped.

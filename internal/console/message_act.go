@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/messageform"
 	"github.com/watershipmq/watership/internal/problem"
@@ -28,7 +29,7 @@ type messageDiscard struct {
 // messageDiscarded is the result of the form.
 type messageDiscarded struct{ Failures, Missing, Parked int }
 
-func (c *Console) messageDiscardForm(r *http.Request) (response, error) {
+func (c *Console) messageDiscardForm(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
@@ -40,8 +41,8 @@ func (c *Console) messageDiscardForm(r *http.Request) (response, error) {
 	return messageDiscardPage(messageDiscard{messageView: v, Key: rand.Text()}), nil
 }
 
-func messageDiscardPage(v messageDiscard) page {
-	p := page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: v, Styles: []string{"message.css"}}
+func messageDiscardPage(v messageDiscard) frame.Page {
+	p := frame.Page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: v, Styles: []string{"message.css"}}
 	if v.Problem != nil {
 		p.Status = v.Problem.Status
 	}
@@ -49,7 +50,7 @@ func messageDiscardPage(v messageDiscard) page {
 }
 
 // discardMessage discards the failures that the form has shown, and no later ones.
-func (c *Console) discardMessage(r *http.Request) (response, error) {
+func (c *Console) discardMessage(r *http.Request) (frame.Response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
@@ -60,7 +61,7 @@ func (c *Console) discardMessage(r *http.Request) (response, error) {
 			return nil, err
 		}
 		v.Queues = found.Queues
-		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), problemOf(err)}), nil
+		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), frame.ProblemOf(err)}), nil
 	}
 	return showDone("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
 }
@@ -74,7 +75,7 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
 	}
 	var done api.Discarded
-	if err := c.client.post(r.Context(), "/failures/discard", key, api.Discard{IDs: failures, Reason: reason}, &done); err != nil {
+	if err := c.client.Post(r.Context(), "/failures/discard", key, api.Discard{IDs: failures, Reason: reason}, &done); err != nil {
 		return nil, err
 	}
 	parked := 0
@@ -85,9 +86,9 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 }
 
 // showDone goes to the page of a message with what a form has done.
-func showDone(path string, done url.Values) redirect {
+func showDone(path string, done url.Values) frame.Redirect {
 	done.Set("done", strconv.FormatInt(time.Now().Unix(), 10))
-	return redirect(path + "?" + done.Encode())
+	return frame.Redirect(path + "?" + done.Encode())
 }
 
 // addDone reads what a form has done.
@@ -130,7 +131,7 @@ func (messageCopy) IsCopied(name string) bool { return !slices.Contains(messagef
 // emptyRows is the number of rows for more headers, which a form without script needs.
 const emptyRows = 3
 
-func (c *Console) messageCopyForm(r *http.Request) (response, error) {
+func (c *Console) messageCopyForm(r *http.Request) (frame.Response, error) {
 	v, err := c.messageCopy(r)
 	if err != nil {
 		return nil, err
@@ -160,11 +161,11 @@ func (c *Console) messageCopy(r *http.Request) (messageCopy, error) {
 	return v, err
 }
 
-func messageCopyPage(v messageCopy) page {
+func messageCopyPage(v messageCopy) frame.Page {
 	for range emptyRows {
 		v.Form.Headers = append(v.Form.Headers, messageform.Header{Type: "string"})
 	}
-	p := page{Title: "Copy " + v.Name, Section: "/messages", Template: "message_copy.html", Data: v, Styles: []string{"message.css"}}
+	p := frame.Page{Title: "Copy " + v.Name, Section: "/messages", Template: "message_copy.html", Data: v, Styles: []string{"message.css"}}
 	if v.Problem != nil {
 		p.Status = v.Problem.Status
 	}
@@ -173,7 +174,7 @@ func messageCopyPage(v messageCopy) page {
 
 // sendCopy publishes the copy of a form, and discards the failures of the original if the
 // form says so. With the key of the form, it can be sent again after a problem.
-func (c *Console) sendCopy(r *http.Request) (response, error) {
+func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
@@ -182,8 +183,8 @@ func (c *Console) sendCopy(r *http.Request) (response, error) {
 		return nil, err
 	}
 	v.Form, v.Key, v.Resolve = messageform.Read(r.PostForm), r.PostForm.Get("key"), r.PostForm.Get("resolve") != ""
-	fail := func(err error) (response, error) {
-		v.Problem = problemOf(err)
+	fail := func(err error) (frame.Response, error) {
+		v.Problem = frame.ProblemOf(err)
 		return messageCopyPage(v), nil
 	}
 	publication, err := v.Form.Publication(cmp.Or(v.Event.Fingerprint, v.Event.EventID))
@@ -191,7 +192,7 @@ func (c *Console) sendCopy(r *http.Request) (response, error) {
 		return fail(problem.BadRequest(err.Error(), ""))
 	}
 	var sent api.Published
-	if err := c.client.post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
+	if err := c.client.Post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
 		return fail(err)
 	}
 	done := url.Values{}

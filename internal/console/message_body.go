@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/indent"
 	"github.com/watershipmq/watership/internal/jsontree"
 	"github.com/watershipmq/watership/internal/problem"
@@ -50,7 +51,7 @@ func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
 	}
 	body, err := c.readBody(r, e)
 	if err != nil {
-		b.Problem = problemOf(err)
+		b.Problem = frame.ProblemOf(err)
 		return b
 	}
 	b.Size = len(body)
@@ -59,7 +60,7 @@ func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
 }
 
 func (c *Console) readBody(r *http.Request, e schemas.Event) (body []byte, err error) {
-	err = c.client.get(r.Context(), messagePath(e)+"/body", nil, &body)
+	err = c.client.Get(r.Context(), messagePath(e)+"/body", nil, &body)
 	return body, err
 }
 
@@ -162,9 +163,9 @@ func imageType(body []byte) string {
 }
 
 // messageImage serves a body that is an image.
-func (c *Console) messageImage(r *http.Request) (response, error) {
+func (c *Console) messageImage(r *http.Request) (frame.Response, error) {
 	var body []byte
-	if err := c.client.get(r.Context(), "/messages/"+url.PathEscape(r.PathValue("id"))+"/body", nil, &body); err != nil {
+	if err := c.client.Get(r.Context(), "/messages/"+url.PathEscape(r.PathValue("id"))+"/body", nil, &body); err != nil {
 		return nil, err
 	}
 	kind := imageType(body)
@@ -174,13 +175,14 @@ func (c *Console) messageImage(r *http.Request) (response, error) {
 	return imageResponse{kind, body}, nil
 }
 
-// image is the response with an image.
+// imageResponse is the response with an image.
 type imageResponse struct {
 	kind string
 	body []byte
 }
 
-func (i imageResponse) write(_ *Console, w http.ResponseWriter, _ *http.Request) {
+// Write implements frame.Response.
+func (i imageResponse) Write(_ *frame.Frame, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", i.kind)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -96,7 +96,7 @@ func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Eve
 		return nil
 	}
 	var document api.Document
-	if err := c.client.get(r.Context(), "/events/"+url.PathEscape(id), nil, &document); err != nil {
+	if err := c.client.Get(r.Context(), "/events/"+url.PathEscape(id), nil, &document); err != nil {
 		return nil // the timeline has its error
 	}
 	e, err := schemas.ParseDocument(document)

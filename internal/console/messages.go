@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/chart"
 	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -29,7 +30,7 @@ const (
 
 // messages is the page of a search.
 type messages struct {
-	Filter   filter
+	Filter   frame.Filter
 	Fields   string // as in the URL: names with commas; "": the usual columns
 	Live     bool
 	Columns  []columns.Column
@@ -61,11 +62,11 @@ type messageCell struct {
 	Mark string // beside an action
 }
 
-func (c *Console) messages(r *http.Request) (response, error) {
+func (c *Console) messages(r *http.Request) (frame.Response, error) {
 	m, ctx := messages{}, r.Context()
 	asked := r.URL.Query()
-	zone, _ := zoneOf(r)
-	m.Filter = readFilter(asked, zone, messagesSince)
+	zone, _ := frame.ZoneOf(r)
+	m.Filter = frame.ReadFilter(asked, zone, messagesSince)
 	m.Live = asked.Get("live") == "1" && m.Filter.To == ""
 	m.Fields, m.Paged = asked.Get("fields"), asked.Get("cursor") != ""
 	var err error
@@ -80,13 +81,13 @@ func (c *Console) messages(r *http.Request) (response, error) {
 	} else {
 		err = fieldProblem(ctx, err)
 	}
-	p := page{
+	p := frame.Page{
 		Title: "Messages", Section: messagesPath, Template: "messages.html",
 		Styles: []string{"messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js"},
 	}
 	switch {
 	case err != nil:
-		m.Problem = problemOf(err)
+		m.Problem = frame.ProblemOf(err)
 		if p.Status = m.Problem.Status; p.Status == http.StatusServiceUnavailable {
 			p.Refresh = 5 * time.Second
 		}
@@ -116,12 +117,12 @@ func (m messages) names() []string {
 }
 
 // withColumn leads to the page with one more column, which a form without script adds.
-func (m messages) withColumn(ctx context.Context, name string) (response, error) {
+func (m messages) withColumn(ctx context.Context, name string) (frame.Response, error) {
 	added, err := columns.Find(m.Known.Fields, []string{name})
 	if err != nil {
 		return nil, fieldProblem(ctx, err)
 	}
-	return redirect(m.Adding(added[0].Short)), nil
+	return frame.Redirect(m.Adding(added[0].Short)), nil
 }
 
 // fieldProblem is the problem of a column, whose name is not in the query.
@@ -164,7 +165,7 @@ func (c *Console) count(ctx context.Context, m *messages) error {
 
 // list reads the rows.
 func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
-	asked := m.Filter.api()
+	asked := m.Filter.API()
 	asked.Set("limit", messageRows)
 	if cursor != "" {
 		asked.Set("cursor", cursor)
@@ -173,7 +174,7 @@ func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
 		asked.Set("body", "true")
 	}
 	var found api.EventPage
-	if err := c.client.get(ctx, "/events", asked, &found); err != nil {
+	if err := c.client.Get(ctx, "/events", asked, &found); err != nil {
 		return err
 	}
 	m.Older, m.Skipped = found.Cursor, len(found.Unreadable)
@@ -249,7 +250,7 @@ type knownFields struct {
 
 func (c *Console) knownFields(ctx context.Context) (known knownFields, err error) {
 	var listed api.Fields
-	err = c.client.get(ctx, "/fields", nil, &listed)
+	err = c.client.Get(ctx, "/fields", nil, &listed)
 	for _, field := range listed.Fields {
 		known.Known = append(known.Known, kql.Field{Name: field.Name, Type: kql.FieldType(field.Type)})
 		if !strings.HasSuffix(field.Name, ".*") {

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/console/frame"
 )
 
 // Keep are the parameters of the page besides its filter, for forms.
@@ -24,7 +25,7 @@ func (m messages) Keep() map[string]string {
 }
 
 // link returns the page with a filter and other parameters.
-func (m messages) link(path string, f filter, more map[string]string) string {
+func (m messages) link(path string, f frame.Filter, more map[string]string) string {
 	values := f.URL()
 	for name, value := range more {
 		if value != "" {
@@ -48,7 +49,7 @@ func (m messages) Toggled() string {
 	if m.Live {
 		delete(keep, "live")
 	} else if keep["live"] = "1"; f.To != "" {
-		f = filter{Query: f.Query, Since: messagesSince, zone: f.zone}
+		f = frame.Filter{Query: f.Query, Since: messagesSince, Zone: f.Zone}
 	}
 	return m.link(messagesPath, f, keep)
 }

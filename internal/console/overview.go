@@ -14,19 +14,20 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/doctor"
 )
 
 // overview is the data of its template.
 type overview struct {
-	Filter   filter
+	Filter   frame.Filter
 	Wait     string // link to the page with all of its parts
-	Events   *part[histogram]
-	Failures *part[openFailures]
-	Status   *part[serverStatus]
-	Routes   *part[routeList]
-	Jobs     *part[[]api.Job] // that run
-	Doctor   *part[diagnosis] // nil: the caller may not see it
+	Events   *frame.Part[histogram]
+	Failures *frame.Part[openFailures]
+	Status   *frame.Part[serverStatus]
+	Routes   *frame.Part[routeList]
+	Jobs     *frame.Part[[]api.Job] // that run
+	Doctor   *frame.Part[diagnosis] // nil: the caller may not see it
 }
 
 const (
@@ -40,22 +41,22 @@ const (
 
 // showOverview shows the state of the system at a glance. What takes longer is left to the
 // script, so that the page is there at once.
-func (c *Console) showOverview(r *http.Request) (response, error) {
+func (c *Console) showOverview(r *http.Request) (frame.Response, error) {
 	began := time.Now()
-	zone, _ := zoneOf(r)
-	f := readFilter(r.URL.Query(), zone, "24h")
-	p := newParts(r)
-	o := overview{Filter: f, Wait: waitLink(r), Status: ask(p, c.status), Routes: ask(p, c.routeStates), Jobs: ask(p, c.runningJobs), Failures: ask(p, c.openFailures)}
-	o.Events = ask(p, func(ctx context.Context, to *histogram) error { return c.eventsOverTime(ctx, f, to) })
+	zone, _ := frame.ZoneOf(r)
+	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
+	p := frame.NewParts(r)
+	o := overview{Filter: f, Wait: waitLink(r), Status: frame.Ask(p, c.status), Routes: frame.Ask(p, c.routeStates), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures)}
+	o.Events = frame.Ask(p, func(ctx context.Context, to *histogram) error { return c.eventsOverTime(ctx, f, to) })
 	if !access.FromContext(r.Context()).Limited() {
-		o.Doctor = ask(p, func(ctx context.Context, to *diagnosis) error { return c.diagnose(ctx, doctorAge, to) })
+		o.Doctor = frame.Ask(p, func(ctx context.Context, to *diagnosis) error { return c.diagnose(ctx, doctorAge, to) })
 	}
-	p.wait()
+	p.Wait()
 	if e := o.Events.Problem; e != nil && e.Status == http.StatusBadRequest {
 		o.Events.Problem = nil
-		return page{Title: "Overview", Section: "/", Template: "overview.html", Status: e.Status, Styles: overviewStyles(), Data: overview{Filter: f, Events: &part[histogram]{Problem: e}}}, nil
+		return frame.Page{Title: "Overview", Section: "/", Template: "overview.html", Status: e.Status, Styles: overviewStyles(), Data: overview{Filter: f, Events: &frame.Part[histogram]{Problem: e}}}, nil
 	}
-	return page{
+	return frame.Page{
 		Title: "Overview", Section: "/", Template: "overview.html", Data: o, Styles: overviewStyles(), Scripts: []string{"late.js"},
 		Refresh: max(overviewRefresh, refreshFactor*time.Since(began).Round(time.Second)),
 	}, nil
@@ -66,16 +67,16 @@ func overviewStyles() []string { return []string{"overview.css"} }
 // waitLink is a link to the same page that waits for all of its parts.
 func waitLink(r *http.Request) string {
 	query := r.URL.Query()
-	query.Set(waitParameter, "1")
+	query.Set(frame.WaitParameter, "1")
 	return r.URL.Path + "?" + query.Encode()
 }
 
-func (c *Console) eventsOverTime(ctx context.Context, f filter, to *histogram) error {
-	query := f.api()
+func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter, to *histogram) error {
+	query := f.API()
 	query.Set("by", "action")
 	query.Set("steps", strconv.Itoa(histogramSize))
 	var counts api.Values
-	err := c.client.get(ctx, "/events/histogram", query, &counts)
+	err := c.client.Get(ctx, "/events/histogram", query, &counts)
 	*to = newHistogram(counts, f, "published", "handled", "retry_scheduled", "poisoned")
 	return err
 }
@@ -98,7 +99,7 @@ type queueFailures struct {
 
 func (c *Console) openFailures(ctx context.Context, to *openFailures) error {
 	var groups api.GroupPage
-	err := c.client.get(ctx, "/failures/groups", url.Values{"limit": {"1"}}, &groups)
+	err := c.client.Get(ctx, "/failures/groups", url.Values{"limit": {"1"}}, &groups)
 	to.Total, to.counts = groups.Failures, groups.Queues
 	queues := slices.SortedFunc(maps.Keys(groups.Queues), func(a, b string) int {
 		return cmp.Or(cmp.Compare(groups.Queues[b], groups.Queues[a]), cmp.Compare(a, b))
@@ -128,13 +129,13 @@ type serverStatus struct {
 func (s serverStatus) Uptime() time.Duration { return time.Since(s.Started).Truncate(time.Second) }
 
 func (c *Console) status(ctx context.Context, to *serverStatus) error {
-	err := c.client.get(ctx, "/status", nil, &to.Status)
+	err := c.client.Get(ctx, "/status", nil, &to.Status)
 	for _, q := range to.Index {
 		to.Waiting += q.Messages
 		if q.Lag == nil {
 			continue
 		}
-		if lag := seconds(*q.Lag); to.Lag == nil || lag > *to.Lag {
+		if lag := frame.Seconds(*q.Lag); to.Lag == nil || lag > *to.Lag {
 			to.Lag = &lag
 		}
 	}
@@ -144,7 +145,7 @@ func (c *Console) status(ctx context.Context, to *serverStatus) error {
 // runningJobs returns the replays that run, of the newest ones.
 func (c *Console) runningJobs(ctx context.Context, to *[]api.Job) error {
 	var jobs api.JobPage
-	err := c.client.get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
+	err := c.client.Get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
 	*to = slices.DeleteFunc(jobs.Jobs, func(job api.Job) bool { return !job.Running })
 	return err
 }
@@ -156,7 +157,7 @@ type diagnosis struct {
 }
 
 func (c *Console) diagnose(ctx context.Context, maxAge int, to *diagnosis) error {
-	err := c.client.get(ctx, "/doctor", url.Values{"max_age_seconds": {strconv.Itoa(maxAge)}}, &to.Diagnosis)
+	err := c.client.Get(ctx, "/doctor", url.Values{"max_age_seconds": {strconv.Itoa(maxAge)}}, &to.Diagnosis)
 	slices.SortStableFunc(to.Findings, func(a, b api.Finding) int { return cmp.Compare(severity(b), severity(a)) })
 	for _, f := range to.Findings {
 		switch f.Verdict {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
@@ -27,7 +28,7 @@ func (j replayJob) Messages(query string) string {
 }
 
 func messagesLink(query string) string {
-	return linkTo("/messages", url.Values{"q": {query}, "since": {allTime}})
+	return linkTo("/messages", url.Values{"q": {query}, "since": {frame.AllTime}})
 }
 
 // QueryLink is a link to the messages that the job has selected; "" if its query is too long.
@@ -52,8 +53,8 @@ const (
 )
 
 // replays lists the jobs of replays.
-func (c *Console) replays(r *http.Request) (response, error) {
-	shown := page{Title: "Replays", Section: "/replays", Template: "replays.html", Styles: []string{"failures.css"}}
+func (c *Console) replays(r *http.Request) (frame.Response, error) {
+	shown := frame.Page{Title: "Replays", Section: "/replays", Template: "replays.html", Styles: []string{"failures.css"}}
 	var v replaysView
 	values := url.Values{"limit": {"50"}}
 	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
@@ -61,8 +62,8 @@ func (c *Console) replays(r *http.Request) (response, error) {
 		v.Later = "/replays"
 	}
 	var found api.JobPage
-	if err := c.client.get(r.Context(), "/replays", values, &found); err != nil {
-		v.Problem = problemOf(err)
+	if err := c.client.Get(r.Context(), "/replays", values, &found); err != nil {
+		v.Problem = frame.ProblemOf(err)
 		if shown.Status = v.Problem.Status; shown.Status == http.StatusServiceUnavailable {
 			shown.Refresh = storeRetry
 		}
@@ -111,24 +112,24 @@ const (
 )
 
 // replay shows a job.
-func (c *Console) replay(r *http.Request) (response, error) { return c.showJob(r, nil) }
+func (c *Console) replay(r *http.Request) (frame.Response, error) { return c.showJob(r, nil) }
 
 // showJob shows a job, and the problem of an action that was refused.
-func (c *Console) showJob(r *http.Request, refused *problem.Problem) (response, error) {
+func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Response, error) {
 	v := jobView{Canary: replaypage.DefaultCanary, Problem: refused, Key: rand.Text()}
 	path := "/replays/" + url.PathEscape(r.PathValue("id"))
-	if err := c.client.get(r.Context(), path, nil, &v.Job.Job); err != nil {
+	if err := c.client.Get(r.Context(), path, nil, &v.Job.Job); err != nil {
 		return nil, err
 	}
-	shown := page{Title: "Replay " + v.Job.ID, Section: "/replays", Template: "replay.html", Styles: []string{"failures.css"}}
+	shown := frame.Page{Title: "Replay " + v.Job.ID, Section: "/replays", Template: "replay.html", Styles: []string{"failures.css"}}
 	if refused != nil {
 		shown.Status = refused.Status
 	}
 	asked := r.URL.Query().Get("outcomes") != ""
 	if n := v.Job.Sent; n > 0 && (asked || n <= fewOutcomes || n <= maxOutcomes && !v.Job.Running) {
 		v.Outcomes = &api.Outcomes{}
-		if err := c.client.get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
-			v.Outcomes, v.Problem = nil, problemOf(err)
+		if err := c.client.Get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
+			v.Outcomes, v.Problem = nil, frame.ProblemOf(err)
 		}
 	}
 	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > typedAbove
@@ -166,14 +167,14 @@ func (v jobView) pendingLink() string {
 }
 
 // resumeReplay sends the rest of a job, or some more of its messages.
-func (c *Console) resumeReplay(r *http.Request) (response, error) {
+func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
 	var more struct {
 		StopAfter int `json:"stop_after,omitempty"`
 	}
 	path := "/replays/" + url.PathEscape(r.PathValue("id"))
 	var job replayJob
-	if err := c.client.get(r.Context(), path, nil, &job.Job); err != nil {
+	if err := c.client.Get(r.Context(), path, nil, &job.Job); err != nil {
 		return nil, err
 	}
 	left, refused := shownCount(form, "message")
@@ -192,28 +193,28 @@ func (c *Console) resumeReplay(r *http.Request) (response, error) {
 	if refused != nil {
 		return c.showJob(r, refused)
 	}
-	if err := c.client.post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
-		return c.showJob(r, problemOf(err))
+	if err := c.client.Post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
+		return c.showJob(r, frame.ProblemOf(err))
 	}
-	return redirect(path), nil
+	return frame.Redirect(path), nil
 }
 
 // cancelPage asks whether to cancel a job.
-func (c *Console) cancelPage(r *http.Request) (response, error) {
+func (c *Console) cancelPage(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "cancelling a job"); err != nil {
 		return nil, err
 	}
 	var job replayJob
-	err := c.client.get(r.Context(), "/replays/"+url.PathEscape(r.PathValue("id")), nil, &job.Job)
-	return page{Title: "Cancel replay", Section: "/replays", Template: "replay_cancel.html", Data: job}, err
+	err := c.client.Get(r.Context(), "/replays/"+url.PathEscape(r.PathValue("id")), nil, &job.Job)
+	return frame.Page{Title: "Cancel replay", Section: "/replays", Template: "replay_cancel.html", Data: job}, err
 }
 
 // cancelReplay cancels a job.
-func (c *Console) cancelReplay(r *http.Request) (response, error) {
+func (c *Console) cancelReplay(r *http.Request) (frame.Response, error) {
 	path := "/replays/" + url.PathEscape(r.PathValue("id"))
 	reason := map[string]string{"reason": strings.TrimSpace(r.PostForm.Get("reason"))}
-	if err := c.client.post(r.Context(), path+"/cancel", "", reason, nil); err != nil {
-		return c.showJob(r, problemOf(err))
+	if err := c.client.Post(r.Context(), path+"/cancel", "", reason, nil); err != nil {
+		return c.showJob(r, frame.ProblemOf(err))
 	}
-	return redirect(path), nil
+	return frame.Redirect(path), nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
@@ -19,7 +20,7 @@ import (
 // planView is the page on which a replay is planned.
 type planView struct {
 	Form    replaypage.Form
-	Filter  filter
+	Filter  frame.Filter
 	Problem *problem.Problem
 	Changed bool // the number of messages is another than that which was shown
 	Planned bool
@@ -38,7 +39,7 @@ type leftOut struct {
 }
 
 // planReplay shows the plan of a replay. Nothing is sent.
-func (c *Console) planReplay(r *http.Request) (response, error) {
+func (c *Console) planReplay(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a replay"); err != nil {
 		return nil, err
 	}
@@ -47,10 +48,10 @@ func (c *Console) planReplay(r *http.Request) (response, error) {
 
 // readPlanForm reads the fields of the page. A mistake in them is the problem of the view.
 func readPlanForm(r *http.Request, values url.Values) planView {
-	zone, _ := zoneOf(r)
-	v := planView{Filter: readFilter(values, zone, allTime)}
+	zone, _ := frame.ZoneOf(r)
+	v := planView{Filter: frame.ReadFilter(values, zone, frame.AllTime)}
 	var err error
-	if v.Form, err = replaypage.ReadForm(values, v.Filter.body()); err != nil {
+	if v.Form, err = replaypage.ReadForm(values, v.Filter.Body()); err != nil {
 		v.Problem = unprocessable(err.Error(), "")
 	}
 	return v
@@ -64,11 +65,11 @@ func (v planView) Fields() url.Values {
 }
 
 // showPlan shows a form with its plan, and with the problem of a request that was refused.
-func (c *Console) showPlan(r *http.Request, v planView) (response, error) {
+func (c *Console) showPlan(r *http.Request, v planView) (frame.Response, error) {
 	refused := v.Problem
 	if f := v.Form; f.Query != "" || len(f.IDs) > 0 || f.Group != "" {
-		if err := c.client.post(r.Context(), "/replays/plan", "", f.Replay, &v.Plan); err != nil {
-			v.Problem = problemOf(err)
+		if err := c.client.Post(r.Context(), "/replays/plan", "", f.Replay, &v.Plan); err != nil {
+			v.Problem = frame.ProblemOf(err)
 		} else if v.Planned = true; refused != nil && refused.Status == http.StatusConflict {
 			v.Changed = r.PostForm.Get("expect") != strconv.Itoa(v.Total)
 		}
@@ -85,7 +86,7 @@ func (c *Console) showPlan(r *http.Request, v planView) (response, error) {
 	}
 	v.Plan.Problem = namesOfForm(v.Plan.Problem)
 	v.Command, v.Typed, v.Key = v.Form.Command(v.Total), v.Total > typedAbove, rand.Text()
-	shown := page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
+	shown := frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
 	if v.Problem != nil {
 		shown.Status = v.Problem.Status
 	}
@@ -104,7 +105,7 @@ func (planView) RouteName(r api.PlanRoute) string {
 }
 
 // startReplay starts a replay after its plan: all of it, or its first messages.
-func (c *Console) startReplay(r *http.Request) (response, error) {
+func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
 	v := readPlanForm(r, r.PostForm)
 	count, uncounted := shownCount(r.PostForm, "message")
 	first := r.PostForm.Get("first") != ""
@@ -126,9 +127,9 @@ func (c *Console) startReplay(r *http.Request) (response, error) {
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
 	var job api.Job
-	if err := c.client.post(r.Context(), "/replays", r.PostForm.Get("key"), request, &job); err != nil {
-		v.Problem = problemOf(err)
+	if err := c.client.Post(r.Context(), "/replays", r.PostForm.Get("key"), request, &job); err != nil {
+		v.Problem = frame.ProblemOf(err)
 		return c.showPlan(r, v)
 	}
-	return redirect("/replays/" + url.PathEscape(job.ID)), nil
+	return frame.Redirect("/replays/" + url.PathEscape(job.ID)), nil
 }

@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/chart"
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // routesPage is the data of the page of routes.
 type routesPage struct {
 	Wait     string
-	Routes   *part[routeList]
-	Failures *part[openFailures]
-	Queues   *part[[]api.Queue] // Watership's own
+	Routes   *frame.Part[routeList]
+	Failures *frame.Part[openFailures]
+	Queues   *frame.Part[[]api.Queue] // Watership's own
 }
 
 // routeList has routes, those that need somebody first, and their retry policies.
@@ -38,23 +41,23 @@ type route struct {
 // retryPolicy is a policy with the routes that have it.
 type retryPolicy struct {
 	Queues    []string
-	Schedules []schedule
+	Schedules []chart.Schedule
 }
 
 const routesRefresh = 5 * time.Second
 
 // showRoutes shows the routes, and the retry policies as pictures.
-func (c *Console) showRoutes(r *http.Request) (response, error) {
-	p := newParts(r)
-	data := routesPage{Wait: waitLink(r), Routes: ask(p, c.routeStates), Failures: ask(p, c.openFailures), Queues: ask(p, c.ownQueues)}
-	p.wait()
-	return page{
+func (c *Console) showRoutes(r *http.Request) (frame.Response, error) {
+	p := frame.NewParts(r)
+	data := routesPage{Wait: waitLink(r), Routes: frame.Ask(p, c.routeStates), Failures: frame.Ask(p, c.openFailures), Queues: frame.Ask(p, c.ownQueues)}
+	p.Wait()
+	return frame.Page{
 		Title: "Routes", Section: "/routes", Template: "routes.html", Data: data, Styles: overviewStyles(), Scripts: []string{"late.js"}, Refresh: routesRefresh,
 	}, nil
 }
 
 func (c *Console) routeStates(ctx context.Context, to *routeList) error {
-	err := c.client.get(ctx, "/routes", url.Values{"recent": {"true"}}, &to.Routes)
+	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &to.Routes)
 	known := map[string]int{}
 	for _, state := range to.Routes.Routes {
 		to.States = append(to.States, route{state, failuresOf(state.Queue), "/messages?" + ofQueue(state.Queue)})
@@ -80,7 +83,7 @@ func (c *Console) routeStates(ctx context.Context, to *routeList) error {
 
 func newRetryPolicy(of api.RouteState) (p retryPolicy) {
 	for _, s := range of.Retry {
-		p.Schedules = append(p.Schedules, newSchedule(s))
+		p.Schedules = append(p.Schedules, chart.NewSchedule(s))
 	}
 	return p
 }
@@ -108,8 +111,8 @@ func (r route) Median() string { return latency(r.Recent.Median) }
 func (r route) P95() string { return latency(r.Recent.P95) }
 
 func latency(s float64) string {
-	if d := seconds(s); d > 0 {
-		return formatDuration(d)
+	if d := frame.Seconds(s); d > 0 {
+		return wording.Duration(d)
 	}
 	return "< 1 ms"
 }
@@ -125,7 +128,7 @@ func (r route) Attempts() int {
 func (c *Console) ownQueues(ctx context.Context, to *[]api.Queue) error {
 	for cursor := ""; ; {
 		var found api.QueuePage
-		if err := c.client.get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
+		if err := c.client.Get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
 			return err
 		}
 		for _, q := range found.Queues {

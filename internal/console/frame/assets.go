@@ -1,17 +1,11 @@
-package console
+package frame
 
 import (
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"io/fs"
 	"net/http"
 )
-
-// files has the pages, and the styles and scripts that they load.
-//
-//go:embed templates static
-var files embed.FS
 
 // assets serves styles and scripts below a path with a hash of all their contents, so
 // that browsers keep them for ever and load those of another version anew.
@@ -20,7 +14,7 @@ type assets struct {
 	handler http.Handler
 }
 
-func readAssets() (assets, error) {
+func readAssets(files fs.FS) (assets, error) {
 	static, err := fs.Sub(files, "static")
 	if err != nil {
 		return assets{}, err
@@ -40,7 +34,7 @@ func readAssets() (assets, error) {
 }
 
 // Stylesheet returns the URL of the style of all pages, which needs no permission.
-func (c *Console) Stylesheet() string { return c.assets.prefix + "console.css" }
+func (f *Frame) Stylesheet() string { return f.assets.prefix + "console.css" }
 
 // ServeHTTP implements http.Handler.
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {

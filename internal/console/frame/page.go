@@ -1,4 +1,4 @@
-package console
+package frame
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 )
 
-// page is a response with a template in the layout.
-type page struct {
+// Page is a response with a template in the layout.
+type Page struct {
 	Title    string
 	Section  string // of the navigation: its path
 	Template string
@@ -26,9 +26,9 @@ type page struct {
 	Refresh time.Duration
 }
 
-// view is what templates see as $: the page and the request that it answers.
-type view struct {
-	page
+// View is what templates see as $: the page and the request that it answers.
+type View struct {
+	Page
 	Sections []section
 	Caller   access.Identity
 	Version  string
@@ -54,15 +54,16 @@ func sections() []section {
 	}
 }
 
-func (p page) write(c *Console, w http.ResponseWriter, r *http.Request) {
-	zone, known := zoneOf(r)
-	v := view{
-		page: p, Sections: sections(), Caller: access.FromContext(r.Context()), Version: c.config.Version,
-		Path: r.URL.RequestURI(), Zone: zone, NeedZone: !known, Now: time.Now(), prefix: c.assets.prefix,
+// Write implements Response.
+func (p Page) Write(f *Frame, w http.ResponseWriter, r *http.Request) {
+	zone, known := ZoneOf(r)
+	v := View{
+		Page: p, Sections: sections(), Caller: access.FromContext(r.Context()), Version: f.config.Version,
+		Path: r.URL.RequestURI(), Zone: zone, NeedZone: !known, Now: time.Now(), prefix: f.assets.prefix,
 	}
 	var text bytes.Buffer
-	if err := c.templates[p.Template].Execute(&text, v); err != nil {
-		c.config.Logger.Error("a page of the console cannot be made", "page", p.Template, "path", r.URL.Path, "error", err)
+	if err := f.templates[p.Template].Execute(&text, v); err != nil {
+		f.config.Logger.Error("a page of the console cannot be made", "page", p.Template, "path", r.URL.Path, "error", err)
 		http.Error(w, "the page cannot be made: see the log of the server", http.StatusInternalServerError)
 		return
 	}
@@ -77,8 +78,8 @@ func (p page) write(c *Console, w http.ResponseWriter, r *http.Request) {
 // zoneCookie has the time zone of the browser, which the script sets.
 const zoneCookie = "watership-zone"
 
-// zoneOf returns the time zone of the browser, or UTC before its script has told it.
-func zoneOf(r *http.Request) (zone *time.Location, known bool) {
+// ZoneOf returns the time zone of the browser, or UTC before its script has told it.
+func ZoneOf(r *http.Request) (zone *time.Location, known bool) {
 	cookie, err := r.Cookie(zoneCookie)
 	if err != nil || cookie.Value == "" || cookie.Value == "Local" {
 		return time.UTC, false
@@ -90,16 +91,16 @@ func zoneOf(r *http.Request) (zone *time.Location, known bool) {
 }
 
 // Asset returns the URL of a file of static.
-func (v view) Asset(name string) string { return v.prefix + name }
+func (v View) Asset(name string) string { return v.prefix + name }
 
 // May reports whether the caller has a role.
-func (v view) May(role string) bool {
+func (v View) May(role string) bool {
 	needed, err := access.ParseRole(role)
 	return err == nil && v.Caller.May(needed)
 }
 
 // SignedIn reports whether the caller can sign out.
-func (v view) SignedIn() bool { return v.Caller.Method != access.ByLoopback }
+func (v View) SignedIn() bool { return v.Caller.Method != access.ByLoopback }
 
 // RefreshSeconds is for the script.
-func (v view) RefreshSeconds() int { return int(v.Refresh / time.Second) }
+func (v View) RefreshSeconds() int { return int(v.Refresh / time.Second) }

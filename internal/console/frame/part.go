@@ -1,4 +1,4 @@
-package console
+package frame
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 )
 
-// part is a piece of a page that has a request of its own to the API.
-type part[T any] struct {
+// Part is a piece of a page that has a request of its own to the API.
+type Part[T any] struct {
 	Value   T
 	Problem *problem.Problem // instead of Value
 	Late    bool             // the page did not wait for it: the script reads the page again
@@ -19,43 +19,43 @@ type part[T any] struct {
 // partsTimeout is how long the first view of a page waits for its parts.
 const partsTimeout = 90 * time.Millisecond
 
-// waitHeader and waitParameter ask for a page that waits for all of its parts: the script
+// waitHeader and WaitParameter ask for a page that waits for all of its parts: the script
 // does, and a link without script.
 const (
 	waitHeader    = "Watership-Refresh"
-	waitParameter = "wait"
+	WaitParameter = "wait"
 )
 
-// parts runs the requests of a page at the same time. Requests that take longer than the
+// Parts runs the requests of a page at the same time. Requests that take longer than the
 // page waits are given up.
-type parts struct {
+type Parts struct {
 	ctx     context.Context
 	give    context.CancelFunc
 	running sync.WaitGroup
 }
 
-func newParts(r *http.Request) *parts {
-	if r.Header.Get(waitHeader) != "" || r.URL.Query().Has(waitParameter) {
+func NewParts(r *http.Request) *Parts {
+	if r.Header.Get(waitHeader) != "" || r.URL.Query().Has(WaitParameter) {
 		ctx, give := context.WithCancel(r.Context())
-		return &parts{ctx: ctx, give: give}
+		return &Parts{ctx: ctx, give: give}
 	}
 	ctx, give := context.WithTimeout(r.Context(), partsTimeout)
-	return &parts{ctx: ctx, give: give}
+	return &Parts{ctx: ctx, give: give}
 }
 
-// wait ends when each part has its value or its problem, or is late.
-func (p *parts) wait() {
+// Wait ends when each part has its value or its problem, or is late.
+func (p *Parts) Wait() {
 	p.running.Wait()
 	p.give()
 }
 
-// ask fills a part with the response to a request. It is to be read after wait.
-func ask[T any](p *parts, get func(ctx context.Context, to *T) error) *part[T] {
-	made := &part[T]{}
+// Ask fills a part with the response to a request. It is to be read after Wait.
+func Ask[T any](p *Parts, get func(ctx context.Context, to *T) error) *Part[T] {
+	made := &Part[T]{}
 	p.running.Go(func() {
 		err := get(p.ctx, &made.Value)
 		if made.Late = p.ctx.Err() != nil; err != nil && !made.Late {
-			made.Problem = problemOf(err)
+			made.Problem = ProblemOf(err)
 		}
 	})
 	return made

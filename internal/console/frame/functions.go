@@ -1,4 +1,4 @@
-package console
+package frame
 
 import (
 	"errors"
@@ -15,25 +15,30 @@ import (
 )
 
 // functions are the functions of templates.
-func (c *Console) functions() template.FuncMap {
+func functions() template.FuncMap {
 	return template.FuncMap{
-		"count":    func(n any) (string, error) { return formatCount(n) },
-		"duration": formatDuration,
-		"seconds":  func(s float64) string { return formatDuration(seconds(s)) },
-		"bytes":    formatBytes,
-		"plural":   pluralOf,
+		"count":    func(n any) (string, error) { return FormatCount(n) },
+		"duration": wording.Duration,
+		"seconds":  func(s float64) string { return wording.Duration(Seconds(s)) },
+		"bytes":    FormatBytes,
+		"plural":   Plural,
 		"oneline":  func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
 		"lines":    formatLines,
 		"dict":     dict,
 		"join":     strings.Join,
 		"mistake":  newMistake,
 
-		"messageURL": messageURL,
+		"messageURL": MessageURL,
 	}
 }
 
-// messageURL returns the address of the page of a message, by any of its ids.
-func messageURL(id string) string { return "/messages/" + url.PathEscape(id) }
+// MessageURL returns the address of the page of a message, by any of its ids.
+func MessageURL(id string) string { return "/messages/" + url.PathEscape(id) }
+
+// Seconds returns a duration of the API.
+func Seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
+}
 
 // formatLines applies wording.SafeRune to each line of a text.
 func formatLines(text string) string {
@@ -90,8 +95,8 @@ func wholeNumber(n any) (int64, error) {
 	return 0, fmt.Errorf("%v is no whole number", n)
 }
 
-// formatCount groups the digits of a number by thousands.
-func formatCount(n any) (string, error) {
+// FormatCount groups the digits of a number by thousands.
+func FormatCount(n any) (string, error) {
 	number, err := wholeNumber(n)
 	digits := strconv.FormatInt(number, 10)
 	sign := ""
@@ -104,46 +109,15 @@ func formatCount(n any) (string, error) {
 	return sign + digits, err
 }
 
-func pluralOf(n any, what string) (string, error) {
-	text, err := formatCount(n)
+func Plural(n any, what string) (string, error) {
+	text, err := FormatCount(n)
 	if text == "1" {
 		return "1 " + what, err
 	}
 	return text + " " + what + "s", err
 }
 
-// formatDuration rounds to two units at most, such as 1m 20s.
-func formatDuration(d time.Duration) string {
-	if d < 0 {
-		return "-" + formatDuration(-d)
-	}
-	const day = 24 * time.Hour
-	switch {
-	case d == 0:
-		return "0 s"
-	case d < time.Millisecond:
-		return strconv.FormatInt(d.Microseconds(), 10) + " µs"
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
-	case d < time.Minute:
-		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
-	case d < time.Hour:
-		return twoUnits(d, time.Minute, "m", time.Second, "s")
-	case d < day:
-		return twoUnits(d, time.Hour, "h", time.Minute, "m")
-	}
-	return twoUnits(d, day, "d", time.Hour, "h")
-}
-
-func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
-	text := fmt.Sprintf("%d%s", d/large, largeName)
-	if rest := d % large / small; rest > 0 {
-		text += fmt.Sprintf(" %d%s", rest, smallName)
-	}
-	return text
-}
-
-func formatBytes(n any) (string, error) {
+func FormatBytes(n any) (string, error) {
 	number, err := wholeNumber(n)
 	switch {
 	case number < 1<<10:
@@ -155,7 +129,7 @@ func formatBytes(n any) (string, error) {
 }
 
 // Moment returns a time element: the time in the browser's zone, and in UTC as its title.
-func (v view) Moment(t any) (template.HTML, error) {
+func (v View) Moment(t any) (template.HTML, error) {
 	var at time.Time
 	switch t := t.(type) {
 	case time.Time:
@@ -176,22 +150,31 @@ func (v view) Moment(t any) (template.HTML, error) {
 }
 
 // Local returns a time in the browser's zone, where an element cannot be.
-func (v view) Local(at time.Time) string { return at.In(v.Zone).Format("2006-01-02 15:04:05") }
+func (v View) Local(at time.Time) string { return at.In(v.Zone).Format("2006-01-02 15:04:05") }
 
 // ago says how long before or after now a time is.
-func (v view) ago(t time.Time) string {
+func (v View) ago(t time.Time) string {
 	switch d := v.Now.Sub(t); {
 	case d >= 0 && d < time.Second:
 		return "now"
 	case d >= 0:
-		return formatDuration(d.Truncate(time.Second)) + " ago"
+		return wording.Duration(d.Truncate(time.Second)) + " ago"
 	}
-	return "in " + formatDuration(t.Sub(v.Now).Truncate(time.Second))
+	return "in " + wording.Duration(t.Sub(v.Now).Truncate(time.Second))
 }
 
 // Ago returns a time element with the time since then, and the times in its title.
-func (v view) Ago(at time.Time) template.HTML {
+func (v View) Ago(at time.Time) template.HTML {
 	utc := at.UTC()
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s (%s UTC)">%s</time>`,
 		utc.Format(time.RFC3339Nano), at.In(v.Zone).Format("2006-01-02 15:04:05.000"), utc.Format("2006-01-02 15:04:05.000"), v.ago(at)))
+}
+
+// Clock returns a time as axes and tables show it.
+func (v View) Clock(at time.Time) string {
+	layout := "2 Jan 15:04"
+	if at.Second() != 0 {
+		layout += ":05"
+	}
+	return at.In(v.Zone).Format(layout)
 }

@@ -1,0 +1,159 @@
+package frame
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/chart"
+)
+
+// Filter is the part of a page's URL that selects events. It is the same on every page.
+type Filter struct {
+	Query    string
+	Since    string // such as 24h, or all for no limit
+	From, To string // instead of Since
+
+	Zone *time.Location // of times without one; nil: that of the server
+}
+
+// AllTime is a Since without a limit.
+const AllTime = "all"
+
+// ReadFilter reads the filter of a URL. Without a period, the last events of a page are
+// those of since.
+func ReadFilter(query url.Values, zone *time.Location, since string) Filter {
+	f := Filter{
+		Query: strings.TrimSpace(query.Get("q")), Since: query.Get("since"),
+		From: strings.TrimSpace(query.Get("from")), To: strings.TrimSpace(query.Get("to")), Zone: zone,
+	}
+	switch {
+	case f.From != "" || f.To != "":
+		f.Since = ""
+	case f.Since == "":
+		f.Since = since
+	}
+	return f
+}
+
+// API returns the parameters of the filter for the API.
+func (f Filter) API() url.Values {
+	values := url.Values{}
+	since := f.Since
+	if since == AllTime {
+		since = ""
+	}
+	for name, value := range map[string]string{"query": f.Query, "since": since, "from": f.From, "to": f.To} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if f.Zone != nil {
+		values.Set("zone", f.Zone.String())
+	}
+	return values
+}
+
+// URL returns the parameters of the filter for a page.
+func (f Filter) URL() url.Values {
+	values := url.Values{}
+	for name, value := range map[string]string{"q": f.Query, "since": f.Since, "from": f.From, "to": f.To} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return values
+}
+
+// With returns a link to a page with the filter and another query.
+func (f Filter) With(path, query string) string {
+	f.Query = query
+	return path + "?" + f.URL().Encode()
+}
+
+// WithinKeeping returns a link to a page with the filter, another period and other
+// parameters of the page.
+func (f Filter) WithinKeeping(path, since string, keep map[string]string) string {
+	f.Since, f.From, f.To = since, "", ""
+	values := f.URL()
+	for name, value := range keep {
+		values.Set(name, value)
+	}
+	return path + "?" + values.Encode()
+}
+
+// PeriodName describes the period.
+func (f Filter) PeriodName() string {
+	for _, p := range f.Periods() {
+		if p.Since == f.Since {
+			return p.Name
+		}
+	}
+	switch {
+	case f.Since != "":
+		return "Last " + f.Since
+	case f.From == "":
+		return "Until " + f.To
+	case f.To == "":
+		return "From " + f.From
+	}
+	return f.From + " to " + f.To
+}
+
+// period is a quick choice of a period.
+type period struct{ Since, Name string }
+
+// Periods are the quick choices, the shortest first.
+func (Filter) Periods() []period {
+	return []period{
+		{"15m", "Last 15 minutes"},
+		{"1h", "Last hour"},
+		{"6h", "Last 6 hours"},
+		{"24h", "Last 24 hours"},
+		{"7d", "Last 7 days"},
+		{"30d", "Last 30 days"},
+		{AllTime, "All time"},
+	}
+}
+
+// Last returns Since, or "" for no limit.
+func (f Filter) Last() string {
+	if f.Since == AllTime {
+		return ""
+	}
+	return f.Since
+}
+
+// DependsOnZone reports whether the filter may have a time without a zone, or a day that
+// begins in one.
+func (f Filter) DependsOnZone() bool {
+	text := f.Query
+	for _, at := range []string{f.From, f.To} {
+		if _, err := time.Parse(time.RFC3339, at); err != nil {
+			text += " " + at
+		}
+	}
+	return f.Zone != nil && regexp.MustCompile(`\d{4}-\d\d|now[^ ]*/`).MatchString(text)
+}
+
+// Body returns the filter in the body of a request to the API.
+func (f Filter) Body() api.Filter {
+	values := f.API()
+	return api.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
+}
+
+// Selected returns the time that the filter selects. Without an end, it ends now.
+func (f Filter) Selected(now time.Time) (chart.Period, error) {
+	p := app.Period{Since: f.Since, From: f.From, To: f.To, Zone: f.Zone}
+	if p.Since == AllTime {
+		p.Since = ""
+	}
+	begin, end, err := p.Bounds()
+	if end.IsZero() && !begin.IsZero() {
+		end = now
+	}
+	return chart.Period{Begin: begin, End: end, Zone: f.Zone}, err
+}
