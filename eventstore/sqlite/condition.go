@@ -61,9 +61,7 @@ func allOf(conditions []condition) condition {
 	if len(subqueries) > 0 {
 		others = append([]condition{intersection(subqueries)}, others...)
 	}
-	all := join(others, " AND ", "TRUE")
-	all.byID = slices.ContainsFunc(conditions, func(c condition) bool { return c.byID })
-	return all
+	return join(others, " AND ", "TRUE")
 }
 
 func intersection(subqueries []condition) condition {
@@ -72,18 +70,12 @@ func intersection(subqueries []condition) condition {
 	}
 	half := len(subqueries) / 2
 	a, b := intersection(subqueries[:half]), intersection(subqueries[half:])
-	return inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
+	both := inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
+	both.byID = a.byID || b.byID
+	return both
 }
 
-func anyOf(conditions []condition) condition {
-	either := join(conditions, " OR ", "FALSE")
-	either.byID = allByID(conditions)
-	return either
-}
-
-func allByID(conditions []condition) bool {
-	return !slices.ContainsFunc(conditions, func(c condition) bool { return !c.byID })
-}
+func anyOf(conditions []condition) condition { return join(conditions, " OR ", "FALSE") }
 
 // join halves the list again and again: SQLite limits the depth of an expression,
 // but not its length.
@@ -96,7 +88,8 @@ func join(conditions []condition, word, none string) condition {
 	}
 	half := len(conditions) / 2
 	a, b := join(conditions[:half], word, none), join(conditions[half:], word, none)
-	return where("("+a.sql+")"+word+"("+b.sql+")", slices.Concat(a.args, b.args)...)
+	byID := a.byID && b.byID || word == " AND " && (a.byID || b.byID)
+	return condition{sql: "(" + a.sql + ")" + word + "(" + b.sql + ")", args: slices.Concat(a.args, b.args), byID: byID}
 }
 
 // unionOf is true where any of the conditions is. As a UNION, each condition uses the
@@ -115,7 +108,7 @@ func unionOf(conditions []condition) condition {
 		args = append(args, c.args...)
 	}
 	union := inSubquery(strings.Join(parts, " UNION ALL "), args...)
-	union.byID = allByID(conditions)
+	union.byID = !slices.ContainsFunc(conditions, func(c condition) bool { return !c.byID })
 	return union
 }
 
