@@ -99,7 +99,7 @@ func (w *worker) report(b *testing.B, count int) {
 	for name, used := range after {
 		b.ReportMetric(float64((used-before[name]).Nanoseconds())/1000/messages, name+"-µs/msg")
 	}
-	b.ReportMetric(float64(w.peakMemory())/(1<<20), "peak-MiB")
+	b.ReportMetric(float64(rabbittest.PeakMemory(w.pid))/(1<<20), "peak-MiB")
 }
 
 func (w *worker) await(t testing.TB, messages int) (done int) {
@@ -114,14 +114,6 @@ func (w *worker) await(t testing.TB, messages int) (done int) {
 			t.Fatalf("the process ended after %d messages", done)
 		}
 	}
-}
-
-// peakMemory returns the largest resident set, in bytes (VmHWM of proc_pid_status(5)).
-func (w *worker) peakMemory() (bytes int) {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.pid))
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	_, _ = fmt.Sscan(rest, &bytes)
-	return bytes << 10
 }
 
 // startWorker starts a process that ends with the test at the latest, and when the returned

@@ -33,7 +33,21 @@ func TestSoakTraffic(t *testing.T) {
 	}
 }
 
-func measureTraffic(t *testing.T, broker rabbittest.Broker, messages, size int, handled bool) {
+// TestSoakMemoryOfARoute bounds the memory of serve with every role while a route has 256
+// messages in flight and 40,000 of 1 KiB arrive faster than they are handled.
+func TestSoakMemoryOfARoute(t *testing.T) {
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		t.Skip("WATERSHIP_TEST_SOAK is not set")
+	}
+	const limit = 160 // MiB
+	if peak := measureTraffic(t, rabbittest.NewestServer(t), 40_000, 1<<10, true) >> 20; peak > limit {
+		t.Errorf("its peak is %d MiB, want at most %d", peak, limit)
+	}
+}
+
+// measureTraffic returns the largest resident set of serve, in bytes.
+func measureTraffic(t *testing.T, broker rabbittest.Broker, messages, size int, handled bool) (peak int) {
+	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	defer receiver.Close()
 	i := install(t, broker, receiver.URL)
@@ -71,8 +85,10 @@ func measureTraffic(t *testing.T, broker rabbittest.Broker, messages, size int, 
 	each := func(name string) float64 {
 		return float64((after[name] - before[name]).Microseconds()) / float64(messages)
 	}
-	t.Logf("%d messages of %d bytes, %d event(s) each: %.0f/s; CPU of one in µs: serve %.0f, broker %.0f, store %.0f; disk %d bytes",
-		messages, size, events, float64(messages)/elapsed.Seconds(), each("serve"), each("broker"), each("store"), i.diskSpace(t)/int64(messages))
+	peak = rabbittest.PeakMemory(pids["serve"])
+	t.Logf("%d messages of %d bytes, %d event(s) each: %.0f/s; CPU of one in µs: serve %.0f, broker %.0f, store %.0f; disk %d bytes; at most %d MiB",
+		messages, size, events, float64(messages)/elapsed.Seconds(), each("serve"), each("broker"), each("store"), i.diskSpace(t)/int64(messages), peak>>20)
+	return peak
 }
 
 // trafficBodies are JSON documents with texts and numbers, of about a size.

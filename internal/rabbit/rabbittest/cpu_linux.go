@@ -2,6 +2,7 @@ package rabbittest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,4 +69,13 @@ func processes() (parents map[int]int, times map[int]time.Duration) {
 		times[pid] = time.Duration(user+system) * 10 * time.Millisecond
 	}
 	return parents, times
+}
+
+// PeakMemory returns the largest resident set of a process so far, in bytes (VmHWM of
+// proc_pid_status(5)).
+func PeakMemory(pid int) (bytes int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, _ = fmt.Sscan(rest, &bytes)
+	return bytes << 10
 }
