@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // browser is a tab of a headless Chromium.
@@ -68,6 +69,12 @@ func (b browser) open(t *testing.T, path string) {
 func (b browser) click(t *testing.T, selector string) {
 	t.Helper()
 	b.do(t, "clicking "+selector, chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
+}
+
+// enterButton presses a button with the keyboard: live parts of a page do not move the focus.
+func (b browser) enterButton(t *testing.T, selector string) {
+	t.Helper()
+	b.do(t, "pressing "+selector, chromedp.Focus(selector, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 }
 
 // enter replaces the text of a field.
@@ -144,6 +151,38 @@ func (b browser) barriers(t *testing.T) []string {
 }
 
 func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// An alert links to a message. Its group is replayed: a canary first, then the rest.
+func TestFromAnAlertToTheReplay(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	for n := range 5 {
+		s.publish(t, fmt.Sprint("order-", n), `{"order":7}`, nil)
+	}
+	s.await(t, 5, "action: poisoned")
+	s.broken.Store(false)
+	b := newBrowser(t, s)
+	b.open(t, "/messages/order-3")
+	b.sees(t, "#now", "orders failed")
+	b.do(t, "pressing f", chromedp.KeyEvent("f"))
+	b.sees(t, "main", "5 failures in 1 group")
+	b.click(t, `a[href^="/replays/new"].small`)
+	b.sees(t, "main", "Plan: 5 messages to send")
+	b.sees(t, "main", "queue orders")
+	b.enter(t, "input[name=canary]", "2")
+	b.click(t, "form:has(input[name=canary]) button")
+	b.sees(t, "#state", "2 of 5 messages sent")
+	b.sees(t, "#state", "Outcome of the canary")
+	b.sees(t, "#state", "2 handled 0 failed")
+	b.enterButton(t, "#rest ~ form button.main")
+	b.sees(t, "#state", "5 of 5 messages sent")
+	b.sees(t, "#state", "5 handled 0 failed")
+	b.open(t, "/failures")
+	b.sees(t, "main", "No unresolved failures")
+	if lives := s.count(t, "action: handled and queue: orders"); lives != 5 {
+		t.Errorf("%d messages were handled, want 5", lives)
+	}
+}
 
 // widths are those of a phone, a tablet and a large screen.
 func widths() []int64 { return []int64{360, 800, 1600} }

@@ -38,6 +38,7 @@ type messageView struct {
 	Failures []string // events of unresolved failures
 
 	ReplayFailed, ReplayOrigin string // pages of plans
+	Alike                      string // page of the failures with the same error; "": the message has none
 	Copied                     string // fingerprint of the copy that a form has sent
 	Discarded                  *messageDiscarded
 	Done                       time.Time // when a form was sent
@@ -72,6 +73,7 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 	v.Family = c.family(r, v)
 	v.Body = c.body(r, v.Event)
 	v.addReplays()
+	v.Alike = alike(found.History)
 	v.addDone(r.URL.Query())
 	return frame.Page{
 		Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: v.refresh(time.Now()),
@@ -124,6 +126,19 @@ func shortID(id string) string {
 		return hash[:12]
 	}
 	return id
+}
+
+// alike returns the page of the group of the newest failure in a history.
+func alike(events []api.Document) string {
+	for _, document := range slices.Backward(events) {
+		e, err := schemas.ParseDocument(document)
+		if err != nil || e.RecordedAction() != schemas.Poisoned || e.ErrorGroup() == "" {
+			continue
+		}
+		query := kql.And{kql.FieldIs("queue", e.Queue), kql.FieldIs("error_group", e.ErrorGroup())}
+		return "/failures?" + url.Values{"q": {query.String()}}.Encode()
+	}
+	return ""
 }
 
 // addReplays adds links to plans of replays: of the unresolved failures, or of the message

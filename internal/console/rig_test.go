@@ -118,20 +118,9 @@ func (s system) publish(t *testing.T, id, body string, headers amqp.Table) {
 // await waits until n events match a query.
 func (s system) await(t *testing.T, n int64, query string) {
 	t.Helper()
-	node, err := s.ParseQuery(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := s.Store(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		count, err := store.Count(t.Context(), eventstore.Selection{Query: node})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if count >= n {
+		count := s.count(t, query)
+		if int64(count) >= n {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Switch tells whether an operator has paused a route.
+// Switch tells whether an operator has paused a route. A nil Switch says that none has.
 type Switch struct {
 	mu      sync.Mutex // guards the fields below
 	paused  bool
@@ -22,6 +22,9 @@ type Switch struct {
 // State returns whether the route is paused, and a channel that is closed when that
 // changes.
 func (s *Switch) State() (paused bool, changed <-chan struct{}) {
+	if s == nil {
+		return false, nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.paused, s.changed
