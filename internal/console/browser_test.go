@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
@@ -29,15 +32,15 @@ const browserTimeout = 4 * time.Minute
 // skipped.
 func newBrowser(t *testing.T, s system) browser {
 	t.Helper()
-	path := os.Getenv("WATERSHIP_TEST_CHROMIUM")
-	if path == "" {
+	program := os.Getenv("WATERSHIP_TEST_CHROMIUM")
+	if program == "" {
 		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
 			t.Fatal("WATERSHIP_TEST_CHROMIUM is not set")
 		}
 		t.Skip("WATERSHIP_TEST_CHROMIUM is not set (scripts/fixtures chromium)")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
 	)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), browserTimeout)
@@ -190,8 +193,12 @@ func widths() []int64 { return []int64{360, 800, 1600} }
 // Each page has no serious barrier, in light and dark, and no page scrolls sideways.
 func TestPagesHaveNoBarriers(t *testing.T) {
 	s := newSystem(t)
+	job := s.fill(t)
 	b := newBrowser(t, s)
-	for _, path := range []string{"/", "/routes", "/doctor", "/nothing"} {
+	for _, path := range []string{
+		"/?wait=1", "/messages", "/messages/order-3", "/messages/order-3/copy", "/messages/order-3/discard", "/failures", "/failures?view=list",
+		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/doctor?wait=1", "/nothing",
+	} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range widths() {
 				b.look(t, width, scheme)
@@ -202,10 +209,31 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 				for _, barrier := range b.barriers(t) {
 					t.Errorf("%s, %s, %d pixels: %s", path, scheme, width, barrier)
 				}
-				b.picture(t, fmt.Sprintf("%s-%s-%d", pictureName(path), scheme, width))
+				b.picture(t, fmt.Sprintf("%s-%s-%d", pictureName(strings.ReplaceAll(path, job, "job")), scheme, width))
 			}
 		}
 	}
+}
+
+// fill makes messages that were handled and messages that failed, and replays some. It
+// returns the id of the job.
+func (s system) fill(t *testing.T) (job string) {
+	t.Helper()
+	for n := range 3 {
+		s.publish(t, fmt.Sprint("order-", n), `{"order":7,"items":["lettuce"]}`, amqp.Table{"tenant": "acme"})
+	}
+	s.await(t, 3, "action: handled")
+	s.broken.Store(true)
+	for n := range 4 {
+		s.publish(t, fmt.Sprint("order-", n+3), `{"order":7,"items":["lettuce"]}`, amqp.Table{"tenant": "acme", "n": int32(7)})
+	}
+	s.await(t, 4, "action: poisoned")
+	s.broken.Store(false)
+	page := s.get(t, "/replays/new?ids=order-6&target=failed_queue")
+	action, form := page.form(t, "Send 1 message")
+	started := s.post(t, action, form)
+	s.await(t, 4, "action: handled")
+	return path.Base(started.Request.URL.Path)
 }
 
 func pictureName(path string) string {
