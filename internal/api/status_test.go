@@ -139,3 +139,43 @@ func testFindingsAreReused(t *testing.T, r rig) {
 		t.Error("nobody has asked for earlier findings")
 	}
 }
+
+func TestPauseRoutes(t *testing.T) { onEvery(t, testPauseRoutes) }
+
+func testPauseRoutes(t *testing.T, s system) {
+	route := func() any { return s.get(t, "/routes")["routes"].([]any)[0] }
+	viewer := s.as(t, access.Token{Name: "eve", Role: access.Viewer})
+	limited := s.as(t, access.Token{Name: "bob", Role: access.Operator, Queues: []string{"payments"}})
+	const why = `{"reason":"the database moves"}`
+	viewer.do(t, http.MethodPost, "/routes/orders/pause", why).wantProblem(t, http.StatusForbidden, "operator")
+	limited.do(t, http.MethodPost, "/routes/orders/pause", why).wantProblem(t, http.StatusForbidden, "bob may not use the queue orders")
+	s.do(t, http.MethodPost, "/routes/nothing/pause", why).wantProblem(t, http.StatusBadRequest, "no route has the queue nothing")
+	s.do(t, http.MethodPost, "/routes/orders/pause", `{"reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
+	if member(route(), "state") != "running" {
+		t.Fatalf("%v", route())
+	}
+	if got := s.post(t, "/routes/orders/pause", why); got["paused"] != true {
+		t.Errorf("%v", got)
+	}
+	if got := route(); member(got, "state") != "paused" || member(got, "paused_by_hand") != true {
+		t.Errorf("%v", got)
+	}
+	eventually(t, "its reason is stored", func() bool {
+		got := route()
+		return member(got, "error") == "the database moves (ada)" && member(got, "since") != nil
+	})
+	eventually(t, "nobody consumes", func() bool { return member(route(), "consumers") == 0.0 })
+	s.post(t, "/messages", `{"exchange":"shop","routing_key":"order.created","text":"1"}`)
+	eventually(t, "the message waits", func() bool { return member(route(), "messages") == 1.0 })
+	limited.do(t, http.MethodPost, "/routes/orders/resume", "{}").wantProblem(t, http.StatusForbidden, "orders")
+	for range 2 {
+		s.post(t, "/routes/orders/resume", "{}")
+	}
+	eventually(t, "the message is handled", func() bool { return s.handled.Load() == 1 })
+	if got := route(); member(got, "state") != "running" || member(got, "paused_by_hand") != nil || member(got, "error") != nil {
+		t.Errorf("%v", got)
+	}
+	if got := s.get(t, "/events/count"+query("query", "action: resumed and error.type: operator")); got["count"] != 1.0 {
+		t.Errorf("%v events of two requests, one of which changed nothing", got)
+	}
+}

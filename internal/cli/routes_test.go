@@ -183,6 +183,40 @@ func TestPausedRouteIsVisible(t *testing.T) {
 	})
 }
 
+// An operator pauses a route: it handles nothing, also after serve was started again, until
+// the operator resumes it.
+func TestRoutePausedByHand(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		var handled atomic.Int32
+		i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled.Add(1) })))
+		serving := i.serve(t)
+		wantRun(t, i.run(t, "routes", "pause", "nothing", "--reason", "x"), 2, "no route has the queue nothing")
+		wantRun(t, i.run(t, "routes", "pause", i.queue, "--reason", "the database moves"), 0, "the route of queue "+i.queue+" is paused")
+		i.eventually(t, "action: paused and error.type: operator", 1)
+		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "the database moves (")
+		wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused by hand since ", "watership routes resume "+i.queue)
+		until(t, "serve knows", func() bool {
+			_, body := i.ask(t, "/readyz")
+			return body == "ok\nthe route of queue "+i.queue+" is paused by an operator\n"
+		})
+		serving.stop(t)
+		serving = i.serve(t)
+		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{Exchange: i.exchange, RoutingKey: "order"}); err != nil {
+			t.Fatal(err)
+		}
+		i.eventually(t, "action: published", 1)
+		if n := handled.Load(); n != 0 {
+			t.Errorf("%d messages were handled", n)
+		}
+		wantRun(t, i.run(t, "routes", "resume", i.queue), 0, "is not paused by hand")
+		i.eventually(t, "action: handled", 1)
+		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
+		wantRun(t, i.run(t, "doctor"), 0, "no route is paused")
+		serving.stop(t)
+	})
+}
+
 // wantAttempts looks at the delays, in milliseconds, before the attempts that followed.
 func wantAttempts(t *testing.T, i *installation, id string, want []time.Duration) {
 	t.Helper()

@@ -60,10 +60,12 @@ func New(cfg Config) (*Console, error) {
 	}
 	c := &Console{Frame: made, config: cfg, client: frame.NewClient(cfg.API)}
 	for pattern, show := range map[string]frame.PageFunc{
-		"GET /{$}":    c.showOverview,
-		"GET /routes": c.showRoutes,
-		"GET /doctor": c.showDoctor,
-		"GET /":       c.notFound,
+		"GET /{$}":            c.showOverview,
+		"GET /routes":         c.showRoutes,
+		"GET /doctor":         c.showDoctor,
+		"POST /routes/pause":  c.pauseRoute,
+		"POST /routes/resume": c.resumeRoute,
+		"GET /":               c.notFound,
 
 		"GET /failures":             c.failures,
 		"GET /failures/selected":    c.failuresSelected,

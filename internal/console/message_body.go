@@ -39,13 +39,9 @@ type bodyTab struct {
 	Current          bool
 }
 
-// refreshHeader is the header of the requests with which the script of the page reads it
-// again.
-const refreshHeader = "Watership-Refresh"
-
 // body reads the body of a message and shows it as the parameter of the same name says.
 func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
-	b := bodyView{Place: e.BodyIn, MayRead: mayRead(r), Unread: r.Header.Get(refreshHeader) != "", Size: e.BodySize}
+	b := bodyView{Place: e.BodyIn, MayRead: mayRead(r), Unread: r.Header.Get(frame.RefreshHeader) != "", Size: e.BodySize}
 	if b.Place != schemas.BodyHere || !b.MayRead || b.Unread {
 		return b
 	}

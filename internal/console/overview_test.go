@@ -3,6 +3,7 @@ package console_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -164,4 +165,46 @@ func serveAs(t *testing.T, pages http.Handler, as access.Identity, path string, 
 	response := got.Result()
 	response.Request = request
 	return document{response, got.Body.String()}
+}
+
+// An operator pauses a route with a reason and resumes it, once for each form.
+func TestPauseARoute(t *testing.T) {
+	s := newSystem(t)
+	if routes := s.get(t, "/routes", whole()...); !strings.Contains(routes.text, `action="/routes/pause"`) {
+		t.Fatalf("no form to pause a route: %s", routes.text)
+	}
+	form := url.Values{"queue": {"orders"}, "key": {"k-1"}, "reason": {" "}}
+	s.post(t, "/routes/pause", form).want(t, http.StatusUnprocessableEntity, "validation failed", "body.reason")
+	form.Set("reason", "the <b>database</b> moves")
+	for range 2 {
+		s.post(t, "/routes/pause", form).want(t, http.StatusOK, "The route of orders is paused.")
+	}
+	s.await(t, 1, "action: paused and error.type: operator")
+	page := s.get(t, "/routes", whole()...)
+	page.want(t, http.StatusOK, "1 route, 1 paused", "paused by an operator since", "the <b>database</b> moves (local)", "Resume")
+	if strings.Contains(page.text, "<b>database") {
+		t.Error("a reason is markup")
+	}
+	s.get(t, "/", whole()...).want(t, http.StatusOK, "1 paused", "by an operator")
+	s.get(t, "/doctor?again=1", whole()...).want(t, http.StatusOK, "the route of queue orders is paused by hand since", "watership routes resume orders")
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: published")
+	s.post(t, "/routes/resume", url.Values{"queue": {"orders"}, "key": {"k-2"}}).want(t, http.StatusOK, "The route of orders is resumed.")
+	s.await(t, 1, "action: handled")
+	s.get(t, "/routes", whole()...).want(t, http.StatusOK, "1 route", "orders", "running")
+	s.post(t, "/routes/pause", url.Values{"queue": {"nothing/at all"}, "reason": {"x"}}).want(t, http.StatusBadRequest, "no route has the queue nothing/at all")
+	s.await(t, 1, "action: audited and watership.audit.operation: pause and not error.type: *")
+}
+
+func TestViewersPauseNothing(t *testing.T) {
+	s := newSystem(t)
+	pages, err := console.New(console.Config{API: s.api})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := serveAs(t, pages, access.Identity{Name: "eve", Role: access.Viewer}, "/routes", whole()...)
+	page.want(t, http.StatusOK, "orders", "running")
+	if strings.Contains(page.text, "/routes/pause") {
+		t.Error("a viewer sees a form to pause routes")
+	}
 }

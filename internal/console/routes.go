@@ -1,143 +1,89 @@
 package console
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/chart"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/systempage"
 )
 
 // routesPage is the data of the page of routes.
 type routesPage struct {
 	Wait     string
-	Routes   *frame.Part[routeList]
-	Failures *frame.Part[openFailures]
+	Routes   *frame.Part[systempage.Routes]
+	Failures *frame.Part[systempage.OpenFailures]
 	Queues   *frame.Part[[]api.Queue] // Watership's own
-}
-
-// routeList has routes, those that need somebody first, and their retry policies.
-type routeList struct {
-	api.Routes
-	States   []route
-	Paused   int // routes
-	Policies []retryPolicy
-	Unknown  []string // queues whose policy this process does not have
-}
-
-// route is a route for templates.
-type route struct {
-	api.RouteState
-	FailuresLink, MessagesLink string
-}
-
-// retryPolicy is a policy with the routes that have it.
-type retryPolicy struct {
-	Queues    []string
-	Schedules []chart.Schedule
+	Key      string                   // of the next action
+	Done     string                   // what was done
+	Refused  *problem.Problem         // of an action
+	Queue    string                   // of the action
+	Reason   string                   // likewise
 }
 
 const routesRefresh = 5 * time.Second
 
 // showRoutes shows the routes, and the retry policies as pictures.
 func (c *Console) showRoutes(r *http.Request) (frame.Response, error) {
+	query := r.URL.Query()
+	return c.routesPage(r, routesPage{Done: query.Get("done"), Queue: query.Get("queue")}), nil
+}
+
+func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
 	p := frame.NewParts(r)
-	data := routesPage{Wait: waitLink(r), Routes: frame.Ask(p, c.routeStates), Failures: frame.Ask(p, c.openFailures), Queues: frame.Ask(p, c.ownQueues)}
+	data.Wait, data.Key = "/routes?"+frame.WaitParameter+"=1", rand.Text()
+	data.Routes, data.Failures, data.Queues = frame.Ask(p, c.routes), frame.Ask(p, c.openFailures), frame.Ask(p, c.ownQueues)
 	p.Wait()
-	return frame.Page{
-		Title: "Routes", Section: "/routes", Template: "routes.html", Data: data, Styles: overviewStyles(), Scripts: []string{"late.js"}, Refresh: routesRefresh,
-	}, nil
-}
-
-func (c *Console) routeStates(ctx context.Context, to *routeList) error {
-	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &to.Routes)
-	known := map[string]int{}
-	for _, state := range to.Routes.Routes {
-		to.States = append(to.States, route{state, failuresOf(state.Queue), "/messages?" + ofQueue(state.Queue)})
-		if state.State == "paused" {
-			to.Paused++
-		}
-		if len(state.Retry) == 0 {
-			to.Unknown = append(to.Unknown, state.Queue)
-			continue
-		}
-		text, _ := json.Marshal(state.Retry) // it came as JSON
-		i, found := known[string(text)]
-		if !found {
-			i = len(to.Policies)
-			known[string(text)] = i
-			to.Policies = append(to.Policies, newRetryPolicy(state))
-		}
-		to.Policies[i].Queues = append(to.Policies[i].Queues, state.Queue)
+	made := systemPage("Routes", "/routes", "routes.html", data)
+	made.Refresh = routesRefresh
+	if data.Refused != nil {
+		made.Status, made.Refresh = data.Refused.Status, 0
 	}
-	slices.SortStableFunc(to.States, func(a, b route) int { return cmp.Compare(trouble(a), trouble(b)) })
-	return err
+	return made
 }
 
-func newRetryPolicy(of api.RouteState) (p retryPolicy) {
-	for _, s := range of.Retry {
-		p.Schedules = append(p.Schedules, chart.NewSchedule(s))
-	}
-	return p
+func (c *Console) routes(ctx context.Context) (systempage.Routes, error) {
+	var found api.Routes
+	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &found)
+	return systempage.NewRoutes(found), err
 }
 
-// trouble sorts routes.
-func trouble(r route) int {
-	return slices.Index([]string{"no queue", "paused", "no consumer", "running"}, r.State)
-}
-
-// Badge is the class of the state's badge.
-func (r route) Badge() string {
-	switch r.State {
-	case "running":
-		return "good"
-	case "no consumer":
-		return "warn"
-	}
-	return "bad"
-}
-
-// Median is the time that half of the latest messages took at most.
-func (r route) Median() string { return latency(r.Recent.Median) }
-
-// P95 is exceeded by one of 20 messages.
-func (r route) P95() string { return latency(r.Recent.P95) }
-
-func latency(s float64) string {
-	if d := frame.Seconds(s); d > 0 {
-		return wording.Duration(d)
-	}
-	return "< 1 ms"
-}
-
-// Attempts is the number of attempts for errors of most classes; 0: it is not known.
-func (r route) Attempts() int {
-	if len(r.Retry) == 0 {
-		return 0
-	}
-	return r.Retry[0].Attempts
-}
-
-func (c *Console) ownQueues(ctx context.Context, to *[]api.Queue) error {
+func (c *Console) ownQueues(ctx context.Context) (own []api.Queue, err error) {
 	for cursor := ""; ; {
 		var found api.QueuePage
 		if err := c.client.Get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
-			return err
+			return nil, err
 		}
 		for _, q := range found.Queues {
 			if q.Own {
-				*to = append(*to, q)
+				own = append(own, q)
 			}
 		}
 		if cursor = found.Cursor; cursor == "" {
-			return nil
+			return own, nil
 		}
 	}
+}
+
+func (c *Console) pauseRoute(r *http.Request) (frame.Response, error) {
+	return c.actOnRoute(r, "pause", "paused")
+}
+
+func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
+	return c.actOnRoute(r, "resume", "resumed")
+}
+
+// actOnRoute pauses or resumes the route of a form. A refusal is shown with the form.
+func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Response, error) {
+	queue, reason := r.PostForm.Get("queue"), r.PostForm.Get("reason")
+	err := c.client.Post(r.Context(), "/routes/"+url.PathEscape(queue)+"/"+action, r.PostForm.Get("key"), map[string]string{"reason": reason}, nil)
+	if err != nil {
+		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil
+	}
+	return frame.Redirect("/routes?" + url.Values{"done": {done}, "queue": {queue}}.Encode()), nil
 }

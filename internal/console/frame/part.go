@@ -19,12 +19,19 @@ type Part[T any] struct {
 // partsTimeout is how long the first view of a page waits for its parts.
 const partsTimeout = 90 * time.Millisecond
 
-// waitHeader and WaitParameter ask for a page that waits for all of its parts: the script
-// does, and a link without script.
-const (
-	waitHeader    = "Watership-Refresh"
-	WaitParameter = "wait"
-)
+// RefreshHeader is of the requests with which the script reads a page again. They wait for
+// all of its parts.
+const RefreshHeader = "Watership-Refresh"
+
+// WaitParameter is of a link to a page that waits for all of its parts.
+const WaitParameter = "wait"
+
+// WaitLink is a link, for browsers without script, to the same page with all of its parts.
+func WaitLink(r *http.Request) string {
+	query := r.URL.Query()
+	query.Set(WaitParameter, "1")
+	return r.URL.Path + "?" + query.Encode()
+}
 
 // Parts runs the requests of a page at the same time. Requests that take longer than the
 // page waits are given up.
@@ -35,7 +42,7 @@ type Parts struct {
 }
 
 func NewParts(r *http.Request) *Parts {
-	if r.Header.Get(waitHeader) != "" || r.URL.Query().Has(WaitParameter) {
+	if r.Header.Get(RefreshHeader) != "" || r.URL.Query().Has(WaitParameter) {
 		ctx, give := context.WithCancel(r.Context())
 		return &Parts{ctx: ctx, give: give}
 	}
@@ -49,12 +56,14 @@ func (p *Parts) Wait() {
 	p.give()
 }
 
-// Ask fills a part with the response to a request. It is to be read after Wait.
-func Ask[T any](p *Parts, get func(ctx context.Context, to *T) error) *Part[T] {
+// Ask fills a part with the result of a request. It is to be read after Wait.
+func Ask[T any](p *Parts, get func(ctx context.Context) (T, error)) *Part[T] {
 	made := &Part[T]{}
 	p.running.Go(func() {
-		err := get(p.ctx, &made.Value)
-		if made.Late = p.ctx.Err() != nil; err != nil && !made.Late {
+		value, err := get(p.ctx)
+		if made.Value = value; p.ctx.Err() != nil {
+			made.Late = true
+		} else if err != nil {
 			made.Problem = ProblemOf(err)
 		}
 	})
