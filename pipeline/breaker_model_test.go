@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
@@ -154,7 +155,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		},
 		outlet: m, crashGuard: crashloop.New(-1),
 		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
-		breaker: b,
+		breaker: b, held: new(pause.Switch),
 	}
 	subscriber := rh.subscriber(m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
 	var routing sync.WaitGroup

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
@@ -126,7 +127,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch)}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -152,6 +153,30 @@ func TestWatcher(t *testing.T) {
 	})
 }
 
+// unanswered is a publisher whose messages are neither confirmed nor returned.
+type unanswered struct{}
+
+func (unanswered) Publish(ctx context.Context, _ rabbit.Message) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Without an answer a route that starts handles nothing, and one that is handled stays so.
+func TestWatcherWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Watcher{Publisher: unanswered{}, Logger: slog.New(slog.DiscardHandler)}
+		orders, mails := w.Switch("orders"), w.Switch("mails")
+		mails.set(false) // an earlier answer
+		w.Check(t.Context())
+		if paused, _ := orders.State(); !paused {
+			t.Error("a route about which nothing is known is handled")
+		}
+		if paused, _ := mails.State(); paused {
+			t.Error("a route without an answer was paused")
+		}
+	})
+}
+
 // A pause is as durable as a queue.
 func TestPauseOutlivesTheBroker(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {
@@ -169,4 +194,35 @@ func TestPauseOutlivesTheBroker(t *testing.T) {
 			r.want(t, "orders", false)
 		}
 	})
+}
+
+// The permissions that docs/security.md gives Watership are enough, and others pause nothing.
+func TestDocumentedRights(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b, topology.Classic)
+		login := r.broker.Login(t, rabbittest.DocumentedRights(t, r.Topology.Prefix, "shop", "orders"))
+		as := r.as(t, login)
+		as.pause(t, "orders")
+		as.want(t, "orders", true)
+		as.resume(t, "orders")
+		as.want(t, "orders", false)
+		stranger := r.as(t, r.broker.Login(t, rabbittest.Rights{Configure: "^$", Write: "^shop$", Read: ".*"}))
+		if err := stranger.control().Pause(t.Context(), "orders", "mischief"); err == nil {
+			t.Error("a login without permissions has paused a route")
+		}
+		r.want(t, "orders", false)
+	})
+}
+
+// as returns the rig with a connection of another login.
+func (r rig) as(t *testing.T, login rabbittest.Broker) rig {
+	t.Helper()
+	conn, err := rabbit.Open(rabbit.Config{URL: login.URL, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r.conn, r.publisher = conn, rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	t.Cleanup(func() { _ = r.publisher.Close() })
+	return r
 }

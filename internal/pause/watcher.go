@@ -3,18 +3,21 @@ package pause
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // Switch tells whether an operator has paused a route. A nil Switch says that none has.
 type Switch struct {
 	mu      sync.Mutex // guards the fields below
+	known   bool       // RabbitMQ has answered
 	paused  bool
 	changed chan struct{} // closed when paused changes
 }
@@ -30,9 +33,24 @@ func (s *Switch) State() (paused bool, changed <-chan struct{}) {
 	return s.paused, s.changed
 }
 
-func (s *Switch) set(paused bool) (did bool) {
+// set sets the state that RabbitMQ has answered, and reports whether it is another one.
+func (s *Switch) set(paused bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.known = true
+	return s.turn(paused)
+}
+
+// suspect pauses a route about which RabbitMQ has never answered.
+func (s *Switch) suspect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		s.turn(true)
+	}
+}
+
+func (s *Switch) turn(paused bool) bool {
 	if s.paused == paused {
 		return false
 	}
@@ -80,7 +98,9 @@ func (w *Watcher) Watch(ctx context.Context) {
 }
 
 // Check asks once about each route. A route about which RabbitMQ does not answer stays as
-// it is.
+// it is, and is paused before the first answer: a message that is neither returned nor
+// confirmed was routed to a queue that has lost its nodes. A login that may not ask handles
+// its routes.
 func (w *Watcher) Check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -96,12 +116,16 @@ func (w *Watcher) Check(ctx context.Context) {
 		w.problem = ""
 	} else if ctx.Err() == nil && problem.Error() != w.problem {
 		w.problem = problem.Error()
-		w.Logger.Error("it is not known which routes are paused by hand; they stay as they are", "error", problem)
+		w.Logger.Error("it is not known which routes are paused by hand; trying again", "error", problem)
 	}
 }
 
 func (w *Watcher) check(ctx context.Context, queue string) error {
 	paused, err := Paused(ctx, w.Publisher, w.Topology, queue)
+	var refused *rabbit.RefusedError
+	if err != nil && !errors.As(err, &refused) && !errors.Is(err, errAlternate) {
+		w.switches[queue].suspect()
+	}
 	if err != nil || !w.switches[queue].set(paused) {
 		return err
 	}
