@@ -99,9 +99,9 @@ func (s system) keepHistory(t *testing.T, now time.Time) {
 		add(schemas.RetryScheduled, 12*time.Millisecond, atQueue(1, failed))
 		add(schemas.RetryScheduled, 1*time.Second+31*time.Millisecond, atQueue(2, failed))
 		if random.IntN(4) == 0 || n == 1042 {
-			add(schemas.Poisoned, 4*time.Second+52*time.Millisecond, atQueue(3, failed))
+			add(schemas.Poisoned, 5*time.Second+52*time.Millisecond, atQueue(3, failed))
 		} else {
-			add(schemas.Handled, 4*time.Second+61*time.Millisecond, atQueue(3, ""))
+			add(schemas.Handled, 5*time.Second+61*time.Millisecond, atQueue(3, ""))
 		}
 	}
 	store, err := s.Store(t.Context())
