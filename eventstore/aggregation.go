@@ -38,7 +38,7 @@ func NewSteps(first, last time.Time, n int, zone *time.Location) Steps {
 	return Steps{time.UnixMilli(begin*length.Milliseconds() - shift).UTC(), length, int(end-begin) + 1}
 }
 
-// At returns the begin of a step; that of Count is the end of the last one.
+// At returns the begin of a step; At(Count) is the end of the last one.
 func (s Steps) At(i int) time.Time { return s.Begin.Add(time.Duration(i) * s.Length) }
 
 // Text returns the begin of a step as Buckets have it.

@@ -28,7 +28,7 @@ func (b *documentBuffer) append(format schemas.DocumentFormat, event *schemas.Ev
 	return document[:len(document):len(document)]
 }
 
-// expectedSize is enough for most documents: those of JSON have the body twice.
+// expectedSize is enough for most documents: a JSON body is in them twice.
 func expectedSize(event *schemas.Event) int {
 	const fields = 3 << 10 // bytes
 	return fields + 2*len(event.Envelope.Body) + len(event.Envelope.Body)/4

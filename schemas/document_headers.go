@@ -14,7 +14,7 @@ import (
 )
 
 // appendHeaders appends the searchable fields of the headers: all of them as text, and the
-// headers on the lists as labels. fields are those of the table, sorted. It reports whether
+// headers on the lists as labels. fields are the sorted fields of the table. It reports whether
 // the texts among them are exact.
 func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, fields []tablejson.Field) (exactTexts bool) {
 	headers := o.Open("headers")

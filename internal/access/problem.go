@@ -43,7 +43,7 @@ func writeProblem(w http.ResponseWriter, p problem) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// wantsPage reports whether a browser shows the response as a page: that of a link or of a
+// wantsPage reports whether a browser shows the response as a page, after a link or a
 // form.
 func wantsPage(r *http.Request) bool {
 	form := strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded")

@@ -59,7 +59,7 @@ const heartbeat = "\x08\x00\x00\x00\x00\x00\x00\xce"
 
 // owesHeartbeat reports whether the client library should read a heartbeat. It closes the
 // connection if it reads nothing for a time, and deliveries that were taken are nothing. The
-// broker sends no heartbeats meanwhile.
+// broker sends no heartbeats during that time.
 func (c *incoming) owesHeartbeat(room int) bool {
 	if c.err != nil || c.frames.rest > 0 || room < len(heartbeat) || time.Since(c.lastPassed) < time.Second {
 		return false
@@ -90,7 +90,7 @@ func (c *incoming) fail(err error) {
 	}
 }
 
-// inspect passes the frames in the buffer, replaces some, and takes those of deliveries.
+// inspect passes the frames in the buffer, replaces some, and takes the frames of deliveries.
 // After a read error the rest of the buffer passes unchanged.
 func (c *incoming) inspect() {
 	for c.inspected < len(c.buffer) {

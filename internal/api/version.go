@@ -42,7 +42,7 @@ type Version struct {
 	Caller    Caller   `json:"caller"`
 }
 
-// Settings are those of the server's settings that say how events are stored.
+// Settings are the settings of the server that say how events are stored.
 type Settings struct {
 	Labels           []string `json:"labels" nullable:"false" doc:"Headers that are indexed as labels.NAME (index.labels)"`
 	NumericLabels    []string `json:"numeric_labels" nullable:"false" doc:"Headers that are indexed as numeric_labels.NAME (index.numeric_labels)"`

@@ -65,7 +65,7 @@ type Route struct {
 
 	// Held reports whether an operator has paused the route, and returns a channel that is
 	// closed when that changes. The route then consumes nothing, not even probes, and its
-	// breaker stays as it is. Nil: nobody can.
+	// breaker stays as it is. Nil: it cannot be held.
 	Held func() (held bool, changed <-chan struct{})
 
 	Logger *slog.Logger

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 )
 
-// hasServer reports whether commands go through a server, or whether a mistake in the
-// configuration of one is to be reported.
+// hasServer reports whether commands go through a server, or whether the
+// configuration of one has a mistake to report.
 func (s *settings) hasServer() bool {
 	cfg, err := s.load()
 	if err != nil {
@@ -20,7 +20,7 @@ func (s *settings) hasServer() bool {
 }
 
 // withoutServer returns the reason why a command cannot go through the API of a server;
-// "" if it can, or asks nobody.
+// "" if it can, or sends no request.
 func withoutServer(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
@@ -40,8 +40,8 @@ func withoutServer(cmd *cobra.Command) string {
 	return ""
 }
 
-// refuseServer returns an error if a command has a setting that it could only ignore: the
-// user would take what it does for what it does there.
+// refuseServer returns an error if a command has a setting that it could only ignore: its
+// user would believe that it acts there.
 func (s *settings) refuseServer(cmd *cobra.Command) error {
 	why := withoutServer(cmd)
 	if why == "" {
@@ -60,7 +60,7 @@ func (s *settings) refuseServer(cmd *cobra.Command) error {
 	return usagef("%s cannot go through a server, and %s sets one: %s", nameOf(cmd), originOf(cfg, "server"), why)
 }
 
-// nameOf returns the name of a command without that of the program.
+// nameOf returns the name of a command without the program's.
 func nameOf(cmd *cobra.Command) string {
 	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
 	return name

@@ -48,7 +48,7 @@ const (
 	margin      = 15 * time.Second
 )
 
-// Time-outs of requests: those of the operations, and time for the transfer.
+// Time-outs of requests: the limits of the operations, and time for the transfer.
 const (
 	readTimeout    = 30*time.Second + margin
 	listTimeout    = time.Minute + margin

@@ -27,7 +27,7 @@ type Error struct {
 	Published int // messages that were published before the error
 
 	retryAfter time.Duration
-	answered   bool   // the API has answered, so that it is known what was done
+	answered   bool   // the API has answered, so that the result is known
 	text       string // with the remedy on lines of its own
 	err        error  // the cause; nil: the server refused the request
 }

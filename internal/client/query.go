@@ -109,7 +109,7 @@ func objectOf(dsl string) (object map[string]any, err error) {
 }
 
 // zoneName returns the name of a zone as the API reads it. time.Local has none: then it is
-// that of TZ or of the link /etc/localtime, or else the offset of now.
+// the name in TZ or of the link /etc/localtime, or else the offset of now.
 func zoneName(zone *time.Location) string {
 	name := zone.String()
 	if zone == time.Local {

@@ -29,7 +29,7 @@ type Plan struct {
 	request api.Replay
 }
 
-// PlanReplay asks what a replay would send. Times relative to now become absolute, so
+// PlanReplay asks for the plan of a replay. Times relative to now become absolute, so
 // that its start finds the same messages.
 func (c *Client) PlanReplay(ctx context.Context, r app.ReplayRequest, uncheckedRoutes bool) (Plan, error) {
 	request, err := c.replay(r)

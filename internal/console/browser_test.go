@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -184,6 +185,38 @@ func TestFromAnAlertToTheReplay(t *testing.T) {
 	b.sees(t, "main", "No unresolved failures")
 	if lives := s.count(t, "action: handled and queue: orders"); lives != 5 {
 		t.Errorf("%d messages were handled, want 5", lives)
+	}
+}
+
+// A page that nobody sees asks for nothing, and goes on when it is shown again.
+func TestHiddenPagesAskForNothing(t *testing.T) {
+	s := newSystem(t)
+	b := newBrowser(t, s)
+	b.do(t, "hiding pages by a variable", chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := cdppage.AddScriptToEvaluateOnNewDocument(`window.away = false; window.asked = 0;
+			Object.defineProperty(document, "hidden", {get: () => window.away});
+			const ask = window.fetch; window.fetch = (...args) => { window.asked++; return ask(...args); };
+			const wait = window.setTimeout; window.setTimeout = (f, ms) => wait(f, ms / 100);`).Do(ctx)
+		return err
+	}))
+	b.open(t, "/messages/unknown")
+	const more = `(async () => { const before = window.asked; for (let i = 0; i < 20; i++) await new Promise((r) => setTimeout(r, 5000)); return window.asked - before; })()`
+	asked := func() (n int) {
+		t.Helper()
+		b.do(t, "counting requests", chromedp.Evaluate(more, &n, awaitPromise))
+		return n
+	}
+	if n := asked(); n == 0 {
+		t.Error("a page that is seen is not read again")
+	}
+	b.do(t, "hiding the page", chromedp.Evaluate(`window.away = true; 0`, nil))
+	asked() // one may be under way
+	if n := asked(); n > 0 {
+		t.Errorf("a hidden page has sent %d requests", n)
+	}
+	b.do(t, "showing the page", chromedp.Evaluate(`window.away = false; document.dispatchEvent(new Event("visibilitychange")); 0`, nil))
+	if n := asked(); n == 0 {
+		t.Error("a page that is shown again is not read again")
 	}
 }
 

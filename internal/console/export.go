@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/sse"
 )
 
-// exportNDJSON downloads what the API exports.
+// exportNDJSON downloads the export of the API.
 func (c *Console) exportNDJSON(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	asked := frame.ReadFilter(r.URL.Query(), zone, messagesSince).API()

@@ -32,7 +32,7 @@ type discardView struct {
 	Key     string
 }
 
-// discardPreview shows what a discard would do. Nothing is changed.
+// discardPreview shows the failures of a discard. Nothing is changed.
 func (c *Console) discardPreview(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err

@@ -85,13 +85,13 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 	return url.Values{"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
 }
 
-// showDone goes to the page of a message with what a form has done.
+// showDone goes to the page of a message with the result of a form.
 func showDone(path string, done url.Values) frame.Redirect {
 	done.Set("done", strconv.FormatInt(time.Now().Unix(), 10))
 	return frame.Redirect(path + "?" + done.Encode())
 }
 
-// addDone reads what a form has done.
+// addDone reads the result of a form.
 func (v *messageView) addDone(query url.Values) {
 	if seconds, err := strconv.ParseInt(query.Get("done"), 10, 64); err == nil {
 		v.Done = time.Unix(seconds, 0)
@@ -117,7 +117,7 @@ type messageCopy struct {
 	FailedAt []string // queues
 }
 
-// Property returns what a property of the original is.
+// Property returns a property of the original.
 func (v messageCopy) Property(name string) string {
 	return messageform.OriginalProperty(v.Event.Envelope.Properties, name)
 }

@@ -59,7 +59,7 @@ type messageCell struct {
 	Text string
 	Time time.Time
 	Href string
-	Mark string // beside an action
+	Mark string // next to an action
 }
 
 func (c *Console) messages(r *http.Request) (frame.Response, error) {

@@ -20,7 +20,7 @@ type routesPage struct {
 	Failures *frame.Part[systempage.OpenFailures]
 	Queues   *frame.Part[[]api.Queue] // Watership's own
 	Key      string                   // of the next action
-	Done     string                   // what was done
+	Done     string                   // the result of the last action
 	Refused  *problem.Problem         // of an action
 	Queue    string                   // of the action
 	Reason   string                   // likewise

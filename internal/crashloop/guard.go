@@ -61,7 +61,7 @@ func (g *Guard) Condemns(asSuspect int) (all int, condemned bool) {
 	return all, g.limit > 0 && all >= g.limit
 }
 
-// together returns the number of deliveries in which a message is handled beside others.
+// together returns the number of deliveries in which a message is handled together with others.
 func (g *Guard) together() int { return max(1, g.limit-mostAlone) }
 
 // Survived is called for a message without an outcome.

@@ -26,8 +26,8 @@ func (d *Document) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Schema implements huma.SchemaProvider. The members are those of the mapping of
-// Elasticsearch; documents have more, which cannot be searched.
+// Schema implements huma.SchemaProvider. The mapping of Elasticsearch gives
+// the members; documents have more, which cannot be searched.
 func (Document) Schema(registry huma.Registry) *huma.Schema {
 	const name = "Event"
 	if registry.Map()[name] == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// AtQueue is the state of a message at a queue. Of several copies of an equal message, it
-// is that of the copy that needs most attention.
+// AtQueue is the state of a message at a queue. Of several copies of an equal message, the
+// copy that needs most attention counts.
 type AtQueue struct {
 	Queue    string     `json:"queue"`
 	State    QueueState `json:"state" enum:"failed,waiting,replaying,replayed,handled,discarded" doc:"failed: it was given up; waiting: for the next attempt; replaying: a replay was sent, and nothing is known of it yet; replayed: to a consumer that reports nothing"`

@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// Runner runs jobs. Its goroutine is that of Run, which ends when all jobs have stopped.
+// Runner runs jobs. Run has its goroutine, and ends when all jobs have stopped.
 type Runner struct {
 	app    *app.App
 	starts chan start

@@ -125,7 +125,7 @@ func (n Node) Short() string {
 	return string([]rune(n.Text)[:maxShort]) + "…"
 }
 
-// Long returns the text, or the first 64 KiB of it. That of a string has no quotes and
+// Long returns the text, or the first 64 KiB of it. A string has no quotes and
 // escapes.
 func (n Node) Long() string {
 	text := n.Text

@@ -7,7 +7,7 @@ import (
 )
 
 // DiscoverURL returns a link to Discover at the address of Kibana, with a query in KQL that
-// has full names, and a period in Kibana's date math. The data view is that of stream.
+// has full names, and a period in Kibana's date math. stream is the id of the data view.
 func DiscoverURL(address *url.URL, stream, query, from, to string) string {
 	page := *address
 	page.User = nil
@@ -21,5 +21,5 @@ func rison(text string) string {
 	return "'" + strings.NewReplacer("!", "!!", "'", "!'").Replace(text) + "'"
 }
 
-// escapeHash escapes a parameter behind the # of a URL, where a plus is no space.
+// escapeHash escapes a parameter after the # of a URL, where a plus is no space.
 func escapeHash(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

@@ -24,7 +24,7 @@ type Header struct {
 	Value     string // JSON as package tablejson has it; texts without quotes, times as in RFC 3339
 }
 
-// Types returns the types of headers: those of package tablejson.
+// Types returns the types of headers, as package tablejson has them.
 func Types() []string {
 	return []string{
 		"string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float32", "float64", "decimal",

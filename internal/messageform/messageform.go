@@ -1,5 +1,5 @@
-// Package messageform has the form in which people edit a copy of a message. Every value
-// that nobody changes is sent exactly as the original has it: a value that the field of a
+// Package messageform has the form in which people edit a copy of a message. Every unchanged
+// value is sent exactly as the original has it: a value that the field of a
 // form would change is edited as base64.
 package messageform
 
@@ -24,19 +24,19 @@ type Form struct {
 
 	Body     string
 	BodyKind BodyKind
-	Inexact  []string // fields in which a form cannot keep what the original has
+	Inexact  []string // fields whose values a form cannot keep
 
 	CRLF bool // lines of the original end with \r\n, which is how forms send any line break
 }
 
-// BodyKind is what the body of a copy is made of.
+// BodyKind is the source of the body of a copy.
 type BodyKind string
 
 // The kinds of a body.
 const (
 	Text     BodyKind = "text"
 	Base64   BodyKind = "base64"
-	Original BodyKind = "original" // that of the original, which is in no field
+	Original BodyKind = "original" // the body of the original, which is in no field
 )
 
 // maxBody is the size of a body that can be edited. The request has it encoded, with up to

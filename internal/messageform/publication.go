@@ -19,7 +19,7 @@ func PropertyNames() []string {
 	}
 }
 
-// NotCopied returns the properties that a copy does not have unless somebody sets them.
+// NotCopied returns the properties that a copy has only if the form sets them.
 func NotCopied() []string { return []string{"message_id", "reply_to", "timestamp"} }
 
 func properties(p schemas.Properties) map[string]string {

@@ -14,7 +14,7 @@ import (
 )
 
 // ByOperator is the error type of the `paused` and `resumed` events of operators, which
-// tells them from those of circuit breakers.
+// distinguishes them from events of circuit breakers.
 const ByOperator = "operator"
 
 // Control pauses and resumes routes, and records that.

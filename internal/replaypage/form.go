@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// Form is the form of a page that plans a replay. Its filter is that of the page.
+// Form is the form of a page that plans a replay. Its filter is the page's.
 type Form struct {
 	api.Replay
 	Canary int // messages to send first
@@ -62,8 +62,7 @@ func ReadForm(values url.Values, filter api.Filter) (Form, error) {
 	return f, nil
 }
 
-// Fields are the parameters of the form, without those of the filter and those that have
-// their defaults.
+// Fields are the parameters of the form, without the filter and without defaults.
 func (f Form) Fields() url.Values {
 	values := url.Values{}
 	set := func(name string, given bool, texts ...string) {

@@ -20,7 +20,7 @@ func (j Job) Label() string {
 	return string(j.State)
 }
 
-// Class is that of the state's badge.
+// Class is the style of the state's badge.
 func (j Job) Class() string {
 	switch {
 	case j.State == replayer.Done && j.Failed == 0:
@@ -38,8 +38,8 @@ func (j Job) To() string {
 	return replayer.Target{Kind: replayer.Kind(j.Target.Kind), Queue: j.Target.Queue, Exchange: j.Target.Exchange, Key: j.Target.Key}.String()
 }
 
-// Processed is the number of messages that were sent, left out or failed; Left that of the
-// others.
+// Processed is the number of messages that were sent, left out or failed; Left is the
+// number of the others.
 func (j Job) Processed() int { return j.Sent + j.Skipped + j.Failed }
 
 // Left is the number of messages that the job has not come to.

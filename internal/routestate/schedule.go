@@ -19,7 +19,7 @@ type Schedule struct {
 
 const maxDelays = 100 // of a Schedule
 
-// schedules returns the schedule of the policy itself, then those of its classes by name.
+// schedules returns the schedule of the policy itself, then the schedules of its classes by name.
 func schedules(policy *retry.Policy) []Schedule {
 	if policy == nil {
 		return nil

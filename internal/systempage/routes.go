@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 )
 
-// Routes has routes, those that need somebody first, and their retry policies.
+// Routes has routes, first those with problems, and their retry policies.
 type Routes struct {
 	List     []Route
 	Problem  string // of the store, which then does not tell all

@@ -93,7 +93,7 @@ func severity(f api.Finding) int {
 	return slices.Index([]doctor.Verdict{doctor.OK, doctor.Warning, doctor.Error}, f.Verdict)
 }
 
-// Problems are the findings that need somebody.
+// Problems are the findings with errors and warnings.
 func (d Diagnosis) Problems() []api.Finding { return d.Findings[:d.Errors+d.Warnings] }
 
 // Check has the findings of one check.

@@ -103,7 +103,7 @@ func (a *acks) run() {
 	}
 }
 
-// flush sends the acks of handlers, with last those of all.
+// flush sends the acks of handlers, with last the acks of all.
 func (a *acks) flush(last bool) {
 	a.mu.Lock()
 	a.ended = last

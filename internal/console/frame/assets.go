@@ -8,7 +8,7 @@ import (
 )
 
 // assets serves styles and scripts below a path with a hash of all their contents, so
-// that browsers keep them for ever and load those of another version anew.
+// that browsers keep them for ever and load the files of another version again.
 type assets struct {
 	prefix  string
 	handler http.Handler

@@ -56,7 +56,7 @@ func (c Client) do(ctx context.Context, method, path string, query url.Values, k
 	return got.read(out)
 }
 
-// Download passes the response of a path on as a file. An error is to be shown instead.
+// Download passes the response of a path on as a file. The page shows an error instead.
 func (c Client) Download(w http.ResponseWriter, r *http.Request, path string, query url.Values, name string) error {
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, api.Prefix+path+"?"+query.Encode(), http.NoBody)
 	if err != nil {

@@ -21,7 +21,7 @@ type Page struct {
 	// layout.
 	Styles, Scripts []string
 
-	// Refresh is how often the script reads the page again while somebody looks at it,
+	// Refresh is how often the script reads the page again while it is visible,
 	// to replace the elements with the attribute data-live; 0: never.
 	Refresh time.Duration
 }
@@ -42,7 +42,7 @@ type View struct {
 // section is a page of the navigation.
 type section struct{ Path, Name, Key string }
 
-// sections are in the order of the navigation. Key is what goes there after g.
+// sections are in the order of the navigation. Key goes there after g.
 func sections() []section {
 	return []section{
 		{"/", "Overview", "o"},

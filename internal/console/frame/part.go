@@ -56,7 +56,7 @@ func (p *Parts) Wait() {
 	p.give()
 }
 
-// Ask fills a part with the result of a request. It is to be read after Wait.
+// Ask fills a part with the result of a request. Read it after Wait.
 func Ask[T any](p *Parts, get func(ctx context.Context) (T, error)) *Part[T] {
 	made := &Part[T]{}
 	p.running.Go(func() {
