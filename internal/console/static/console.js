@@ -114,6 +114,7 @@ function onSubmit(event) {
 }
 
 tellZone();
+document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 document.addEventListener("keydown", onKey);
 document.addEventListener("click", onClick);
 document.addEventListener("submit", onSubmit);
