@@ -133,17 +133,21 @@ func readCounts(list []Series) (all []count, err error) {
 	return all, nil
 }
 
-// newBars returns a chart without events. Its steps begin where those of a store do.
-func newBars(over Period, step time.Duration) Histogram {
-	shift := eventstore.ZoneOffset(over.Zone, over.End.UnixMilli())
-	since1970 := time.Duration(over.Begin.UnixMilli())*time.Millisecond + shift
-	begin := since1970.Truncate(step)
-	if begin > since1970 {
-		begin -= step
+// maxBars bounds a chart whatever its period is: the longest round step is a year.
+const maxBars = 1000
+
+// newBars returns a chart without events. Its steps begin where those of a store do. It counts
+// in milliseconds, since a time.Duration is at most 292 years.
+func newBars(over Period, length time.Duration) Histogram {
+	shift := eventstore.ZoneOffset(over.Zone, over.End.UnixMilli()).Milliseconds()
+	first, last, step := over.Begin.UnixMilli()+shift, over.End.UnixMilli()+shift, length.Milliseconds()
+	for (last-first)/step >= maxBars {
+		step *= 10
 	}
-	h := Histogram{Begin: time.UnixMilli(0).Add(begin - shift).UTC(), Step: step}
-	for at := h.Begin; at.Before(over.End) || len(h.Bars) == 0; at = at.Add(step) {
-		h.Bars = append(h.Bars, Bar{From: at, To: at.Add(step), X: len(h.Bars) * barWidth})
+	begin := first - (first%step+step)%step
+	h := Histogram{Begin: time.UnixMilli(begin - shift).UTC(), Step: time.Duration(step) * time.Millisecond}
+	for at := begin; at < last || len(h.Bars) == 0; at += step {
+		h.Bars = append(h.Bars, Bar{From: time.UnixMilli(at - shift).UTC(), To: time.UnixMilli(at + step - shift).UTC(), X: len(h.Bars) * barWidth})
 	}
 	return h
 }

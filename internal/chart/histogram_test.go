@@ -117,3 +117,19 @@ func TestTimesThatAreNone(t *testing.T) {
 		t.Error("a count without a time has no error")
 	}
 }
+
+// Any period that a URL can have makes a chart of a bounded size, at once.
+func TestPeriodsOfAnyLength(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	for _, over := range []chart.Period{
+		{Begin: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), End: now, Zone: time.UTC},
+		{Begin: time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC), End: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Zone: time.UTC},
+		{Begin: time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC), End: time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), Zone: time.UTC},
+		{Begin: now, End: now, Zone: time.UTC},
+	} {
+		h, err := chart.New([]chart.Series{{Name: "a", Counts: []eventstore.Bucket{{Text: "2026-05-04T03:00:00.000Z", Count: 1}}}}, over, 60)
+		if err != nil || len(h.Bars) == 0 || len(h.Bars) > 1000 || h.Bars[0].From.After(over.Begin) {
+			t.Errorf("%s to %s: %d bars, %v", over.Begin, over.End, len(h.Bars), err)
+		}
+	}
+}

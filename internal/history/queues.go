@@ -137,10 +137,11 @@ func (l Life) after(failure schemas.Event, outcome Outcome, latest schemas.Event
 }
 
 // replayOf returns the latest replay of a failure, to its queue or to an exchange. Without a
-// message id, equal messages have the same life, so the replay names its failure.
+// message id, equal messages have the same life, so the replay names its failure. The event
+// of the replay in which a message failed may be stored after the failure.
 func (l Life) replayOf(failure schemas.Event) (last schemas.Event, found bool) {
 	for _, e := range l.bySequence() {
-		isLater := e.Sequence > failure.Sequence && e.RecordedAction() == schemas.Replayed
+		isLater := e.Sequence > failure.Sequence && e.RecordedAction() == schemas.Replayed && (e.Replay == "" || e.Replay != failure.Replay)
 		isSameCopy := e.ReplayOf == failure.EventID || failure.Envelope.Properties.MessageID != ""
 		if isLater && isSameCopy && (e.Queue == failure.Queue || e.Queue == "") {
 			last, found = e, true
