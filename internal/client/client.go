@@ -189,6 +189,9 @@ func (c *Client) do(ctx context.Context, timeout time.Duration, r request, into 
 		*raw = body
 		return nil
 	}
+	if into == nil {
+		into = new(json.RawMessage) // the caller needs no more than the success
+	}
 	if !isType(response, "application/json") || json.Unmarshal(body, into) != nil {
 		return c.notWatership(response)
 	}

@@ -134,6 +134,9 @@ func (c *Client) problem(p problem.Problem) *Error {
 	if remedy != "" {
 		text += "\n" + remedy
 	}
+	if c.token != "" { // a proxy may repeat the headers of a request
+		text = strings.ReplaceAll(text, c.token, "TOKEN")
+	}
 	return &Error{Status: p.Status, Published: p.Published, text: text, answered: true}
 }
 

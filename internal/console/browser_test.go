@@ -75,6 +75,12 @@ func (b browser) click(t *testing.T, selector string) {
 	b.do(t, "clicking "+selector, chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
 }
 
+// settles waits until the page is not read again by itself.
+func (b browser) settles(t *testing.T) {
+	t.Helper()
+	b.do(t, "waiting for the last refresh", chromedp.Poll("document.body.dataset.refresh === undefined", nil, chromedp.WithPollingTimeout(time.Minute)))
+}
+
 // enterButton presses a button with the keyboard: live parts of a page do not move the focus.
 func (b browser) enterButton(t *testing.T, selector string) {
 	t.Helper()
@@ -178,6 +184,7 @@ func TestFromAnAlertToTheReplay(t *testing.T) {
 	b.sees(t, "#state", "2 of 5 messages sent")
 	b.sees(t, "#state", "Outcome of the canary")
 	b.sees(t, "#state", "2 handled 0 failed")
+	b.settles(t)
 	b.enterButton(t, "#rest ~ form button.main")
 	b.sees(t, "#state", "5 of 5 messages sent")
 	b.sees(t, "#state", "5 handled 0 failed")

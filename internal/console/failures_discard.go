@@ -37,7 +37,11 @@ func (c *Console) discardPreview(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
-	return c.showDiscard(r, readDiscard(r, r.URL.Query()), nil)
+	v := readDiscard(r, r.URL.Query())
+	if v.Filter.Query == "" && len(v.IDs) == 0 {
+		return nil, problem.BadRequest("no failure is selected", "Go back to the failures and select some.")
+	}
+	return c.showDiscard(r, v, nil)
 }
 
 func readDiscard(r *http.Request, values url.Values) discardView {

@@ -262,7 +262,7 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("%d have the reason and the operator", n)
 	}
 	s.get(t, "/failures/discard?q=queue%3A+nowhere").want(t, http.StatusOK, "No unresolved failure matches")
-	s.get(t, "/failures/discard").want(t, http.StatusBadRequest, "expected query, dsl or ids")
+	s.get(t, "/failures/discard").want(t, http.StatusBadRequest, "no failure is selected")
 }
 
 // count returns the number of events that match a query.

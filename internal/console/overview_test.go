@@ -174,7 +174,7 @@ func TestPauseARoute(t *testing.T) {
 		t.Fatalf("no form to pause a route: %s", routes.text)
 	}
 	form := url.Values{"queue": {"orders"}, "key": {"k-1"}, "reason": {" "}}
-	s.post(t, "/routes/pause", form).want(t, http.StatusUnprocessableEntity, "validation failed", "body.reason")
+	s.post(t, "/routes/pause", form).want(t, http.StatusUnprocessableEntity, "a pause needs a reason")
 	form.Set("reason", "the <b>database</b> moves")
 	for range 2 {
 		s.post(t, "/routes/pause", form).want(t, http.StatusOK, "The route of orders is paused.")

@@ -92,6 +92,7 @@ type jobView struct {
 	Outcomes *api.Outcomes // nil: not read
 	Pending  string        // link to some messages that are pending
 	Waits    bool          // the page is refreshed until the outcomes are known
+	Resumed  time.Time     // when a form has resumed the job; zero: none has
 	Canary   int
 	Problem  *problem.Problem
 	Typed    bool // the operator must type the number of messages that are left
@@ -104,6 +105,9 @@ const (
 	maxOutcomes = 10_000
 	fewOutcomes = 1_000
 )
+
+// resumesSoon is how long a job that was resumed may take to run.
+const resumesSoon = 30 * time.Second
 
 // Pages are refreshed while outcomes are pending: often at first, and not for ever.
 const (
@@ -133,6 +137,9 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 		}
 	}
 	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > typedAbove
+	if at, err := strconv.ParseInt(r.URL.Query().Get("resumed"), 10, 64); err == nil {
+		v.Resumed = time.UnixMilli(at)
+	}
 	if !asked {
 		shown.Refresh = v.refresh(time.Now())
 	}
@@ -145,7 +152,7 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 func (v jobView) refresh(now time.Time) time.Duration {
 	since := now.Sub(v.Job.Updated)
 	switch {
-	case v.Job.Running, startsSoon(v.Job.Job.Job):
+	case v.Job.Running, startsSoon(v.Job.Job.Job), v.Job.Updated.Before(v.Resumed) && now.Sub(v.Resumed) < resumesSoon:
 		return refreshJob
 	case v.Outcomes == nil || v.Outcomes.Pending == 0 || since > outcomesLater:
 		return 0
@@ -196,7 +203,8 @@ func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	if err := c.client.Post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}
-	return frame.Redirect(path), nil
+	resumed := url.Values{"resumed": {strconv.FormatInt(time.Now().UnixMilli(), 10)}}
+	return frame.Redirect(path + "?" + resumed.Encode()), nil
 }
 
 // cancelPage asks whether to cancel a job.

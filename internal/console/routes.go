@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
@@ -80,7 +81,11 @@ func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
 
 // actOnRoute pauses or resumes the route of a form. A refusal is shown with the form.
 func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Response, error) {
-	queue, reason := r.PostForm.Get("queue"), r.PostForm.Get("reason")
+	queue, reason := r.PostForm.Get("queue"), strings.TrimSpace(r.PostForm.Get("reason"))
+	if action == "pause" && reason == "" {
+		refused := unprocessable("a pause needs a reason", "Say why: others see it at the route.")
+		return c.routesPage(r, routesPage{Refused: refused, Queue: queue}), nil
+	}
 	err := c.client.Post(r.Context(), "/routes/"+url.PathEscape(queue)+"/"+action, r.PostForm.Get("key"), map[string]string{"reason": reason}, nil)
 	if err != nil {
 		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/problem"
 )
 
@@ -107,6 +109,9 @@ func ProblemOf(err error) *problem.Problem {
 	var p *problem.Problem
 	if !errors.As(err, &p) {
 		p = &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+	}
+	if strings.Contains(p.Detail, idempotency.Header) {
+		p = &problem.Problem{Status: p.Status, Detail: "this form was sent before, with other values", Remedy: "Open the page again: it shows what was done."}
 	}
 	return p.Complete()
 }
