@@ -143,3 +143,35 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%d requests with the keys %v", requests.Load(), keys)
 	}
 }
+
+// A pause is over when the server has answered, and a page of another server is no answer.
+func TestPauseRoute(t *testing.T) {
+	t.Parallel()
+	kind := "application/json"
+	c := connected(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		fmt.Fprint(w, `{"queue":"orders","paused":true}`)
+	})
+	if err := c.PauseRoute(t.Context(), "orders", "why"); err != nil {
+		t.Error(err)
+	}
+	kind = "text/html"
+	if err := c.PauseRoute(t.Context(), "orders", "why"); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {
+		t.Errorf("a page is an answer: %v", err)
+	}
+}
+
+// A proxy may repeat the headers of a request: an error has no token.
+func TestErrorsHaveNoToken(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"status":400,"detail":"no header may be %s"}`, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	_, err := client.Connect(t.Context(), client.Config{URL: server.URL, Token: "wst_secret"})
+	if err == nil || strings.Contains(err.Error(), "wst_secret") || !strings.Contains(err.Error(), "Bearer TOKEN") {
+		t.Errorf("got %v", err)
+	}
+}
