@@ -382,6 +382,17 @@ func TestServerWithTLS(t *testing.T) {
 	}
 }
 
+// A command cannot go through a server and to other servers.
+func TestServersBesideAServer(t *testing.T) {
+	for _, flag := range []string{"--amqp-url=amqp://localhost:1/", "--store-url=sqlite:none.db", "--data=elsewhere"} {
+		name, _, _ := strings.Cut(flag, "=")
+		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_SERVER=http://127.0.0.1:1"}, "search", flag)
+		if got.code != exitUsage || !strings.Contains(got.err, name+" and --server cannot be combined") {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+}
+
 // A command that only the servers themselves can serve refuses the setting.
 func TestCommandsWithoutServer(t *testing.T) {
 	for _, args := range [][]string{

@@ -45,7 +45,7 @@ func withoutServer(cmd *cobra.Command) string {
 func (s *settings) refuseServer(cmd *cobra.Command) error {
 	why := withoutServer(cmd)
 	if why == "" {
-		return nil
+		return s.refuseOwnServers()
 	}
 	if s.flags.Changed("server") {
 		return usagef("%s cannot go through --server: %s", nameOf(cmd), why)
@@ -58,6 +58,17 @@ func (s *settings) refuseServer(cmd *cobra.Command) error {
 		return nil // the command reports the mistakes
 	}
 	return usagef("%s cannot go through a server, and %s sets one: %s", nameOf(cmd), originOf(cfg, "server"), why)
+}
+
+// refuseOwnServers returns an error if flags name a RabbitMQ or a store beside the server
+// that commands go through: the user would believe that the command uses them.
+func (s *settings) refuseOwnServers() error {
+	for _, flag := range []string{"amqp-url", "store-url", "data"} {
+		if s.flags.Changed(flag) && s.hasServer() {
+			return usagef("--%s and --server cannot be combined: commands go through the server (WATERSHIP_SERVER and the configuration set it, too)", flag)
+		}
+	}
+	return nil
 }
 
 // nameOf returns the name of a command without the program's.
