@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 GO ?= go
 PKG ?= ./...
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 30m
 
 # Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1

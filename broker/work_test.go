@@ -110,8 +110,13 @@ func TestLosingManyConsumers(t *testing.T) {
 }
 
 func TestReturningManyMessages(t *testing.T) {
-	b := start(t, broker.Config{})
-	ch := channel(t, connect(t, b))
+	b := start(t, broker.Config{Heartbeat: time.Hour}) // the client waits for heartbeats, and a slow machine takes a minute
+	conn, err := dial(b, amqp.Config{Heartbeat: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch := channel(t, conn)
 	declare(t, ch, "q", nil)
 	const n = 200_000
 	begin := time.Now()
