@@ -90,7 +90,7 @@ func TestDoctorNamesForgers(t *testing.T) {
 		for names, rights := range map[string]rabbittest.Rights{
 			"(" + ours.Events() + ")":     {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
 			"(" + ours.Poison() + ")":     {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
-			ours.Late() + " and 12 more)": {Write: ".*"},
+			ours.Late() + " and 14 more)": {Write: ".*"},
 		} {
 			as := broker.Login(t, rights)
 			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", names)

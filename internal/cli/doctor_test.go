@@ -138,7 +138,7 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	var list []doctor.Finding
 	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
 		list, _ = i.findings(t)
-		return saying(list, doctor.Error, "delivery-limit 3, max-length 100", "in 10 queues") != nil && saying(list, doctor.Error, "routes") != nil
+		return saying(list, doctor.Error, "delivery-limit 3, max-length 100", "in 11 queues") != nil && saying(list, doctor.Error, "routes") != nil
 	})
 	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
